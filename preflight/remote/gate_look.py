@@ -87,13 +87,13 @@ def lines(path):
             text = file.read(LARGEST).decode("utf-8", "replace")
     except OSError:
         return []
-    whole, start = [], ""
+    whole_lines, start = [], ""
     for number, line in enumerate(text.splitlines(), 1):
         line = start + line.partition("#")[0].strip()
         start = line[:-1] if line.endswith("\\") else ""
         if not start:
-            whole.append((number, line))
-    return whole
+            whole_lines.append((number, line))
+    return whole_lines
 
 
 def daemons():
@@ -130,8 +130,10 @@ def own_confs(running):
 def controller(running):
     """Return the lines of `scontrol show config` as [(key, value)]; none where there is no Slurm or it does not
     answer."""
-    beside = [os.path.join(os.path.dirname(os.path.dirname(program)), "bin/scontrol") for program, _, _ in running]
-    scontrol = next((path for path in (*beside, *SCONTROLS) if os.access(path, os.X_OK)), None)
+    scontrols_beside = [
+        os.path.join(os.path.dirname(os.path.dirname(program)), "bin/scontrol") for program, _, _ in running
+    ]
+    scontrol = next((path for path in (*scontrols_beside, *SCONTROLS) if os.access(path, os.X_OK)), None)
     if scontrol is None:
         return []
     environment = {"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -169,13 +171,13 @@ def starts_gate(text, programs):
 
 def scripts_with_gate(patterns, programs):
     """Yield the lines that start the gate in scripts, and in those that these start."""
-    todo, read = list(patterns), set()
-    while todo and len(read) < MOST:
+    todo, paths_read = list(patterns), set()
+    while todo and len(paths_read) < MOST:
         for path in sorted(glob.glob(todo.pop(0).strip().strip("\"'")))[:MOST]:
             path = os.path.realpath(path)
-            if path in read or path in programs or not is_script(path):
+            if path in paths_read or path in programs or not is_script(path):
                 continue
-            read.add(path)
+            paths_read.add(path)
             for number, line in lines(path):
                 if starts_gate(line, programs):
                     yield "%s:%d: %s" % (path, number, line)
@@ -198,8 +200,8 @@ def called_since(changed, record=RECORD):
         try:
             call = json.loads(line)
             if call["context"] in SLURMS and max(changed, time.time() - RECENT) < call["time"]:
-                when = time.strftime("%H:%M:%S", time.localtime(call["time"]))
-                return "it started the gate as %s at %s, after slurm.conf was changed" % (call["context"], when)
+                call_time = time.strftime("%H:%M:%S", time.localtime(call["time"]))
+                return "it started the gate as %s at %s, after slurm.conf was changed" % (call["context"], call_time)
         except (ValueError, KeyError, TypeError):
             continue
     return ""
@@ -207,36 +209,40 @@ def called_since(changed, record=RECORD):
 
 def in_confs(todo, programs):
     """Return ([lines that start the gate], [other values that name scripts], time of the last change of the files)."""
-    gate_lines, scripts, read, changed = [], [], set(), 0
-    while todo and len(read) < MOST:
+    gate_lines, scripts, paths_read, change_time = [], [], set(), 0
+    while todo and len(paths_read) < MOST:
         path = os.path.realpath(todo.pop(0))
-        if path in read or not os.path.isfile(path):
+        if path in paths_read or not os.path.isfile(path):
             continue
-        read.add(path)
-        changed = max(changed, os.stat(path).st_ctime)  # a file that is copied here may keep its mtime
+        paths_read.add(path)
+        change_time = max(change_time, os.stat(path).st_ctime)  # a file that is copied here may keep its mtime
         for number, line in lines(path):
-            included, role = INCLUDE.match(line), ROLES.match(line)
-            if included:
-                todo.append(os.path.join(os.path.dirname(path), included.group(1)))
+            include, role = INCLUDE.match(line), ROLES.match(line)
+            if include:
+                todo.append(os.path.join(os.path.dirname(path), include.group(1)))
             elif role and starts_gate(role.group(2), programs):
                 gate_lines.append("%s:%d: %s" % (path, number, line))
             elif role:
                 scripts.append(role.group(2))
-    return gate_lines, scripts, changed
+    return gate_lines, scripts, change_time
 
 
 def scheduler(programs):
     """Return ([lines that start the gate], the reason why more may start it or "")."""
-    running = daemons()
-    config = controller(running)
-    confs = [*CONFS, *own_confs(running), *(value.split()[0] for key, value in config if key == "SLURM_CONF" and value)]
-    gate_lines, scripts, changed = in_confs(confs, programs)
-    live = [(key, value) for key, value in config if ROLES.match("%s=%s" % (key, value))]
-    gate_lines += scripts_with_gate(dict.fromkeys([*scripts, *(value for _, value in live)]), programs)
-    gate_lines += ["scontrol show config: %s=%s" % pair for pair in live if starts_gate(pair[1], programs)]
-    if not running:
+    running_daemons = daemons()
+    config = controller(running_daemons)
+    confs = [
+        *CONFS,
+        *own_confs(running_daemons),
+        *(value.split()[0] for key, value in config if key == "SLURM_CONF" and value),
+    ]
+    gate_lines, scripts, change_time = in_confs(confs, programs)
+    live_roles = [(key, value) for key, value in config if ROLES.match("%s=%s" % (key, value))]
+    gate_lines += scripts_with_gate(dict.fromkeys([*scripts, *(value for _, value in live_roles)]), programs)
+    gate_lines += ["scontrol show config: %s=%s" % pair for pair in live_roles if starts_gate(pair[1], programs)]
+    if not running_daemons:
         return gate_lines, ""
-    return gate_lines, called_since(changed) if config else "its controller does not answer: scontrol show config"
+    return gate_lines, called_since(change_time) if config else "its controller does not answer: scontrol show config"
 
 
 def main():

@@ -65,12 +65,12 @@ FORBIDDEN_WORDS = {"include", "define", "redefine", "undefine"}  # of nft, where
 
 def refuse_strange(request):
     """Raise StepError for the first change of a request that this program is not for."""
-    named = request.get("named", ())
+    named_files = request.get("named", ())
     for phase in ("plain", "guarded", "kept"):
         for change in request.get(phase, ()):
             kind, target, after = change["kind"], change["target"], change["after"]
-            own = kind in ("file", "program") and target in named
-            if kind not in TARGETS or not (own or is_target(kind, target)):
+            is_named = kind in ("file", "program") and target in named_files
+            if kind not in TARGETS or not (is_named or is_target(kind, target)):
                 raise StepError("preflight never changes %s %r" % (kind, target[:80]))
             if after is not None and not is_value(kind, target, after):
                 raise StepError("preflight sets no such value for %s %s: %r" % (kind, target, after[:80]))

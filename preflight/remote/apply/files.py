@@ -152,12 +152,12 @@ def keep_looks(path, partial):
     """Copy the owner, the mode, and the extended attributes with ACL and SELinux label, as far as the file system has
     them."""
     try:
-        old = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         os.chmod(partial, 0o644)
         return
-    os.chown(partial, old.st_uid, old.st_gid)
-    os.chmod(partial, stat.S_IMODE(old.st_mode))
+    os.chown(partial, status.st_uid, status.st_gid)
+    os.chmod(partial, stat.S_IMODE(status.st_mode))
     try:
         for name in os.listxattr(path):
             os.setxattr(partial, name, os.getxattr(path, name))

@@ -69,11 +69,11 @@ def write_rules(target, value):
 
 def change_rules(target, there, value, *program):
     """Add the new rules, then remove the old ones, all in one call each: a call takes a fifth of a second."""
-    wanted = (value or "").splitlines()
-    for rule in wanted:
+    wanted_rules = (value or "").splitlines()
+    for rule in wanted_rules:
         if not RULE.match(rule):
             raise StepError("%r is no rich rule of ours" % rule)
-    additions = ["--add-rich-rule=" + rule for rule in wanted if one_rule(rule) not in same_rules(there)]
+    additions = ["--add-rich-rule=" + rule for rule in wanted_rules if one_rule(rule) not in same_rules(there)]
     removals = [
         "--remove-rich-rule=" + rule for rule in (there or "").splitlines() if one_rule(rule) not in same_rules(value)
     ]

@@ -85,12 +85,12 @@ def start_timer(record):
     if not os.path.isdir("/run/systemd/system"):
         return False
     seconds = "--on-active=%.1fs" % max(0.1, record["deadline"] - time.monotonic())
-    words = ["--unit=" + timer_name(record["run"]), seconds, "--timer-property=AccuracySec=100ms"]
+    options = ["--unit=" + timer_name(record["run"]), seconds, "--timer-property=AccuracySec=100ms"]
     python = os.path.realpath("/proc/self/exe")
     program = ["/bin/sh", "-c", 'exec "$0" -IBc "$1" < "$2"', python, RUN_COPY % folder, os.path.join(folder, "record")]
     try:
         write_program(folder)
-        must("systemd-run", *words, *program)
+        must("systemd-run", *options, *program)
     except (StepError, OSError):
         return False
     return True
@@ -175,29 +175,29 @@ def revert_by_timer(record):
 
 def stop_program(record):
     """Kill the run's program, even a stopped one, and the tools that it has called: they work against the revert."""
-    pid, started = record["program"]
-    killed = [pid] if started is not None and start_time(pid) == started else []
-    for process in killed:
+    pid, start_ticks = record["program"]
+    pids = [pid] if start_ticks is not None and start_time(pid) == start_ticks else []
+    for process in pids:
         os.kill(process, signal.SIGKILL)
-    killed += kill_tools(record["run"])
+    pids += kill_tools(record["run"])
     deadline = time.monotonic() + KILL_SECONDS
-    while any(map(is_alive, killed)) and time.monotonic() < deadline:
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
 def kill_tools(run):
     mark = ("%s=%s" % (MARK, run)).encode()
-    killed = []
+    pids = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open("/proc/%s/environ" % pid, "rb") as file:
                 if mark in file.read().split(b"\0"):
                     os.kill(int(pid), signal.SIGKILL)
-                    killed.append(int(pid))
+                    pids.append(int(pid))
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM):
                 raise
-    return killed
+    return pids
 
 
 def is_alive(pid):

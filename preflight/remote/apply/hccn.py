@@ -117,8 +117,8 @@ def write_address(device, value):
     gateway = value and read_gateway(device)
     interface = value and ipaddress.IPv4Interface(value)
     hccn_set(device, "ip", "address", value and str(interface.ip), "netmask", value and str(interface.netmask))
-    fits = gateway and ipaddress.IPv4Address(gateway) in interface.network
-    if fits and read_gateway(device) != gateway:
+    is_in_network = gateway and ipaddress.IPv4Address(gateway) in interface.network
+    if is_in_network and read_gateway(device) != gateway:
         write_gateway(device, gateway)
 
 

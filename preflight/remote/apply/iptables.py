@@ -60,16 +60,16 @@ def read_rules(target):
 
 def write_rules(target, value):
     """Insert the new rules at the top, then delete the old ones: at no time is less open than before."""
-    present, wanted = same_rules(read_rules(target)), same_rules(value)
+    present_rules, wanted_rules = same_rules(read_rules(target)), same_rules(value)
     path = program(target)
     for rule in (value or "").splitlines():
         if not RULE.match(rule):
             raise StepError("%r is no rule of ours" % rule)
     for rule in reversed((value or "").splitlines()):
-        if one_rule(rule) not in present:
+        if one_rule(rule) not in present_rules:
             must(path, "-w", "-I", "INPUT", *words(rule))
     for rule in filter(RULE.match, rules(target)):
-        if one_rule(rule) not in wanted:
+        if one_rule(rule) not in wanted_rules:
             must(path, "-w", "-D", "INPUT", *words(rule))
 
 
@@ -106,8 +106,8 @@ def merge_input(found, before, after):
     if after == "present":
         return after
     chains = [(value or "-P INPUT ACCEPT").splitlines() for value in (found, before, after)]
-    merged = chains[-1][:1] + merge_rules(*(lines[1:] for lines in chains))
-    return None if merged == ["-P INPUT ACCEPT"] else "\n".join(merged)
+    merged_lines = chains[-1][:1] + merge_rules(*(lines[1:] for lines in chains))
+    return None if merged_lines == ["-P INPUT ACCEPT"] else "\n".join(merged_lines)
 
 
 KINDS = {

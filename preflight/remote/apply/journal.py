@@ -142,9 +142,9 @@ def record_of(line):
     damage: none is ever written."""
     try:
         record = json.loads(line.decode("ascii"))
-        complete = all(name in record for name in FIELDS.get(record["event"], ()))
-        sound = all(VALUES[name](value) for name, value in record.items() if name in VALUES)
-        return record if complete and sound else None
+        is_complete = all(name in record for name in FIELDS.get(record["event"], ()))
+        is_sound = all(VALUES[name](value) for name, value in record.items() if name in VALUES)
+        return record if is_complete and is_sound else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -214,22 +214,22 @@ class Journal:
 
     def write(self, record, sync):
         line = (("\n" if self.torn else "") + json.dumps(record, sort_keys=True) + "\n").encode()
-        written = os.write(self.handle, line)
-        self.torn = 0 < written < len(line)
-        if written < len(line):
+        bytes_written = os.write(self.handle, line)
+        self.torn = 0 < bytes_written < len(line)
+        if bytes_written < len(line):
             raise OSError(errno.ENOSPC, "the disk is full")
         if sync:
             os.fsync(self.handle)
 
     def remember(self, record):
-        which = (record.get("step"), record.get("undo"))
+        step_key = (record.get("step"), record.get("undo"))
         if record["event"] == "begin":
-            self.begun[which] = record
+            self.begun[step_key] = record
         elif record["event"] == "end":
-            self.begun.pop(which, None)
+            self.begun.pop(step_key, None)
         for kind, target, value in record.get("others", ()):
-            first, _ = self.upset.get((kind, target), (value, None))
-            self.upset[kind, target] = (first, value)
+            first_value, _ = self.upset.get((kind, target), (value, None))
+            self.upset[kind, target] = (first_value, value)
 
     def finish(self):
         """Write the end of this run, unless some line of it is not written down."""

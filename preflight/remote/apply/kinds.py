@@ -78,8 +78,8 @@ def merge_rules(found, before, after):
     our_texts = {without_counts(rule).strip() for rule in before + after}
     foreign = [number for number, rule in enumerate(found) if without_counts(rule).strip() not in our_texts]
     ours = [number for number in range(len(found)) if number not in foreign]
-    first = [found[number] for number in foreign if ours and number < ours[0]]
-    return first + after + [found[number] for number in foreign if not ours or number > ours[0]]
+    ahead = [found[number] for number in foreign if ours and number < ours[0]]
+    return ahead + after + [found[number] for number in foreign if not ours or number > ours[0]]
 
 
 class Kind:
@@ -110,7 +110,7 @@ class Kind:
     def others(self, target):
         """Return the values that the writer may change besides, as they are now: [[kind, target, value], …]."""
         places = [("file", path.format(target)) for path in self.rewrites] + [(name, target) for name in self.upsets]
-        return [[name, where, value_of(name, where)] for name, where in places]
+        return [[name, place, value_of(name, place)] for name, place in places]
 
 
 def kind_of(name):

@@ -88,8 +88,8 @@ def apply(request):
     recovered = recover(request["journal"], request["watch"])
     if recovered:
         raise StepError("%s; the plan was made before that: run the same command again" % recovered)
-    about = {"owner": request["owner"], "changes": len(plain + guarded + kept), "undoes": request["undoes"]}
-    journal = Journal.create(request["journal"], request["run"], **about)
+    start_fields = {"owner": request["owner"], "changes": len(plain + guarded + kept), "undoes": request["undoes"]}
+    journal = Journal.create(request["journal"], request["run"], **start_fields)
     results = run_steps(plain, journal, "plain", go_on=go_on)
     stop = stops(results, go_on)
     if guarded and not stop:
@@ -120,18 +120,18 @@ def confirm(request):
     verdict = verdict_on(records(directory, run), watch, run, "confirmed" if in_time else "reverted")
     if verdict == "confirmed":
         drop(watch, run)
-    trying = open_run(directory) == run and not take_over(request, verdict)
-    results = [NOT_RUN] * len(request["kept"]) if trying else follow(request, verdict)
+    still_trying = open_run(directory) == run and not take_over(request, verdict)
+    results = [NOT_RUN] * len(request["kept"]) if still_trying else follow(request, verdict)
     targets_left = left_of(request) if verdict == "reverted" else []
-    return {"verdict": verdict, "left": targets_left, "trying": trying and bool(targets_left), "results": results}
+    return {"verdict": verdict, "left": targets_left, "trying": still_trying and bool(targets_left), "results": results}
 
 
 def left_of(request):
     """Return the targets of the run's guarded changes that differ from before; return all of them while a guardian
     still works and they only read as restored."""
     undo = guarded_of(records(request["journal"], request["run"]))
-    trying = is_owed(request["watch"], request["run"])
-    return still_changed(undo) or list(dict.fromkeys(change["target"] for change in undo if trying))
+    is_trying = is_owed(request["watch"], request["run"])
+    return still_changed(undo) or list(dict.fromkeys(change["target"] for change in undo if is_trying))
 
 
 def take_over(request, verdict):
@@ -174,8 +174,8 @@ def make_permanent(request):
         journal.note("confirmed")
     except StepError:  # the disk is full, as the first step will say
         pass
-    first = sum(record["event"] == "end" for record in records(request["journal"], request["run"]))
-    results = run_steps(request["kept"], journal, "kept", first, go_on=request["go_on"])
+    first_number = sum(record["event"] == "end" for record in records(request["journal"], request["run"]))
+    results = run_steps(request["kept"], journal, "kept", first_number, go_on=request["go_on"])
     journal.finish()
     return results
 

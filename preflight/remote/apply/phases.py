@@ -34,11 +34,11 @@ def by_phase(request):
     there, and is taken back unless confirmed. Raise StepError for a confirmation that would change the live firewall.
     """
     sorted_ = {phase: [] for phase in PHASES}
-    for sent in PHASES:
-        for change in request.get(sent, ()):
-            own = phase_of(change)
-            stays = own == "plain" or (own == "kept" and sent == "guarded")
-            sorted_[sent if stays else own].append(change)
+    for sent_phase in PHASES:
+        for change in request.get(sent_phase, ()):
+            own_phase = phase_of(change)
+            stays = own_phase == "plain" or (own_phase == "kept" and sent_phase == "guarded")
+            sorted_[sent_phase if stays else own_phase].append(change)
     if request["action"] == "confirm" and sorted_["guarded"]:
         raise StepError("a confirmation makes changes permanent, and never changes the live firewall")
     return dict(request, **sorted_)

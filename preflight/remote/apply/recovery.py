@@ -24,20 +24,20 @@ def recover(directory, watch):
     run = open_run(directory)
     if not run:
         return ""
-    done = records(directory, run)
-    if done is None:  # the journal has been removed
+    run_records = records(directory, run)
+    if run_records is None:  # the journal has been removed
         close_run(directory)
         return ""
     journal = Journal.resume(directory, run)
-    if done and done[-1]["event"] == "finish" and not journal.begun:
+    if run_records and run_records[-1]["event"] == "finish" and not journal.begun:
         journal.finish()
         return ""
     journal.optional = True  # a full disk is reported at the end
     for record in list(journal.begun.values()):
         settle(record, journal)
-    guarded, targets_left = guarded_of(done), []
+    guarded, targets_left = guarded_of(run_records), []
     with held(watch, run):  # a guardian at work has time to end
-        if guarded and verdict_on(done, watch, run, "reverted") == "reverted":
+        if guarded and verdict_on(run_records, watch, run, "reverted") == "reverted":
             # After a reboot there is nothing of the run in the live firewall, and nothing is forced upon it.
             forced = is_owed(watch, run)
             result = take_back(guarded, time.monotonic() + TRY_SECONDS * forced, forced)
@@ -49,10 +49,10 @@ def recover(directory, watch):
         drop(watch, run)
     if journal.lost and open_run(directory) == run:
         raise StepError("%s cannot be written: %s" % (journal.path, journal.lost.strerror))
-    owner = next((record["owner"] for record in done if record["event"] == "start"), run)
+    owner = next((record["owner"] for record in run_records if record["event"] == "start"), run)
     damaged = count_damaged(directory, run)
-    but = ", but for %d lines of %s that cannot be read" % (damaged, journal.path) if damaged else ""
-    return "an earlier run (%s) was cut off here and was put in order%s" % (owner, but)
+    exception = ", but for %d lines of %s that cannot be read" % (damaged, journal.path) if damaged else ""
+    return "an earlier run (%s) was cut off here and was put in order%s" % (owner, exception)
 
 
 def guarded_of(done):
@@ -110,37 +110,37 @@ def undo_of(directory, run):
     after the step itself. A file that has only some lines of ours, and that another program has changed since, loses
     these lines only. A step without an end may have happened: compare-and-set will show.
     """
-    done = records(directory, run)
-    if done is None:
+    run_records = records(directory, run)
+    if run_records is None:
         return None, []
-    for later in rollbacks_of(directory, run):
-        done += numbered(records(directory, later), later)
+    for rollback in rollbacks_of(directory, run):
+        run_records += numbered(records(directory, rollback), rollback)
     effects = {}  # (kind, target) → first and last value, in the order of first touch
-    begun = {}
-    for record in done:
-        which = (record.get("run"), record.get("step"), record.get("undo"))
+    begun_steps = {}
+    for record in run_records:
+        step_key = (record.get("run"), record.get("step"), record.get("undo"))
         if record["event"] == "begin":
             lines = kind_of(record["kind"]).lines
             for kind, target, value in record["others"]:
                 side_effect = effects.setdefault((kind, target), effect(record, kind, target, value, lines))
                 if kind == "file" and value != side_effect["last"]:  # later writes by a tool are not ours alone
                     side_effect["frozen"] = True
-            own = effects.setdefault((record["kind"], record["target"]), effect(record, value=record["before"]))
-            own["last"] = record["after"]
-            begun[which] = (own, record["after"])
-        elif record["event"] == "end" and which in begun:
-            own, wanted = begun.pop(which)
-            own["last"] = wanted if record["state"] == "done" or record.get("unknown") else record["found"]
+            own_effect = effects.setdefault((record["kind"], record["target"]), effect(record, value=record["before"]))
+            own_effect["last"] = record["after"]
+            begun_steps[step_key] = (own_effect, record["after"])
+        elif record["event"] == "end" and step_key in begun_steps:
+            own_effect, new_value = begun_steps.pop(step_key)
+            own_effect["last"] = new_value if record["state"] == "done" or record.get("unknown") else record["found"]
             for kind, target, value in record["others"]:
                 if not effects[(kind, target)]["frozen"]:
                     effects[(kind, target)]["last"] = value
         elif record["event"] == "end" and record["state"] == "already" and "after" in record:
-            own = effects.get((record["kind"], record["target"]))
-            if own:  # taken back by a guardian that could not write, or by another program
-                own["last"] = record["after"]
-    undone = [change for change in reversed(list(effects.values())) if differs(change)]
-    files_left = [change["target"] for change in undone if change["lines"] and somebodys(change)]
-    return [inverse(change) for change in undone if change["target"] not in files_left], files_left
+            own_effect = effects.get((record["kind"], record["target"]))
+            if own_effect:  # taken back by a guardian that could not write, or by another program
+                own_effect["last"] = record["after"]
+    effective_changes = [change for change in reversed(list(effects.values())) if differs(change)]
+    files_left = [change["target"] for change in effective_changes if change["lines"] and somebodys(change)]
+    return [inverse(change) for change in effective_changes if change["target"] not in files_left], files_left
 
 
 def rollbacks_of(directory, run):
@@ -154,7 +154,7 @@ def rollbacks_of(directory, run):
     undoes = {name: start.get("undoes") for start, name in starts if start.get("event") == "start"}
     family = [run]
     for member in family:  # grows meanwhile
-        family += [name for name, undone in undoes.items() if undone == member and name not in family]
+        family += [name for name, reverted_run in undoes.items() if reverted_run == member and name not in family]
     return sorted(family[1:])  # a run's id begins with its time
 
 
@@ -186,5 +186,5 @@ def somebodys(found):
 
 
 def differs(found):
-    same = kind_of(found["kind"]).same
-    return same(found["first"]) != same(found["last"])
+    comparable = kind_of(found["kind"]).same
+    return comparable(found["first"]) != comparable(found["last"])

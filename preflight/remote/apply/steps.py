@@ -46,7 +46,7 @@ def step(change, journal, partly=False, forced=False, **number):
         return ended("moved", value)
     first_state = (kind.same(value), kind.others(target))
     journal.note("begin", before=value, after=after, others=first_state[1], **fields)
-    problem, unknown = "", False
+    problem, is_unknown = "", False
     try:
         kind.write(target, after)
     except (StepError, OSError) as error:
@@ -54,9 +54,9 @@ def step(change, journal, partly=False, forced=False, **number):
     try:
         value = read_back(kind, target, after, settle=0 if problem else kind.settle)
     except (StepError, OSError) as error:
-        unknown, problem = True, problem or "could not be read back: " + sentence(error)
+        is_unknown, problem = True, problem or "could not be read back: " + sentence(error)
     side_effects = kind.others(target)
-    if unknown:
+    if is_unknown:
         return dict(ended("failed", None, problem, others=side_effects, unknown=True), maybe=True)
     if kind.same(value) == kind.same(after):  # the state of the host counts, not the tool's message
         return ended("done", message=problem, others=side_effects)
@@ -73,8 +73,8 @@ def is_moved(kind, found, change, journal, partly):
 def expected(change, journal):
     """Return the value that the change expects. Earlier steps of this run may have changed the target besides. Then it
     is the value that they left, if the value before them was the expected one."""
-    first, last = journal.upset.get((change["kind"], change["target"]), (None, change["before"]))
-    return last if first == change["before"] else change["before"]
+    value_before, value_after = journal.upset.get((change["kind"], change["target"]), (None, change["before"]))
+    return value_after if value_before == change["before"] else change["before"]
 
 
 def between(kind, found, change):
@@ -116,8 +116,8 @@ def abandoned():
 def stops(results, go_on):
     """Return whether no further step may begin after these. With `go_on`, a target that another program has changed
     does not stop the run."""
-    fine = (*WELL, "moved") if go_on else WELL
-    return any(result["state"] not in fine for result in results)
+    good_states = (*WELL, "moved") if go_on else WELL
+    return any(result["state"] not in good_states for result in results)
 
 
 def run_steps(changes, journal, phase, first=0, go_on=False):

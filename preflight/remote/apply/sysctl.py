@@ -31,12 +31,12 @@ def write_sysctl(key, value):
     data = ((value or "") + "\n").encode()
     handle = os.open(sysctl_path(key), os.O_WRONLY)
     try:
-        written = os.write(handle, data)
+        bytes_written = os.write(handle, data)
     finally:
         os.close(handle)
-    if written != len(data):
+    if bytes_written != len(data):
         raise StepError(
-            "the kernel took %d of %d bytes for %s; fewer, wider ranges are shorter" % (written, len(data), key)
+            "the kernel took %d of %d bytes for %s; fewer, wider ranges are shorter" % (bytes_written, len(data), key)
         )
 
 

@@ -70,28 +70,28 @@ def call(*argv, stdin=""):
 def _exchange(process, data, name, deadline):
     """Feed the program its input as it reads. Return its output once it has ended."""
     texts = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
-    waiting = select.poll()
+    poll = select.poll()
     for descriptor in texts:
-        waiting.register(descriptor, select.POLLIN)
+        poll.register(descriptor, select.POLLIN)
     if data:
-        waiting.register(process.stdin.fileno(), select.POLLOUT)
-    still_open = len(texts)
-    while still_open:
-        ready = waiting.poll(max(0, deadline - time.monotonic()) * 1000)
+        poll.register(process.stdin.fileno(), select.POLLOUT)
+    streams_open = len(texts)
+    while streams_open:
+        ready = poll.poll(max(0, deadline - time.monotonic()) * 1000)
         if not ready:
             raise StepError("%s had not ended after %d s" % (name, TOOL_SECONDS))
         for descriptor, _ in ready:
             if descriptor not in texts:
                 data = _given(descriptor, data)
                 if not data:
-                    waiting.unregister(descriptor)
+                    poll.unregister(descriptor)
                     process.stdin.close()
                 continue
-            read = os.read(descriptor, 65536)
-            texts[descriptor] += read
-            if not read:
-                waiting.unregister(descriptor)
-                still_open -= 1
+            chunk = os.read(descriptor, 65536)
+            texts[descriptor] += chunk
+            if not chunk:
+                poll.unregister(descriptor)
+                streams_open -= 1
             elif len(texts[descriptor]) > OUTPUT_LIMIT:
                 raise StepError("%s printed more than %d MiB" % (name, OUTPUT_LIMIT >> 20))
     try:

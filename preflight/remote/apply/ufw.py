@@ -36,14 +36,14 @@ def ufw_words(rule):
 
 
 def write_ufw_rules(target, value):
-    old, new = same_rules(read_ufw_rules(target)), same_rules(value)
-    for rule in new:
-        if rule not in old:
+    old_rules, new_rules = same_rules(read_ufw_rules(target)), same_rules(value)
+    for rule in new_rules:
+        if rule not in old_rules:
             output = must("ufw", "prepend", *ufw_words(rule), "comment", TAG)
             if "Skipping" in output:  # ufw reports success
                 raise StepError("ufw has another rule like %r: see ufw status numbered, and delete it" % rule)
-    for rule in old:
-        if rule not in new:
+    for rule in old_rules:
+        if rule not in new_rules:
             must("ufw", "delete", *ufw_words(rule))
 
 

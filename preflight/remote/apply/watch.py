@@ -85,8 +85,8 @@ def end_guardians(watch, run):
             guardians = [tuple(map(int, line.split())) for line in file]
     except OSError:
         return
-    for pid, started in guardians:
-        if pid != os.getpid() and start_time(pid) == started:
+    for pid, start_ticks in guardians:
+        if pid != os.getpid() and start_time(pid) == start_ticks:
             with contextlib.suppress(OSError):  # the guardian has ended meanwhile
                 os.kill(pid, signal.SIGKILL)
 

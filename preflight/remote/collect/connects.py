@@ -23,12 +23,12 @@ def look_connects(request, deadline):
     A program that accepts a connection sees it closed at once. A port on which this host listens itself is not tried on
     the others: a job may be at work there.
     """
-    wanted = request["connects"]
-    ports = list(wanted["ports"])
-    if wanted["ephemeral"]:
+    options = request["connects"]
+    ports = list(options["ports"])
+    if options["ephemeral"]:
         ports += [int(port) for port in (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()]
     results, unanswered = [], []
-    for host, name in wanted["targets"]:
+    for host, name in options["targets"]:
         try:
             # As bytes: a text would load the IDNA codec, 5 ms.
             family, _, _, _, place = socket.getaddrinfo(name.encode(), 0, 0, socket.SOCK_STREAM)[0]
@@ -49,7 +49,7 @@ def look_connects(request, deadline):
 def attempt(places, job_ports, until, found):
     """Try to connect to all places until then. Add the results to `found`, and return the connections without an
     answer."""
-    tries, waiting = {}, select.poll()
+    attempts, poll = {}, select.poll()
     for family, place, entry, _ in places:
         try:
             if listens(family, place, entry["port"]):
@@ -61,17 +61,17 @@ def attempt(places, job_ports, until, found):
             continue
         code = connection.connect_ex(place)
         if code == errno.EINPROGRESS:
-            waiting.register(connection, select.POLLOUT)
-            tries[connection.fileno()] = (family, place, entry, connection)
+            poll.register(connection, select.POLLOUT)
+            attempts[connection.fileno()] = (family, place, entry, connection)
         else:
             found.append(dict(entry, **closed(connection, code)))
-    while tries and time.monotonic() < until:
-        for descriptor, _ in waiting.poll(max(0, until - time.monotonic()) * 1000):
-            waiting.unregister(descriptor)
-            _, _, entry, connection = tries.pop(descriptor)
+    while attempts and time.monotonic() < until:
+        for descriptor, _ in poll.poll(max(0, until - time.monotonic()) * 1000):
+            poll.unregister(descriptor)
+            _, _, entry, connection = attempts.pop(descriptor)
             code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             found.append(dict(entry, **closed(connection, code)))
-    return list(tries.values())
+    return list(attempts.values())
 
 
 def unobtrusive_socket(family, job_ports):
@@ -119,9 +119,9 @@ def listens(family, target, port):
     with socket.socket(family, socket.SOCK_DGRAM) as datagram:
         if datagram.connect_ex(target):  # sends nothing, and fails without a route
             return False
-        own = socket.inet_pton(family, datagram.getsockname()[0].partition("%")[0])
+        own_address = socket.inet_pton(family, datagram.getsockname()[0].partition("%")[0])
     query = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, ALL_STATES)
-    query += struct.pack("!HH16s16s", port, 0, own, b"") + struct.pack("=III", 0, ANY_COOKIE, ANY_COOKIE)
+    query += struct.pack("!HH16s16s", port, 0, own_address, b"") + struct.pack("=III", 0, ANY_COOKIE, ANY_COOKIE)
     head = struct.pack("=IHHII", 16 + len(query), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as netlink:
         netlink.settimeout(1)

@@ -45,15 +45,15 @@ def look_device_nodes(request, deadline):
     numbered = [name for name in listing("/dev") if name[:7] == "davinci" and name[7:].isdigit()]
     nodes = [node("/dev/" + name) for name in [*sorted(numbered, key=lambda name: int(name[7:])), *NODES]]
     tool = find("lspci")
-    soon = min(deadline, time.monotonic() + LSPCI_SECONDS)
-    listed = attempt([tool, "-D", "-nn", "-d", "19e5:"], soon) if tool else None
+    lspci_deadline = min(deadline, time.monotonic() + LSPCI_SECONDS)
+    lspci = attempt([tool, "-D", "-nn", "-d", "19e5:"], lspci_deadline) if tool else None
     install, trouble = installed()
     return {
         "nodes": [entry for entry in nodes if entry],
         "install": install,
         "install_trouble": trouble,
-        "lspci": listed,
-        "pci": pci_devices() if not listed or listed["code"] else [],
+        "lspci": lspci,
+        "pci": pci_devices() if not lspci or lspci["code"] else [],
     }
 
 
@@ -87,7 +87,7 @@ def pci_devices():
     """Return [[bus, PCI device id]] of Huawei's accelerators, from the kernel where lspci is missing."""
     devices = []
     for bus in sorted(listing("/sys/bus/pci/devices")):
-        words = {name: (read("/sys/bus/pci/devices/%s/%s" % (bus, name)) or "").strip() for name in PCI_FILES}
-        if words["vendor"] == HUAWEI and words["class"].startswith(ACCELERATOR):
-            devices.append([bus, words["device"][2:]])
+        values = {name: (read("/sys/bus/pci/devices/%s/%s" % (bus, name)) or "").strip() for name in PCI_FILES}
+        if values["vendor"] == HUAWEI and values["class"].startswith(ACCELERATOR):
+            devices.append([bus, values["device"][2:]])
     return devices

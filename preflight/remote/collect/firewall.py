@@ -46,8 +46,8 @@ def starts_at_boot(service):
     """Return whether systemd starts the service: a target wants it, and it is not masked."""
     base = "/etc/systemd/system/"
     unit = service + ".service"
-    wanted = any(os.path.lexists(folder + "/" + unit) for folder in listed(base, ".target.wants"))
-    return wanted and os.path.realpath(base + unit) != "/dev/null"
+    is_wanted = any(os.path.lexists(folder + "/" + unit) for folder in listed(base, ".target.wants"))
+    return is_wanted and os.path.realpath(base + unit) != "/dev/null"
 
 
 def iptables_programs(ruleset):

@@ -34,7 +34,7 @@ def hccn_settled(tool, device, arguments, passing, seconds, deadline):
     end = min(deadline, time.monotonic() + seconds)
     while True:
         answer = hccn(tool, device, arguments, min(deadline, time.monotonic() + QUERY_SECONDS))
-        if not any(words in answer["out"] for words in passing) or time.monotonic() + 0.5 > end:
+        if not any(text in answer["out"] for text in passing) or time.monotonic() + 0.5 > end:
             return answer
         time.sleep(0.5)
 
@@ -50,8 +50,8 @@ def known(tool, names, deadline):
         text = command([tool, "-h"], min(deadline, time.monotonic() + QUERY_SECONDS))
     except LookError:
         return names
-    listed = set(re.findall(r"hccn_tool -i \S+ -(\w+)", text["out"] + text["err"]))
-    return [name for name in names if name in listed] if listed else names
+    listed_names = set(re.findall(r"hccn_tool -i \S+ -(\w+)", text["out"] + text["err"]))
+    return [name for name in names if name in listed_names] if listed_names else names
 
 
 def look_hccn(request, deadline):

@@ -13,9 +13,9 @@ def look_job(request, deadline):
     """Return the result of job_view.py. It runs right here if the jobs' Python is this very one: a second start costs
     20 ms."""
     job = request["job"]
-    wanted = dict(job["wanted"], called=request["called"] + own_addresses())
-    if wanted["deep"]:
-        wanted["deep"] = dict(wanted["deep"], files=where_installed(wanted["deep"]["files"]))
+    job_request = dict(job["wanted"], called=request["called"] + own_addresses())
+    if job_request["deep"]:
+        job_request["deep"] = dict(job_request["deep"], files=where_installed(job_request["deep"]["files"]))
     if not job["elsewhere"]:
         python = find(job["python"])
         if python is None:
@@ -23,17 +23,17 @@ def look_job(request, deadline):
         if python == sys.executable:
             scope = {"__name__": "job_view"}
             exec(job["source"], scope)
-            return scope["view"](wanted)
+            return scope["view"](job_request)
     mark = request["marker"] + "-job "
-    payload = json.dumps({"marker": mark, "wanted": wanted})
+    payload = json.dumps({"marker": mark, "wanted": job_request})
     program = (job["source"] + payload).encode()
-    called = job["python"] + ", where the jobs run,"  # a person wrote its arguments, which may hold a secret
-    answer = command(job["argv"], deadline, stdin=program, limit=ANSWER_LIMIT, called=called)
+    label = job["python"] + ", where the jobs run,"  # a person wrote its arguments, which may hold a secret
+    answer = command(job["argv"], deadline, stdin=program, limit=ANSWER_LIMIT, called=label)
     for line in answer["out"].splitlines():
         if line.startswith(mark):
             return json.loads(line[len(mark) :])
-    words = (answer["err"].strip() or answer["out"].strip() or "no word of why").splitlines()[-1]
-    raise LookError("%s, where the jobs run, ends with %d: %s" % (job["python"], answer["code"], words[:200]))
+    error_line = (answer["err"].strip() or answer["out"].strip() or "no word of why").splitlines()[-1]
+    raise LookError("%s, where the jobs run, ends with %d: %s" % (job["python"], answer["code"], error_line[:200]))
 
 
 def own_addresses():

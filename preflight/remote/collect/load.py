@@ -34,18 +34,18 @@ def look_load(request, deadline):
         watch.look()
     if watch.looks < FEW:
         raise LookError("the processes could be looked at %d times, %d are needed" % (watch.looks, FEW))
-    wanted = watch.wanted()
-    used = watch.used()
-    notable = [key for key in wanted if wanted[key] >= NOTABLE]
-    busiest = sorted(notable, key=lambda key: (wanted[key], used[key]), reverse=True)[:SHOWN]
+    demand = watch.wanted()
+    use = watch.used()
+    notable_keys = [key for key in demand if demand[key] >= NOTABLE]
+    busiest = sorted(notable_keys, key=lambda key: (demand[key], use[key]), reverse=True)[:SHOWN]
     return {
         "processors": processors,
         "limit": limit,
-        "wanted": sum(wanted.values()),
-        "others": len(notable),
+        "wanted": sum(demand.values()),
+        "others": len(notable_keys),
         "seconds": watch.last - watch.first,
         "busiest": [
-            {"pid": key[0], "name": watch.names[key], "user": owner(key[0]), "wanted": wanted[key], "used": used[key]}
+            {"pid": key[0], "name": watch.names[key], "user": owner(key[0]), "wanted": demand[key], "used": use[key]}
             for key in busiest
         ],
     }
@@ -78,11 +78,11 @@ def limited():
 
 def quota(folder):
     """Return the quota of cgroups v2 or v1 in processors; None where there is none, or no such group."""
-    words = (read(folder + "/cpu.max") or "").split()
-    if not words:
-        words = [(read(folder + name) or "").strip() for name in ("/cpu.cfs_quota_us", "/cpu.cfs_period_us")]
-    whole = len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1])
-    return int(words[0]) / int(words[1]) if whole else None
+    fields = (read(folder + "/cpu.max") or "").split()
+    if not fields:
+        fields = [(read(folder + name) or "").strip() for name in ("/cpu.cfs_quota_us", "/cpu.cfs_period_us")]
+    is_valid = len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit() and int(fields[1])
+    return int(fields[0]) / int(fields[1]) if is_valid else None
 
 
 class Watch:
@@ -109,9 +109,9 @@ class Watch:
                     key, parent, state, name, ticks = process
                     processes[key] = (state, name, ticks)
                     parents[key[0]] = parent
-        mine = own(parents) | self.of_this_run
+        own_pids = own(parents) | self.of_this_run
         for key, (state, name, ticks) in processes.items():
-            if key[0] not in mine:
+            if key[0] not in own_pids:
                 self.names[key] = name
                 self.before.setdefault(key, 0 if self.looks else ticks)
                 self.ticks[key] = ticks
@@ -149,19 +149,19 @@ class Watch:
         that of a process's first thread, and shows one that waits for a processor, as under a limit or among many. The
         use shows the other threads."""
         demand = {key: max(used, self.runnable[key] / self.looks) for key, used in self.used().items()}
-        return {key: wants for key, wants in demand.items() if wants > 0}
+        return {key: wanted_share for key, wanted_share in demand.items() if wanted_share > 0}
 
 
 def own(parents):
     """Return the collector, its ancestors (sshd of this login, sudo), and its descendants. `parents`: of all
     processes."""
-    mine = {os.getpid()}
+    own_pids = {os.getpid()}
     pid = parents.get(os.getpid(), 0)
-    while pid > 1 and pid not in mine:
-        mine.add(pid)
+    while pid > 1 and pid not in own_pids:
+        own_pids.add(pid)
         pid = parents.get(pid, 0)
-    below = {os.getpid()}
-    while below:
-        below = {pid for pid, parent in parents.items() if parent in below} - mine
-        mine |= below
-    return mine
+    children = {os.getpid()}
+    while children:
+        children = {pid for pid, parent in parents.items() if parent in children} - own_pids
+        own_pids |= children
+    return own_pids

@@ -87,25 +87,25 @@ def section(name):
 
 
 def main():
-    started = time.time()
+    start_time = time.time()
     request = json.loads(sys.stdin.buffer.read().decode())
     adopt_orphans()
     leave_on_signals()
     threading.Thread(target=leave_with_the_connection, daemon=True).start()
-    now = time.monotonic()
+    start = time.monotonic()
     answers = {}
     threads = {}
     for name, seconds in request["deadlines"].items():
-        arguments = (name, request, now + seconds, answers)
+        arguments = (name, request, start + seconds, answers)
         threads[name] = threading.Thread(target=look, args=arguments, daemon=True)
         threads[name].start()
     for name, seconds in request["deadlines"].items():
         # A second more than a section has for itself: its results at the deadline are worth the wait.
-        threads[name].join(max(0, now + seconds + 1 - time.monotonic()))
+        threads[name].join(max(0, start + seconds + 1 - time.monotonic()))
     answer = dict(answers)
     for name, seconds in request["deadlines"].items():
         answer.setdefault(name, json.dumps({"error": "nothing came of it within %g s" % seconds}))
-    answer["clock"] = json.dumps({"value": {"start": started, "end": time.time()}})
+    answer["clock"] = json.dumps({"value": {"start": start_time, "end": time.time()}})
     text = "{%s}" % ", ".join('"%s": %s' % item for item in answer.items())
     try:
         sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))

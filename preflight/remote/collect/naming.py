@@ -11,11 +11,11 @@ SECONDS = 6.0  # for all look-ups; a resolver waits 5 s for a server before it a
 def look_naming(request, deadline):
     """Return the results of all look-ups, with null for one that takes too long. Each has a thread, since a dead name
     server answers none of them."""
-    wanted = request["naming"]
-    work = {("localhost", ""): lambda: resolved("localhost"), ("full_name", ""): lambda: full_name(wanted["peers"])}
-    for address in wanted["addresses"]:
+    options = request["naming"]
+    work = {("localhost", ""): lambda: resolved("localhost"), ("full_name", ""): lambda: full_name(options["peers"])}
+    for address in options["addresses"]:
         work["reverse", address] = lambda address=address: reverse(address)
-    for name in wanted["endpoints"]:
+    for name in options["endpoints"]:
         work["endpoint", name] = lambda name=name: is_this_host(name)
     results = each(work, lambda key: work[key](), min(deadline - 1, time.monotonic() + SECONDS))
 
@@ -64,12 +64,12 @@ def full_name(peers):
 def reverse(address):
     """Return the seconds of a search for the name of an address, even without a result: torch does that for every
     client."""
-    begun = time.monotonic()
+    start = time.monotonic()
     try:
         socket.gethostbyaddr(address)  # getnameinfo would hold the interpreter's lock and so all sections
     except OSError:
         pass
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
 def is_this_host(host):
@@ -78,9 +78,9 @@ def is_this_host(host):
     address, own_name = plain(host), socket.gethostname()
     if host in ("localhost", own_name) or address.startswith("127.") or address == "::1":
         return True
-    theirs = {entry[4][0] for entry in entries(host, socket.AI_CANONNAME)}
+    host_addresses = {entry[4][0] for entry in entries(host, socket.AI_CANONNAME)}
     for entry in entries(own_name, socket.AI_CANONNAME):
-        if (entry[3] and entry[3] == host) or entry[4][0] == address or entry[4][0] in theirs:
+        if (entry[3] and entry[3] == host) or entry[4][0] == address or entry[4][0] in host_addresses:
             return True
     return False
 

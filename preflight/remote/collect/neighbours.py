@@ -28,8 +28,8 @@ OPTIONS = (
 
 def look_neighbours(request, deadline):
     """Return the result of `ssh PLACE true` for each [host, place, port or 0] of `targets`, as the jobs' user."""
-    wanted = request["neighbours"]
-    account = jobs_account(wanted["user"])
+    settings = request["neighbours"]
+    account = jobs_account(settings["user"])
     ssh = required("ssh")
     # The agent of preflight's user would open doors that are closed to a job.
     environment = {name: value for name, value in os.environ.items() if name not in ("SSH_AUTH_SOCK", "SSH_ASKPASS")}
@@ -37,10 +37,10 @@ def look_neighbours(request, deadline):
     options = [word for option in OPTIONS for word in ("-o", option)]
 
     def visit(position):
-        host, place, port = wanted["targets"][position]
+        host, place, port = settings["targets"][position]
         target = {"host": host, "place": place, "port": port}
-        at = ["-p", str(port)] if port else []
-        argv = as_user(account, [ssh, "-n", "-T", *options, *at, "--", place, "true"])
+        port_options = ["-p", str(port)] if port else []
+        argv = as_user(account, [ssh, "-n", "-T", *options, *port_options, "--", place, "true"])
         while True:
             try:
                 until = min(deadline, time.monotonic() + SECONDS)
@@ -53,19 +53,19 @@ def look_neighbours(request, deadline):
                 return dict(target, code=answer["code"], err=answer["err"][-2000:])
             time.sleep(random.uniform(0.3, 1.2))
 
-    results = each(range(len(wanted["targets"])), visit, deadline)
+    results = each(range(len(settings["targets"])), visit, deadline)
     return {"user": account.pw_name, "visits": [results[key] for key in sorted(results, key=int)]}
 
 
 def jobs_account(user):
     """Return the account of the jobs' user if one is named, else of the user that logged in."""
-    own = pwd.getpwuid(os.geteuid())
-    if own.pw_uid == 0:
+    own_account = pwd.getpwuid(os.geteuid())
+    if own_account.pw_uid == 0:
         user = user or os.environ.get("SUDO_USER", "")
-    if user in ("", own.pw_name):
-        return own
-    if own.pw_uid != 0:
-        raise LookError("jobs run as %s, and only root can try their keys; this is %s" % (user, own.pw_name))
+    if user in ("", own_account.pw_name):
+        return own_account
+    if own_account.pw_uid != 0:
+        raise LookError("jobs run as %s, and only root can try their keys; this is %s" % (user, own_account.pw_name))
     try:
         return pwd.getpwnam(user)
     except KeyError:

@@ -73,8 +73,8 @@ def look_nvidia(request, deadline):
             question = alternative
         return answers
 
-    answered = each(questions, ask_in_turn, deadline)
-    answer_of = {question: answer for answers in answered.values() for question, answer in answers.items()}
+    answer_groups = each(questions, ask_in_turn, deadline)
+    answer_of = {question: answer for answers in answer_groups.values() for question, answer in answers.items()}
     log = answer_of.pop("journalctl", None) or log
     if tool and by_journal:
         answer_of[COUNTERS] = {"out": "", "err": "", "code": -1, "trouble": NOT_ASKED}
@@ -98,7 +98,7 @@ def look_nvidia(request, deadline):
 def kmsg():
     """Return the driver's lines that the kernel still has, the newest of very many. `whole`: these are all since the
     boot."""
-    driver_lines, size, whole = deque(), 0, True
+    driver_lines, size, is_whole = deque(), 0, True
     try:
         file = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -108,23 +108,23 @@ def kmsg():
             try:
                 record = os.read(file, RECORD)
             except BrokenPipeError:
-                whole = False  # the kernel has overwritten the next record
+                is_whole = False  # the kernel has overwritten the next record
                 continue
             except OSError:
                 break  # no further record for now
             if not record:
                 break
             if number == 0:
-                whole = record.split(b";", 1)[0].split(b",")[1:2] == [b"0"]
+                is_whole = record.split(b";", 1)[0].split(b",")[1:2] == [b"0"]
             lines = [line for line in record.splitlines() if OURS.search(line)]
             driver_lines += lines
             size += sum(map(len, lines))
             while size > LOG_LIMIT:
                 size -= len(driver_lines.popleft())
-                whole = False
+                is_whole = False
     finally:
         os.close(file)
-    return {"text": b"\n".join(driver_lines).decode("utf-8", "replace"), "whole": whole, "trouble": ""}
+    return {"text": b"\n".join(driver_lines).decode("utf-8", "replace"), "whole": is_whole, "trouble": ""}
 
 
 def journal(deadline):
@@ -146,12 +146,12 @@ def pci():
     """Return GPUs as [bus, lanes, most lanes, whether it answers], and the bus ids of NVSwitches."""
     gpus, switches = [], []
     for bus in sorted(listing(PCI)):
-        words = {name: word(os.path.join(PCI, bus, name)) for name in PCI_FILES}
-        if words["vendor"] != NVIDIA:
+        values = {name: word(os.path.join(PCI, bus, name)) for name in PCI_FILES}
+        if values["vendor"] != NVIDIA:
             continue
-        if words["class"].startswith(DISPLAYS):
-            gpus.append([bus, words["current_link_width"], words["max_link_width"], alive(bus)])
-        elif words["class"].startswith(SWITCH):
+        if values["class"].startswith(DISPLAYS):
+            gpus.append([bus, values["current_link_width"], values["max_link_width"], alive(bus)])
+        elif values["class"].startswith(SWITCH):
             switches.append(bus)
     return gpus, switches
 

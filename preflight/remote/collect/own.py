@@ -19,29 +19,29 @@ def preflight_processes():
         loader = LOADER.search(text_of(number, "cmdline"))
         if loader:
             runs[int(number)] = loader.group(1)
-    this = runs.get(os.getpid())
-    mine = {os.getpid()}
+    this_run = runs.get(os.getpid())
+    own_pids = {os.getpid()}
     pid = parent_of(os.getpid())
-    while pid > 1 and pid not in mine:
-        mine.add(pid)
+    while pid > 1 and pid not in own_pids:
+        own_pids.add(pid)
         pid = parent_of(pid)
-    if set(runs) <= mine:
+    if set(runs) <= own_pids:
         return []
     children = {}
     for number in filter(str.isdigit, os.listdir("/proc")):
         children.setdefault(parent_of(number), []).append(int(number))
-    below(children, os.getpid(), mine)
+    below(children, os.getpid(), own_pids)
     run_of = {}
     for pid, run in runs.items():
-        if pid not in mine:
+        if pid not in own_pids:
             descendants = below(children, pid, set())
-            run_of.update((each, run) for each in descendants if each not in mine and each not in runs)
+            run_of.update((each, run) for each in descendants if each not in own_pids and each not in runs)
             run_of[pid] = run
     return [
         {
             "pid": pid,
             "name": text_of(pid, "comm").decode("utf-8", "replace").strip(),
-            "this_run": run is not None and run == this,
+            "this_run": run is not None and run == this_run,
         }
         for pid, run in sorted(run_of.items())[:MOST]
     ]
@@ -49,10 +49,10 @@ def preflight_processes():
 
 def below(children, pid, known):
     """Add the descendants of `pid` to `known`, and return it."""
-    new = [pid]
-    while new:
-        new = [child for parent in new for child in children.get(parent, ()) if child not in known]
-        known.update(new)
+    generation = [pid]
+    while generation:
+        generation = [child for parent in generation for child in children.get(parent, ()) if child not in known]
+        known.update(generation)
     return known
 
 

@@ -14,13 +14,13 @@ def look_pings(request, deadline):
     times.
     """
     tool = required(*HCCN_TOOL)
-    wanted = {}
+    pings_by_device = {}
     for device, arguments in request["pings"]:
-        wanted.setdefault(device, []).append(arguments)
-    results = {device: [] for device in wanted}
+        pings_by_device.setdefault(device, []).append(arguments)
+    results = {device: [] for device in pings_by_device}
 
     def pings(device):
-        for arguments in wanted[device]:
+        for arguments in pings_by_device[device]:
             if len(results[device]) > 1 and all("trouble" in answer for answer in results[device][-2:]):
                 trouble = "not tried, since the pings before it came to no end"
                 results[device].append({"out": "", "err": "", "code": -1, "trouble": trouble})
@@ -28,5 +28,5 @@ def look_pings(request, deadline):
             limit = min(deadline, time.monotonic() + request["ping_seconds"])
             results[device].append(hccn(tool, device, arguments, limit))
 
-    each(wanted, pings, deadline)
+    each(pings_by_device, pings, deadline)
     return {str(device): list(answers) for device, answers in results.items()}

@@ -30,11 +30,11 @@ def look_rdma(request, deadline):
     """Return the facts about RDMA NICs. Each device has a thread, so that firmware that hangs costs only itself."""
     all_names = sorted(listing(INFINIBAND))
     names = all_names[:MOST_DEVICES]
-    begun = time.monotonic()
+    start = time.monotonic()
     texts = each(names, lambda name: told(name, ports), deadline - 1)
     if texts:
         time.sleep(max(0, min(APART, deadline - time.monotonic() - 1)))
-    later = each(texts, lambda name: told(name, counters), deadline - 0.5)
+    later_texts = each(texts, lambda name: told(name, counters), deadline - 0.5)
     devinfo = find("ibv_devinfo") if any(": InfiniBand\n" in text for text in texts.values()) else None
     until = min(deadline - 0.5, time.monotonic() + VERBS_SECONDS)
     functions = [function("gpu", address, os.path.join(PCI, address)) for address in gpus()]
@@ -43,8 +43,8 @@ def look_rdma(request, deadline):
     bridges = sorted({address for entry in functions for address in entry["path"][:-1]})
     return {
         "infiniband": "".join(texts[name] for name in sorted(texts)),
-        "later": "".join(later[name] for name in sorted(later)),
-        "seconds": time.monotonic() - begun,
+        "later": "".join(later_texts[name] for name in sorted(later_texts)),
+        "seconds": time.monotonic() - start,
         "silent": [name for name in names if name not in texts],
         "left_out": len(all_names) - len(names),
         "functions": functions,

@@ -17,23 +17,23 @@ SECRET = ("PASS", "PWD", "SECRET", "TOKEN", "CREDENTIAL", "AUTH", "LOGIN", "KEY"
 
 def look_shells(request, deadline):
     """Return the variables of `prefixes`, and the paths of `programs`, for both kinds of login."""
-    wanted = request["shells"]
+    options = request["shells"]
     over_ssh = given()
     account = pwd.getpwnam(over_ssh["SUDO_USER"]) if "SUDO_USER" in over_ssh else pwd.getpwuid(os.geteuid())
-    if wanted["user"] not in ("", account.pw_name):
-        both = (wanted["user"], account.pw_name)
-        raise LookError("jobs run as %s, and what sshd gives is only seen for %s, who logs in" % both)
-    facts = {"user": account.pw_name, "shell": account.pw_shell, "over_ssh": told(account, over_ssh, wanted, deadline)}
+    if options["user"] not in ("", account.pw_name):
+        users = (options["user"], account.pw_name)
+        raise LookError("jobs run as %s, and what sshd gives is only seen for %s, who logs in" % users)
+    facts = {"user": account.pw_name, "shell": account.pw_shell, "over_ssh": told(account, over_ssh, options, deadline)}
     try:
-        facts["login"], facts["error"] = told(account, login(account, over_ssh, deadline), wanted, deadline), ""
+        facts["login"], facts["error"] = told(account, login(account, over_ssh, deadline), options, deadline), ""
     except LookError as error:
         facts["login"], facts["error"] = None, str(error)
     return facts
 
 
 def given():
-    """Return the environment that the login shell passed to sshd's command. If sudo is in between, it has changed
-    it."""
+    """Return the environment that the login shell passed to the command of sshd. sudo changes it for its child, so with
+    sudo in between it is read from the sudo process."""
     environment, pid = dict(os.environ), os.getpid()
     if os.geteuid() == 0 and "SUDO_USER" in environment:
         while pid > 1 and (read("/proc/%d/comm" % pid) or "").strip() != "sudo":
@@ -54,14 +54,14 @@ def login(account, over_ssh, deadline):
         raise LookError("the login shell of %s is %s, which is not asked" % (account.pw_name, account.pw_shell))
     argv = [account.pw_shell, "-l", "-i", "-c", "echo; echo %s; exec /usr/bin/env -0" % MARK]
     environment = {name: value for name, value in over_ssh.items() if name != "SUDO_USER"}
-    called = "an interactive login of " + account.pw_name
+    label = "an interactive login of " + account.pw_name
     until = min(deadline, time.monotonic() + LOGIN_SECONDS)
     answer = command(
-        as_user(account, argv), until, called=called, environment=dict(environment, TERM="dumb", HOME=account.pw_dir)
+        as_user(account, argv), until, called=label, environment=dict(environment, TERM="dumb", HOME=account.pw_dir)
     )
     _, mark, text = answer["out"].rpartition("\n%s\n" % MARK)
     if not mark:
-        raise LookError("%s ends with %d and no word of its environment" % (called, answer["code"]))
+        raise LookError("%s ends with %d and no word of its environment" % (label, answer["code"]))
     return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
 
 
@@ -69,8 +69,8 @@ def told(account, environment, wanted, deadline):
     """Return the parts of an environment that matter to jobs. A value that may be a secret does not leave the host."""
     variables = {}
     for name, value in environment.items():
-        secret = any(word in name.upper() for word in SECRET) or "@" in value.partition("://")[2]
-        if name.startswith(tuple(wanted["prefixes"])) and not secret:
+        is_secret = any(word in name.upper() for word in SECRET) or "@" in value.partition("://")[2]
+        if name.startswith(tuple(wanted["prefixes"])) and not is_secret:
             variables[plain(name)] = plain(value)[:LONGEST]
     path = environment.get("PATH", "").split(":")
     programs = {name: on_path(name, path) for name in wanted["programs"]}

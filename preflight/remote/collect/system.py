@@ -91,8 +91,8 @@ def look_sockets(request, deadline):
 def look_names(request, deadline):
     """Return the addresses of all names, resolved eight at a time: one dead name server must not cost a timeout per
     host."""
-    own = socket.gethostname()
-    todo = [own] + request["names"]
+    own_name = socket.gethostname()
+    todo = [own_name] + request["names"]
     answers = {}
 
     def work():
@@ -108,16 +108,16 @@ def look_names(request, deadline):
             except (OSError, UnicodeError):
                 answers[name] = []
 
-    wanted = set(todo)
+    wanted_names = set(todo)
     workers = [threading.Thread(target=work, daemon=True) for _ in range(min(8, len(todo)))]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(max(0, deadline - time.monotonic()))
-    unresolved = sorted(wanted - set(answers))
+    unresolved = sorted(wanted_names - set(answers))
     if unresolved:
         raise LookError("%s did not resolve, or fail to, in time" % ", ".join(unresolved[:4]))
-    return {"hostname": answers[own], "cluster": {name: answers[name] for name in request["names"]}}
+    return {"hostname": answers[own_name], "cluster": {name: answers[name] for name in request["names"]}}
 
 
 def look_environment(request, deadline):

@@ -118,8 +118,8 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environme
             seconds_left = deadline - time.monotonic()
             if seconds_left <= 0:
                 raise LookError("%s was still running at its deadline" % line)
-            ended = ends(process.pid, 0)
-            if not exchange.step(min(seconds_left, CHECK)) and ended:
+            has_ended = ends(process.pid, 0)
+            if not exchange.step(min(seconds_left, CHECK)) and has_ended:
                 break  # a process that it has left behind holds its output open
             if exchange.longest() > limit:
                 raise LookError("%s printed more than %d KiB" % (name, limit // 1024))

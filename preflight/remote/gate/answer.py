@@ -81,19 +81,19 @@ def worst(outcomes):
 
 def told(context, host, outcome, reasons, is_open, age):
     """Return the answer in one line."""
-    looked = "" if age is None else "; looked at %s ago" % span(age)
+    age_note = "" if age is None else "; looked at %s ago" % span(age)
     if outcome == "pass":
-        return "%s is good%s" % (host, looked)
-    first = [reason for reason in reasons if reason["outcome"] == outcome]
-    words = "%s: %s" % (first[0]["check"], first[0]["summary"]) if first else "no reason was given"
-    suffix = " (and %d more)" % (len(first) - 1) if len(first) > 1 else ""
+        return "%s is good%s" % (host, age_note)
+    causes = [reason for reason in reasons if reason["outcome"] == outcome]
+    cause = "%s: %s" % (causes[0]["check"], causes[0]["summary"]) if causes else "no reason was given"
+    suffix = " (and %d more)" % (len(causes) - 1) if len(causes) > 1 else ""
     head = {"fail": "%s is broken", "warn": "%s may run jobs", "unknown": "nobody knows whether %s is good"}[outcome]
     if outcome == "fail" and context == "task":
         head = "this task cannot run on %s"
     policy = ""
     if outcome == "unknown":
         policy = "; jobs run all the same" if is_open else "; no job runs until that is known"
-    return one_line("%s: %s%s" % (head % host, words, suffix))[: SENTENCE - len(policy)] + policy
+    return one_line("%s: %s%s" % (head % host, cause, suffix))[: SENTENCE - len(policy)] + policy
 
 
 def one_line(text):

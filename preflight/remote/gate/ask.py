@@ -22,9 +22,9 @@ def working(work, descriptor):
         os.write(descriptor, json.dumps(words).encode() + b"\n")
 
     os.setpgid(0, 0)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 1)  # a reader of our parent's output must not wait for a child that the kernel holds
-    os.dup2(nothing, 2)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)  # a reader of our parent's output must not wait for a child that the kernel holds
+    os.dup2(null, 2)
     for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -39,23 +39,23 @@ class Child:
     """Process that runs `work(say)` and leaves. Each call of `say(**words)` sends back a JSON object on one line."""
 
     def __init__(self, work):
-        self.descriptor, theirs = os.pipe()
+        self.descriptor, child_end = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 os.close(self.descriptor)
-                working(work, theirs)
+                working(work, child_end)
             finally:
                 os._exit(0)
-        os.close(theirs)
+        os.close(child_end)
         self.heard = b""
 
     def said(self, until):
         """Return the next object; None where there is none before `until` (time.monotonic), or none to come."""
-        waiting = select.poll()
-        waiting.register(self.descriptor, select.POLLIN)
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
         while b"\n" not in self.heard:
-            if len(self.heard) > LIMIT or not waiting.poll(max(0, until - time.monotonic()) * 1000):
+            if len(self.heard) > LIMIT or not poll.poll(max(0, until - time.monotonic()) * 1000):
                 return None
             part = os.read(self.descriptor, 65536)
             if not part:
@@ -94,13 +94,13 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
 
     child = Child(look)
     try:
-        words = child.said(until)
-        while words is not None and "answer" not in words:
-            progress.update(words)
-            words = child.said(until)
-        if words is not None:
+        message = child.said(until)
+        while message is not None and "answer" not in message:
+            progress.update(message)
+            message = child.said(until)
+        if message is not None:
             child.said(time.monotonic() + RECORD)  # wait for the child's end: until then it records the answer
-            return opened(words["answer"])
+            return opened(message["answer"])
         timed_out = time.monotonic() >= until
     finally:
         child.end()

@@ -47,8 +47,8 @@ def decide(context, environment, say=None, root="/", owner=0, now=None):
     host.processes = context != "init"  # a container sees its own processes, unless it shares its node's
     if context == "init" and not own_nics(root):
         host.network = False
-        words = "this container has a network of its own: the host's ports and NIC are not looked at"
-        reasons.append(reason("gate", "warn", words))
+        summary = "this container has a network of its own: the host's ports and NIC are not looked at"
+        reasons.append(reason("gate", "warn", summary))
     links = verdict.rebooted or context == "health" or any(problem["check"] in LINKS for problem in problems)
     for check, look in looks(context, host, links):
         if not policy.leaves_out(check):
@@ -90,17 +90,17 @@ def counts(problem, mine):
 
 
 def summed_up(context, policy, reasons, age):
-    judged = []
+    entries = []
     for entry in reasons:
         check, outcome, summary = entry["check"], entry["outcome"], entry["summary"][:LONGEST]
         if summary.startswith(policy.host + ": "):  # as reports of many hosts begin
             summary = summary[len(policy.host) + 2 :]
-        own = check in ("verdict", "gate")
-        if not own and policy.leaves_out(check):
+        is_own = check in ("verdict", "gate")
+        if not is_own and policy.leaves_out(check):
             continue
-        if not own and outcome in ("fail", "unknown") and not policy.closes(check):
+        if not is_own and outcome in ("fail", "unknown") and not policy.closes(check):
             outcome, summary = "warn", summary + " (%s, and not required)" % outcome
-        judged.append(reason(check[:40], outcome, summary, entry["device"]))
-    outcome = worst([entry["outcome"] for entry in judged])
-    judged.sort(key=lambda entry: ("fail", "unknown", "warn").index(entry["outcome"]))
-    return Answer(context, policy.host, outcome, judged[:MOST], policy.opens(context), age)
+        entries.append(reason(check[:40], outcome, summary, entry["device"]))
+    outcome = worst([entry["outcome"] for entry in entries])
+    entries.sort(key=lambda entry: ("fail", "unknown", "warn").index(entry["outcome"]))
+    return Answer(context, policy.host, outcome, entries[:MOST], policy.opens(context), age)

@@ -39,14 +39,14 @@ def reserved_ports(host):
     path = host.path("proc/sys/net/ipv4/ip_local_reserved_ports")
     try:
         with open(path) as file:
-            held = {port for part in file.read().strip().split(",") if part for port in numbers(part)}
+            reserved = {port for part in file.read().strip().split(",") if part for port in numbers(part)}
     except (OSError, ValueError) as error:
         return [reason("PRT101", "unknown", "the reserved ports cannot be read: %s" % error)]
-    missing = [port for low, high in host.policy.reserved for port in range(low, high + 1) if port not in held]
+    missing = [port for low, high in host.policy.reserved for port in range(low, high + 1) if port not in reserved]
     if not missing:
         return []
-    words = ", ".join(map(str, missing[:3])) + (" and %d more" % (len(missing) - 3) if len(missing) > 3 else "")
-    return [reason("PRT101", "fail", "job ports %s are not reserved" % words)]
+    port_list = ", ".join(map(str, missing[:3])) + (" and %d more" % (len(missing) - 3) if len(missing) > 3 else "")
+    return [reason("PRT101", "fail", "job ports %s are not reserved" % port_list)]
 
 
 def numbers(part):
@@ -72,8 +72,8 @@ def free_ports(host):
             outcome = "warn" if runs_in_a_job(host.path("proc"), pid) else "fail"
             holder = "%s (process %s)" % (process, pid)
         else:
-            sure = all_seen and host.processes and inode in ports_in_use
-            outcome, holder = "fail" if sure else "unknown", "a process that is not seen"
+            is_certain = all_seen and host.processes and inode in ports_in_use
+            outcome, holder = "fail" if is_certain else "unknown", "a process that is not seen"
         if outcome == "fail" and a_job_runs(host.path("proc"), names(host.path("proc"))):
             outcome = "warn"  # a process that a job leaves to init belongs to the job while that runs
         reasons.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, holder)))
@@ -96,10 +96,10 @@ def listeners(path):
         with open(path, "rb") as lines:
             next(lines)
             for line in lines:
-                words = line.split()
-                if words[3] != LISTEN:
+                fields = line.split()
+                if fields[3] != LISTEN:
                     return
-                yield int(words[1].rpartition(b":")[2], 16), words[9].decode()
+                yield int(fields[1].rpartition(b":")[2], 16), fields[9].decode()
     except (OSError, StopIteration, IndexError, ValueError):
         return  # this kernel lacks the protocol
 
@@ -120,8 +120,8 @@ def closed_nodes(host):
     """Return a reason for each device node that exists and that this process's user may not open."""
     present = [device for device in sorted(host.devices) if os.path.exists(host.path(host.node(device)))]
     closed = [device for device in present if not os.access(host.path(host.node(device)), os.R_OK | os.W_OK)]
-    words = "device %d: user %d may not open /%s"
-    return [reason("HST109", "fail", words % (number, os.getuid(), host.node(number)), number) for number in closed]
+    summary = "device %d: user %d may not open /%s"
+    return [reason("HST109", "fail", summary % (number, os.getuid(), host.node(number)), number) for number in closed]
 
 
 def host_nic(host):
@@ -149,8 +149,8 @@ def leftovers(host):
     reasons = []
     for device, (pid, process) in sorted(holders(host, nodes, SERVICES)[0].items()):
         if not runs_in_a_job(host.path("proc"), pid):
-            words = "device %d is held by %s (process %s), which is of no job that runs" % (device, process, pid)
-            reasons.append(reason("NPU114", "warn", words, device))
+            summary = "device %d is held by %s (process %s), which is of no job that runs" % (device, process, pid)
+            reasons.append(reason("NPU114", "warn", summary, device))
     return reasons
 
 

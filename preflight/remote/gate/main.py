@@ -101,8 +101,8 @@ def asked(arguments, environment):
         if "SLURMD_NODENAME" in environment:  # the only variable that HealthCheckProgram gets
             return "health", None
     options = {"context": "job", "form": "text"}
-    words = iter(arguments)
-    for word in words:
+    argument_iterator = iter(arguments)
+    for word in argument_iterator:
         if word == "--local":
             continue
         name, values = {"--context": ("context", CONTEXTS), "-o": ("form", FORMS), "--output": ("form", FORMS)}.get(
@@ -110,7 +110,7 @@ def asked(arguments, environment):
         )
         if not name:
             raise UsageError("%.40r is no option" % word)
-        options[name] = next(words, "")
+        options[name] = next(argument_iterator, "")
         if options[name] not in values:
             raise UsageError("%s takes one of: %s" % (word, ", ".join(values)))
     return options["context"], options["form"]

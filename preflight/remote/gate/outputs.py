@@ -20,8 +20,8 @@ def _nagios(answer):
     state, code = _STATES.get(answer.outcome, _STATES["unknown"])
     problems = [problem for problem in answer.reasons if problem["outcome"] != "pass"]
     age = "U" if answer.age is None else "%ds" % max(0, answer.age)  # U: not known
-    first = _cut("PREFLIGHT %s - %s" % (state, _harmless(answer.sentence)), LINE)
-    lines = ["%s | age=%s;;;0 problems=%d;;;0" % (first, age, len(problems))]
+    first_line = _cut("PREFLIGHT %s - %s" % (state, _harmless(answer.sentence)), LINE)
+    lines = ["%s | age=%s;;;0 problems=%d;;;0" % (first_line, age, len(problems))]
     for problem in problems[:MORE]:
         state = _STATES.get(problem["outcome"], _STATES["unknown"])[0]
         lines.append(_cut("%s %s" % (state, _subject(problem, answer.host)), LINE))
@@ -44,8 +44,8 @@ def _npd(answer):
 
 def _subject(reason, host):
     """Return a reason in one line, without the host's name. The summary names the device where there is one."""
-    summary, named = reason["summary"], host + ": "
-    return _harmless("%s %s" % (reason["check"], summary[len(named) :] if summary.startswith(named) else summary))
+    summary, prefix = reason["summary"], host + ": "
+    return _harmless("%s %s" % (reason["check"], summary[len(prefix) :] if summary.startswith(prefix) else summary))
 
 
 def _harmless(text):

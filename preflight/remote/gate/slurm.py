@@ -77,8 +77,8 @@ def drained(answer, name, scontrol, limit):
     if name not in nodes:
         return 0, "not drained: Slurm knows no node %r" % name
     if nodes[name]:
-        ours = "is drained already" if slurm.is_ours(nodes[name]) else "left as it is, its reason is not ours"
-        return 1, "%s: %s" % (ours, nodes[name])
+        description = "is drained already" if slurm.is_ours(nodes[name]) else "left as it is, its reason is not ours"
+        return 1, "%s: %s" % (description, nodes[name])
     first = answer.reasons[0] if answer.reasons else {"check": "gate", "summary": answer.sentence}
     refusal = slurm.take_out(scontrol, nodes, [name], slurm.reason(first["check"], first["summary"]), limit)
     return (0, refusal) if refusal else (1, "drained")
@@ -92,8 +92,8 @@ def taken_back(answer, name, scontrol):
     try:
         reason = scontrol.nodes(name).get(name, "")
         check = slurm.check_of(reason)
-        still = {reason_left["check"] for reason_left in answer.reasons}
-        if not check or check.startswith(NEVER_RETURNED) or check in still:
+        checks_left = {reason_left["check"] for reason_left in answer.reasons}
+        if not check or check.startswith(NEVER_RETURNED) or check in checks_left:
             return 0, ""
         scontrol.undrain([name])
     except slurm.SlurmError as error:

@@ -34,10 +34,10 @@ class UnknownError(Exception):
 
 def run(environment, settings_file=SETTINGS):
     """Return the exit code: 0 the job starts, 1 Slurm requeues or cancels it."""
-    job, unknown = environment.get("SLURM_JOB_ID", "?"), "open"
+    job, unknown_rule = environment.get("SLURM_JOB_ID", "?"), "open"
     try:
         settings = read(settings_file)
-        unknown = settings.get("unknown", "open")
+        unknown_rule = settings.get("unknown", "open")
         if "slurm_conf" in settings:  # slurmctld does not pass the path of its slurm.conf
             environment = dict(environment, SLURM_CONF=settings["slurm_conf"])
         skip_reason = left_out(asked_now(environment, settings), environment, settings)
@@ -47,7 +47,7 @@ def run(environment, settings_file=SETTINGS):
         return judged(job, proof, asked_now(environment, settings), environment)
     except (UnknownError, slurm.SlurmError, KeyError, TypeError, ValueError, OSError) as error:
         sentence = "nobody knows whether its nodes are good: %s: %s" % (type(error).__name__, error)
-        return told(job, 0 if unknown == "open" else 1, sentence)
+        return told(job, 0 if unknown_rule == "open" else 1, sentence)
 
 
 def asked_now(environment, settings):
@@ -86,9 +86,9 @@ def proved(environment, settings):
     seconds = float(settings.get("seconds", SECONDS))
     command = [settings["preflight"], "gate", "controller", "-i", settings["inventory"], "--seconds", "%d" % seconds]
     command += ["--key", settings["key"]] if "key" in settings else []
-    usable = dict(environment, PATH=PATH)  # Slurm gives neither PATH nor HOME
+    full_environment = dict(environment, PATH=PATH)  # Slurm gives neither PATH nor HOME
     try:
-        usable.setdefault("HOME", pwd.getpwuid(os.geteuid()).pw_dir)
+        full_environment.setdefault("HOME", pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
         pass
     libc, own_pid = ctypes.CDLL(None), os.getpid()
@@ -103,7 +103,7 @@ def proved(environment, settings):
     try:
         process = subprocess.Popen(
             command,
-            env=usable,
+            env=full_environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -122,8 +122,8 @@ def proved(environment, settings):
         proof = json.loads(output.decode("utf-8", "replace")[:ANSWER])
     except ValueError:
         error_text = slurm.one_line(error_output.decode("utf-8", "replace"))[-300:]
-        words = "preflight gate controller ended with %d: %s" % (process.returncode, error_text or "without a word")
-        raise UnknownError(words) from None
+        message = "preflight gate controller ended with %d: %s" % (process.returncode, error_text or "without a word")
+        raise UnknownError(message) from None
     if not isinstance(proof, dict) or proof.get("schema") != "preflight.gate-controller/1":
         raise UnknownError("preflight gate controller gave an answer that is none")
     return proof
@@ -139,13 +139,13 @@ def judged(job, proof, scontrol, environment):
         return told(job, 0, sentence)
     nodes = scontrol.nodes()
     bad = [entry for entry in proof["bad"] if entry["node"] in nodes]
-    fresh = [entry for entry in bad if not nodes[entry["node"]]]
+    undrained = [entry for entry in bad if not nodes[entry["node"]]]
     if not bad:
         return told(job, 0, sentence + "; Slurm knows none of them")
-    if not fresh:
+    if not undrained:
         return requeue.told(sentence + "; all of them are out of service already")
-    names = [entry["node"] for entry in fresh]
-    refusal = slurm.take_out(scontrol, nodes, names, reason(fresh), proof["drain"])
+    names = [entry["node"] for entry in undrained]
+    refusal = slurm.take_out(scontrol, nodes, names, reason(undrained), proof["drain"])
     if refusal:
         return told(job, 0, "%s; %s" % (sentence, refusal))
     return requeue.told("%s; drained %s" % (sentence, ",".join(names)))
@@ -168,10 +168,10 @@ class Again(object):
         if self.restarts.isdigit() and int(self.restarts) >= self.requeues:
             try:
                 self.scontrol.call("requeuehold", self.job)
-                held = "so it is held: scontrol release %s" % self.job
+                outcome = "so it is held: scontrol release %s" % self.job
             except slurm.SlurmError as error:  # srun and salloc: their jobs end by the exit code
-                held = "and is not held: %s" % error
-            sentence = "%s; requeued %s times, %s" % (sentence, self.restarts, held)
+                outcome = "and is not held: %s" % error
+            sentence = "%s; requeued %s times, %s" % (sentence, self.restarts, outcome)
         return told(self.job, 1, sentence)
 
 
@@ -182,9 +182,9 @@ def told(job, code, sentence):
 
     from gate.slurm_record import write
 
-    words = "preflight: job %s: %s" % (job, sentence)
-    sys.stderr.write(words + "\n")
+    message = "preflight: job %s: %s" % (job, sentence)
+    sys.stderr.write(message + "\n")
     syslog.openlog("preflight-gate", 0, syslog.LOG_DAEMON)
-    syslog.syslog(syslog.LOG_WARNING if code else syslog.LOG_INFO, words[:900])
+    syslog.syslog(syslog.LOG_WARNING if code else syslog.LOG_INFO, message[:900])
     write({"context": "controller", "job": job, "exit": code, "sentence": sentence})
     return code

@@ -145,14 +145,14 @@ def most(limit, total):
 def systemic(nodes, names, limit):
     """Return the sentence why `names` are not drained, since too many nodes would be out with them; "" if they may
     be."""
-    drained = {name for name, reason in nodes.items() if is_ours(reason)}.union(names)
-    allowed = most(limit, len(nodes))
-    if len(drained) <= allowed:
+    drained_nodes = {name for name, reason in nodes.items() if is_ours(reason)}.union(names)
+    node_limit = most(limit, len(nodes))
+    if len(drained_nodes) <= node_limit:
         return ""
     return "systemic: %d of %d nodes would be out by preflight, and at most %d may be; nobody is drained" % (
-        len(drained),
+        len(drained_nodes),
         len(nodes),
-        allowed,
+        node_limit,
     )
 
 
@@ -170,17 +170,18 @@ def take_out(scontrol, nodes, names, why, limit):
     refusal = systemic(nodes, names, limit)
     if refusal:
         return refusal
-    ours = names  # the drains to take back, as far as we know
+    own_drains = names  # the drains to take back, as far as we know
     try:
         scontrol.drain(names, why)
-        now = scontrol.nodes()
-        refusal = systemic(now, names, limit)
+        nodes_now = scontrol.nodes()
+        refusal = systemic(nodes_now, names, limit)
         if refusal:
-            ours = [name for name in names if now.get(name) == why]  # not nodes that another program has drained
-            scontrol.undrain(ours)
+            # Not the nodes that another program has drained meanwhile.
+            own_drains = [name for name in names if nodes_now.get(name) == why]
+            scontrol.undrain(own_drains)
         return refusal
     except SlurmError as error:
-        return "not drained: %s%s" % (error, undone(scontrol, ours))
+        return "not drained: %s%s" % (error, undone(scontrol, own_drains))
 
 
 def undone(scontrol, names):
@@ -196,11 +197,11 @@ def reason(check, sentence):
     """Return a reason in the form for Slurm: plain ASCII, since it passes through logs, sinfo and people's scripts. If
     it is too long, the note on its age stays."""
     name = "[%s]" % check if check in ("verdict", "gate") else check
-    words = one_line(("%s %s %s" % (MARK, name, sentence)).encode("ascii", "replace").decode())
-    head, separator, age = words.rpartition(FOUND)
+    text = one_line(("%s %s %s" % (MARK, name, sentence)).encode("ascii", "replace").decode())
+    head, separator, age = text.rpartition(FOUND)
     if separator and len(separator + age) < REASON - LEAST:
         return head[: REASON - len(separator + age)] + separator + age
-    return words[:REASON].rstrip(' "')  # scontrol removes a last "
+    return text[:REASON].rstrip(' "')  # scontrol removes a last "
 
 
 def one_line(text):

@@ -62,8 +62,8 @@ def allowed(path=ALLOWED, owner=0):
 
 def program(listed, command, stdin):
     """Return the text that comes on `stdin`, if it is an allowed one. Raise RefusedError."""
-    unnamed = RUN.sub("preflight", command, count=1)
-    texts = {length: digest for line, length, digest in listed if line == unnamed}
+    plain_command = RUN.sub("preflight", command, count=1)
+    texts = {length: digest for line, length, digest in listed if line == plain_command}
     if not command or not texts:
         raise RefusedError(
             "this key is for preflight's probe alone, of the release and inventory that were installed here"
@@ -104,9 +104,9 @@ def feed(text):
         return
     try:
         os.close(reader)
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
         if os.fork() == 0:
             copy(text, 0, writer)
     finally:

@@ -71,8 +71,8 @@ def nics(root="/"):
         names = [name for name in sorted(os.listdir(os.path.join(root, "sys/class/net"))) if name != "lo"]
     except OSError:
         return {}
-    own = own_nics(root) or names
-    counts = {name: text(root, "sys/class/net/%s/carrier_changes" % name) for name in own[:64]}
+    own_names = own_nics(root) or names
+    counts = {name: text(root, "sys/class/net/%s/carrier_changes" % name) for name in own_names[:64]}
     return {name: int(count) for name, count in counts.items() if count.isdigit()}
 
 

@@ -29,29 +29,29 @@ def links(devices, until):
         if word == "DOWN":
             reasons.append(reason("NPU107", "fail", "device %d: link is DOWN" % device, device))
         elif word != "UP":
-            words = "device %d: its link is not known: %s" % (device, trouble or told(output))
-            reasons.append(reason("NPU107", "unknown", words, device))
+            summary = "device %d: its link is not known: %s" % (device, trouble or told(output))
+            reasons.append(reason("NPU107", "unknown", summary, device))
     return reasons
 
 
 def addresses(devices, planned, until):
     """Return a reason for each device with an address that differs from the plan, {device as text: "A/PREFIX"}."""
-    wanted = {device: planned[str(device)].partition("/")[0] for device in devices if str(device) in planned}
+    planned_addresses = {device: planned[str(device)].partition("/")[0] for device in devices if str(device) in planned}
     reasons = []
-    for device, (output, trouble) in sorted(asked("-ip", wanted, until).items()):
+    for device, (output, trouble) in sorted(asked("-ip", planned_addresses, until).items()):
         address = value(output, "ipaddr")
-        if address == wanted[device]:
+        if address == planned_addresses[device]:
             continue
         if address or "no ip was preset" in output:
-            words = "device %d: %s, not %s" % (
+            summary = "device %d: %s, not %s" % (
                 device,
                 "address %.40s" % address if address else "no address",
-                wanted[device],
+                planned_addresses[device],
             )
-            reasons.append(reason("NPU101", "fail", words, device))
+            reasons.append(reason("NPU101", "fail", summary, device))
         else:
-            words = "device %d: its address is not known: %s" % (device, trouble or told(output))
-            reasons.append(reason("NPU101", "unknown", words, device))
+            summary = "device %d: its address is not known: %s" % (device, trouble or told(output))
+            reasons.append(reason("NPU101", "unknown", summary, device))
     return reasons
 
 
@@ -87,8 +87,8 @@ def asked(option, devices, until):
 
 
 def round_of(tool, option, devices, until):
-    started = {device: start([tool, "-i", str(device), option, "-g"], until) for device in devices}
-    return {device: ended(process, until) for device, process in started.items()}
+    processes = {device: start([tool, "-i", str(device), option, "-g"], until) for device in devices}
+    return {device: ended(process, until) for device, process in processes.items()}
 
 
 def start(argv, until):
@@ -114,11 +114,11 @@ def ended(process, until):
     if isinstance(process, Exception):
         return "", "hccn_tool does not start: %s" % process
     descriptor = process.stdout.fileno()
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
     data = b""
     try:
-        while waiting.poll(max(0, until - time.monotonic()) * 1000):
+        while poll.poll(max(0, until - time.monotonic()) * 1000):
             part = os.read(descriptor, OUTPUT)
             data += part
             if len(data) > OUTPUT:

@@ -51,15 +51,15 @@ def known(policy, now, root="/", owner=0):
     if trouble:
         return Known({}, [reason("verdict", "unknown", trouble)], True, failures(looks_read))
     state_now = state(root)
-    looks, troubles, failed = {}, [], {}
+    runs, troubles, failed_runs = {}, [], {}
     limits = {"check": policy.max_age, "probe": policy.probe_max_age}
     for name, look in sorted(looks_read.items()):
         trouble = stale(name, look, limits[name], now, state_now)
         if not trouble:
-            looks[name] = look
+            runs[name] = look
             continue
         if look["outcome"] == "fail":
-            failed[name] = look
+            failed_runs[name] = look
         if name == "check" or policy.need_probe:
             troubles.append(reason("verdict", "unknown", "%s; %s" % (trouble, AGAIN[name])))
     troubles += [
@@ -67,11 +67,11 @@ def known(policy, now, root="/", owner=0):
         for name in (("check", "probe") if policy.need_probe else ("check",))
         if name not in looks_read
     ]
-    checked = looks.get("check")
-    rebooted = checked is None or checked["state"]["boot"] != state_now["boot"]
-    if checked and not rebooted:
-        troubles += carriers(checked["state"]["nics"], state_now["nics"])
-    return Known(looks, troubles, rebooted, failed)
+    check_run = runs.get("check")
+    rebooted = check_run is None or check_run["state"]["boot"] != state_now["boot"]
+    if check_run and not rebooted:
+        troubles += carriers(check_run["state"]["nics"], state_now["nics"])
+    return Known(runs, troubles, rebooted, failed_runs)
 
 
 def of_look(look):
@@ -102,25 +102,25 @@ def load_any(policy, root="/", owner=0):
     """Return {"check" or "probe": LOOK} of an intact verdict of this host, and the reason why no pass of it counts. The
     reason is "" if the verdict is of the host as it is configured. Raise NotBelieved."""
     path = os.path.join(root, PLACE)
-    again = AGAIN["check"]
+    remedy = AGAIN["check"]
     verdict = parsed(path, LIMIT, owner)
     if verdict is None:
-        raise NotBelieved("nothing is published on this host; %s" % again)
+        raise NotBelieved("nothing is published on this host; %s" % remedy)
     if verdict.pop("sha256", None) != digest(verdict):
-        raise NotBelieved("%s is damaged: its checksum is another one; %s" % (path, again))
+        raise NotBelieved("%s is damaged: its checksum is another one; %s" % (path, remedy))
     if verdict.get("schema") != "preflight.verdict/1":
-        raise NotBelieved("%s is of another version, %.40r; %s" % (path, verdict.get("schema"), again))
+        raise NotBelieved("%s is of another version, %.40r; %s" % (path, verdict.get("schema"), remedy))
     if verdict.get("host") != policy.host:
-        raise NotBelieved("%s is of another host, %.80r; %s" % (path, verdict.get("host"), again))
-    machine, own = verdict.get("machine"), text(root, "etc/machine-id")
-    if machine and own and machine != own:
-        raise NotBelieved("%s is of another machine (machine-id %.40r); %s" % (path, machine, again))
+        raise NotBelieved("%s is of another host, %.80r; %s" % (path, verdict.get("host"), remedy))
+    machine, own_machine = verdict.get("machine"), text(root, "etc/machine-id")
+    if machine and own_machine and machine != own_machine:
+        raise NotBelieved("%s is of another machine (machine-id %.40r); %s" % (path, machine, remedy))
     looks = verdict.get("looks")
     if not isinstance(looks, dict) or not all(name in AGAIN and is_look(look) for name, look in looks.items()):
         raise NotBelieved("%s is of a form that this gate does not know; preflight gate install" % path)
     if verdict.get("config") == policy.config:
         return looks, ""
-    return looks, "the inventory says something else of this host by now; preflight gate install, then %s" % again
+    return looks, "the inventory says something else of this host by now; preflight gate install, then %s" % remedy
 
 
 def digest(rest):
@@ -164,8 +164,8 @@ def stale(name, look, max_age, now, here):
     if age < -CLOCKS:
         return "the last %s is from the future (%s ahead of this host's clock)" % (name, span(-age))
     if age > max_age or now > look["expires"]:
-        counted = min(max_age, look["expires"] - look["time"])
-        return "the last %s was %s ago, and counts for %s" % (name, span(age), span(counted))
+        valid_seconds = min(max_age, look["expires"] - look["time"])
+        return "the last %s was %s ago, and counts for %s" % (name, span(age), span(valid_seconds))
     for part in ("kernel", "driver"):
         if state_then[part] != here[part]:
             return "the %s is another one than at the last %s" % (part, name)

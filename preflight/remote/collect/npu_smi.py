@@ -52,8 +52,8 @@ def numbers(mapping):
 
 
 def look_chips(request, deadline):
-    """Return {"mapping": answer, "queries": {query: answer}}. A query is the words after `npu-smi info -t`, such as
-    "health -i 0 -c 0"."""
+    """Return {"mapping": answer, "queries"}, with an answer for each query. A query is the words after `npu-smi info
+    -t`, such as "health -i 0 -c 0"."""
     tool = required(*NPU_SMI)
     mapping = ask_mapping(tool, deadline)
     chips = numbers(mapping["out"])

@@ -32,8 +32,8 @@ def look_shells(request, deadline):
 
 
 def given():
-    """Return the environment that the login shell passed to the command of sshd. sudo changes it for its child, so with
-    sudo in between it is read from the sudo process."""
+    """Return the environment that sshd's command got from the login shell. If sudo is in between, it has changed its
+    child's environment, and the sudo process has the original one."""
     environment, pid = dict(os.environ), os.getpid()
     if os.geteuid() == 0 and "SUDO_USER" in environment:
         while pid > 1 and (read("/proc/%d/comm" % pid) or "").strip() != "sudo":

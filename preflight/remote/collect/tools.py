@@ -13,8 +13,8 @@ QUERY_LIMIT = 32 * 1024  # bytes of one query of a device, of which there are hu
 FILE_LIMIT = 1024 * 1024  # bytes read of one file
 ENVIRONMENT = dict(os.environ, LC_ALL="C")
 SEARCH = [*os.environ.get("PATH", "").split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"]
-# A file's bytes that are no UTF-8 (a comment in GBK or Latin-1) travel as private characters, U+10FF80 to U+10FFFF, and
-# apply/files.py turns them back, so that a file edited by a change keeps them. JSON has no place for lone surrogates.
+# Bytes of a file that are not UTF-8 (a comment in GBK or Latin-1) travel as private characters, U+10FF80 to U+10FFFF.
+# The module apply/files.py turns them back, so that an edited file keeps them. JSON cannot carry lone surrogates.
 KEPT = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 CHECK = 0.1  # seconds after which a silent tool is checked for its end

@@ -15,7 +15,7 @@ MOST = 50  # reasons of an answer
 VENDOR_SECONDS = 2.5  # for all calls of hccn_tool together: the report to Slurm takes time, too
 LINKS = ("NPU107", "NPU101")  # the checks that start hccn_tool
 AGAIN = ("PRT101", *LINKS)  # live checks as thorough as a run: the later result counts
-PASSING = ("PRT103", "NPU114")  # a verdict shows these only for its own time: a live check counts, or none
+PASSING = ("PRT103", "NPU114")  # a verdict shows these only at its time: a live check counts, or none
 
 
 def decide(context, environment, say=None, root="/", owner=0, now=None):

@@ -1,17 +1,17 @@
-"""Where the gate's files would be put on this host, which Python is to run them, and which lines of Slurm's
-configuration start the gate. Runs on the host; imported by nobody. Standard library only, Python 3.6 syntax. Nothing is
-written.
+"""Facts about this host for the gate's installation: places of its files, a Python for them, and lines of Slurm's
+configuration that start the gate.
 
-The rest of stdin is the request, {"marker", "paths", "programs": the gate's
-front and program, or none}; the answer is
-`\\n<marker> <length>\\n<json>\\n`:
+It runs on the host, writes nothing, and no other module imports it. Standard library only, Python 3.6 syntax.
 
-    python   absolute path of the interpreter, "" if none starts that is 3.6 or newer
-    kinds    {path: missing | file | link | folder | other}
-    named    ["FILE:LINE: TEXT"] of the lines that start the gate: in slurm.conf and what it includes, wherever Slurm
-             may have it, in the scripts that it names and those that they start, and in what the running controller
-             says
-    doubt    why a daemon of Slurm that runs here may start the gate where no line does, ""
+The rest of stdin is the request, {"marker", "paths", "programs"}; the last are the gate's front and program, or none.
+The answer is `\\n<marker> <length>\\n<json>\\n`:
+
+    `python`  Absolute path of the interpreter, "" if none starts that is 3.6 or newer.
+    `kinds`   {path: missing | file | link | folder | other}.
+    `named`   ["FILE:LINE: TEXT"] of the lines that start the gate.
+              They are in slurm.conf and its includes, wherever Slurm may have it. They are also in the scripts that it
+              names, in those that these start, and in the configuration of the running controller.
+    `doubt`   Reason why a daemon of Slurm that runs here may start the gate where no line does, or "".
 """
 
 import glob
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 
-# The system's own, which stay when somebody's environment goes; the second is all that a minimal RHEL 8 has.
+# The system's own, which stay when a user's environment goes; a minimal RHEL 8 has the second only.
 PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 6))"
 SECONDS = 10
@@ -35,7 +35,7 @@ CONFS = (
     "/usr/local/slurm/etc/slurm.conf",
     "/opt/slurm/etc/slurm.conf",
     "/cm/shared/apps/slurm/var/etc/slurm/slurm.conf",
-    "/run/slurm/conf/slurm.conf",  # without a file of its own: what slurmd got from slurmctld
+    "/run/slurm/conf/slurm.conf",  # on a host without its own file: slurmd's copy from slurmctld
     "/var/spool/slurmd/conf-cache/slurm.conf",
     "/var/spool/slurm/d/conf-cache/slurm.conf",
 )
@@ -54,9 +54,9 @@ PATHS = re.compile(r"/[\w.,/*?\[\]{}@+-]+")
 RECORD = "/var/lib/preflight/gate.jsonl"
 SLURMS = ("prolog", "epilog", "task", "health", "controller")
 RECENT = 600  # seconds; twice the interval of the health check
-CALLS = 1000  # lines of the record that are read
+CALLS = 1000  # lines read of the record
 LARGEST = 8 << 20  # bytes of a file
-MOST = 64  # files that are read
+MOST = 64  # files to read
 
 
 def starts(python):
@@ -78,8 +78,8 @@ def kind(path):
 
 
 def lines(path):
-    """[(number, line without its comment)] of a regular file; none where it cannot be read. A line that ends in a
-    backslash goes on in the next."""
+    """Return [(number, line without its comment)] of a regular file; none where it cannot be read. A line that ends in
+    a backslash continues in the next."""
     try:
         if not os.path.isfile(path):
             return []
@@ -87,18 +87,18 @@ def lines(path):
             text = file.read(LARGEST).decode("utf-8", "replace")
     except OSError:
         return []
-    whole, start = [], ""
+    whole_lines, start = [], ""
     for number, line in enumerate(text.splitlines(), 1):
         line = start + line.partition("#")[0].strip()
         start = line[:-1] if line.endswith("\\") else ""
         if not start:
-            whole.append((number, line))
-    return whole
+            whole_lines.append((number, line))
+    return whole_lines
 
 
 def daemons():
-    """[(program, words, environment)] of Slurm's daemons that run here."""
-    found = []
+    """Return [(program, words, environment)] of Slurm's daemons that run here."""
+    processes = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             program = os.path.realpath("/proc/%s/exe" % name)
@@ -110,12 +110,12 @@ def daemons():
                 environment = file.read(1 << 20).decode("utf-8", "replace").split("\0")
         except OSError:
             continue
-        found.append((program, words, environment))
-    return found
+        processes.append((program, words, environment))
+    return processes
 
 
 def own_confs(running):
-    """Yield the paths that slurm.conf has by the command lines and environments of daemons."""
+    """Yield the paths of slurm.conf in the command lines and environments of daemons."""
     for _, words, environment in running:
         for number, option in enumerate(words[:-1]):
             if option == "-f":
@@ -128,9 +128,12 @@ def own_confs(running):
 
 
 def controller(running):
-    """The lines of `scontrol show config` as [(key, value)]; none where there is no Slurm or it does not answer."""
-    beside = [os.path.join(os.path.dirname(os.path.dirname(program)), "bin/scontrol") for program, _, _ in running]
-    scontrol = next((path for path in (*beside, *SCONTROLS) if os.access(path, os.X_OK)), None)
+    """Return the lines of `scontrol show config` as [(key, value)]; none where there is no Slurm or it does not
+    answer."""
+    scontrols_beside = [
+        os.path.join(os.path.dirname(os.path.dirname(program)), "bin/scontrol") for program, _, _ in running
+    ]
+    scontrol = next((path for path in (*scontrols_beside, *SCONTROLS) if os.access(path, os.X_OK)), None)
     if scontrol is None:
         return []
     environment = {"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -148,16 +151,17 @@ def controller(running):
     except OSError:
         return []
     try:
-        said = process.communicate(timeout=SECONDS)[0].decode("utf-8", "replace")
+        output = process.communicate(timeout=SECONDS)[0].decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
         process.kill()
         return []
-    pairs = (line.partition("=")[::2] for line in said[:LARGEST].splitlines())
+    pairs = (line.partition("=")[::2] for line in output[:LARGEST].splitlines())
     return [(key.strip(), value.strip()) for key, value in pairs]
 
 
 def starts_gate(text, programs):
-    """Whether a value or a line of a script starts one of the programs: by its path, a pattern, a link or its name."""
+    """Return whether a value or a line of a script starts one of the programs: by its path, a pattern, a link or its
+    name."""
     if any(re.search(r"(?<![\w.-])%s(?![\w.-])" % re.escape(os.path.basename(path)), text) for path in programs[:1]):
         return True
     words = PATHS.findall(text)
@@ -167,13 +171,13 @@ def starts_gate(text, programs):
 
 def scripts_with_gate(patterns, programs):
     """Yield the lines that start the gate in scripts, and in those that these start."""
-    todo, read = list(patterns), set()
-    while todo and len(read) < MOST:
+    todo, paths_read = list(patterns), set()
+    while todo and len(paths_read) < MOST:
         for path in sorted(glob.glob(todo.pop(0).strip().strip("\"'")))[:MOST]:
             path = os.path.realpath(path)
-            if path in read or path in programs or not is_script(path):
+            if path in paths_read or path in programs or not is_script(path):
                 continue
-            read.add(path)
+            paths_read.add(path)
             for number, line in lines(path):
                 if starts_gate(line, programs):
                     yield "%s:%d: %s" % (path, number, line)
@@ -196,55 +200,59 @@ def called_since(changed, record=RECORD):
         try:
             call = json.loads(line)
             if call["context"] in SLURMS and max(changed, time.time() - RECENT) < call["time"]:
-                when = time.strftime("%H:%M:%S", time.localtime(call["time"]))
-                return "it started the gate as %s at %s, after slurm.conf was changed" % (call["context"], when)
+                call_time = time.strftime("%H:%M:%S", time.localtime(call["time"]))
+                return "it started the gate as %s at %s, after slurm.conf was changed" % (call["context"], call_time)
         except (ValueError, KeyError, TypeError):
             continue
     return ""
 
 
 def in_confs(todo, programs):
-    """([lines that start the gate], [other values that name scripts], when the last of the files was changed)"""
-    found, scripts, read, changed = [], [], set(), 0
-    while todo and len(read) < MOST:
+    """Return ([lines that start the gate], [other values that name scripts], time of the last change of the files)."""
+    gate_lines, scripts, paths_read, change_time = [], [], set(), 0
+    while todo and len(paths_read) < MOST:
         path = os.path.realpath(todo.pop(0))
-        if path in read or not os.path.isfile(path):
+        if path in paths_read or not os.path.isfile(path):
             continue
-        read.add(path)
-        changed = max(changed, os.stat(path).st_ctime)  # mtime is that of a file which was copied here
+        paths_read.add(path)
+        change_time = max(change_time, os.stat(path).st_ctime)  # a file that is copied here may keep its mtime
         for number, line in lines(path):
-            included, role = INCLUDE.match(line), ROLES.match(line)
-            if included:
-                todo.append(os.path.join(os.path.dirname(path), included.group(1)))
+            include, role = INCLUDE.match(line), ROLES.match(line)
+            if include:
+                todo.append(os.path.join(os.path.dirname(path), include.group(1)))
             elif role and starts_gate(role.group(2), programs):
-                found.append("%s:%d: %s" % (path, number, line))
+                gate_lines.append("%s:%d: %s" % (path, number, line))
             elif role:
                 scripts.append(role.group(2))
-    return found, scripts, changed
+    return gate_lines, scripts, change_time
 
 
 def scheduler(programs):
-    """([lines that start the gate], why it is not known that none does or "")"""
-    running = daemons()
-    said = controller(running)
-    confs = [*CONFS, *own_confs(running), *(value.split()[0] for key, value in said if key == "SLURM_CONF" and value)]
-    found, scripts, changed = in_confs(confs, programs)
-    live = [(key, value) for key, value in said if ROLES.match("%s=%s" % (key, value))]
-    found += scripts_with_gate(dict.fromkeys([*scripts, *(value for _, value in live)]), programs)
-    found += ["scontrol show config: %s=%s" % pair for pair in live if starts_gate(pair[1], programs)]
-    if not running:
-        return found, ""
-    return found, called_since(changed) if said else "its controller does not answer: scontrol show config"
+    """Return ([lines that start the gate], the reason why more may start it or "")."""
+    running_daemons = daemons()
+    config = controller(running_daemons)
+    confs = [
+        *CONFS,
+        *own_confs(running_daemons),
+        *(value.split()[0] for key, value in config if key == "SLURM_CONF" and value),
+    ]
+    gate_lines, scripts, change_time = in_confs(confs, programs)
+    live_roles = [(key, value) for key, value in config if ROLES.match("%s=%s" % (key, value))]
+    gate_lines += scripts_with_gate(dict.fromkeys([*scripts, *(value for _, value in live_roles)]), programs)
+    gate_lines += ["scontrol show config: %s=%s" % pair for pair in live_roles if starts_gate(pair[1], programs)]
+    if not running_daemons:
+        return gate_lines, ""
+    return gate_lines, called_since(change_time) if config else "its controller does not answer: scontrol show config"
 
 
 def main():
     request = json.loads(sys.stdin.buffer.read().decode())
     python = next((path for path in (*PYTHONS, sys.executable) if path and starts(path)), "")
-    found, doubt = scheduler(request["programs"]) if request.get("programs") else ([], "")
+    gate_lines, doubt = scheduler(request["programs"]) if request.get("programs") else ([], "")
     answer = {
         "python": python,
         "kinds": {path: kind(path) for path in request["paths"]},
-        "named": [line[:300] for line in found[:MOST]],
+        "named": [line[:300] for line in gate_lines[:MOST]],
         "doubt": doubt,
     }
     text = json.dumps(answer)

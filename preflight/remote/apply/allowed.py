@@ -1,7 +1,9 @@
-"""What a request may ask for: each kind's targets and values. The controller has asked the same before it sent them, of
-the tables in preflight/provision/accept.py; this holds where something else has sent them.
+"""Allowed targets and values of each kind of change in a request.
 
-Only requests are asked: a guardian, and who puts a run in order, write what this host itself showed.
+The controller has checked the same before it sent the request, with the tables in preflight/provision/accept.py. These
+tables hold for requests from any other sender.
+
+Only requests are checked. A guardian and the recovery of a run write only values that this host has shown.
 """
 
 import ipaddress
@@ -10,7 +12,7 @@ import re
 from apply.tools import StepError
 
 NAME = r"(?!\.)[A-Za-z0-9_.@+-]{1,200}"
-# What the firewall is read from at boot.
+# Files that the firewall is loaded from at boot.
 FIREWALL_FILES = re.compile(
     r"/etc/nftables\.conf"
     r"|/etc/preflight/nftables\.nft"
@@ -18,7 +20,7 @@ FIREWALL_FILES = re.compile(
     r"|/etc/firewalld/zones/[A-Za-z0-9_-]{1,40}\.xml(?:\.old)?"
     r"|/etc/ufw/(?:user6?\.rules|ufw\.conf)"
 )
-# Files, wherever a link leads.
+# Files, with links resolved.
 FILES = re.compile(
     r"/etc/sysctl\.conf"
     r"|(?:/etc|/run|/usr/local/lib)/sysctl\.d/" + NAME + r"\.conf"
@@ -36,7 +38,7 @@ ZONE = re.compile(r"[A-Za-z0-9_-]{1,40}")
 UFW = re.compile(r"ufw")
 DEVICE = re.compile(r"(?:0|[1-9][0-9]?)")
 DEVICE_AND_KEYS = re.compile(r"(?:0|[1-9][0-9]?)(?: (?:address|gateway|netdetect|mtu)){1,4}")
-# Kind → what its whole target matches.
+# Kind → pattern of its whole target.
 TARGETS = {
     "file": FILES,
     "program": re.compile(r"/usr/local/sbin/preflight-gate|/usr/local/lib/preflight/gate"),
@@ -63,12 +65,12 @@ FORBIDDEN_WORDS = {"include", "define", "redefine", "undefine"}  # of nft, where
 
 def refuse_strange(request):
     """Raise StepError for the first change of a request that this program is not for."""
-    named = request.get("named", ())
+    named_files = request.get("named", ())
     for phase in ("plain", "guarded", "kept"):
         for change in request.get(phase, ()):
             kind, target, after = change["kind"], change["target"], change["after"]
-            own = kind in ("file", "program") and target in named
-            if kind not in TARGETS or not (own or is_target(kind, target)):
+            is_named = kind in ("file", "program") and target in named_files
+            if kind not in TARGETS or not (is_named or is_target(kind, target)):
                 raise StepError("preflight never changes %s %r" % (kind, target[:80]))
             if after is not None and not is_value(kind, target, after):
                 raise StepError("preflight sets no such value for %s %s: %r" % (kind, target, after[:80]))
@@ -98,12 +100,12 @@ def is_port_range(item):
 
 
 def is_nft_rules(value):
-    """One statement a line: whatever else a rule may say, it ends with its line."""
+    """Return whether each line is one harmless statement; a rule ends with its line."""
     return all(is_harmless(line) and "{}" * line.count("{") == braces(line) for line in value.splitlines())
 
 
 def is_nft_chain(value, target):
-    """The chain of the target as nft lists it, alone."""
+    """Return whether the text is the target's chain alone, as nft lists it."""
     if value == "present":
         return True
     family, table, chain = target.split(" ")
@@ -118,12 +120,13 @@ def is_nft_chain(value, target):
 
 
 def nft_head(lines):
-    """The number of lines before a listed chain's rules: table, chain, its comment if it has one, and its hook."""
+    """Return the number of lines before a listed chain's rules: table, chain, its comment if it has one, and its
+    hook."""
     return 4 if re.match(r'\t\tcomment "', "".join(lines[2:3])) else 3
 
 
 def is_harmless(text):
-    """No second statement, comment, or other file in a text for nft; what stands in quotes is only text."""
+    """Return whether a text for nft has no second statement, comment or other file; quoted parts are only text."""
     bare = re.sub(r'"[^"\n]*"', "", text)
     return not FORBIDDEN_WORDS & set(re.findall(r"[\w-]+", bare)) and not set('";\\#$\0') & set(bare)
 
@@ -159,7 +162,7 @@ def is_mtu(value):
     return re.fullmatch(r"[1-9][0-9]{1,3}", value) is not None
 
 
-# Kind → whether a value may be set; the writers of other kinds ask for themselves.
+# Kind → test of its values; the writers of other kinds check for themselves.
 VALUES = {
     "sysctl": is_port_list,
     "nft-rules": is_nft_rules,

@@ -9,20 +9,22 @@ from apply.allowed import is_target
 from apply.kinds import Kind
 from apply.tools import TAG, StepError
 
-MADE = "trusted.preflight"  # the attribute of a directory that a run has made; a rollback removes it once it is empty
-FILE_LIMIT = 8 << 20  # bytes; the rank table of 4,000 hosts of 8 devices has 3 MiB
-# How bytes that are no UTF-8 stand in a file's text: as in collect/tools.py.
+MADE = "trusted.preflight"  # attribute of a directory made by a run; a rollback removes an empty one
+FILE_LIMIT = 8 << 20  # bytes; the rank table of 4,000 hosts with 8 devices has 3 MiB
+# Text form of bytes that are not UTF-8, as in collect/tools.py.
 KEPT = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
 GIVEN_BACK = {kept: surrogate for surrogate, kept in KEPT.items()}
 
 
 def real_path(path):
-    """Where the file really is. A link is kept and written through, as long as it leads to another of the files that we
-    change, as /etc/sysctl.d/99-sysctl.conf does; that of a file which the operator has named, under the same top
-    directory. Any other belongs to something that manages the file elsewhere."""
+    """Return the path behind a link. Raise StepError for a link to a file that another program manages elsewhere.
+
+    A link is kept and written through if it leads to another file that we change, as /etc/sysctl.d/99-sysctl.conf does.
+    A file named by the operator may link to any file under the same top directory.
+    """
     real = os.path.realpath(path)
-    known = is_target("file", path)
-    if not (is_target("file", real) if known and real != path else real.split("/")[1] == path.split("/")[1]):
+    is_known = is_target("file", path)
+    if not (is_target("file", real) if is_known and real != path else real.split("/")[1] == path.split("/")[1]):
         raise StepError("%s is a link to %s; change that by hand" % (path, real))
     return real
 
@@ -41,8 +43,8 @@ def read_file(path):
 
 
 def write_file(path, text, looks=None):
-    """Whole or not at all, whenever the power goes; owner, mode, ACL and SELinux label stay. `looks`: mode, owner and
-    group that it is to have instead of those."""
+    """Write a file whole or not at all, even if the power fails. Owner, mode, ACL and SELinux label stay, unless
+    `looks` gives another mode, owner and group."""
     path = real_path(path)
     directory = os.path.dirname(path)
     if text is None:
@@ -59,7 +61,8 @@ def write_file(path, text, looks=None):
 
 
 def refuse_hard_links(path):
-    """A rename gives one name a new file and leaves the others with the old one."""
+    """Raise StepError for a file with several names: a rename would give one name the new file and leave the old one to
+    the others."""
     links = os.stat(path).st_nlink if os.path.exists(path) else 1
     if links > 1:
         message = (
@@ -69,7 +72,7 @@ def refuse_hard_links(path):
 
 
 def make_directory(path):
-    """Make the directory, with those above it, and mark it as made by us where the file system can."""
+    """Make the directory and its parents, and mark them as made by us where the file system allows that."""
     if os.path.isdir(path):
         return
     make_directory(os.path.dirname(path))
@@ -81,7 +84,7 @@ def make_directory(path):
 
 
 def remove_made(path):
-    """Remove the directory, and those above it, as far as they are empty and were made by us; the first that stays."""
+    """Remove the directory and its parents as long as they are empty and made by us. Return the first that stays."""
     while os.path.isdir(path) and is_made(path) and not os.listdir(path):
         os.rmdir(path)
         path = os.path.dirname(path)
@@ -104,14 +107,14 @@ def sync_directory(directory):
 
 
 def partial_path(path):
-    """Where a file's new content is until it is whole. The run's lock is what makes one name enough; a fixed one is
-    found again when a run was cut off."""
+    """Return the path for a file's new content until it is complete. One fixed name is enough under the run's lock, and
+    lets a later run find the remains of one that was cut off."""
     directory, name = os.path.split(path)
     return os.path.join(directory, ".%s.%s-partial" % (name, TAG))
 
 
 def remove_partial(path):
-    """What a run that was cut off may have left beside a file."""
+    """Remove the unfinished content that a run which was cut off may have left beside a file."""
     try:
         os.unlink(partial_path(real_path(path)))
     except FileNotFoundError:
@@ -119,7 +122,7 @@ def remove_partial(path):
 
 
 def clean_up(path):
-    """Remove what a run that was cut off may have left in the place of a file: a part of it, an empty directory."""
+    """Remove the remains of a run that was cut off at a file: its unfinished content, and empty directories."""
     remove_partial(path)
     remove_made(os.path.dirname(real_path(path)))
 
@@ -146,14 +149,15 @@ def replace_file(path, data, looks=None):
 
 
 def keep_looks(path, partial):
-    """Owner, mode, and with the extended attributes ACL and SELinux label, as far as the file system has them."""
+    """Copy the owner, the mode, and the extended attributes with ACL and SELinux label, as far as the file system has
+    them."""
     try:
-        old = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         os.chmod(partial, 0o644)
         return
-    os.chown(partial, old.st_uid, old.st_gid)
-    os.chmod(partial, stat.S_IMODE(old.st_mode))
+    os.chown(partial, status.st_uid, status.st_gid)
+    os.chmod(partial, stat.S_IMODE(status.st_mode))
     try:
         for name in os.listxattr(path):
             os.setxattr(partial, name, os.getxattr(path, name))
@@ -167,25 +171,25 @@ OTHER_LOOKS = re.compile(r"([0-7]{4}) ([0-9]+):([0-9]+)\n")
 
 
 def read_program(path):
-    """Its text; with its looks on a line before it where they are not those of a program."""
+    """Return a program's text, after a line with its mode and owners where these differ from a program's usual ones."""
     refuse_link(path)
     text = read_file(path)
     if text is None:
         return None
-    found = os.stat(path)
-    looks = (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+    status = os.stat(path)
+    looks = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
     if looks == PROGRAM_LOOKS and not OTHER_LOOKS.match(text):
         return text
     return "%04o %d:%d\n%s" % ((*looks, text))
 
 
 def write_program(path, value):
-    """As a file; it has its looks before it has its name, so that nobody ever meets it half made."""
+    """Write a program. It has its mode and owners before its name, so that no process ever finds it half made."""
     refuse_link(path)
-    told = OTHER_LOOKS.match(value or "")
-    if told:
-        looks = (int(told.group(1), 8), int(told.group(2)), int(told.group(3)))
-        write_file(path, value[told.end() :], looks)
+    header = OTHER_LOOKS.match(value or "")
+    if header:
+        looks = (int(header.group(1), 8), int(header.group(2)), int(header.group(3)))
+        write_file(path, value[header.end() :], looks)
     else:
         write_file(path, value, PROGRAM_LOOKS)
 

@@ -1,7 +1,7 @@
 """firewalld: our rich rules in a zone, at run time and permanently.
 
-Both are made by firewalld itself, which writes a zone's file from its memory: a rule that it has not heard of is lost
-with the next permanent change of anybody. It is never reloaded or restarted: docker's chains would be lost.
+firewalld makes both changes itself. It writes a zone's file from its memory, so a rule that it does not know is lost
+with any later permanent change. It is never reloaded or restarted: docker's chains would be lost.
 """
 
 import os
@@ -12,7 +12,7 @@ from apply.files import partial_path, read_file, remove_partial, sync_directory,
 from apply.kinds import Kind, after_alone
 from apply.tools import GoneError, StepError, call, must
 
-PRIORITY = "-29517"  # how a rich rule says that it is ours, as it has no comment
+PRIORITY = "-29517"  # marks a rich rule as ours, as it has no comment
 RULE = re.compile(
     r'rule priority="%s" family="ipv[46]" source address="[0-9a-fA-F.:]+(?:/[0-9]+)?" port port="[0-9-]+" '
     r'protocol="tcp" accept$' % PRIORITY
@@ -25,7 +25,7 @@ FORM_SORTED = re.compile(
 ORDER = ("rule", "priority=", "family=", "source", "address=", "port", "port=", "protocol=", "accept")
 ZONE_FILE = "/etc/firewalld/zones/{}.xml"
 BACKUP = ZONE_FILE + ".old"  # firewalld's copy of the file as it was before its last change
-NOT_RUNNING = 252  # how firewall-cmd ends then
+NOT_RUNNING = 252  # exit code of firewall-cmd
 NO_SUCH_ZONE = 112
 ROOM = 256 << 10  # bytes, more than a zone's file and its copy take
 
@@ -37,7 +37,7 @@ def zone_option(target):
 
 
 def is_ours(rule):
-    """Whether a rich rule is one that our writer makes, in whatever order its words are."""
+    """Return whether a rich rule has the form that our writer makes, with its words in any order."""
     return FORM_SORTED.match(one_rule(rule))
 
 
@@ -46,7 +46,7 @@ def ours(text):
 
 
 def ask(*words):
-    """What firewall-cmd prints, None where firewalld does not run."""
+    """Return the output of firewall-cmd, None where firewalld does not run."""
     code, text, err = call("firewall-cmd", *words)
     if code == NO_SUCH_ZONE:
         raise GoneError("firewalld has no such zone: %s" % err.strip()[:500])
@@ -59,7 +59,7 @@ def ask(*words):
 
 
 def read_rules(target):
-    """None also where firewalld does not run: then there are no zones."""
+    """Return our rules in a zone. None also means that firewalld does not run: then there are no zones."""
     return ours(ask(zone_option(target), "--list-rich-rules") or "")
 
 
@@ -68,16 +68,16 @@ def write_rules(target, value):
 
 
 def change_rules(target, there, value, *program):
-    """The new ones in, then the old ones out, all in one call each: a call takes a fifth of a second."""
-    wanted = (value or "").splitlines()
-    for rule in wanted:
+    """Add the new rules, then remove the old ones, all in one call each: a call takes a fifth of a second."""
+    wanted_rules = (value or "").splitlines()
+    for rule in wanted_rules:
         if not RULE.match(rule):
             raise StepError("%r is no rich rule of ours" % rule)
-    more = ["--add-rich-rule=" + rule for rule in wanted if one_rule(rule) not in same_rules(there)]
-    less = [
+    additions = ["--add-rich-rule=" + rule for rule in wanted_rules if one_rule(rule) not in same_rules(there)]
+    removals = [
         "--remove-rich-rule=" + rule for rule in (there or "").splitlines() if one_rule(rule) not in same_rules(value)
     ]
-    for options in filter(None, (more, less)):
+    for options in filter(None, (additions, removals)):
         must(*program, zone_option(target), *options)
 
 
@@ -86,7 +86,8 @@ def one_rule(text):
 
 
 def same_rules(value):
-    """All of our rules accept, so their order means nothing, nor does that of their attributes."""
+    """Return the rules in a comparable form. All of our rules accept, so neither their order nor that of their
+    attributes matters."""
     return sorted(map(one_rule, (value or "").splitlines()))
 
 
@@ -94,7 +95,8 @@ def same_rules(value):
 
 
 def read_permanent(target):
-    """What the next start brings: our rules in the zone's file. One that firewalld brought along has none of them."""
+    """Return our rules in the zone's file, which the next start loads. A zone file shipped with firewalld has none of
+    them."""
     zone_option(target)
     path = ZONE_FILE.format(target)
     if not os.path.exists(path):
@@ -108,7 +110,7 @@ def read_permanent(target):
 
 
 def rich(rule):
-    """A rule of a zone's file in the words of a rich rule; one of ours as firewall-cmd has it."""
+    """Return a rule of a zone's file in the words of a rich rule; one of ours as firewall-cmd prints it."""
     words = []
     for part in rule.iter():
         words += [part.tag] + ['%s="%s"' % pair for pair in part.attrib.items()]
@@ -121,15 +123,15 @@ def place(word):
 
 
 def write_permanent(target, value):
-    """By firewalld, so that its memory and the file agree whenever this is cut off. Its copy of the file before is put
-    back: who made it wants the one before his own last change."""
+    """Change the rules through firewalld, so that its memory and the file agree whenever this is cut off. Restore its
+    backup of the file: the person who made it wants the version before their own last change."""
     path, backup = ZONE_FILE.format(target), BACKUP.format(target)
     program = who_writes(target, path)
-    there = ours(must(*program, zone_option(target), "--list-rich-rules"))
+    rules = ours(must(*program, zone_option(target), "--list-rich-rules"))
     try_to_write(path)
     copy = read_file(backup)
     try:
-        change_rules(target, there, value, *program)
+        change_rules(target, rules, value, *program)
     finally:
         if read_file(backup) != copy:
             write_file(backup, copy)
@@ -139,19 +141,20 @@ def write_permanent(target, value):
 
 
 def who_writes(target, path):
-    """What makes a permanent change: firewalld, or where it does not run, its program that edits the files."""
-    known = ask("--permanent", "--path-zone=" + target)
-    if known is None:
+    """Return the program that makes a permanent change: firewalld, or the program that edits its files where it does
+    not run."""
+    zone_path = ask("--permanent", "--path-zone=" + target)
+    if zone_path is None:
         return ("firewall-offline-cmd",)
-    if os.path.exists(path) and known.strip() != path:
+    if os.path.exists(path) and zone_path.strip() != path:
         message = "firewalld has not read %s yet and would overwrite it with %s; let it: firewall-cmd --reload"
-        raise StepError(message % (path, known.strip()))
+        raise StepError(message % (path, zone_path.strip()))
     return ("firewall-cmd", "--permanent")
 
 
 def try_to_write(path):
-    """firewalld empties a file before it writes it, and goes on remembering what it could not write. So a full disk, or
-    one that is read-only, has to be met before."""
+    """Raise StepError where the disk is full or read-only. This must be known before: firewalld empties a file before
+    it writes it, and keeps rules in memory that it could not write."""
     try:
         with open(partial_path(path), "wb") as file:
             file.write(b" " * ROOM)

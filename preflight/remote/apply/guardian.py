@@ -1,14 +1,14 @@
-"""The dead man's switch: changes of the live firewall are taken back by the host unless a new connection confirms them.
+"""Dead man's switch: the host takes changes of the live firewall back unless a new connection confirms them.
 
-Before the first of them there are two ways back that do not depend on each other: a guardian process in its own
-session, and a timer of systemd, or where there is none a second guardian. The first to find the deadline passed takes
-the changes back. What they need is in the record:
+Before the first change there are two ways back that do not depend on each other. One is a guardian process in its own
+session. The other is a timer of systemd, or a second guardian where systemd is missing. The first to find the deadline
+passed takes the changes back. The record holds everything that they need:
 
-    run, watch, journal, lock    as in the request of the program
-    undo         the changes that lead back, last first
-    deadline     of time.monotonic(): when they are taken back, whatever the program does
-    seconds      how long a confirmation is waited for once the program has ended, if that comes first
-    program      [process id, start time]
+    `run`, `watch`, `journal`, `lock`   As in the request of the program.
+    `undo`      The changes that lead back, last first.
+    `deadline`  Value of time.monotonic() at which the changes are taken back, whatever the program does.
+    `seconds`   Seconds to wait for a confirmation after the program has ended, if that comes first.
+    `program`   [process id, start time].
 """
 
 import errno
@@ -37,13 +37,14 @@ from apply.watch import (
 )
 
 WAYS = 2
-TRY_SECONDS = 6 * 3600.0  # for which a firewall is taken back that does not let itself be
-LOOK_SECONDS = 0.1  # between two looks for a verdict
+TRY_SECONDS = 6 * 3600.0  # limit of the attempts to take a firewall back
+LOOK_SECONDS = 0.1  # between two checks for a verdict
 RUN_COPY = "import sys; sys.path.insert(0, %r); from apply.main import main; main()"
 
 
 def post_guards(changes, request, journal):
-    """Have `changes` taken back unless the verdict says `confirmed` in time. Raises where there are not two ways back.
+    """Have `changes` taken back unless the verdict is `confirmed` in time. Raise StepError or OSError without two ways
+    back.
 
     The deadline is absolute, so that a program that hangs does not put it off. The guardians inherit the host's lock
     and hold it until they are done.
@@ -66,30 +67,30 @@ def post_guards(changes, request, journal):
 
 
 def way_back(changes):
-    """Return the changes that lead back from `changes`, last first. Raises where one cannot be read: a tool that fails
-    now may work a moment later, when the change is made, and nothing would lead back from it."""
+    """Return the changes that lead back from `changes`, last first. Raise StepError where a value cannot be read: a
+    tool that fails now may work later, when the change is made, and nothing would lead back from it."""
     undo = []
     for change in reversed(changes):
         try:
-            found = kind_of(change["kind"]).read(change["target"])
+            value = kind_of(change["kind"]).read(change["target"])
         except GoneError:
-            continue  # one before it makes the chain, and takes it away again; or its step fails on the same
-        undo.append(dict(change, before=change["after"], after=found))
+            continue  # an earlier change makes the chain and removes it again, or this change's step fails, too
+        undo.append(dict(change, before=change["after"], after=value))
     return undo
 
 
 def start_timer(record):
-    """Have systemd take the changes back; False where it does not run, or refuses."""
+    """Have systemd take the changes back. Return False where it does not run, or refuses."""
     folder = os.path.join(record["watch"], record["run"])
     if not os.path.isdir("/run/systemd/system"):
         return False
     seconds = "--on-active=%.1fs" % max(0.1, record["deadline"] - time.monotonic())
-    words = ["--unit=" + timer_name(record["run"]), seconds, "--timer-property=AccuracySec=100ms"]
+    options = ["--unit=" + timer_name(record["run"]), seconds, "--timer-property=AccuracySec=100ms"]
     python = os.path.realpath("/proc/self/exe")
     program = ["/bin/sh", "-c", 'exec "$0" -IBc "$1" < "$2"', python, RUN_COPY % folder, os.path.join(folder, "record")]
     try:
         write_program(folder)
-        must("systemd-run", *words, *program)
+        must("systemd-run", *options, *program)
     except (StepError, OSError):
         return False
     return True
@@ -104,7 +105,7 @@ def start_guardian(record, read_end, write_end, journal):
         return
     status = 1
     try:
-        os.setsid()  # a session of its own: the end of the connection does not reach it
+        os.setsid()  # its own session: the end of the connection does not reach it
         if os.fork() == 0:
             os.close(write_end)
             note_guardian(record["watch"], record["run"])
@@ -117,11 +118,11 @@ def start_guardian(record, read_end, write_end, journal):
 
 
 def guard(record, read_end):
-    """Wait for the verdict, or for the time for it to be over."""
+    """Wait for the verdict or for the deadline, then act."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):  # sshd waits for everybody who holds these
+    for descriptor in (0, 1, 2):  # sshd waits for every process that holds these
         os.dup2(null, descriptor)
     unbind()
     path, deadline = verdict_path(record["watch"], record["run"]), record["deadline"]
@@ -150,7 +151,7 @@ def decide(record):
 
 
 def revert(record):
-    """Open the host again before anything else, and write it down when that is done."""
+    """Open the host again first, and write that down afterwards."""
     stop_program(record)
     result = take_back(record["undo"], time.monotonic() + TRY_SECONDS)
     if not result.left:
@@ -158,11 +159,11 @@ def revert(record):
     try:
         result.write_to(Journal.resume(record["journal"], record["run"]))
     except (StepError, OSError):
-        pass  # it has been removed
+        pass  # the journal has been removed
 
 
 def revert_by_timer(record):
-    """Do it as the timer of systemd, which has inherited no lock."""
+    """Decide as the timer of systemd, which has inherited no lock."""
     unbind()
     try:
         take_lock(record["lock"])
@@ -173,30 +174,30 @@ def revert_by_timer(record):
 
 
 def stop_program(record):
-    """Kill the program of the run, be it stopped, and the tools that it has called: they work against the revert."""
-    pid, started = record["program"]
-    killed = [pid] if started is not None and start_time(pid) == started else []
-    for process in killed:
+    """Kill the run's program, even a stopped one, and the tools that it has called: they work against the revert."""
+    pid, start_ticks = record["program"]
+    pids = [pid] if start_ticks is not None and start_time(pid) == start_ticks else []
+    for process in pids:
         os.kill(process, signal.SIGKILL)
-    killed += kill_tools(record["run"])
+    pids += kill_tools(record["run"])
     deadline = time.monotonic() + KILL_SECONDS
-    while any(map(is_alive, killed)) and time.monotonic() < deadline:
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
 def kill_tools(run):
     mark = ("%s=%s" % (MARK, run)).encode()
-    killed = []
+    pids = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open("/proc/%s/environ" % pid, "rb") as file:
                 if mark in file.read().split(b"\0"):
                     os.kill(int(pid), signal.SIGKILL)
-                    killed.append(int(pid))
+                    pids.append(int(pid))
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM):
                 raise
-    return killed
+    return pids
 
 
 def is_alive(pid):

@@ -1,8 +1,8 @@
-"""Device NICs, through hccn_tool. Its exit codes collide and some failures end with 0: judged are its words, and what
-it then shows (hccn_tool sources of the 910B driver: internal codes modulo 256).
+"""Device NICs, through hccn_tool. Its exit codes collide and some failures end with 0, so its text and the values that
+it then shows decide. Source: hccn_tool of the 910B driver (internal codes modulo 256).
 
-Calls go one after the other: of two that write at once, one is turned away. What is set goes to /etc/hccn.conf as well,
-from which devices are restored at boot; see hccn_conf.py.
+Calls are made one after the other: if two write at once, the tool refuses one of them. Every setting also goes to
+/etc/hccn.conf, from which devices are restored at boot; see hccn_conf.py.
 """
 
 import ipaddress
@@ -14,13 +14,13 @@ from apply.hccn_conf import CONF, prepare_conf, saved, spelled, stated
 from apply.kinds import Kind
 from apply.tools import ENVIRONMENT, StepError, call
 
-BUSY_SECONDS = 15  # how long a busy hccn_tool is asked again
-SETTLE_SECONDS = 3  # how long a device may take to show what it was told
-RESTORING_SECONDS = 30  # how long a device is waited for that is being restored, just after boot
+BUSY_SECONDS = 15  # limit of the retries while hccn_tool is busy
+SETTLE_SECONDS = 3  # limit for a device to show a new setting
+RESTORING_SECONDS = 30  # limit for a device's restore just after boot
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 LOG = "/var/log/hccn_tool/hccn_config.log"
 
-# Words of a refusal → what it means, and what to do.
+# Part of an error message → meaning and remedy.
 REFUSALS = (
     ("is conflicted", "another device of this host has the address, or the driver uses its range itself; plan another"),
     ("Inconsistent address and mask", "the address is that of its whole network; plan another"),
@@ -38,7 +38,8 @@ REFUSALS = (
 
 
 def hccn(device, *words):
-    """One call's text, stdout and stderr together. `busy` comes on stdout, from any other user of the tool."""
+    """Return one call's text, stdout and stderr together. `busy` comes on stdout, caused by any other user of the
+    tool."""
     if not re.match(r"[0-9]{1,2}$", device):
         raise StepError("%r is not a device id" % device)
     tool = shutil.which("hccn_tool", path=ENVIRONMENT["PATH"]) or HCCN_TOOL
@@ -57,20 +58,21 @@ def hccn(device, *words):
 
 
 def refused(device, words, text):
-    """The error for a call that did not do what it should have."""
-    said = "hccn_tool -i %s %s: %s" % (device, " ".join(words), text[-300:] or "no word")
+    """Return the error for a call that did not do what it should have."""
+    report = "hccn_tool -i %s %s: %s" % (device, " ".join(words), text[-300:] or "no word")
     meaning = next((meaning for part, meaning in REFUSALS if part in text), "")
-    return StepError("%s (%s)" % (meaning, said) if meaning else said)
+    return StepError("%s (%s)" % (meaning, report) if meaning else report)
 
 
-awaited = set()  # devices whose settings are known not to be in the middle of being restored
+awaited = set()  # devices with a finished restore
 
 
 def await_restored(device):
-    """At boot, a script in the background restores all devices; what they have in the meantime is of no use."""
+    """Wait until the device is restored. At boot, a script in the background restores all devices, and settings made
+    meanwhile are lost."""
     deadline = time.monotonic() + RESTORING_SECONDS
     while device not in awaited:
-        if "status:START" not in hccn(device, "-cfg", "status"):  # an old tool does not know the question
+        if "status:START" not in hccn(device, "-cfg", "status"):  # an old tool does not know this query
             awaited.add(device)
         elif time.monotonic() >= deadline:
             message = "device %s is still being restored from %s after %d s; %s says more"
@@ -80,12 +82,12 @@ def await_restored(device):
 
 
 def hccn_get(device, command, *patterns):
-    """The patterns' first groups, or None where the tool says that nothing is set."""
+    """Return the patterns' first groups, or None where the tool reports that nothing is set."""
     await_restored(device)
     text = hccn(device, "-" + command, "-g")
-    found = [re.search(pattern, text, re.MULTILINE) for pattern in patterns]
-    if all(found):
-        return [match.group(1) for match in found]
+    matches = [re.search(pattern, text, re.MULTILINE) for pattern in patterns]
+    if all(matches):
+        return [match.group(1) for match in matches]
     if not text or "preset there" in text:  # old 910A drivers print nothing
         return None
     raise refused(device, ["-" + command, "-g"], text)
@@ -105,23 +107,24 @@ def hccn_set(device, command, *words):
 
 
 def read_address(device):
-    found = hccn_get(device, "ip", r"^ipaddr:\s*([\d.]+)", r"^netmask:\s*([\d.]+)")
-    return found and str(ipaddress.IPv4Interface("/".join(found)))
+    fields = hccn_get(device, "ip", r"^ipaddr:\s*([\d.]+)", r"^netmask:\s*([\d.]+)")
+    return fields and str(ipaddress.IPv4Interface("/".join(fields)))
 
 
 def write_address(device, value):
-    """With its address, a device loses its gateway; one that is in the new network as well stays."""
+    """Set the address, and the gateway again if it is in the new network: with its address, a device loses its
+    gateway."""
     gateway = value and read_gateway(device)
     interface = value and ipaddress.IPv4Interface(value)
     hccn_set(device, "ip", "address", value and str(interface.ip), "netmask", value and str(interface.netmask))
-    fits = gateway and ipaddress.IPv4Address(gateway) in interface.network
-    if fits and read_gateway(device) != gateway:
+    is_in_network = gateway and ipaddress.IPv4Address(gateway) in interface.network
+    if is_in_network and read_gateway(device) != gateway:
         write_gateway(device, gateway)
 
 
 def read_gateway(device):
-    found = hccn_get(device, "gateway", r"^default gateway:\s*([\d.]+)")
-    return found and found[0]
+    fields = hccn_get(device, "gateway", r"^default gateway:\s*([\d.]+)")
+    return fields and fields[0]
 
 
 def write_gateway(device, value):
@@ -129,8 +132,8 @@ def write_gateway(device, value):
 
 
 def read_detect(device):
-    found = hccn_get(device, "netdetect", r"^netdetect addr(?:ess)?:\s*([\d.]+)")
-    return None if not found or found[0] == "0.0.0.0" else found[0]
+    fields = hccn_get(device, "netdetect", r"^netdetect addr(?:ess)?:\s*([\d.]+)")
+    return None if not fields or fields[0] == "0.0.0.0" else fields[0]
 
 
 def write_detect(device, value):
@@ -138,15 +141,15 @@ def write_detect(device, value):
 
 
 def read_mtu(device):
-    found = hccn_get(device, "mtu", r"^mtu:\s*(\d+)")
-    return found and found[0]
+    fields = hccn_get(device, "mtu", r"^mtu:\s*(\d+)")
+    return fields and fields[0]
 
 
 def write_mtu(device, value):
     hccn_set(device, "mtu", "size", value)
 
 
-# Key of /etc/hccn.conf → how a device's own setting of it is read and written.
+# Key of /etc/hccn.conf → reader and writer of that setting on a device.
 SETTINGS = {
     "address": (read_address, write_address),
     "gateway": (read_gateway, write_gateway),
@@ -161,7 +164,8 @@ def read_saved(target):
 
 
 def write_saved(target, value):
-    """The file's lines, by setting again what the device has; another value would change the device."""
+    """Write the file's lines by repeating the device's settings. Raise StepError for another value, which would change
+    the device."""
     device, keys = stated(target)
     if read_recovery(target) != value:
         raise StepError("device %s has %s by now; look again" % (device, read_recovery(target)))

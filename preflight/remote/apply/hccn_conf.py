@@ -1,7 +1,8 @@
-"""/etc/hccn.conf: what hccn_tool has been told, `key_<device>=value` a line; devices are restored from it at boot.
+"""/etc/hccn.conf, the settings made with hccn_tool: one `key_<device>=value` a line. Devices are restored from it at
+boot.
 
-The tool rewrites it with every setting (driver source: cfg.c): of a key that stands there twice the first line counts,
-and setting it drops both.
+The tool rewrites it with every setting (driver source: cfg.c). The first line of a repeated key counts, and setting the
+key drops all of its lines.
 """
 
 import fcntl
@@ -13,8 +14,8 @@ CONF = "/etc/hccn.conf"
 
 
 def prepare_conf():
-    """The tool does nothing without the file, which the driver's installation makes, and glues its line to a last one
-    that has no newline."""
+    """Create the file if it is missing, and end its last line with a newline. The tool does nothing without the file,
+    which the driver's installation makes, and appends its line to an unfinished one."""
     with open(CONF, "ab+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # as the tool does
         if file.seek(0, 2):
@@ -24,16 +25,16 @@ def prepare_conf():
 
 
 def saved(device):
-    """What the file says of a device's settings; an address counts with its mask only."""
-    found = {}
+    """Return a device's settings in the file; an address counts with its mask only."""
+    settings = {}
     for line in (read_file(CONF) or "").splitlines():
         name, _, value = line.strip().partition("=")
         if name.endswith("_" + device) and not line.lstrip().startswith("#"):
-            found.setdefault(name[: -len(device) - 1], value.strip())
-    mask = found.pop("netmask", "")
-    if "address" in found:
-        found["address"] = whole_address(found["address"], mask)
-    return found
+            settings.setdefault(name[: -len(device) - 1], value.strip())
+    mask = settings.pop("netmask", "")
+    if "address" in settings:
+        settings["address"] = whole_address(settings["address"], mask)
+    return settings
 
 
 def whole_address(address, mask):
@@ -44,7 +45,7 @@ def whole_address(address, mask):
 
 
 def stated(target):
-    """`3 address gateway` → ("3", ["address", "gateway"])"""
+    """Return the device and keys of a target: `3 address gateway` → ("3", ["address", "gateway"])."""
     words = target.split()
     return words[0], words[1:]
 

@@ -1,5 +1,8 @@
-"""iptables: our tagged rules in the chain INPUT, put in and taken out one at a time, and that chain as a whole. Other
-chains are never touched: a whole iptables-restore would lose or freeze what docker and kube-proxy write meanwhile."""
+"""iptables: our tagged rules in the chain INPUT, inserted and deleted one at a time, and that chain as a whole.
+
+Other chains are never touched: a whole iptables-restore would lose or freeze rules that docker and kube-proxy write
+meanwhile.
+"""
 
 import os
 import re
@@ -8,7 +11,7 @@ from apply.kinds import Kind, after_alone, merge_rules, same_chain
 from apply.tools import ENVIRONMENT, TAG, StepError, must
 
 PROGRAMS = ("iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy")
-# What our rules are made of. Nothing else is ever given to iptables, and nothing else with our comment is ours.
+# Form of our rules. iptables never gets any other, and any other rule with our comment is foreign.
 RULE = re.compile(
     r"-s [0-9a-fA-F.:]+(?:/[0-9]+)? -p tcp -m multiport --dports [0-9,:]+ "
     r'-m comment --comment "?%s"? -j ACCEPT$' % TAG
@@ -16,16 +19,17 @@ RULE = re.compile(
 
 
 def program(target):
-    """The program's path: by its own name, or plain `iptables` where that is the one of nft, or the legacy one."""
+    """Return the program's path: under its own name, or as plain `iptables` where that is the same variant (nft or
+    legacy)."""
     if target not in PROGRAMS:
         raise StepError("%r is none of %s" % (target, ", ".join(PROGRAMS)))
     plain, _, variant = target.partition("-")
     path = tool_path(plain)
     is_nft = path is not None and "nft" in os.path.basename(os.path.realpath(path))
-    found = tool_path(target) or (path if path and is_nft == (variant == "nft") else None)
-    if found is None:
+    variant_path = tool_path(target) or (path if path and is_nft == (variant == "nft") else None)
+    if variant_path is None:
         raise StepError("%s is not installed" % target)
-    return found
+    return variant_path
 
 
 def tool_path(name):
@@ -34,13 +38,14 @@ def tool_path(name):
 
 
 def words(line):
-    """The words of a line of a listing: in quotes, iptables puts a backslash before quotes of both kinds and itself."""
-    found = re.findall(r'"((?:[^"\\]|\\.)*)"|(\S+)', line)
-    return [plain or re.sub(r"\\(.)", r"\1", quoted) for quoted, plain in found]
+    """Return the words of a listed line. In quotes, iptables puts a backslash before quotes of both kinds and
+    backslashes."""
+    matches = re.findall(r'"((?:[^"\\]|\\.)*)"|(\S+)', line)
+    return [plain or re.sub(r"\\(.)", r"\1", quoted) for quoted, plain in matches]
 
 
 def listing(target):
-    """The lines of `iptables -S INPUT`, the policy first."""
+    """Return the lines of `iptables -S INPUT`, the policy first."""
     text = must(program(target), "-w", "-S", "INPUT")
     return [line for line in text.splitlines() if line.startswith(("-P INPUT ", "-A INPUT "))]
 
@@ -54,38 +59,39 @@ def read_rules(target):
 
 
 def write_rules(target, value):
-    """The new ones in at the top, then the old ones out: at no time is less open than before."""
-    there, wanted = same_rules(read_rules(target)), same_rules(value)
+    """Insert the new rules at the top, then delete the old ones: at no time is less open than before."""
+    present_rules, wanted_rules = same_rules(read_rules(target)), same_rules(value)
     path = program(target)
     for rule in (value or "").splitlines():
         if not RULE.match(rule):
             raise StepError("%r is no rule of ours" % rule)
     for rule in reversed((value or "").splitlines()):
-        if one_rule(rule) not in there:
+        if one_rule(rule) not in present_rules:
             must(path, "-w", "-I", "INPUT", *words(rule))
     for rule in filter(RULE.match, rules(target)):
-        if one_rule(rule) not in wanted:
+        if one_rule(rule) not in wanted_rules:
             must(path, "-w", "-D", "INPUT", *words(rule))
 
 
 def one_rule(text):
-    """A rule in one spelling: older programs quote the comment, and a single address may have its prefix or not."""
+    """Return a rule in one spelling: older programs quote the comment, and a single address may have its prefix or
+    not."""
     return re.sub(r"^(-s [0-9a-fA-F.:]+)/(?:32|128) ", r"\1 ", " ".join(text.replace('"', "").split()))
 
 
 def same_rules(value):
-    """All of our rules accept, so their order means nothing."""
+    """Return the rules in a comparable form. All of our rules accept, so their order does not matter."""
     return sorted(map(one_rule, (value or "").splitlines()))
 
 
 def read_input(target):
-    """The chain as iptables lists it, which is what puts it back; None where it lets everything in."""
+    """Return the chain as iptables lists it, which also restores it; None where it lets everything in."""
     lines = listing(target)
     return None if lines == ["-P INPUT ACCEPT"] else "\n".join(lines)
 
 
 def write_input(target, value):
-    """None: lets everything in. Else what a listing says. INPUT alone, in one transaction: never half open."""
+    """Replace the chain INPUT alone by a listing, in one transaction: never half open. None lets everything in."""
     if value == "present":
         raise StepError("how INPUT of %s looked is not known here; load the host's own rules again" % target)
     lines = (value or "-P INPUT ACCEPT").splitlines()
@@ -96,12 +102,12 @@ def write_input(target, value):
 
 
 def merge_input(found, before, after):
-    """The policy is that of `after`."""
+    """Return `after` merged into the chain that is there, with the policy of `after`."""
     if after == "present":
         return after
     chains = [(value or "-P INPUT ACCEPT").splitlines() for value in (found, before, after)]
-    merged = chains[-1][:1] + merge_rules(*(lines[1:] for lines in chains))
-    return None if merged == ["-P INPUT ACCEPT"] else "\n".join(merged)
+    merged_lines = chains[-1][:1] + merge_rules(*(lines[1:] for lines in chains))
+    return None if merged_lines == ["-P INPUT ACCEPT"] else "\n".join(merged_lines)
 
 
 KINDS = {

@@ -1,18 +1,18 @@
-"""What runs did to this host: a JSON object a line, on the disk before the next step begins.
+"""Journal of the runs on this host: a JSON object a line, on the disk before the next step begins.
 
 `RUN.jsonl` is one run's journal, readable by root only:
 
-    start                                                  owner, changes (how many)
-    begin     step or undo, kind, target, area, phase      before: what was found, after: what is wanted,
-                                                           others: [[kind, target, value], …] that may change besides
-    end       the same                                     state, found, message, others: the same afterwards
-    abandoned, confirmed, reverted, left, recovered        see steps.py, guardian.py, recovery.py
-    finish                                                 nothing is to come
+    `start`    `owner`, `changes` (their number).
+    `begin`    `step` or `undo`, `kind`, `target`, `area`, `phase`. `before`: the value found.
+               `after`: the value wanted. `others`: [[kind, target, value], …] that may change besides.
+    `end`      The same keys, and `state`, `found`, `message`. `others`: the same afterwards.
+    `abandoned`, `confirmed`, `reverted`, `left`, `recovered`   See steps.py, guardian.py and recovery.py.
+    `finish`   The end of the run.
 
 `open` is a link that names the run which has begun and not finished. There is at most one: runs hold the host's lock.
 
-A run that could not write a line down counts as cut off there: it writes no other one, and stays open for the next run,
-which settles it. So what a full disk swallows is known again as soon as there is room.
+A run that could not write a line counts as cut off there. It writes no further line and stays open for the next run,
+which settles it. So the lines lost to a full disk are recovered as soon as there is room.
 """
 
 import errno
@@ -27,7 +27,7 @@ from apply.kinds import MODULES
 from apply.tools import StepError
 
 OPEN = "open"
-# What the lines have on which others rely.
+# Event → the fields that its reader needs.
 FIELDS = {
     "start": ("owner",),
     "begin": ("kind", "target", "area", "before", "after", "others"),
@@ -84,7 +84,7 @@ def journal_path(directory, run):
 
 
 def open_run(directory):
-    """The run that has begun here and not finished, or an empty text."""
+    """Return the run that has begun here and not finished, or an empty text."""
     try:
         run = os.readlink(os.path.join(directory, OPEN))
     except OSError:
@@ -93,23 +93,23 @@ def open_run(directory):
 
 
 def close_run(directory):
-    """No run is open any more."""
+    """Record that no run is open any more."""
     os.unlink(os.path.join(directory, OPEN))
     sync_directory(directory)
 
 
 def hold_journal(directory, run):
-    """Let others know, to the end of this process, that the run is being confirmed."""
+    """Show other programs, to the end of this process, that the run is being confirmed."""
     try:
         handle = os.open(journal_path(directory, run), os.O_RDONLY)
     except FileNotFoundError:
         raise StepError("run %s has not been on this host" % run) from None
-    fcntl.flock(handle, fcntl.LOCK_EX)  # waits for one whose connection broke
+    fcntl.flock(handle, fcntl.LOCK_EX)  # waits for a confirmation with a broken connection
 
 
 def being_confirmed(directory):
-    """Whether somebody confirms the open run right now: its guardian gives up the host's lock then, and the one who
-    confirms is to have it, who is known by his lock on the journal."""
+    """Return whether a program confirms the open run right now. Its guardian then gives up the host's lock for that
+    program, which is known by its lock on the journal."""
     try:
         handle = os.open(journal_path(directory, open_run(directory)), os.O_RDONLY)
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def being_confirmed(directory):
 
 
 def records(directory, run):
-    """A run's journal, line by line; a line that cannot be read is left out. None: no such run here."""
+    """Return the readable lines of a run's journal as records; None if there was no such run here."""
     lines = journal_lines(directory, run)
     return None if lines is None else list(filter(None, map(record_of, lines)))
 
@@ -138,20 +138,20 @@ def journal_lines(directory, run):
 
 
 def record_of(line):
-    """The record of a line. None: it was cut, or damaged. A byte beyond ASCII shows that, or a value of another type:
-    none is ever written."""
+    """Return the record of a line, None if it was cut or damaged. A byte beyond ASCII or a value of another type shows
+    damage: none is ever written."""
     try:
         record = json.loads(line.decode("ascii"))
-        complete = all(name in record for name in FIELDS.get(record["event"], ()))
-        sound = all(VALUES[name](value) for name, value in record.items() if name in VALUES)
-        return record if complete and sound else None
+        is_complete = all(name in record for name in FIELDS.get(record["event"], ()))
+        is_sound = all(VALUES[name](value) for name, value in record.items() if name in VALUES)
+        return record if is_complete and is_sound else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
 def count_damaged(directory, run):
-    """Count the lines of a run's journal that cannot be read. One cut by a full disk, or with the host, is none of
-    them: what it would have told of had not begun."""
+    """Return the number of damaged lines in a run's journal. A line cut by a full disk or a crash is not counted: its
+    step had not begun."""
     lines = journal_lines(directory, run) or ()
     return sum(record_of(line) is None and (line.endswith(b"}") or max(line) > 127) for line in filter(None, lines))
 
@@ -160,15 +160,15 @@ class Journal:
     def __init__(self, directory, run, handle):
         self.directory, self.run, self.handle = directory, run, handle
         self.path = journal_path(directory, run)
-        self.optional = False  # whether steps are made that cannot be written down
-        self.torn = False  # whether the last line was cut, by a full disk or with the host
-        self.lost = None  # why a line could not be written, if one could not
-        self.begun = {}  # (step, undo) → the record of its beginning, of each step without an end
-        self.upset = {}  # (kind, target) changed besides by steps of this run → (value before them, value after them)
+        self.optional = False  # true if steps go on that cannot be written down
+        self.torn = False  # true if the last line was cut, by a full disk or a crash
+        self.lost = None  # the error that kept a line from being written
+        self.begun = {}  # (step, undo) → the `begin` record of each step without an end
+        self.upset = {}  # (kind, target) that steps of this run changed besides → (value before, value after)
 
     @classmethod
     def create(cls, directory, run, **start):
-        """The journal of a new run, its first line written; where it cannot be, nothing has begun."""
+        """Return the journal of a new run with its first line written. If that fails, nothing has begun."""
         os.makedirs(directory, 0o700, exist_ok=True)
         try:
             handle = os.open(journal_path(directory, run), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -187,7 +187,7 @@ class Journal:
 
     @classmethod
     def resume(cls, directory, run):
-        """The journal of a run that was on this host before, to go on with."""
+        """Return the journal of a run that was on this host before, ready for further lines."""
         path = journal_path(directory, run)
         if not os.path.exists(path):
             raise StepError("run %s has not been on this host" % run)
@@ -199,8 +199,8 @@ class Journal:
         return journal
 
     def note(self, event, sync=True, **more):
-        """Write a line. What need not be on the disk before something else happens (`sync` off) gets there with the
-        next line that has to be."""
+        """Write a line. One that need not be on the disk before the next action (`sync` off) gets there with the next
+        line that must be."""
         record = dict(more, event=event, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         try:
             if self.lost:
@@ -214,28 +214,28 @@ class Journal:
 
     def write(self, record, sync):
         line = (("\n" if self.torn else "") + json.dumps(record, sort_keys=True) + "\n").encode()
-        written = os.write(self.handle, line)
-        self.torn = 0 < written < len(line)
-        if written < len(line):
+        bytes_written = os.write(self.handle, line)
+        self.torn = 0 < bytes_written < len(line)
+        if bytes_written < len(line):
             raise OSError(errno.ENOSPC, "the disk is full")
         if sync:
             os.fsync(self.handle)
 
     def remember(self, record):
-        which = (record.get("step"), record.get("undo"))
+        step_key = (record.get("step"), record.get("undo"))
         if record["event"] == "begin":
-            self.begun[which] = record
+            self.begun[step_key] = record
         elif record["event"] == "end":
-            self.begun.pop(which, None)
+            self.begun.pop(step_key, None)
         for kind, target, value in record.get("others", ()):
-            first, _ = self.upset.get((kind, target), (value, None))
-            self.upset[kind, target] = (first, value)
+            first_value, _ = self.upset.get((kind, target), (value, None))
+            self.upset[kind, target] = (first_value, value)
 
     def finish(self):
-        """Nothing is to come of this run, unless something of it is not written down."""
+        """Write the end of this run, unless some line of it is not written down."""
         if self.lost or self.begun:
             return
-        self.optional = True  # that it ends is known by the link as well
+        self.optional = True  # the link shows the end as well
         self.note("finish")
         if open_run(self.directory) == self.run:
             close_run(self.directory)

@@ -1,12 +1,12 @@
-"""What can be changed: a kind is a reader and a writer of text. Which module knows which kind."""
+"""Kinds of changes: a kind is a reader and a writer of text. MODULES maps each kind to its module."""
 
 import importlib
 import re
 
 from apply.tools import StepError
 
-# Kind of change → module of this package, loaded when such a change is there. What each kind's target and value are
-# stands in preflight/model/change.py.
+# Kind of change → module of this package, loaded for the first such change. preflight/model/change.py describes each
+# kind's target and value.
 MODULES = {
     "file": "files",
     "program": "files",
@@ -38,12 +38,12 @@ COUNTS = re.compile(r"packets \d+ bytes \d+| used \d+ \w*bytes\b| last used \w+"
 
 
 def without_counts(text):
-    """Return a listing without what its rules have counted: packets, the part of a quota that is used, and the like."""
+    """Return a listing without the counts of its rules: packets, the used part of a quota, and the like."""
     return COUNTS.sub("", text)
 
 
 class Chain:
-    """A chain as its tool lists it; `present` stands for any. Two are the same but for what they have counted."""
+    """Chain as its tool lists it; `present` equals any listing. Counts are ignored in the comparison."""
 
     def __init__(self, listing):
         self.listing = without_counts(listing)
@@ -61,34 +61,39 @@ def same_chain(value):
 
 
 def nothing(_target):
-    """Do nothing: what such a kind's reader reads is the live state itself."""
+    """Do nothing, for kinds that read the live state itself."""
 
 
 def after_alone(_found, _before, after):
-    """Return what a kind writes whose value is ours alone, as tagged rules are."""
+    """Return `after`, for kinds in which the whole value is ours, as with tagged rules."""
     return after
 
 
 def merge_rules(found, before, after):
-    """Return the rules of a chain that are `after`, and those of `found` that somebody else has made since `before`.
+    """Return the rules of `after`, and those of `found` that another program has made since `before`.
 
-    What stands ahead of every rule of `before` stays ahead. The rest comes last, so that it shuts nothing that `after`
-    opens.
+    A foreign rule ahead of every rule of `before` stays ahead. The other foreign rules come last, so that they shut
+    nothing that `after` opens.
     """
-    known = {without_counts(rule).strip() for rule in before + after}
-    others = [number for number, rule in enumerate(found) if without_counts(rule).strip() not in known]
-    ours = [number for number in range(len(found)) if number not in others]
-    first = [found[number] for number in others if ours and number < ours[0]]
-    return first + after + [found[number] for number in others if not ours or number > ours[0]]
+    our_texts = {without_counts(rule).strip() for rule in before + after}
+    foreign = [number for number, rule in enumerate(found) if without_counts(rule).strip() not in our_texts]
+    ours = [number for number in range(len(found)) if number not in foreign]
+    ahead = [found[number] for number in foreign if ours and number < ours[0]]
+    return ahead + after + [found[number] for number in foreign if not ours or number > ours[0]]
 
 
 class Kind:
-    """`read(target)` → text or None, `write(target, text or None)`. Two values are the same where `same` makes them
-    equal. `settle`: seconds that a written value may take to show. `lines`: the value is a set of lines that the writer
-    changes one by one, so that one that was cut off leaves some of them. `rewrites`: files that the tool behind the
-    writer writes as well; `upsets`: kinds of which the writer may change the same target's value as well. `merge`: of
-    the live firewall, (found, before, after) → what is to be written so that `after` holds, whatever else is there.
-    `load(target)`: makes the live firewall what is read, where a reader reads files; it raises where that fails."""
+    """Reader and writer of one kind of value: `read(target)` → text or None, `write(target, text or None)`.
+
+    `same`      Function of a value. Two values are the same if their results are equal.
+    `settle`    Seconds that a written value may take to show.
+    `lines`     True if the writer changes the value line by line, so that an interrupted one leaves some of the lines.
+    `rewrites`  Files that the tool behind the writer writes as well.
+    `upsets`    Kinds that the writer may change besides, for the same target.
+    `merge`     For the live firewall: (found, before, after) → the value to write so that `after` holds, whatever
+                other rules there are.
+    `load`      `load(target)` makes the live firewall agree with files that the reader reads. It raises on failure.
+    """
 
     def __init__(self, read, write, same=same_text, **more):
         self.read, self.write, self.same = read, write, same
@@ -99,13 +104,13 @@ class Kind:
             raise TypeError("a kind has no %s" % ", ".join(more))
 
     def aim(self, found, change):
-        """Return what a change that is forced has to write where `found` is there."""
+        """Return the value that a forced change has to write over `found`."""
         return self.merge(found, change["before"], change["after"]) if self.merge else change["after"]
 
     def others(self, target):
-        """What the writer may change besides: [[kind, target, value], …] as it is now."""
+        """Return the values that the writer may change besides, as they are now: [[kind, target, value], …]."""
         places = [("file", path.format(target)) for path in self.rewrites] + [(name, target) for name in self.upsets]
-        return [[name, where, value_of(name, where)] for name, where in places]
+        return [[name, place, value_of(name, place)] for name, place in places]
 
 
 def kind_of(name):
@@ -113,7 +118,7 @@ def kind_of(name):
 
 
 def value_of(name, target):
-    """None also where it cannot be read: then there is nothing to put back."""
+    """Return the value of a target. None also means that it cannot be read: then there is nothing to put back."""
     try:
         return kind_of(name).read(target)
     except (StepError, OSError):

@@ -1,4 +1,4 @@
-"""The time and the memory that the program may take on a host where something is wrong with it, or with its request."""
+"""Limits on the time and memory of the program, for a host or a request that is faulty."""
 
 import math
 import os
@@ -8,20 +8,19 @@ import sys
 
 from apply.tools import kill_running
 
-MEMORY = 2 << 30  # bytes of address space; the largest ruleset and journal of a real host are a tenth of it
+MEMORY = 2 << 30  # bytes of address space; the largest ruleset and journal of a real host take a tenth
 
 
 def bind(seconds):
-    """End this process after `seconds`, and where it takes too much memory; the tools that it calls have the same
-    bound of memory each."""
+    """Limit this process to `seconds` and to MEMORY; each tool that it calls has the same memory limit."""
     lower(resource.RLIMIT_AS, MEMORY)
-    lower(resource.RLIMIT_CPU, math.ceil(seconds) + 1)  # ends it even in the middle of a call that never returns
+    lower(resource.RLIMIT_CPU, math.ceil(seconds) + 1)  # ends the process even in a call that never returns
     signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def unbind():
-    """Lift the bounds: whoever reverts a firewall goes on until it is open."""
+    """Lift the limits: a revert of the firewall goes on until the host is open."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     for limit in (resource.RLIMIT_AS, resource.RLIMIT_CPU):
         hard = resource.getrlimit(limit)[1]
@@ -30,8 +29,8 @@ def unbind():
 
 def lower(limit, value):
     soft, hard = resource.getrlimit(limit)
-    given = [bound for bound in (soft, hard, value) if bound != resource.RLIM_INFINITY]
-    resource.setrlimit(limit, (min(given), hard))
+    bounds = [bound for bound in (soft, hard, value) if bound != resource.RLIM_INFINITY]
+    resource.setrlimit(limit, (min(bounds), hard))
 
 
 def end(*_):

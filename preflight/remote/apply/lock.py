@@ -1,8 +1,8 @@
-"""One run at a time a host: a flock, held by the program, by its guardian after it and by each tool that they call, and
-given up by the ends of all of them.
+"""Lock that allows one run at a time on a host: a flock, held by the program, then by its guardian, and by each tool
+that they call. It is released once all of them have ended.
 
 Between the two parts of a guarded run, the changes and their confirmation, the lock goes from the guardian to the
-program that confirms. Nobody else takes it then: see `being_confirmed`.
+program that confirms. No other run takes it then: see `being_confirmed`.
 """
 
 import fcntl
@@ -13,11 +13,11 @@ from apply.journal import being_confirmed
 from apply.tools import StepError
 
 PAUSE = 0.05  # seconds between two attempts
-LOOK_SECONDS = 1.0  # for which even a run without patience tries: others may be asking whether the lock is held
+LOOK_SECONDS = 1.0  # shortest time that a run tries: a query for the lock may hold it briefly
 
 
 class AtWorkError(StepError):
-    """Another run holds the lock; `owner` says whose it is."""
+    """Failure because another run holds the lock; `owner` names that run's owner."""
 
     def __init__(self, owner):
         self.owner = owner or "unnamed"
@@ -25,7 +25,7 @@ class AtWorkError(StepError):
 
 
 def take_lock(path, patience=0.0):
-    """Hold the lock to the end of this process, and of every other that inherits it: its guardian, and tools."""
+    """Hold the lock to the end of this process, and of every process that inherits it: its guardian, and tools."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     os.set_inheritable(handle, True)
     deadline = time.monotonic() + patience
@@ -51,7 +51,7 @@ def owner_in(handle):
 
 
 def own_lock(request, patience=LOOK_SECONDS):
-    """Take the lock for a run of its own, and name its owner there."""
+    """Take the lock for a new run, and write the run's owner into it."""
     deadline = time.monotonic() + patience
     while True:
         lock = take_lock(request["lock"], deadline - time.monotonic())
@@ -66,7 +66,7 @@ def own_lock(request, patience=LOOK_SECONDS):
 
 
 def is_locked(path):
-    """Whether somebody holds the lock; those who only ask do not."""
+    """Return whether a run holds the lock. Queries like this one do not count."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         return not try_lock(handle, fcntl.LOCK_SH)
@@ -75,7 +75,7 @@ def is_locked(path):
 
 
 def who_is_at_work(request):
-    """The owner of the run that is at work on this host, empty if there is none."""
+    """Return the owner of the run that is at work on this host, empty if there is none."""
     if not is_locked(request["lock"]) and not being_confirmed(request["journal"]):
         return ""
     return owner_in(os.open(request["lock"], os.O_RDWR)) or "unnamed"

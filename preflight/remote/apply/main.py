@@ -1,46 +1,52 @@
-"""Applies one host's changes by compare-and-set. Runs on the host, as root; imported by nobody.
+"""Program that applies one host's changes by compare-and-set.
 
-Standard library only, Python 3.6 syntax. The modules of this package are sent together. The rest of stdin is the
-request, a JSON object:
+It runs on the host, as root, and the controller never imports it. Standard library only, Python 3.6 syntax. The modules
+of this package are sent together. The rest of stdin is the request, a JSON object:
 
-    marker     word that frames the answer; banners before it and noise after it do no harm
-    action     "compare", "recover", "apply", "confirm" or "undo-of"; "revert" is systemd's timer, see guardian.py
-    limit      seconds after which the program ends itself
-    run        the run's id, a file name
-    journal    directory of the journals
-    watch      directory under /run for what guardians need, and for the verdicts on guarded runs
-    lock       file whose flock makes this the only run on the host
-    owner      who runs it, for the message that others see meanwhile                      (recover, apply)
-    patience   seconds to wait for a run that is at work                                   (recover, confirm)
-    undoes     the run that this one takes back, or ""                                     (apply)
-    seconds    how long the guardian waits for the confirmation                            (apply)
-    guarded_seconds  how long the guarded changes may take                                 (apply)
-    caller     names the network of the machine that asks, see network.py; "" if not known  (apply)
-    person     whether a person there can log in anew and say that it works                (apply)
-    heard      whether they are confirmed: off, they are taken back at once                (confirm)
-    go_on      whether what somebody else moved is passed by instead of ending the run     (apply, confirm)
-    plain      [{"area", "kind", "target", "before", "after"}, …] in order                 (apply, compare)
-    guarded    the same: changes of the live firewall, taken back unless confirmed         (apply, compare)
-    kept       the same: what makes those permanent, done once they are confirmed          (apply, confirm, compare)
-               Changes of the firewall in another list are moved, see phases.py; results are in the new order.
-    named      files that the operator himself has named, beside those that this program knows
+    `marker`    Word that frames the answer. Banners before it and noise after it do no harm.
+    `action`    "compare", "recover", "apply", "confirm" or "undo-of". "revert" is systemd's timer, see guardian.py.
+    `limit`     Seconds after which the program ends itself.
+    `run`       The run's id, a file name.
+    `journal`   Directory of the journals.
+    `watch`     Directory under /run for the guardians' records and for the verdicts on guarded runs.
+    `lock`      File with the flock that makes this the only run on the host.
+    `owner`     Name of the person running it, for the message of other runs meanwhile (recover, apply).
+    `patience`  Seconds to wait for a run that is at work (recover, confirm).
+    `undoes`    The run that this one takes back, or "" (apply).
+    `seconds`   Seconds that the guardian waits for the confirmation (apply).
+    `guarded_seconds`  Seconds that the guarded changes may take (apply).
+    `caller`    Network of the machine that asks, see network.py. "" if unknown (apply).
+    `person`    True if a person there can log in anew and say that it works (apply).
+    `heard`     True if the changes are confirmed. If not, they are taken back at once (confirm).
+    `go_on`     True if a target that another program has changed is skipped instead of ending the run (apply, confirm).
+    `plain`     [{"area", "kind", "target", "before", "after"}, …] in order (apply, compare).
+    `guarded`   The same: changes of the live firewall, taken back unless confirmed (apply, compare).
+    `kept`      The same: changes that make those permanent, done once they are confirmed (apply, confirm, compare).
+                Changes of the firewall in another list are moved, see phases.py. Results are in the new order.
+    `named`     Files that the operator has named, beside those that this program knows.
 
-The answer is `\\n<marker> <length>\\n<json>\\n`:
+The answer is `\\n<marker> <length>\\n<json>\\n`.
 
-    compare    {"results": [{"state", "found", "message"}, …] of all three lists in that order,
-                "open", "at_work": as undo-of}
-    recover    {"recovered": a sentence about a run that was cut off here and is in order now, or ""}
-    apply      {"results": …, "guarded": whether a confirmation is awaited; the results of `kept` come with it;
-                "own": whether this host asks for them itself; a result may have "maybe", too (see steps.py)}
-    confirm    {"verdict": "confirmed" | "reverted", "results": of kept,
-                "left": [targets of guarded changes that were to be taken back and are still there],
-                "trying": whether the host is still at it}
-    undo-of    {"changes": [what leads back to before the run] or null if it was not here,
-                "left": [files in which only our lines are undone, since somebody has changed them],
-                "damaged": how many lines of its journal cannot be read, so that a step may be missing,
-                "open": the run that has begun here and not finished, or "",
-                "at_work": the owner of the run that is at work here now, or ""}
-    any        {"error": "one sentence", "at_work": where that is the reason: its owner}
+    `compare`   {"results", "open", "at_work"}.
+                "results": [{"state", "found", "message"}, …] of all three lists in that order.
+                "open", "at_work": as in undo-of.
+    `recover`   {"recovered": a sentence about a run that was cut off here and is in order now, or ""}.
+    `apply`     {"results", "guarded", "own"}.
+                "results": as in compare. A result may have "maybe", too (see steps.py).
+                "guarded": true if a confirmation is awaited. The results of `kept` come with it.
+                "own": true if this host itself sends the request.
+    `confirm`   {"verdict", "results", "left", "trying"}.
+                "verdict": "confirmed" or "reverted".
+                "results": those of `kept`.
+                "left": [targets of guarded changes that were to be taken back and are still there].
+                "trying": true if the host still tries to take them back.
+    `undo-of`   {"changes", "left", "damaged", "open", "at_work"}.
+                "changes": [changes that lead back to before the run] or null if it was not here.
+                "left": [files in which only our lines are undone, since another program has changed them].
+                "damaged": number of unreadable lines of its journal, so that a step may be missing.
+                "open": the run that has begun here and not finished, or "".
+                "at_work": the owner of the run that is at work here now, or "".
+    `any`       {"error": "one sentence", "at_work": its owner, where another run is the reason}.
 """
 
 import json
@@ -82,8 +88,8 @@ def apply(request):
     recovered = recover(request["journal"], request["watch"])
     if recovered:
         raise StepError("%s; the plan was made before that: run the same command again" % recovered)
-    about = {"owner": request["owner"], "changes": len(plain + guarded + kept), "undoes": request["undoes"]}
-    journal = Journal.create(request["journal"], request["run"], **about)
+    start_fields = {"owner": request["owner"], "changes": len(plain + guarded + kept), "undoes": request["undoes"]}
+    journal = Journal.create(request["journal"], request["run"], **start_fields)
     results = run_steps(plain, journal, "plain", go_on=go_on)
     stop = stops(results, go_on)
     if guarded and not stop:
@@ -107,29 +113,29 @@ def apply(request):
 def confirm(request):
     directory, watch, run = request["journal"], request["watch"], request["run"]
     hold_journal(directory, run)
-    # Where the record is gone the host went down meanwhile: that a connection comes through to the firewall of a fresh
-    # boot proves nothing about the one that was to be confirmed.
+    # A missing record means that the host went down meanwhile. A connection that passes the firewall of a fresh boot
+    # proves nothing about the firewall that was to be confirmed.
     guard = read_record(watch, run)
     in_time = request["heard"] and guard is not None and time.monotonic() < guard["deadline"]
     verdict = verdict_on(records(directory, run), watch, run, "confirmed" if in_time else "reverted")
     if verdict == "confirmed":
         drop(watch, run)
-    trying = open_run(directory) == run and not take_over(request, verdict)
-    results = [NOT_RUN] * len(request["kept"]) if trying else follow(request, verdict)
-    left = left_of(request) if verdict == "reverted" else []
-    return {"verdict": verdict, "left": left, "trying": trying and bool(left), "results": results}
+    still_trying = open_run(directory) == run and not take_over(request, verdict)
+    results = [NOT_RUN] * len(request["kept"]) if still_trying else follow(request, verdict)
+    targets_left = left_of(request) if verdict == "reverted" else []
+    return {"verdict": verdict, "left": targets_left, "trying": still_trying and bool(targets_left), "results": results}
 
 
 def left_of(request):
-    """Return the targets of the run's guarded changes that are not as they were; all, while a guardian is at it and
-    they only read so."""
+    """Return the targets of the run's guarded changes that differ from before; return all of them while a guardian
+    still works and they only read as restored."""
     undo = guarded_of(records(request["journal"], request["run"]))
-    trying = is_owed(request["watch"], request["run"])
-    return still_changed(undo) or list(dict.fromkeys(change["target"] for change in undo if trying))
+    is_trying = is_owed(request["watch"], request["run"])
+    return still_changed(undo) or list(dict.fromkeys(change["target"] for change in undo if is_trying))
 
 
 def take_over(request, verdict):
-    """Whether the guardians have done what the verdict says, and this program has the lock now."""
+    """Return whether the guardians have carried out the verdict, so that this program holds the lock now."""
     try:
         take_lock(request["lock"], request["patience"])
     except AtWorkError:
@@ -140,25 +146,27 @@ def take_over(request, verdict):
 
 
 def follow(request, verdict):
-    """Do what the verdict leaves to this program; the results of `kept`."""
+    """Carry out the part of the verdict that is left to this program, and return the results of `kept`."""
     directory, run = request["journal"], request["run"]
     is_open = open_run(directory) == run
     if verdict != "confirmed":
         try:
             if is_open:
-                recover(directory, request["watch"])  # its guardians could not, or are gone
-        except StepError:  # the disk is full: it is taken back all the same, and the next run writes it down
+                recover(directory, request["watch"])  # its guardians failed, or are gone
+        except (
+            StepError
+        ):  # the disk is full: the changes are taken back all the same, and the next run writes that down
             pass
         return [NOT_RUN] * len(request["kept"])
     if is_open:
         return make_permanent(request)
-    # This was asked before, or another run came first.
+    # The same request came before, or another run came first.
     heard = any(record["event"] == "confirmed" for record in records(directory, run))
     return [compare(change) if heard else failed(PUT_IN_ORDER) for change in request["kept"]]
 
 
 def make_permanent(request):
-    """What follows a confirmation, or what is left of it where an earlier one was cut off."""
+    """Make confirmed changes permanent, or finish that where an earlier confirmation was cut off."""
     journal = Journal.resume(request["journal"], request["run"])
     try:
         for record in list(journal.begun.values()):
@@ -166,8 +174,8 @@ def make_permanent(request):
         journal.note("confirmed")
     except StepError:  # the disk is full, as the first step will say
         pass
-    first = sum(record["event"] == "end" for record in records(request["journal"], request["run"]))
-    results = run_steps(request["kept"], journal, "kept", first, go_on=request["go_on"])
+    first_number = sum(record["event"] == "end" for record in records(request["journal"], request["run"]))
+    results = run_steps(request["kept"], journal, "kept", first_number, go_on=request["go_on"])
     journal.finish()
     return results
 
@@ -179,8 +187,8 @@ def put_in_order(request):
 
 def undo(request):
     directory, run = request["journal"], request["run"]
-    changes, left = undo_of(directory, run)
-    return dict(under_way(request), changes=changes, left=left, damaged=count_damaged(directory, run))
+    changes, files_left = undo_of(directory, run)
+    return dict(under_way(request), changes=changes, left=files_left, damaged=count_damaged(directory, run))
 
 
 ACTIONS = {
@@ -202,8 +210,8 @@ def answer_to(request):
         refuse_strange(request)
         ENVIRONMENT[MARK] = request["run"]
         return ACTIONS[request["action"]](by_phase(request))
-    except AtWorkError as other:
-        return {"error": sentence(other), "at_work": other.owner}
+    except AtWorkError as at_work:
+        return {"error": sentence(at_work), "at_work": at_work.owner}
     except (StepError, OSError) as error:
         return {"error": sentence(error)}
 

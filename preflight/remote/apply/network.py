@@ -1,4 +1,5 @@
-"""The network that this host is in: the same for the machine that runs preflight where that is this host."""
+"""Identity of the network that this host is in. It equals that of the machine that runs preflight if both are the same
+host."""
 
 import os
 
@@ -12,7 +13,7 @@ NO_PERSON = (
 
 
 def network_id():
-    """Return this boot and this network namespace as one text, empty where the kernel does not name them."""
+    """Return this boot and this network namespace as one text, empty where the kernel does not give them."""
     try:
         with open(BOOT_ID, encoding="ascii") as file:
             return "%s %s" % (file.read().strip(), os.readlink("/proc/self/ns/net"))
@@ -26,6 +27,6 @@ def is_own(request):
 
 
 def require_person(request):
-    """Raise StepError where no connection shows that others get in, and no person can say so."""
+    """Raise StepError where no connection shows that other machines get in, and no person can say so."""
     if is_own(request) and not request["person"]:
         raise StepError(NO_PERSON)

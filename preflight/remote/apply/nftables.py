@@ -7,35 +7,39 @@ from apply.kinds import Kind, after_alone, merge_rules, same_chain
 from apply.tools import TAG, GoneError, StepError, call, must
 
 OUR_COMMENT = ' comment "%s"' % TAG
-# What our rules are made of; nothing else with our comment is ours.
+# Form of our rules; any other rule with our comment is foreign.
 RULE = re.compile(
     r"ip6? saddr (?:\{ [0-9a-fA-F.:/, ]+ \}|[0-9a-fA-F.:/]+) tcp dport (?:\{ [0-9, -]+ \}|[0-9-]+) accept%s$"
     % OUR_COMMENT
 )
 
 
-# What nft says where there is no such chain; a library of its own that is missing says a part of it.
+# nft's message for a missing chain; a missing library of nft gives a part of it.
 NO_SUCH_CHAIN = re.compile(r"Error: (?:Could not process rule: )?No such file or directory")
 
 
 def chain_words(target):
     words = target.split(" ")
-    if len(words) != 3 or words[0] not in ("ip", "ip6", "inet") or not all(re.match(r"[\w./-]+$", w) for w in words):
+    if (
+        len(words) != 3
+        or words[0] not in ("ip", "ip6", "inet")
+        or not all(re.match(r"[\w./-]+$", word) for word in words)
+    ):
         raise StepError("%r is not FAMILY TABLE CHAIN" % target)
     return words
 
 
 def our_handles(target):
-    """[(rule, handle)] of our rules in the chain. Raises GoneError where there is no such chain."""
+    """Return [(rule, handle)] of our rules in the chain. Raise GoneError where there is no such chain."""
     listing = list_chain(target, "-a")
     if listing is None:
         raise GoneError("there is no chain %s" % target)
-    found = []
+    handles = []
     for line in listing.splitlines():
         rule, _, handle = line.strip().rpartition(" # handle ")
         if RULE.match(rule):
-            found.append((rule, handle))
-    return found
+            handles.append((rule, handle))
+    return handles
 
 
 def read_nft_rules(target):
@@ -43,7 +47,7 @@ def read_nft_rules(target):
 
 
 def write_nft_rules(target, value):
-    """Ours out, the new ones in at the top, in one transaction: nothing is ever half open."""
+    """Delete our old rules and insert the new ones at the top, in one transaction: nothing is ever half open."""
     chain = " ".join(chain_words(target))
     script = ["delete rule %s handle %s" % (chain, handle) for _, handle in our_handles(target)]
     for rule in reversed((value or "").splitlines()):
@@ -56,8 +60,8 @@ def write_nft_rules(target, value):
 
 
 def same_rules(value):
-    """All of our rules accept, so their order means nothing, nor does that in a set. `{ a }` is the same as `a`, and
-    `a/32` as `a`: nft and ufw print the shorter."""
+    """Return the rules in a comparable form. All of our rules accept, so their order does not matter, nor does that in
+    a set. `{ a }` equals `a`, and `a/32` equals `a`: nft and ufw print the shorter form."""
     rules = []
     for line in (value or "").splitlines():
         rule = " ".join(line.split())
@@ -68,12 +72,12 @@ def same_rules(value):
 
 
 def read_nft_input(target):
-    """The chain as nft lists it: what puts it back."""
+    """Return the chain as nft lists it. The listing also restores it."""
     return list_chain(target)
 
 
 def list_chain(target, *options):
-    """Return what nft prints of the chain; None where there is no such chain."""
+    """Return nft's listing of the chain; None where there is no such chain."""
     code, out, err = call("nft", *options, "list", "chain", *chain_words(target))
     if code and not NO_SUCH_CHAIN.search(err):
         raise StepError("nft list chain %s failed: %s" % (target, err.strip()[:500]))
@@ -81,7 +85,7 @@ def list_chain(target, *options):
 
 
 def write_nft_input(target, value):
-    """In one transaction, also where a chain of that name is there."""
+    """Replace the chain in one transaction, even if a chain of that name exists."""
     if value == "present":
         raise StepError("how chain %s looked is not known here; load the host's own rules again" % target)
     chain = " ".join(chain_words(target))
@@ -93,7 +97,8 @@ def write_nft_input(target, value):
 
 
 def merge_nft_input(found, before, after):
-    """A chain of a listing ends with two lines that close it and its table."""
+    """Return `after` merged into the chain that is there. A listed chain ends with two lines that close it and its
+    table."""
     if found is None or after in (None, "present"):
         return after
     chains = [(value or "").splitlines() for value in (found, before, after)]

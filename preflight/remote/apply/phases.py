@@ -1,6 +1,8 @@
-"""When on this host a change is made, by its kind alone, whatever a request says: the live firewall is changed only
-under a guardian, and made permanent only once that is confirmed. The same as `Change.phase` in
-preflight/model/change.py."""
+"""Phases of changes on this host, decided by the kind of a change alone, whatever a request says.
+
+The live firewall is changed only under a guardian, and made permanent only once that is confirmed. The rules are those
+of `Change.phase` in preflight/model/change.py.
+"""
 
 from apply.allowed import FIREWALL_FILES
 from apply.tools import StepError
@@ -28,14 +30,15 @@ def phase_of(change):
 
 
 def by_phase(request):
-    """Return the request with each change of the firewall in its own phase; one that is sent as guarded stays there,
-    and is taken back unless confirmed. Raises StepError for a confirmation that would change the live firewall."""
+    """Return the request with each change of the firewall in its own phase. A permanent change sent as guarded stays
+    there, and is taken back unless confirmed. Raise StepError for a confirmation that would change the live firewall.
+    """
     sorted_ = {phase: [] for phase in PHASES}
-    for sent in PHASES:
-        for change in request.get(sent, ()):
-            own = phase_of(change)
-            stays = own == "plain" or (own == "kept" and sent == "guarded")
-            sorted_[sent if stays else own].append(change)
+    for sent_phase in PHASES:
+        for change in request.get(sent_phase, ()):
+            own_phase = phase_of(change)
+            stays = own_phase == "plain" or (own_phase == "kept" and sent_phase == "guarded")
+            sorted_[sent_phase if stays else own_phase].append(change)
     if request["action"] == "confirm" and sorted_["guarded"]:
         raise StepError("a confirmation makes changes permanent, and never changes the live firewall")
     return dict(request, **sorted_)

@@ -1,4 +1,4 @@
-"""The live firewall as it was before a run: every change of it is taken back, again and again until it reads so."""
+"""Revert of the live firewall to its state before a run: every change is taken back, repeatedly until it reads so."""
 
 import time
 
@@ -10,14 +10,17 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 15.0  # seconds between two attempts; each is 
 
 
 class Reverted:
-    """What came of it: `left` are the targets that are not as they were. It stands in for the journal meanwhile, since
-    a disk that is full or frozen must not keep a host shut; of many attempts it keeps the first begin and last end."""
+    """Result of a revert. `left` holds the targets that differ from before.
+
+    It replaces the journal meanwhile, since a disk that is full or frozen must not keep a host shut. It keeps the first
+    begin and the last end of many attempts.
+    """
 
     def __init__(self):
         self.left = []
-        self.loaded = set()  # numbers of the changes whose kind has loaded what its files say
+        self.loaded = set()  # numbers of the changes that are loaded from their files
         self.upset = {}
-        self.notes = {}  # (undo, event) → the rest of the line, in the order in which they are to be written
+        self.notes = {}  # (undo, event) → the other fields of the line, in writing order
 
     def note(self, event, undo=None, **more):
         more.pop("sync", None)  # nothing is written yet
@@ -36,9 +39,10 @@ class Reverted:
 
 
 def take_back(undo, until, forced=True):
-    """Make the changes of `undo`, even where one before them fails, until each reads back as made or it is `until`.
+    """Make the changes of `undo`, even where an earlier one fails, until each reads back as made or the time is
+    `until`.
 
-    `forced`: what is ours is put back whatever else another program has changed meanwhile.
+    `forced`: our part is put back even if another program has changed the target meanwhile.
     """
     result, pause = Reverted(), FIRST_PAUSE
     while True:
@@ -52,7 +56,7 @@ def take_back(undo, until, forced=True):
 
 
 def back(change, number, result, forced):
-    """Make one change, and where it is forced see that it is live; whether it is made."""
+    """Make one change, and check that a forced one is live. Return whether it is made."""
     try:
         if step(change, result, partly=True, forced=forced, undo=number)["state"] not in WELL:
             return False
@@ -60,7 +64,7 @@ def back(change, number, result, forced):
             kind_of(change["kind"]).load(change["target"])
             result.loaded.add(number)
         return True
-    except Exception:  # whatever a tool has printed: the next attempt may succeed, and other changes have their turn
+    except Exception:  # a tool may print anything: the next attempt may succeed, and the other changes go on
         return False
 
 
@@ -72,9 +76,9 @@ def still_changed(changes):
 def is_back(change):
     kind = kind_of(change["kind"])
     try:
-        found = kind.read(change["target"])
+        value = kind.read(change["target"])
     except GoneError:
         return True
     except (StepError, OSError):
         return False
-    return kind.same(found) == kind.same(kind.aim(found, change))
+    return kind.same(value) == kind.same(kind.aim(value, change))

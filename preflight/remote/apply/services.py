@@ -1,4 +1,4 @@
-"""Services of systemd: whether one runs, and whether it starts at boot."""
+"""Services of systemd: running state, and start at boot."""
 
 import re
 
@@ -13,7 +13,8 @@ def unit(target):
 
 
 def read_active(target):
-    """What is on its way up counts as active. Where there is nobody to ask, systemctl prints no state."""
+    """Return "active" or "inactive"; a unit that is starting counts as active. Without a service manager, systemctl
+    prints no state."""
     _, out, err = call("systemctl", "is-active", unit(target))
     if not out.strip():
         raise StepError(
@@ -27,7 +28,7 @@ def write_active(target, value):
 
 
 def read_at_boot(target):
-    """In systemctl's own word: enabled, disabled, masked, static …"""
+    """Return systemctl's own word: enabled, disabled, masked, static …"""
     _, out, err = call("systemctl", "is-enabled", unit(target))
     if not out.strip():
         raise StepError("systemctl is-enabled %s: %s" % (target, err.strip()[:300] or "no word"))

@@ -17,7 +17,7 @@ def sysctl_path(key):
 
 
 def read_sysctl(key):
-    """Read in one read(2): what the kernel does not give to that, it gives to none."""
+    """Read a setting in one read(2): the kernel gives the whole value to the first call only."""
     handle = os.open(sysctl_path(key), os.O_RDONLY)
     try:
         return os.read(handle, LONGEST).decode().strip()
@@ -26,21 +26,23 @@ def read_sysctl(key):
 
 
 def write_sysctl(key, value):
-    """One write(2): what one call brings is the whole value. The kernel ignores an empty one; a newline clears."""
+    """Write a setting in one write(2), as each call sets the whole value. The kernel ignores an empty text; a newline
+    clears."""
     data = ((value or "") + "\n").encode()
     handle = os.open(sysctl_path(key), os.O_WRONLY)
     try:
-        taken = os.write(handle, data)
+        bytes_written = os.write(handle, data)
     finally:
         os.close(handle)
-    if taken != len(data):
+    if bytes_written != len(data):
         raise StepError(
-            "the kernel took %d of %d bytes for %s; fewer, wider ranges are shorter" % (taken, len(data), key)
+            "the kernel took %d of %d bytes for %s; fewer, wider ranges are shorter" % (bytes_written, len(data), key)
         )
 
 
 def same_sysctl(value):
-    """The kernel sorts and merges port lists: the ports are compared, not the text."""
+    """Return a value in a comparable form. The kernel sorts and merges port lists, so ports are compared and not the
+    text."""
     words = (value or "").split()
     if len(words) != 1 or not is_port_list(words[0]):
         return words

@@ -1,4 +1,4 @@
-"""Running this host's own programs: bounded in time and output, in one language."""
+"""Calls of this host's own programs: bounded in time and output, in one language."""
 
 import os
 import select
@@ -7,9 +7,9 @@ import subprocess
 import time
 
 TAG = "preflight"  # the comment that marks a firewall rule as ours
-TOOL_SECONDS = 20  # a single call of nft, ufw or hccn_tool
-KILL_SECONDS = 2  # for one that is killed to be gone
-OUTPUT_LIMIT = 4 << 20  # bytes; the ruleset of a host full of containers is a tenth of it
+TOOL_SECONDS = 20  # limit of a single call of nft, ufw or hccn_tool
+KILL_SECONDS = 2  # wait for a killed tool to be gone
+OUTPUT_LIMIT = 4 << 20  # bytes; the ruleset of a host full of containers takes a tenth
 MARK = "PREFLIGHT_RUN"  # in the environment of each tool: the run that it works for
 ENVIRONMENT = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
 
@@ -17,11 +17,11 @@ running = set()  # process groups of the tools that run now
 
 
 class StepError(Exception):
-    """Why something could not be read or written: one sentence."""
+    """Failure to read or write a value, in one sentence."""
 
 
 class GoneError(StepError):
-    """What was to be changed is not there any more, such as a chain."""
+    """Missing target of a change, such as a chain that is gone."""
 
 
 def sentence(error):
@@ -31,8 +31,11 @@ def sentence(error):
 
 
 def call(*argv, stdin=""):
-    """Run a program to its end: (exit code, stdout, stderr). It inherits the run's lock, the one descriptor that may
-    be: where this process is killed, nobody else writes before the program that it leaves behind has ended."""
+    """Run a program to its end and return (exit code, stdout, stderr).
+
+    It inherits the run's lock, the only descriptor that it may inherit. So if this process is killed, no other run
+    writes before the program that it leaves behind has ended.
+    """
     name = " ".join(argv[:4])
     pipe = subprocess.PIPE
     try:
@@ -65,30 +68,30 @@ def call(*argv, stdin=""):
 
 
 def _exchange(process, data, name, deadline):
-    """Give the program its input, as it takes it; what it has printed once it has ended."""
+    """Feed the program its input as it reads. Return its output once it has ended."""
     texts = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
-    waiting = select.poll()
+    poll = select.poll()
     for descriptor in texts:
-        waiting.register(descriptor, select.POLLIN)
+        poll.register(descriptor, select.POLLIN)
     if data:
-        waiting.register(process.stdin.fileno(), select.POLLOUT)
-    still_open = len(texts)
-    while still_open:
-        ready = waiting.poll(max(0, deadline - time.monotonic()) * 1000)
+        poll.register(process.stdin.fileno(), select.POLLOUT)
+    streams_open = len(texts)
+    while streams_open:
+        ready = poll.poll(max(0, deadline - time.monotonic()) * 1000)
         if not ready:
             raise StepError("%s had not ended after %d s" % (name, TOOL_SECONDS))
         for descriptor, _ in ready:
             if descriptor not in texts:
                 data = _given(descriptor, data)
                 if not data:
-                    waiting.unregister(descriptor)
+                    poll.unregister(descriptor)
                     process.stdin.close()
                 continue
-            read = os.read(descriptor, 65536)
-            texts[descriptor] += read
-            if not read:
-                waiting.unregister(descriptor)
-                still_open -= 1
+            chunk = os.read(descriptor, 65536)
+            texts[descriptor] += chunk
+            if not chunk:
+                poll.unregister(descriptor)
+                streams_open -= 1
             elif len(texts[descriptor]) > OUTPUT_LIMIT:
                 raise StepError("%s printed more than %d MiB" % (name, OUTPUT_LIMIT >> 20))
     try:
@@ -99,11 +102,12 @@ def _exchange(process, data, name, deadline):
 
 
 def _given(descriptor, data):
-    """What is left of the input after a part that does not block (a pipe that is ready takes PIPE_BUF bytes)."""
+    """Write a part of the input that does not block, and return the part not yet written. A pipe that is ready takes
+    PIPE_BUF bytes."""
     try:
         return data[os.write(descriptor, data[: select.PIPE_BUF]) :]
     except BrokenPipeError:
-        return b""  # it ended without reading: its exit and its words say why
+        return b""  # it ended without reading: its exit code and output say why
 
 
 def kill(group):

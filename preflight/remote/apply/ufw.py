@@ -1,4 +1,4 @@
-"""ufw: our tagged rules, and whether it is on. Its own files say what it holds; ufw itself changes it."""
+"""ufw: our tagged rules, and its on/off state. Both are read from its files and changed by ufw itself."""
 
 import re
 
@@ -11,12 +11,12 @@ UFW_TUPLES = ("/etc/ufw/user.rules", "/etc/ufw/user6.rules")
 UFW_TUPLE = re.compile(r"### tuple ### (\S+) (\S+) (\S+) (?:0\.0\.0\.0/0|::/0) any (\S+) in comment=(\S+)$")
 
 
-# What our rules are made of; nothing else with our comment is ours.
+# Form of our rules; any other rule with our comment is foreign.
 RULE = re.compile(r"(allow) (tcp) ([0-9,:]+) from ([0-9a-fA-F.:/]+)$")
 
 
 def read_ufw_rules(_):
-    """Our rules, as `allow tcp PORTS from CIDR`; ufw keeps a rule a line, with its comment in hexadecimal."""
+    """Return our rules, as `allow tcp PORTS from CIDR`. ufw keeps a rule a line, with its comment in hexadecimal."""
     rules = []
     for path in UFW_TUPLES:
         for line in (read_file(path) or "").splitlines():
@@ -27,7 +27,7 @@ def read_ufw_rules(_):
 
 
 def ufw_words(rule):
-    """`allow tcp PORTS from CIDR` → the words ufw wants."""
+    """Return ufw's arguments for a rule `allow tcp PORTS from CIDR`."""
     match = RULE.match(rule)
     if not match:
         raise StepError("%r is not a rule like `allow tcp 60000:60031 from 10.0.0.0/8`" % rule)
@@ -36,14 +36,14 @@ def ufw_words(rule):
 
 
 def write_ufw_rules(target, value):
-    old, new = same_rules(read_ufw_rules(target)), same_rules(value)
-    for rule in new:
-        if rule not in old:
-            said = must("ufw", "prepend", *ufw_words(rule), "comment", TAG)
-            if "Skipping" in said:  # and that is success to ufw
+    old_rules, new_rules = same_rules(read_ufw_rules(target)), same_rules(value)
+    for rule in new_rules:
+        if rule not in old_rules:
+            output = must("ufw", "prepend", *ufw_words(rule), "comment", TAG)
+            if "Skipping" in output:  # ufw reports success
                 raise StepError("ufw has another rule like %r: see ufw status numbered, and delete it" % rule)
-    for rule in old:
-        if rule not in new:
+    for rule in old_rules:
+        if rule not in new_rules:
             must("ufw", "delete", *ufw_words(rule))
 
 
@@ -59,7 +59,7 @@ def write_ufw_enabled(_, value):
     must("ufw", *(["--force", "enable"] if value == "yes" else ["disable"]))
 
 
-# ufw writes its files first: where it fails then, or is killed, the live rules are still the old ones.
+# ufw writes its files first. If it fails or is killed after that, the live rules are still the old ones.
 
 
 def load_rules(_):

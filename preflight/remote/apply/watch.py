@@ -1,10 +1,10 @@
-"""The state of a guarded run, in a directory under /run: gone after a reboot, and on no disk that fills or freezes.
+"""State of a guarded run, in a directory under /run: gone after a reboot, and on no disk that fills or freezes.
 
-RUN.verdict    a link to `confirmed` or `reverted`; making one is atomic and fails where there is one already, so
-               that either the confirmation or a reverter comes first, never both
-RUN/record     what a reverter needs, see guardian.py; there until the changes are confirmed or taken back
-RUN/apply/     a copy of this program, for systemd's timer
-RUN/guardians  "PID START_TIME" a line: the guardian processes
+`RUN.verdict`    A link to `confirmed` or `reverted`. Making one is atomic and fails where there is one already,
+                 so that either the confirmation or a reverter comes first, never both.
+`RUN/record`     Data for a reverter, see guardian.py. It exists until the changes are confirmed or taken back.
+`RUN/apply/`     A copy of this program, for systemd's timer.
+`RUN/guardians`  "PID START_TIME" a line: the guardian processes.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ import time
 from apply.tools import StepError, call
 
 PAUSE = 0.1  # seconds between two attempts to become the reverter
-HOLD_SECONDS = 60.0  # after which a reverter that does not end is not waited for any longer
-START_TIME = 19  # the field of /proc/PID/stat, counted behind the program's name
+HOLD_SECONDS = 60.0  # longest wait for a reverter that does not end
+START_TIME = 19  # index of the field in /proc/PID/stat after the program's name
 
 
 def verdict_path(watch, run):
@@ -32,7 +32,7 @@ def record_path(watch, run):
 
 
 def claim(watch, run, verdict):
-    """Set the verdict if there is none yet; return the one that holds, and whether it is new."""
+    """Set the verdict if there is none yet. Return the verdict that holds, and whether it is new."""
     path = verdict_path(watch, run)
     os.makedirs(watch, 0o700, exist_ok=True)
     try:
@@ -85,21 +85,21 @@ def end_guardians(watch, run):
             guardians = [tuple(map(int, line.split())) for line in file]
     except OSError:
         return
-    for pid, started in guardians:
-        if pid != os.getpid() and start_time(pid) == started:
-            with contextlib.suppress(OSError):  # it has ended meanwhile
+    for pid, start_ticks in guardians:
+        if pid != os.getpid() and start_time(pid) == start_ticks:
+            with contextlib.suppress(OSError):  # the guardian has ended meanwhile
                 os.kill(pid, signal.SIGKILL)
 
 
 def drop(watch, run):
-    """Note that nothing is owed to the run any more, and end its guardians and its timer."""
+    """Record that nothing is owed to the run any more, and end its guardians and its timer."""
     end_guardians(watch, run)
     record = read_record(watch, run)
     if record and os.path.isdir("/run/systemd/system"):
         try:
             call("systemctl", "stop", timer_name(run) + ".timer")
         except (StepError, OSError):
-            pass  # it will meet the verdict
+            pass  # the timer will find the verdict
     shutil.rmtree(os.path.join(watch, run), ignore_errors=True)
 
 
@@ -109,7 +109,7 @@ def timer_name(run):
 
 @contextlib.contextmanager
 def held(watch, run):
-    """Let one process at a time take the run's changes back. A reverter that hangs does not keep others from it."""
+    """Let one process at a time take the run's changes back. A reverter that hangs does not block the next one."""
     try:
         handle = os.open(record_path(watch, run), os.O_RDONLY)
     except OSError:
@@ -129,7 +129,8 @@ def held(watch, run):
 
 
 def start_time(pid):
-    """Return when a process started, in the kernel's ticks; None where it is gone. With its id it names a process."""
+    """Return a process's start time in the kernel's ticks, None where it is gone. With the id it identifies a
+    process."""
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
             return int(file.read().rpartition(")")[2].split()[START_TIME])

@@ -13,28 +13,31 @@ QUERY_SECONDS = 10
 
 
 def look_accelerators(request, deadline):
-    """{"pci": [[vendor, device id]], "npu_nodes", "gpu_nodes": number, "npu_smi": answer of `npu-smi info` where no
-    section of its own asks it and there are NPUs}."""
-    found = {"pci": pci_devices(), "npu_nodes": numbered("davinci"), "gpu_nodes": numbered("nvidia"), "npu_smi": None}
-    npus = found["npu_nodes"] or any(vendor == HUAWEI for vendor, _ in found["pci"])
+    """Return {"pci": [[vendor, device id]], "npu_nodes", "gpu_nodes", "npu_smi"}.
+
+    The two in the middle are numbers of device nodes. The last is the answer of `npu-smi info`, if there are NPUs and
+    no other section runs it.
+    """
+    facts = {"pci": pci_devices(), "npu_nodes": numbered("davinci"), "gpu_nodes": numbered("nvidia"), "npu_smi": None}
+    npus = facts["npu_nodes"] or any(vendor == HUAWEI for vendor, _ in facts["pci"])
     tool = find(*NPU_SMI) if npus and "npu_smi" not in request["deadlines"] else None
     if tool:
-        found["npu_smi"] = attempt([tool, "info"], min(deadline, time.monotonic() + QUERY_SECONDS))
-    return found
+        facts["npu_smi"] = attempt([tool, "info"], min(deadline, time.monotonic() + QUERY_SECONDS))
+    return facts
 
 
 def numbered(name):
-    """The number of device nodes /dev/NAME0, /dev/NAME1 …"""
+    """Return the number of device nodes /dev/NAME0, /dev/NAME1 …"""
     return sum(node[: len(name)] == name and node[len(name) :].isdigit() for node in listing("/dev"))
 
 
 def pci_devices():
-    found = []
+    devices = []
     for bus in sorted(listing(PCI)):
         vendor, kind, device = (word(bus, name) for name in ("vendor", "class", "device"))
         if kind.startswith(CLASSES.get(vendor, ("no class",))):
-            found.append([vendor, device])
-    return found
+            devices.append([vendor, device])
+    return devices
 
 
 def word(bus, name):

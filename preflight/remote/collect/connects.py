@@ -1,4 +1,4 @@
-"""Connections to other hosts: what comes back, or that nothing does, tells of the firewalls in between."""
+"""Connections to other hosts: the replies, or their absence, show the firewalls in between."""
 
 import errno
 import os
@@ -12,66 +12,70 @@ from collect.tools import read
 IP_RECVERR, IPV6_RECVERR, MSG_ERRQUEUE = 11, 25, 0x2000  # linux/in.h, linux/in6.h, linux/socket.h
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, ANY_COOKIE, ALL_STATES = 4, 20, 1, 0xFFFFFFFF, 0xFFF
-# A first packet may get lost, and the kernel would send it again only after a second: so there is a second connection.
+# The first packet may get lost, and the kernel repeats it only after a second: so there is a second connection.
 ATTEMPTS, ANSWER_SECONDS = 2, 0.2
 
 
 def look_connects(request, deadline):
-    """TCP connections to other hosts, all at once: what comes back, or that nothing does, tells of the firewalls in
-    between. Whatever accepts one sees it closed at once. A port on which this host listens itself is not tried on the
-    others: a job may be at work there."""
-    wanted = request["connects"]
-    ports = list(wanted["ports"])
-    if wanted["ephemeral"]:
+    """Return the results of TCP connections to other hosts, made all at once: replies, or their absence, show the
+    firewalls in between.
+
+    A program that accepts a connection sees it closed at once. A port on which this host listens itself is not tried on
+    the others: a job may be at work there.
+    """
+    options = request["connects"]
+    ports = list(options["ports"])
+    if options["ephemeral"]:
         ports += [int(port) for port in (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()]
-    found, unanswered = [], []
-    for host, name in wanted["targets"]:
+    results, unanswered = [], []
+    for host, name in options["targets"]:
         try:
             # As bytes: a text would load the IDNA codec, 5 ms.
             family, _, _, _, place = socket.getaddrinfo(name.encode(), 0, 0, socket.SOCK_STREAM)[0]
         except (OSError, UnicodeError):
-            found.append({"host": host, "error": "%s does not resolve there" % name})
+            results.append({"host": host, "error": "%s does not resolve there" % name})
             continue
         for port in sorted(set(ports)):
-            one = {"host": host, "address": place[0], "port": port}
-            unanswered.append((family, (place[0], port, *place[2:]), one, None))
+            entry = {"host": host, "address": place[0], "port": port}
+            unanswered.append((family, (place[0], port, *place[2:]), entry, None))
     for _ in range(ATTEMPTS):
         for _, _, _, connection in unanswered:
             if connection:
                 connection.close()
-        unanswered = attempt(unanswered, request["ports"], min(deadline, time.monotonic() + ANSWER_SECONDS), found)
-    return found + [dict(one, **closed(connection, errno.ETIMEDOUT)) for _, _, one, connection in unanswered]
+        unanswered = attempt(unanswered, request["ports"], min(deadline, time.monotonic() + ANSWER_SECONDS), results)
+    return results + [dict(entry, **closed(connection, errno.ETIMEDOUT)) for _, _, entry, connection in unanswered]
 
 
 def attempt(places, job_ports, until, found):
-    """Try to connect to all of these until then; what came of it goes to `found`, what did not answer is returned."""
-    tries, waiting = {}, select.poll()
-    for family, place, one, _ in places:
+    """Try to connect to all places until then. Add the results to `found`, and return the connections without an
+    answer."""
+    attempts, poll = {}, select.poll()
+    for family, place, entry, _ in places:
         try:
-            if listens(family, place, one["port"]):
-                found.append(dict(one, busy=True))
+            if listens(family, place, entry["port"]):
+                found.append(dict(entry, busy=True))
                 continue
             connection = unobtrusive_socket(family, job_ports)
         except OSError as error:
-            found.append(dict(one, error="it could not be prepared: %s" % error.strerror))
+            found.append(dict(entry, error="it could not be prepared: %s" % error.strerror))
             continue
         code = connection.connect_ex(place)
         if code == errno.EINPROGRESS:
-            waiting.register(connection, select.POLLOUT)
-            tries[connection.fileno()] = (family, place, one, connection)
+            poll.register(connection, select.POLLOUT)
+            attempts[connection.fileno()] = (family, place, entry, connection)
         else:
-            found.append(dict(one, **closed(connection, code)))
-    while tries and time.monotonic() < until:
-        for descriptor, _ in waiting.poll(max(0, until - time.monotonic()) * 1000):
-            waiting.unregister(descriptor)
-            _, _, one, connection = tries.pop(descriptor)
+            found.append(dict(entry, **closed(connection, code)))
+    while attempts and time.monotonic() < until:
+        for descriptor, _ in poll.poll(max(0, until - time.monotonic()) * 1000):
+            poll.unregister(descriptor)
+            _, _, entry, connection = attempts.pop(descriptor)
             code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            found.append(dict(one, **closed(connection, code)))
-    return list(tries.values())
+            found.append(dict(entry, **closed(connection, code)))
+    return list(attempts.values())
 
 
 def unobtrusive_socket(family, job_ports):
-    """A socket whose own port is none of the job's: there it would be in the way of a job that begins now."""
+    """Return a socket with its own port outside of the job's ports: such a port would block a job that begins now."""
     for _ in range(20):
         connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         if family == socket.AF_INET6:
@@ -86,8 +90,11 @@ def unobtrusive_socket(family, job_ports):
 
 
 def closed(connection, code):
-    """How the connection ended: {"code": 0 or an errno, "client": its address here, "icmp": who answered in the way of
-    a router or a firewall}. A port where nobody listens answers by TCP itself."""
+    """Close the connection and return {"code", "client", "icmp"}: 0 or an errno, its address here, and the sender of an
+    ICMP error.
+
+    Such a sender is a router or a firewall on the path. A port without a listener answers by TCP itself.
+    """
     icmp = None
     try:
         _, messages, _, _ = connection.recvmsg(1, 512, MSG_ERRQUEUE)  # since Linux 5.10 for TCP
@@ -97,21 +104,24 @@ def closed(connection, code):
                 v6 = level == socket.IPPROTO_IPV6
                 icmp = socket.inet_ntop(socket.AF_INET6, data[24:40]) if v6 else socket.inet_ntoa(data[20:24])
     except (OSError, ValueError):
-        pass  # no word from anybody
+        pass  # no reply
     client = connection.getsockname()[0]
     connection.close()
     return {"code": code, "client": client, "icmp": icmp}
 
 
 def listens(family, target, port):
-    """Whether a socket of this host listens on the port, at the address from which it would reach `target`. Asked of
-    the kernel by netlink (linux/inet_diag.h): to read /proc/net/tcp takes it 10 ms, whatever there is to be read."""
-    with socket.socket(family, socket.SOCK_DGRAM) as way:
-        if way.connect_ex(target):  # sends nothing, and fails where no way leads there
+    """Return whether a socket of this host listens on the port, at the address from which it would reach `target`.
+
+    The answer comes from the kernel by netlink (linux/inet_diag.h): a read of /proc/net/tcp takes it 10 ms, even with
+    an empty table.
+    """
+    with socket.socket(family, socket.SOCK_DGRAM) as datagram:
+        if datagram.connect_ex(target):  # sends nothing, and fails without a route
             return False
-        own = socket.inet_pton(family, way.getsockname()[0].partition("%")[0])
+        own_address = socket.inet_pton(family, datagram.getsockname()[0].partition("%")[0])
     query = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 0, ALL_STATES)
-    query += struct.pack("!HH16s16s", port, 0, own, b"") + struct.pack("=III", 0, ANY_COOKIE, ANY_COOKIE)
+    query += struct.pack("!HH16s16s", port, 0, own_address, b"") + struct.pack("=III", 0, ANY_COOKIE, ANY_COOKIE)
     head = struct.pack("=IHHII", 16 + len(query), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as netlink:
         netlink.settimeout(1)

@@ -1,4 +1,4 @@
-"""The driver's versions, its device nodes, and the accelerators on the PCI bus, whatever the vendor's tools say."""
+"""Versions of the driver, its device nodes, and the accelerators on the PCI bus, without the vendor's tools."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
@@ -14,7 +14,7 @@ USUAL = "/usr/local/Ascend"
 NODES = ("davinci_manager", "hisi_hdc", "devmm_svm")
 PCI_FILES = ("vendor", "device", "class")
 INSTALL = "/etc/ascend_install.info"
-LSPCI_SECONDS = 5  # one that hangs leaves the rest of the section
+LSPCI_SECONDS = 5  # a call that hangs leaves time for the rest of the section
 HUAWEI, ACCELERATOR = "0x19e5", "0x1200"  # PCI vendor, and class (its first 16 bits): processing accelerators
 
 
@@ -24,7 +24,7 @@ def look_driver(request, deadline):
 
 
 def installed_in():
-    """Where driver and firmware are: as their installer says, or in the usual place."""
+    """Return the folder of driver and firmware: the one that their installer recorded, or the usual place."""
     base = USUAL
     for line in (installed()[0] or "").splitlines():
         if line.startswith("Driver_Install_Path_Param="):
@@ -33,8 +33,8 @@ def installed_in():
 
 
 def installed():
-    """The text of INSTALL, and why it cannot be read: in a container it may be a directory, which an engine makes where
-    the host has no such file."""
+    """Return the text of INSTALL, and the reason if it cannot be read. In a container it may be a directory, which an
+    engine creates where the host has no such file."""
     try:
         return read(INSTALL), ""
     except LookError as error:
@@ -45,34 +45,34 @@ def look_device_nodes(request, deadline):
     numbered = [name for name in listing("/dev") if name[:7] == "davinci" and name[7:].isdigit()]
     nodes = [node("/dev/" + name) for name in [*sorted(numbered, key=lambda name: int(name[7:])), *NODES]]
     tool = find("lspci")
-    soon = min(deadline, time.monotonic() + LSPCI_SECONDS)
-    listed = attempt([tool, "-D", "-nn", "-d", "19e5:"], soon) if tool else None
+    lspci_deadline = min(deadline, time.monotonic() + LSPCI_SECONDS)
+    lspci = attempt([tool, "-D", "-nn", "-d", "19e5:"], lspci_deadline) if tool else None
     install, trouble = installed()
     return {
-        "nodes": [found for found in nodes if found],
+        "nodes": [entry for entry in nodes if entry],
         "install": install,
         "install_trouble": trouble,
-        "lspci": listed,
-        "pci": pci_devices() if not listed or listed["code"] else [],
+        "lspci": lspci,
+        "pci": pci_devices() if not lspci or lspci["code"] else [],
     }
 
 
 def node(path):
-    """The owner and mode of a device node; None where there is none."""
+    """Return the owner and mode of a device node; None where there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise LookError("%s cannot be looked at: %s" % (path, error.strerror)) from None
     return {
         "path": path,
-        "device": stat.S_ISCHR(found.st_mode),
-        "mode": stat.S_IMODE(found.st_mode),
-        "uid": found.st_uid,
-        "gid": found.st_gid,
-        "user": name_of(pwd.getpwuid, found.st_uid),
-        "group": name_of(grp.getgrgid, found.st_gid),
+        "device": stat.S_ISCHR(status.st_mode),
+        "mode": stat.S_IMODE(status.st_mode),
+        "uid": status.st_uid,
+        "gid": status.st_gid,
+        "user": name_of(pwd.getpwuid, status.st_uid),
+        "group": name_of(grp.getgrgid, status.st_gid),
     }
 
 
@@ -84,10 +84,10 @@ def name_of(look_up, number):
 
 
 def pci_devices():
-    """[[bus, PCI device id]] of Huawei's accelerators, from the kernel where lspci is missing."""
-    found = []
+    """Return [[bus, PCI device id]] of Huawei's accelerators, from the kernel where lspci is missing."""
+    devices = []
     for bus in sorted(listing("/sys/bus/pci/devices")):
-        words = {name: (read("/sys/bus/pci/devices/%s/%s" % (bus, name)) or "").strip() for name in PCI_FILES}
-        if words["vendor"] == HUAWEI and words["class"].startswith(ACCELERATOR):
-            found.append([bus, words["device"][2:]])
-    return found
+        values = {name: (read("/sys/bus/pci/devices/%s/%s" % (bus, name)) or "").strip() for name in PCI_FILES}
+        if values["vendor"] == HUAWEI and values["class"].startswith(ACCELERATOR):
+            devices.append([bus, values["device"][2:]])
+    return devices

@@ -1,4 +1,5 @@
-"""For `preflight capture`: what the vendor's tools print beyond what is read, as they are met for the first time."""
+"""Further output of the vendor's tools for `preflight capture`: the parts that no section reads, for tools met for the
+first time."""
 
 import time
 
@@ -6,13 +7,13 @@ from collect.hccn import HCCN_TOOL, davinci, hccn, known, looked
 from collect.npu_smi import AT_ONCE, NPU_SMI, QUERY_SECONDS, ask_mapping, numbers
 from collect.tools import attempt, each, find
 
-# Asked of the first device, with -g, as far as the tool lists it; and of the first chip.
+# Queries of the first device, with -g, as far as the tool lists them, and of the first chip.
 OF_A_DEVICE = ("status", "local_lldp", "prio_tc", "tc_cfg", "tc_qos", "tc_stat", "pfc_stat", "dcqcn")
 OF_A_CHIP = ("common", "memory", "ecc", "product", "proc-mem", "err-count")
 
 
 def look_extras(request, deadline):
-    """{command line: answer}; nothing of a tool that is not there."""
+    """Return {command line: answer}; no answers of a tool that is missing."""
     commands = {"uname -a": find("uname"), "lspci -D -nn -d 19e5:": find("lspci")}
     npu_smi = find(*NPU_SMI)
     if npu_smi:
@@ -24,24 +25,25 @@ def look_extras(request, deadline):
     def ask(line):
         return attempt([commands[line], *line.split()[1:]], soon(deadline))
 
-    found = each([line for line, tool in commands.items() if tool], ask, deadline, AT_ONCE)
-    found.update(of_a_device(request, deadline))
-    return found
+    answers = each([line for line, tool in commands.items() if tool], ask, deadline, AT_ONCE)
+    answers.update(of_a_device(request, deadline))
+    return answers
 
 
 def of_a_device(request, deadline):
-    """hccn_tool has one user at a time: asked when the `hccn` section is done, one after the other."""
+    """Return the answers of hccn_tool for the first device. It has one user at a time, so it is called after the `hccn`
+    section, one query after the other."""
     tool = find(*HCCN_TOOL)
     if not tool:
         return {}
     if "hccn" in request["deadlines"]:
         looked.wait(max(0, deadline - time.monotonic()))
-    found = {"hccn_tool -h": attempt([tool, "-h"], soon(deadline))}
+    answers = {"hccn_tool -h": attempt([tool, "-h"], soon(deadline))}
     devices = sorted(set(request["devices"]) | set(davinci()))
     for name in known(tool, OF_A_DEVICE, deadline) if devices else ():
         answer = hccn(tool, devices[0], ["-" + name, "-g"], soon(deadline))
-        found["hccn_tool -i %d -%s -g" % (devices[0], name)] = answer
-    return found
+        answers["hccn_tool -i %d -%s -g" % (devices[0], name)] = answer
+    return answers
 
 
 def soon(deadline):

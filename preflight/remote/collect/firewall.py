@@ -1,4 +1,4 @@
-"""The firewalls of the host: what is active, what the next boot will load, and by which way this login came in."""
+"""Firewalls of the host: active rules, rules of the next boot, and the path of this login."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
@@ -23,7 +23,7 @@ def look_firewall(request, deadline):
             name: command([path, "-w", "-S", "INPUT"], deadline, limit=FILE_LIMIT) if path else None
             for name, path in programs.items()
         },
-        # What nft does not show: the tables of legacy iptables, and all where it is not installed.
+        # Tables that nft does not show: those of legacy iptables, and all of them where nft is not installed.
         "nat": {
             name: command([path, "-w", "-t", "nat", "-S"], deadline, limit=FILE_LIMIT)
             for name, path in programs.items()
@@ -43,17 +43,17 @@ SAVED_RULES = ("rules.v4", "rules.v6", "iptables", "ip6tables")  # of netfilter-
 
 
 def starts_at_boot(service):
-    """Whether systemd starts it: a target wants it, and it is not masked."""
+    """Return whether systemd starts the service: a target wants it, and it is not masked."""
     base = "/etc/systemd/system/"
     unit = service + ".service"
-    wanted = any(os.path.lexists(folder + "/" + unit) for folder in listed(base, ".target.wants"))
-    return wanted and os.path.realpath(base + unit) != "/dev/null"
+    is_wanted = any(os.path.lexists(folder + "/" + unit) for folder in listed(base, ".target.wants"))
+    return is_wanted and os.path.realpath(base + unit) != "/dev/null"
 
 
 def iptables_programs(ruleset):
-    """{name: path, or None where it is not installed} of the iptables programs whose tables the kernel holds."""
+    """Return {name: path, or None where it is not installed} of the iptables programs with tables in the kernel."""
     names = legacy_tables("filter")
-    if ruleset is None:  # then nothing shows whether iptables-nft has made rules, but itself
+    if ruleset is None:  # then only iptables-nft itself shows its rules
         names += [name for name in ("iptables-nft", "ip6tables-nft") if iptables_path(name)]
     else:
         for table, name in (("\ntable ip filter {", "iptables-nft"), ("\ntable ip6 filter {", "ip6tables-nft")):
@@ -63,17 +63,17 @@ def iptables_programs(ruleset):
 
 
 def legacy_tables(table):
-    """The legacy programs whose `table` is in the kernel. To list one that is not there would make it."""
-    found = []
+    """Return the legacy programs with `table` in the kernel. To list a missing table would create it."""
+    programs = []
     for name, path in (("iptables", "/proc/net/ip_tables_names"), ("ip6tables", "/proc/net/ip6_tables_names")):
         if os.path.exists(path) and table in (read(path) or "").split():
-            found.append(name + "-legacy")
-    return found
+            programs.append(name + "-legacy")
+    return programs
 
 
 def iptables_path(name):
-    """`iptables-nft` by that name, or as plain `iptables` where that is a link to the program of nft; the same for
-    legacy, which older systems have under the plain name only."""
+    """Return the path of a program like `iptables-nft`, or of plain `iptables` where that is a link to the same
+    variant. Older systems have the legacy program under the plain name only."""
     plain, _, variant = name.partition("-")
     path = find(plain)
     is_nft = path is not None and "nft" in os.path.basename(os.path.realpath(path))
@@ -102,7 +102,8 @@ def look_firewalld(deadline):
 
 
 def ssh_connection():
-    """SSH_CONNECTION of the login that this runs in. sudo takes it from its child, so parents are looked at, too."""
+    """Return SSH_CONNECTION of the login that this runs in. sudo removes it from its child, so parents are read,
+    too."""
     pid = os.getpid()
     while pid > 1:
         try:

@@ -1,4 +1,4 @@
-"""What hccn_tool says of the device NICs, and the file that their settings come back from at boot."""
+"""Readings of the device NICs with hccn_tool, and the file that restores their settings at boot."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
@@ -9,16 +9,17 @@ import time
 
 from collect.tools import LookError, attempt, command, each, read, required
 
-# Answers of a moment, and how many seconds they are waited out: just after boot the tool still restores the settings;
-# a device that has just got a detect address has not probed it yet.
+# Temporary answers, and the seconds to wait for another one. Just after boot the tool still restores the settings. A
+# device that has just got a detect address has not probed it yet.
 PASSING = {"cfg": (("status:START",), 10), "net_health": (("status: Init", "status: Detect ip set"), 5)}
 HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
-QUERY_SECONDS = 10  # that one query may take: one that hangs leaves time for those after it
-looked = threading.Event()  # whether look_hccn has come to its end
+QUERY_SECONDS = 10  # limit of one query: one that hangs leaves time for those after it
+looked = threading.Event()  # set once look_hccn has ended
 
 
 def hccn(tool, device, arguments, deadline):
-    """One call of hccn_tool. Another user of the tool makes it say "busy", on stdout: asked again, ever less often."""
+    """Call hccn_tool once and return its answer. While another user of the tool makes it print "busy" on stdout, call
+    again with growing pauses."""
     pause = 0.05
     while True:
         answer = attempt([tool, "-i", str(device), *arguments], deadline)
@@ -29,32 +30,32 @@ def hccn(tool, device, arguments, deadline):
 
 
 def hccn_settled(tool, device, arguments, passing, seconds, deadline):
-    """One call of hccn_tool, made again for as long as its answer is a passing one and `seconds` are not over."""
+    """Call hccn_tool, again while its answer is a temporary one and `seconds` are not over. Return the last answer."""
     end = min(deadline, time.monotonic() + seconds)
     while True:
         answer = hccn(tool, device, arguments, min(deadline, time.monotonic() + QUERY_SECONDS))
-        if not any(words in answer["out"] for words in passing) or time.monotonic() + 0.5 > end:
+        if not any(text in answer["out"] for text in passing) or time.monotonic() + 0.5 > end:
             return answer
         time.sleep(0.5)
 
 
 def davinci():
-    """Ids of the device nodes; a device's -i is the N of /dev/davinciN."""
+    """Return the ids of the device nodes; a device's -i is the N of /dev/davinciN."""
     return [int(entry[7:]) for entry in os.listdir("/dev") if entry[:7] == "davinci" and entry[7:].isdigit()]
 
 
 def known(tool, names, deadline):
-    """Those of `names` that this hccn_tool lists in its help; all, where the help lists nothing that is understood."""
+    """Return those of `names` that this hccn_tool lists in its help; all, if no line of the help is understood."""
     try:
         text = command([tool, "-h"], min(deadline, time.monotonic() + QUERY_SECONDS))
     except LookError:
         return names
-    listed = set(re.findall(r"hccn_tool -i \S+ -(\w+)", text["out"] + text["err"]))
-    return [name for name in names if name in listed] if listed else names
+    listed_names = set(re.findall(r"hccn_tool -i \S+ -(\w+)", text["out"] + text["err"]))
+    return [name for name in names if name in listed_names] if listed_names else names
 
 
 def look_hccn(request, deadline):
-    """{device: {reading: answer}}. A deep reading that the tool does not know is left out."""
+    """Return {device: {reading: answer}}. A deep reading that the tool does not know is omitted."""
     try:
         return look_devices(request, deadline)
     finally:
@@ -69,14 +70,14 @@ def look_devices(request, deadline):
     deep = known(tool, request["deep_readings"], deadline) if request.get("deep_readings") else []
 
     def readings(device):
-        found = {}
+        answers = {}
         for name, option in request["readings"]:
-            probes_nothing = name == "net_health" and "0.0.0.0" in found.get("netdetect", {}).get("out", "0.0.0.0")
+            probes_nothing = name == "net_health" and "0.0.0.0" in answers.get("netdetect", {}).get("out", "0.0.0.0")
             passing, seconds = ((), 0) if probes_nothing else PASSING.get(name, ((), 0))
-            found[name] = hccn_settled(tool, device, ["-" + name, option], passing, seconds, deadline)
+            answers[name] = hccn_settled(tool, device, ["-" + name, option], passing, seconds, deadline)
         for name in deep:
-            found[name] = hccn(tool, device, ["-" + name, "-g"], min(deadline, time.monotonic() + QUERY_SECONDS))
-        return found
+            answers[name] = hccn(tool, device, ["-" + name, "-g"], min(deadline, time.monotonic() + QUERY_SECONDS))
+        return answers
 
     # A thread a device: reads of different devices do not disturb each other.
     return each(devices, readings, deadline)

@@ -1,4 +1,4 @@
-"""What a job finds where jobs run: job_view.py, run there."""
+"""Environment of jobs where they run: job_view.py, run there."""
 
 import json
 import re
@@ -10,11 +10,12 @@ ANSWER_LIMIT = 4 * 1024 * 1024  # bytes: rank tables and version files come with
 
 
 def look_job(request, deadline):
-    """Run right here where the jobs' Python is this very one: a second start costs 20 ms."""
+    """Return the result of job_view.py. It runs right here if the jobs' Python is this very one: a second start costs
+    20 ms."""
     job = request["job"]
-    wanted = dict(job["wanted"], called=request["called"] + own_addresses())
-    if wanted["deep"]:
-        wanted["deep"] = dict(wanted["deep"], files=where_installed(wanted["deep"]["files"]))
+    job_request = dict(job["wanted"], called=request["called"] + own_addresses())
+    if job_request["deep"]:
+        job_request["deep"] = dict(job_request["deep"], files=where_installed(job_request["deep"]["files"]))
     if not job["elsewhere"]:
         python = find(job["python"])
         if python is None:
@@ -22,33 +23,33 @@ def look_job(request, deadline):
         if python == sys.executable:
             scope = {"__name__": "job_view"}
             exec(job["source"], scope)
-            return scope["view"](wanted)
+            return scope["view"](job_request)
     mark = request["marker"] + "-job "
-    payload = json.dumps({"marker": mark, "wanted": wanted})
+    payload = json.dumps({"marker": mark, "wanted": job_request})
     program = (job["source"] + payload).encode()
-    called = job["python"] + ", where the jobs run,"  # its arguments are what a person wrote, and may hold a secret
-    answer = command(job["argv"], deadline, stdin=program, limit=ANSWER_LIMIT, called=called)
+    label = job["python"] + ", where the jobs run,"  # a person wrote its arguments, which may hold a secret
+    answer = command(job["argv"], deadline, stdin=program, limit=ANSWER_LIMIT, called=label)
     for line in answer["out"].splitlines():
         if line.startswith(mark):
             return json.loads(line[len(mark) :])
-    words = (answer["err"].strip() or answer["out"].strip() or "no word of why").splitlines()[-1]
-    raise LookError("%s, where the jobs run, ends with %d: %s" % (job["python"], answer["code"], words[:200]))
+    error_line = (answer["err"].strip() or answer["out"].strip() or "no word of why").splitlines()[-1]
+    raise LookError("%s, where the jobs run, ends with %d: %s" % (job["python"], answer["code"], error_line[:200]))
 
 
 def own_addresses():
-    """This host's IPv4 addresses; those of a container are others."""
-    found = re.findall(r"\|-- ([0-9.]+)\n\s+/32 host LOCAL", read("/proc/net/fib_trie") or "")
-    return sorted({address for address in found if not address.startswith("127.")})
+    """Return this host's IPv4 addresses; a container has others."""
+    addresses = re.findall(r"\|-- ([0-9.]+)\n\s+/32 host LOCAL", read("/proc/net/fib_trie") or "")
+    return sorted({address for address in addresses if not address.startswith("127.")})
 
 
 def where_installed(paths):
-    """The paths, those of the driver below the folder that it is installed in on this host."""
+    """Return the paths, with those of the driver below the folder that it is installed in on this host."""
     if not paths:
         return paths
     from collect.devices import USUAL, installed_in
 
     try:
         base = installed_in()
-    except LookError:  # HST111 speaks about the file that says where
+    except LookError:  # HST111 reports on the file with the folder
         return paths
     return [base + path[len(USUAL) :] if path.startswith(USUAL + "/") else path for path in paths]

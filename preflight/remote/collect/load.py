@@ -1,4 +1,4 @@
-"""Who wants this host's processors beside preflight itself, from a few looks at all processes."""
+"""Load of this host's processors beside preflight itself, from a few samples of all processes."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
@@ -9,8 +9,8 @@ from collect.npu_smi import owner
 from collect.own import preflight_processes
 from collect.tools import LookError, read
 
-APART = 0.1  # seconds between two looks
-FEW, MANY = 4, 16  # looks; a burst is no load, so where much is wanted it looks on
+APART = 0.1  # seconds between two samples
+FEW, MANY = 4, 16  # samples; a burst is no load, so a high demand is sampled longer
 MUCH = 0.5  # of the processors
 SHOWN = 5  # processes
 NOTABLE = 0.1  # of a processor
@@ -20,7 +20,7 @@ CGROUPS = "/sys/fs/cgroup"
 
 
 def look_load(request, deadline):
-    """What is wanted and used is in processors: 0.25 is a quarter of one."""
+    """Return the demand and the use of processors, in processors: 0.25 is a quarter of one."""
     if read("/proc/1/stat") is None:
         raise LookError("other users' processes are hidden here (hidepid of /proc); root is shown them")
     processors, limit = usable(), limited()
@@ -34,25 +34,26 @@ def look_load(request, deadline):
         watch.look()
     if watch.looks < FEW:
         raise LookError("the processes could be looked at %d times, %d are needed" % (watch.looks, FEW))
-    wanted = watch.wanted()
-    used = watch.used()
-    notable = [key for key in wanted if wanted[key] >= NOTABLE]
-    busiest = sorted(notable, key=lambda key: (wanted[key], used[key]), reverse=True)[:SHOWN]
+    demand = watch.wanted()
+    use = watch.used()
+    notable_keys = [key for key in demand if demand[key] >= NOTABLE]
+    busiest = sorted(notable_keys, key=lambda key: (demand[key], use[key]), reverse=True)[:SHOWN]
     return {
         "processors": processors,
         "limit": limit,
-        "wanted": sum(wanted.values()),
-        "others": len(notable),
+        "wanted": sum(demand.values()),
+        "others": len(notable_keys),
         "seconds": watch.last - watch.first,
         "busiest": [
-            {"pid": key[0], "name": watch.names[key], "user": owner(key[0]), "wanted": wanted[key], "used": used[key]}
+            {"pid": key[0], "name": watch.names[key], "user": owner(key[0]), "wanted": demand[key], "used": use[key]}
             for key in busiest
         ],
     }
 
 
 def usable():
-    """Processors that the host's first process, and so what it starts, may run on; a login may have fewer."""
+    """Return the number of processors that the host's first process, and so its children, may run on. A login may have
+    fewer."""
     try:
         return len(os.sched_getaffinity(1))
     except OSError:
@@ -60,8 +61,8 @@ def usable():
 
 
 def limited():
-    """Processors' worth of time that the cgroups of the first process, and so of all that this host runs, leave it;
-    None: no limit."""
+    """Return the processors' worth of time that the cgroups of the first process, and so of the whole host, allow; None
+    for no limit."""
     limits = []
     for line in (read("/proc/1/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -71,46 +72,46 @@ def limited():
             while folder.startswith(root):
                 limits.append(quota(folder))
                 folder = os.path.dirname(folder)
-            limits.append(quota(root))  # a container sees its own group there, whatever the path says
+            limits.append(quota(root))  # a container sees its own group there, despite the path
     return min((limit for limit in limits if limit), default=None)
 
 
 def quota(folder):
-    """Of cgroups v2 or v1; None where there is none, or no such group."""
-    words = (read(folder + "/cpu.max") or "").split()
-    if not words:
-        words = [(read(folder + name) or "").strip() for name in ("/cpu.cfs_quota_us", "/cpu.cfs_period_us")]
-    whole = len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1])
-    return int(words[0]) / int(words[1]) if whole else None
+    """Return the quota of cgroups v2 or v1 in processors; None where there is none, or no such group."""
+    fields = (read(folder + "/cpu.max") or "").split()
+    if not fields:
+        fields = [(read(folder + name) or "").strip() for name in ("/cpu.cfs_quota_us", "/cpu.cfs_period_us")]
+    is_valid = len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit() and int(fields[1])
+    return int(fields[0]) / int(fields[1]) if is_valid else None
 
 
 class Watch:
-    """Processes other than preflight's own and the kernel's. A key is (pid, start): numbers are used again."""
+    """Samples of all processes but preflight's own and the kernel's. A key is (pid, start): numbers are used again."""
 
     def __init__(self):
         self.looks = 0
         self.names = {}
-        self.runnable = {}  # key → looks in which it ran or could have run
-        self.before = {}  # key → ticks of processor time when first seen; of one that started since: 0
-        self.ticks = {}  # key → the same when last seen
+        self.runnable = {}  # key → samples in which it ran or could have run
+        self.before = {}  # key → ticks of processor time in its first sample; 0 for a process that started later
+        self.ticks = {}  # key → the same in its last sample
         self.of_this_run = {process["pid"] for process in preflight_processes() if process["this_run"]}
-        self.kernel = set()  # pids as text: of many processors there are thousands, and they stay
+        self.kernel = set()  # pids as text: many processors have thousands of them, and they stay
         self.first = self.last = time.monotonic()
 
     def look(self):
         self.last = time.monotonic()
-        seen = {}
+        processes = {}
         parents = {}
         for number in os.listdir("/proc"):
             if number.isdigit() and number not in self.kernel:
                 process = self.process(number)
                 if process:
                     key, parent, state, name, ticks = process
-                    seen[key] = (state, name, ticks)
+                    processes[key] = (state, name, ticks)
                     parents[key[0]] = parent
-        mine = own(parents) | self.of_this_run
-        for key, (state, name, ticks) in seen.items():
-            if key[0] not in mine:
+        own_pids = own(parents) | self.of_this_run
+        for key, (state, name, ticks) in processes.items():
+            if key[0] not in own_pids:
                 self.names[key] = name
                 self.before.setdefault(key, 0 if self.looks else ticks)
                 self.ticks[key] = ticks
@@ -118,7 +119,7 @@ class Watch:
         self.looks += 1
 
     def process(self, number):
-        """(key, parent, state, name, ticks) from /proc/PID/stat; None if it has ended, or is the kernel's."""
+        """Return (key, parent, state, name, ticks) from /proc/PID/stat; None if it has ended, or is the kernel's."""
         try:
             file = os.open("/proc/%s/stat" % number, os.O_RDONLY)
         except OSError:
@@ -130,8 +131,8 @@ class Watch:
         finally:
             os.close(file)
         # A process chooses its name: only the last bracket ends it.
-        head, _, rest = text.rpartition(b") ")
-        fields = rest.split()
+        head, _, tail = text.rpartition(b") ")
+        fields = tail.split()
         if int(fields[6]) & KERNEL_THREAD:
             self.kernel.add(number)
             return None
@@ -139,27 +140,28 @@ class Watch:
         return (int(number), int(fields[19])), int(fields[1]), fields[0], name, int(fields[11]) + int(fields[12])
 
     def used(self):
-        """{key: processors that it had} between the first look and the last."""
+        """Return {key: processors used} between the first sample and the last."""
         seconds = max(self.last - self.first, APART)
         return {key: (ticks - self.before[key]) / TICKS / seconds for key, ticks in self.ticks.items()}
 
     def wanted(self):
-        """{key: processors that it wants} of those that want any. The state is that of a process's first thread: it
-        tells of one that waits for a processor, as under a limit or among many; what was used tells of the other
-        threads. So it is the larger of the two."""
-        found = {key: max(used, self.runnable[key] / self.looks) for key, used in self.used().items()}
-        return {key: wants for key, wants in found.items() if wants > 0}
+        """Return {key: processors wanted} of the processes that want any. It is the larger of two figures. The state is
+        that of a process's first thread, and shows one that waits for a processor, as under a limit or among many. The
+        use shows the other threads."""
+        demand = {key: max(used, self.runnable[key] / self.looks) for key, used in self.used().items()}
+        return {key: wanted_share for key, wanted_share in demand.items() if wanted_share > 0}
 
 
 def own(parents):
-    """The collector, what it was started by (sshd of this login, sudo), and what it started. `parents`: of all."""
-    mine = {os.getpid()}
+    """Return the collector, its ancestors (sshd of this login, sudo), and its descendants. `parents`: of all
+    processes."""
+    own_pids = {os.getpid()}
     pid = parents.get(os.getpid(), 0)
-    while pid > 1 and pid not in mine:
-        mine.add(pid)
+    while pid > 1 and pid not in own_pids:
+        own_pids.add(pid)
         pid = parents.get(pid, 0)
-    below = {os.getpid()}
-    while below:
-        below = {pid for pid, parent in parents.items() if parent in below} - mine
-        mine |= below
-    return mine
+    children = {os.getpid()}
+    while children:
+        children = {pid for pid, parent in parents.items() if parent in children} - own_pids
+        own_pids |= children
+    return own_pids

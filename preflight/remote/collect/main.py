@@ -1,30 +1,33 @@
-"""The collector: looks at one host and answers with raw text, section by section. Runs on the host; imported by nobody.
+"""Collector: reads the state of one host and answers with raw text, section by section.
 
-Standard library only, Python 3.6 syntax. The modules of this package are sent together. The rest of stdin is the
-request, a JSON object:
+It runs on the host, and the controller never imports it. Standard library only, Python 3.6 syntax. The modules of this
+package are sent together. The rest of stdin is the request, a JSON object:
 
-    marker     word that frames the answer; banners before it and noise after it do no harm
-    deadlines  {section: seconds it may take} of the sections wanted (MODULES below)
-    ports      [[low, high], …] job ports, for `sockets` and `connects`
-    connects   {"targets": [[host, name or address], …], "ports": [port, …], "ephemeral": whether to try the first and
-               last of the ephemeral ports, too}, for `connects`
-    names      host names to resolve, for `names`
-    naming     {"peers": host names, "addresses": of other hosts, "endpoints": names and addresses of the first host}
-    hosts_file, limits  whether the inventory asks for these, for `environment`
-    job        {"source", "python", "argv", "elsewhere", "wanted"}: job_view.py, the way to where jobs run, and what it
-               is asked there, for `job`
-    shells     {"user": the jobs', or "", "prefixes": of variables, "programs": to find on PATH}, for `shells`
-    neighbours {"user": the jobs', or "", "targets": [[host, name or address], …]}, for `neighbours`
-    called     [name, address] of this host in the inventory, for `job`
-    devices    device ids, for `hccn`; every /dev/davinciN is looked at besides
-    readings   [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order
-    deep_readings  ["optical", …] what is asked with -g after them, as far as the tool knows it
-    chip_queries   ["health", …] types of `npu-smi info -t` that are asked of every chip, for `chips`
-    pings      [[device, [argument of hccn_tool, …]], …], for `pings`; ping_seconds: what one of them may take
+    `marker`    Word that frames the answer. Banners before it and noise after it do no harm.
+    `deadlines` {section: seconds it may take} of the sections wanted (MODULES below).
+    `ports`     [[low, high], …] job ports, for `sockets` and `connects`.
+    `connects`  {"targets": [[host, name or address], …], "ports": [port, …], "ephemeral"}, for `connects`.
+                With "ephemeral", the first and the last of the ephemeral ports are tried, too.
+    `names`     Host names to resolve, for `names`.
+    `naming`    {"peers", "addresses", "endpoints"}, for `naming`.
+                These are host names, addresses of other hosts, and names and addresses of the first host.
+    `hosts_file`, `limits`  True if the inventory asks for these, for `environment`.
+    `job`       {"source", "python", "argv", "elsewhere", "wanted"}, for `job`.
+                These are job_view.py, the way to the place where jobs run, and the request to it there.
+    `shells`    {"user", "prefixes", "programs"}, for `shells`.
+                These are the jobs' user or "", prefixes of variables, and programs to find on PATH.
+    `neighbours` {"user": the jobs', or "", "targets": [[host, name or address], …]}, for `neighbours`.
+    `called`    [name, address] of this host in the inventory, for `job`.
+    `devices`   Device ids, for `hccn`. Every /dev/davinciN is read besides.
+    `readings`  [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order.
+    `deep_readings`  ["optical", …] queries with -g after them, as far as the tool knows them.
+    `chip_queries`   ["health", …] types of `npu-smi info -t` for every chip, for `chips`.
+    `pings`     [[device, [argument of hccn_tool, …]], …], for `pings`.
+    `ping_seconds`   Seconds that one ping may take.
 
-The answer is `\n<marker> <length>\n<json>\n` with {section: {"value": …} or {"error": "one sentence"}}. Nothing is
-interpreted here: parsing is the controller's, where it can be tested and mended. Heavy modules are avoided, since
-every host pays for them at every look.
+The answer is `\\n<marker> <length>\\n<json>\\n` with {section: result}. A result is {"value": …} or {"error": "one
+sentence"}. No text is interpreted here: parsing belongs to the controller, where it can be tested and fixed. Heavy
+modules are avoided, since every host pays for them in every run.
 """
 
 import importlib
@@ -35,8 +38,8 @@ import time
 
 from collect.tools import LookError, adopt_orphans, leave, leave_on_signals, leave_with_the_connection
 
-# Section → the module of this package whose `look_SECTION(request, deadline)` returns something JSON can carry. Only
-# modules of sections that are asked for are loaded.
+# Section → the module of this package with `look_SECTION(request, deadline)`, which returns a value for JSON. Only the
+# modules of requested sections are loaded.
 MODULES = {
     "os": "system",
     "sysctl": "sysctl",
@@ -84,25 +87,25 @@ def section(name):
 
 
 def main():
-    started = time.time()
+    start_time = time.time()
     request = json.loads(sys.stdin.buffer.read().decode())
     adopt_orphans()
     leave_on_signals()
     threading.Thread(target=leave_with_the_connection, daemon=True).start()
-    now = time.monotonic()
-    found = {}
+    start = time.monotonic()
+    answers = {}
     threads = {}
     for name, seconds in request["deadlines"].items():
-        arguments = (name, request, now + seconds, found)
+        arguments = (name, request, start + seconds, answers)
         threads[name] = threading.Thread(target=look, args=arguments, daemon=True)
         threads[name].start()
     for name, seconds in request["deadlines"].items():
-        # A second more than a section has for itself: what it found by its deadline is worth waiting for.
-        threads[name].join(max(0, now + seconds + 1 - time.monotonic()))
-    answer = dict(found)
+        # A second more than a section has for itself: its results at the deadline are worth the wait.
+        threads[name].join(max(0, start + seconds + 1 - time.monotonic()))
+    answer = dict(answers)
     for name, seconds in request["deadlines"].items():
         answer.setdefault(name, json.dumps({"error": "nothing came of it within %g s" % seconds}))
-    answer["clock"] = json.dumps({"value": {"start": started, "end": time.time()}})
+    answer["clock"] = json.dumps({"value": {"start": start_time, "end": time.time()}})
     text = "{%s}" % ", ".join('"%s": %s' % item for item in answer.items())
     try:
         sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))

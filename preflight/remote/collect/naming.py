@@ -1,4 +1,4 @@
-"""What jobs find by names, and by addresses, beside the cluster's own names."""
+"""Name resolution for jobs: names and addresses beside the cluster's own names."""
 
 import socket
 import time
@@ -9,21 +9,22 @@ SECONDS = 6.0  # for all look-ups; a resolver waits 5 s for a server before it a
 
 
 def look_naming(request, deadline):
-    """Each look-up has a thread, since a dead name server answers none of them; one that takes too long is null."""
-    wanted = request["naming"]
-    work = {("localhost", ""): lambda: resolved("localhost"), ("full_name", ""): lambda: full_name(wanted["peers"])}
-    for address in wanted["addresses"]:
+    """Return the results of all look-ups, with null for one that takes too long. Each has a thread, since a dead name
+    server answers none of them."""
+    options = request["naming"]
+    work = {("localhost", ""): lambda: resolved("localhost"), ("full_name", ""): lambda: full_name(options["peers"])}
+    for address in options["addresses"]:
         work["reverse", address] = lambda address=address: reverse(address)
-    for name in wanted["endpoints"]:
+    for name in options["endpoints"]:
         work["endpoint", name] = lambda name=name: is_this_host(name)
-    found = each(work, lambda key: work[key](), min(deadline - 1, time.monotonic() + SECONDS))
+    results = each(work, lambda key: work[key](), min(deadline - 1, time.monotonic() + SECONDS))
 
-    def of(kind):  # as pairs: names and addresses that are kept anonymous are no keys
-        return [[key[1], found.get(str(key))] for key in work if key[0] == kind]
+    def of(kind):  # as pairs: names and addresses that are kept anonymous cannot be keys
+        return [[key[1], results.get(str(key))] for key in work if key[0] == kind]
 
     return {
-        "localhost": found.get(str(("localhost", ""))),
-        "full_name": found.get(str(("full_name", ""))),
+        "localhost": results.get(str(("localhost", ""))),
+        "full_name": results.get(str(("full_name", ""))),
         "reverse": of("reverse"),
         "endpoints": of("endpoint"),
         "seconds": SECONDS,
@@ -32,7 +33,7 @@ def look_naming(request, deadline):
 
 
 def search_list(text):
-    """Domains that the resolver appends to names: of several lines the last one counts, see resolv.conf(5)."""
+    """Return the domains that the resolver appends to names. The last of several lines counts, see resolv.conf(5)."""
     domains = []
     for line in text.splitlines():
         words = line.split()
@@ -53,7 +54,7 @@ def resolved(name):
 
 
 def full_name(peers):
-    """This host's full name, and what the peers' names in its domain resolve to here: those are their full names."""
+    """Return this host's full name, and the addresses of the peers' full names in its domain as resolved here."""
     name = socket.getfqdn()
     domain = name.partition(".")[2]
     names = [peer + "." + domain for peer in peers if domain and "." not in peer]
@@ -61,30 +62,31 @@ def full_name(peers):
 
 
 def reverse(address):
-    """Seconds that it takes to find the name of an address, or that there is none: torch asks so for every client."""
-    begun = time.monotonic()
+    """Return the seconds of a search for the name of an address, even without a result: torch does that for every
+    client."""
+    start = time.monotonic()
     try:
-        socket.gethostbyaddr(address)  # getnameinfo holds the interpreter's lock while it waits, and so all sections up
+        socket.gethostbyaddr(address)  # getnameinfo would hold the interpreter's lock and so all sections
     except OSError:
         pass
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
 def is_this_host(host):
-    """Whether torchrun takes `host` for the host that it runs on, and serves the store there: as torch 2.13 decides it,
-    torch/distributed/elastic/rendezvous/utils.py, _matches_machine_hostname."""
+    """Return whether torchrun takes `host` for the host that it runs on, and serves the store there. The rule is that
+    of torch 2.13, torch/distributed/elastic/rendezvous/utils.py, _matches_machine_hostname."""
     address, own_name = plain(host), socket.gethostname()
     if host in ("localhost", own_name) or address.startswith("127.") or address == "::1":
         return True
-    theirs = {entry[4][0] for entry in entries(host, socket.AI_CANONNAME)}
+    host_addresses = {entry[4][0] for entry in entries(host, socket.AI_CANONNAME)}
     for entry in entries(own_name, socket.AI_CANONNAME):
-        if (entry[3] and entry[3] == host) or entry[4][0] == address or entry[4][0] in theirs:
+        if (entry[3] and entry[3] == host) or entry[4][0] == address or entry[4][0] in host_addresses:
             return True
     return False
 
 
 def plain(host):
-    """An address as the resolver writes it; "" for a name."""
+    """Return an address as the resolver writes it; "" for a name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             return socket.inet_ntop(family, socket.inet_pton(family, host))

@@ -1,4 +1,4 @@
-"""This host's own ssh to a few others, as a launcher uses it: without a question, and with the keys that are there."""
+"""ssh from this host to a few others, as a launcher uses it: without a question, and with the keys that are there."""
 
 import os
 import pwd
@@ -9,7 +9,7 @@ from collect.tools import LookError, as_user, command, each, required
 
 SECONDS = 6.0  # for one try
 BUSY = ("kex_exchange_identification", "ssh_exchange_identification", "Connection reset by")
-# Nothing is learned, forwarded, shared or asked for; everything else is as the user's configuration has it.
+# These options learn, forward, share and ask for nothing; all others come from the user's configuration.
 OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -27,45 +27,45 @@ OPTIONS = (
 
 
 def look_neighbours(request, deadline):
-    """What `ssh PLACE true` says for each of [host, place, port or 0] of `targets`, as the jobs' user."""
-    wanted = request["neighbours"]
-    account = jobs_account(wanted["user"])
+    """Return the result of `ssh PLACE true` for each [host, place, port or 0] of `targets`, as the jobs' user."""
+    settings = request["neighbours"]
+    account = jobs_account(settings["user"])
     ssh = required("ssh")
-    # An agent of whoever looks would open doors that are closed to a job.
+    # The agent of preflight's user would open doors that are closed to a job.
     environment = {name: value for name, value in os.environ.items() if name not in ("SSH_AUTH_SOCK", "SSH_ASKPASS")}
     environment["LC_ALL"] = "C"
     options = [word for option in OPTIONS for word in ("-o", option)]
 
     def visit(position):
-        host, place, port = wanted["targets"][position]
-        seen = {"host": host, "place": place, "port": port}
-        at = ["-p", str(port)] if port else []
-        argv = as_user(account, [ssh, "-n", "-T", *options, *at, "--", place, "true"])
+        host, place, port = settings["targets"][position]
+        target = {"host": host, "place": place, "port": port}
+        port_options = ["-p", str(port)] if port else []
+        argv = as_user(account, [ssh, "-n", "-T", *options, *port_options, "--", place, "true"])
         while True:
             try:
                 until = min(deadline, time.monotonic() + SECONDS)
                 answer = command(argv, until, called="ssh " + place, environment=environment)
             except LookError as error:
-                return dict(seen, code=-1, err="", trouble=str(error))
-            # All try the first host: its sshd drops some of many that have not yet said who they are (MaxStartups).
+                return dict(target, code=-1, err="", trouble=str(error))
+            # All hosts try the first one: its sshd drops some of many unauthenticated connections (MaxStartups).
             busy = any(word in answer["err"] for word in BUSY)
             if not busy or time.monotonic() + SECONDS > deadline:
-                return dict(seen, code=answer["code"], err=answer["err"][-2000:])
+                return dict(target, code=answer["code"], err=answer["err"][-2000:])
             time.sleep(random.uniform(0.3, 1.2))
 
-    found = each(range(len(wanted["targets"])), visit, deadline)
-    return {"user": account.pw_name, "visits": [found[key] for key in sorted(found, key=int)]}
+    results = each(range(len(settings["targets"])), visit, deadline)
+    return {"user": account.pw_name, "visits": [results[key] for key in sorted(results, key=int)]}
 
 
 def jobs_account(user):
-    """Of the jobs' user, if one is named, else of who logged in."""
-    own = pwd.getpwuid(os.geteuid())
-    if own.pw_uid == 0:
+    """Return the account of the jobs' user if one is named, else of the user that logged in."""
+    own_account = pwd.getpwuid(os.geteuid())
+    if own_account.pw_uid == 0:
         user = user or os.environ.get("SUDO_USER", "")
-    if user in ("", own.pw_name):
-        return own
-    if own.pw_uid != 0:
-        raise LookError("jobs run as %s, and only root can try their keys; this is %s" % (user, own.pw_name))
+    if user in ("", own_account.pw_name):
+        return own_account
+    if own_account.pw_uid != 0:
+        raise LookError("jobs run as %s, and only root can try their keys; this is %s" % (user, own_account.pw_name))
     try:
         return pwd.getpwnam(user)
     except KeyError:

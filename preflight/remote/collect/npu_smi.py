@@ -1,4 +1,4 @@
-"""What npu-smi says: the table of chips and processes, and of each chip in depth."""
+"""Output of npu-smi: the table of chips and processes, and the details of each chip."""
 
 import pwd
 import re
@@ -7,10 +7,10 @@ import time
 from collect.tools import QUERY_LIMIT, attempt, command, each, required
 
 NPU_SMI = ("npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi")
-AT_ONCE = 4  # calls: each opens the management interface of the driver
-QUERY_SECONDS = 10  # that one query of a chip may take: one that hangs leaves time for the others
-# Of one line each: a search over the lines of a text would take the square of its blank ones, and `re` lets no other
-# thread run meanwhile, so that no deadline would fire.
+AT_ONCE = 4  # parallel calls: each opens the management interface of the driver
+QUERY_SECONDS = 10  # limit of one query of a chip: one that hangs leaves time for the others
+# Patterns of one line each. A search over the lines of a text would take the square of its blank ones. `re` lets no
+# other thread run meanwhile, so that no deadline would fire.
 PROCESS = re.compile(r"\|[ \d]+\|[ \t]*(\d{1,9})[ \t]*\|")
 COLUMN_ENDS = re.compile(r"[ \t]{2,}|\t")
 NUMBER = re.compile(r"\d{1,5}$")
@@ -30,7 +30,7 @@ def ask_mapping(tool, deadline):
 
 
 def owner(pid):
-    """Whose process it is: the real user, None where the process is not to be seen."""
+    """Return the real user of a process, None where the process is hidden."""
     try:
         with open("/proc/%s/status" % pid, errors="replace") as file:  # a process chooses its name
             uid = next(int(line.split()[1]) for line in file if line.startswith("Uid:"))
@@ -52,7 +52,8 @@ def numbers(mapping):
 
 
 def look_chips(request, deadline):
-    """{"mapping": answer, "queries": {"health -i 0 -c 0": answer}}: keys are what stands behind `npu-smi info -t`."""
+    """Return {"mapping": answer, "queries"}, with an answer for each query. A query is the words after `npu-smi info
+    -t`, such as "health -i 0 -c 0"."""
     tool = required(*NPU_SMI)
     mapping = ask_mapping(tool, deadline)
     chips = numbers(mapping["out"])

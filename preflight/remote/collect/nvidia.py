@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: what nvidia-smi says, and what the kernel says without it. At most four processes are started where
+"""NVIDIA GPUs: output of nvidia-smi, and facts of the kernel without it. At most four processes are started where
 nvidia-smi answers."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
@@ -11,9 +11,9 @@ from collections import deque
 from collect.tools import COMMAND_LIMIT, LookError, attempt, each, find, listed, listing, read, runs
 
 QUERIES = ("-q", "nvlink -s", "topo -m")
-COUNTERS = "nvlink -e"  # asked where journalctl is not, so that four processes are the most
+COUNTERS = "nvlink -e"  # called only without journalctl, so that four processes are the most
 NOT_ASKED = "nvidia-smi nvlink -e was not asked: journalctl was, and four processes are the most"
-# Asked in turn where -q tells of no GPU: the same in another form, then what every driver has (FEW of facts).
+# Queries in turn where -q shows no GPU: the same in another form, then fields of every driver (FEW of facts).
 OTHERWISE = (
     "-q -x",
     "--query-gpu=pci.bus_id,name,uuid,driver_version,memory.total,memory.used --format=csv,noheader",
@@ -21,7 +21,7 @@ OTHERWISE = (
 TOLD = {"-q": re.compile(r"^GPU [0-9A-Fa-f]{4,8}:", re.M), "-q -x": re.compile(r"<gpu id=")}
 QUERY_SECONDS = 25  # without persistence mode every start of the tool wakes all GPUs, which takes seconds each
 QUERY_LIMIT = 2 * COMMAND_LIMIT  # characters; 16 GPUs with their processes print 300 thousand
-XML_LIMIT = 8 * COMMAND_LIMIT  # of which 16 GPUs print 800 thousand, with all clocks that they can have
+XML_LIMIT = 8 * COMMAND_LIMIT  # characters; 16 GPUs print 800 thousand, with all clocks that they can have
 JOURNAL_SECONDS = 10
 KMSG = "/dev/kmsg"
 LOG_LIMIT = 512 * 1024  # bytes of the driver's lines that travel
@@ -54,8 +54,8 @@ def look_nvidia(request, deadline):
     log = kmsg()
     tool = find("nvidia-smi")
     by_journal = not log["whole"] and bool(find("journalctl"))
-    last = "journalctl" if by_journal else COUNTERS
-    questions = [*QUERIES, last] if tool else [last] if by_journal else []
+    last_question = "journalctl" if by_journal else COUNTERS
+    questions = [*QUERIES, last_question] if tool else [last_question] if by_journal else []
 
     def ask(question):
         if question == "journalctl":
@@ -65,23 +65,23 @@ def look_nvidia(request, deadline):
 
     def ask_in_turn(question):
         answers = {question: ask(question)}
-        for other in OTHERWISE if question == "-q" else ():
-            said = answers[question]
-            if "trouble" in said or TOLD[question].search(said["out"]):
-                break  # one that hangs costs its own time and no more
-            answers[other] = ask(other)
-            question = other
+        for alternative in OTHERWISE if question == "-q" else ():
+            answer = answers[question]
+            if "trouble" in answer or TOLD[question].search(answer["out"]):
+                break  # a call that hangs costs its own time and no more
+            answers[alternative] = ask(alternative)
+            question = alternative
         return answers
 
-    answered = each(questions, ask_in_turn, deadline)
-    found = {question: said for answers in answered.values() for question, said in answers.items()}
-    log = found.pop("journalctl", None) or log
+    answer_groups = each(questions, ask_in_turn, deadline)
+    answer_of = {question: answer for answers in answer_groups.values() for question, answer in answers.items()}
+    log = answer_of.pop("journalctl", None) or log
     if tool and by_journal:
-        found[COUNTERS] = {"out": "", "err": "", "code": -1, "trouble": NOT_ASKED}
+        answer_of[COUNTERS] = {"out": "", "err": "", "code": -1, "trouble": NOT_ASKED}
     gpus, switches = pci()
     return {
         "tool": bool(tool),
-        "answers": found,
+        "answers": answer_of,
         "pci": gpus,
         "switches": switches,
         "version": read(VERSION),
@@ -96,8 +96,9 @@ def look_nvidia(request, deadline):
 
 
 def kmsg():
-    """The driver's lines that the kernel still has, the newest of very many. `whole`: these are all since the boot."""
-    found, size, whole = deque(), 0, True
+    """Return the driver's lines that the kernel still has, the newest of very many. `whole`: these are all since the
+    boot."""
+    driver_lines, size, is_whole = deque(), 0, True
     try:
         file = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -107,47 +108,50 @@ def kmsg():
             try:
                 record = os.read(file, RECORD)
             except BrokenPipeError:
-                whole = False  # the kernel has overwritten what was to be read next
+                is_whole = False  # the kernel has overwritten the next record
                 continue
             except OSError:
-                break  # nothing more for now
+                break  # no further record for now
             if not record:
                 break
             if number == 0:
-                whole = record.split(b";", 1)[0].split(b",")[1:2] == [b"0"]
+                is_whole = record.split(b";", 1)[0].split(b",")[1:2] == [b"0"]
             lines = [line for line in record.splitlines() if OURS.search(line)]
-            found += lines
+            driver_lines += lines
             size += sum(map(len, lines))
             while size > LOG_LIMIT:
-                size -= len(found.popleft())
-                whole = False
+                size -= len(driver_lines.popleft())
+                is_whole = False
     finally:
         os.close(file)
-    return {"text": b"\n".join(found).decode("utf-8", "replace"), "whole": whole, "trouble": ""}
+    return {"text": b"\n".join(driver_lines).decode("utf-8", "replace"), "whole": is_whole, "trouble": ""}
 
 
 def journal(deadline):
-    """What journald has of this boot, where the kernel's own memory does not reach back to it or is not shown; None:
-    nothing to go by. Who is not root is shown no kernel's lines, and is told as much as where there are none."""
+    """Return journald's lines of this boot, for a kernel log that is hidden or does not reach back to the boot.
+
+    Return None without a usable result. A user other than root gets no kernel lines, and the same message as where
+    there are none.
+    """
     tool = find("journalctl")
     if not tool:
         return None
-    said = attempt([tool, *JOURNALCTL], min(deadline, time.monotonic() + JOURNAL_SECONDS), LOG_LIMIT)
-    lines = [line for line in said["out"].splitlines() if OURS.search(line.encode())]
-    nothing = os.geteuid() == 0 and said["out"].strip() == "-- No entries --"
-    return {"text": "\n".join(lines), "whole": True, "trouble": ""} if lines or nothing else None
+    answer = attempt([tool, *JOURNALCTL], min(deadline, time.monotonic() + JOURNAL_SECONDS), LOG_LIMIT)
+    lines = [line for line in answer["out"].splitlines() if OURS.search(line.encode())]
+    is_empty = os.geteuid() == 0 and answer["out"].strip() == "-- No entries --"
+    return {"text": "\n".join(lines), "whole": True, "trouble": ""} if lines or is_empty else None
 
 
 def pci():
-    """GPUs as [bus, lanes, most lanes, whether it answers], and the bus ids of NVSwitches."""
+    """Return GPUs as [bus, lanes, most lanes, whether it answers], and the bus ids of NVSwitches."""
     gpus, switches = [], []
     for bus in sorted(listing(PCI)):
-        words = {name: word(os.path.join(PCI, bus, name)) for name in PCI_FILES}
-        if words["vendor"] != NVIDIA:
+        values = {name: word(os.path.join(PCI, bus, name)) for name in PCI_FILES}
+        if values["vendor"] != NVIDIA:
             continue
-        if words["class"].startswith(DISPLAYS):
-            gpus.append([bus, words["current_link_width"], words["max_link_width"], alive(bus)])
-        elif words["class"].startswith(SWITCH):
+        if values["class"].startswith(DISPLAYS):
+            gpus.append([bus, values["current_link_width"], values["max_link_width"], alive(bus)])
+        elif values["class"].startswith(SWITCH):
             switches.append(bus)
     return gpus, switches
 
@@ -160,7 +164,8 @@ def word(path):
 
 
 def alive(bus):
-    """A device that fell off the bus reads as all ones. One whose configuration cannot be read is not accused."""
+    """Return whether a device answers. One that fell off the bus reads as all ones; one with an unreadable
+    configuration counts as alive."""
     try:
         with open(os.path.join(PCI, bus, "config"), "rb") as file:
             return file.read(4) != b"\xff\xff\xff\xff"
@@ -169,7 +174,7 @@ def alive(bus):
 
 
 def driver(bus):
-    """The kernel's driver that has a device, "" for none."""
+    """Return the kernel's driver of a device, "" for none."""
     try:
         return os.path.basename(os.readlink(os.path.join(PCI, bus, "driver")))[:40]
     except OSError:
@@ -177,8 +182,8 @@ def driver(bus):
 
 
 def contained():
-    """Whether the collector itself is in a container, by the marks that job_view.py goes by. That one runs where jobs
-    run, alone and maybe elsewhere; nvidia-smi and the PCI bus are seen from here."""
+    """Return whether the collector itself is in a container, by the marks that job_view.py uses. That program runs
+    where jobs run, alone and maybe elsewhere; nvidia-smi and the PCI bus are seen from here."""
     if "container" in os.environ or any(os.path.exists(path) for path in CONTAINER_FILES):
         return True
     return b"\0container=" in b"\0" + of_init("environ") or any(mark in of_init("cgroup") for mark in CONTAINER_GROUPS)
@@ -195,7 +200,7 @@ def of_init(name):
 def libraries():
     places = {os.path.realpath(place) for place in LIBRARY_PLACES}
     names = [name for place in places for name in listing(place) if name.startswith(("libnvidia-ml", "libcuda"))]
-    return sorted({found.group(1) for found in map(LIBRARY.match, names) if found})[:20]
+    return sorted({match.group(1) for match in map(LIBRARY.match, names) if match})[:20]
 
 
 def fabric_manager():
@@ -210,17 +215,17 @@ def fabric_manager():
 
 
 def package(prefix):
-    """The version of the Debian package, installed, whose name begins like this; None where there is none."""
-    found = {}
+    """Return the version of the installed Debian package with this prefix of its name; None where there is none."""
+    state = {}
     try:
         with open(DPKG, errors="replace") as file:
             for line in file.readlines(DPKG_LIMIT):
                 key, _, value = line.partition(": ")
                 if key == "Package":
-                    found = {"wanted": value.startswith(prefix) and "-dev" not in value}
+                    state = {"wanted": value.startswith(prefix) and "-dev" not in value}
                 elif key == "Status":
-                    found["installed"] = value.strip().endswith(" installed")
-                elif key == "Version" and found.get("wanted") and found.get("installed"):
+                    state["installed"] = value.strip().endswith(" installed")
+                elif key == "Version" and state.get("wanted") and state.get("installed"):
                     return value.strip()[:80]
     except OSError:
         pass

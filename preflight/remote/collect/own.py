@@ -1,58 +1,58 @@
 """Preflight's own processes on this host: of the run that collects, and of other runs.
 
 Every program of preflight is started by the loader of transport/bootstrap.py, which names its run in the command line.
-What such a process forks has the same command line; what it starts (a vendor's test) descends from it.
+A process that it forks has the same command line; a program that it starts (a vendor's test) descends from it.
 """
 
 import os
 import re
 
 LOADER = re.compile(rb'compile\(source,"preflight(?: ([0-9a-f]{1,32}))?","exec"\)')
-MOST = 1000  # processes that are told of
-LINE = 65536  # bytes read of a command line; setup lines and wrappers stand before the loader
+MOST = 1000  # processes that are reported
+LINE = 65536  # bytes read of a command line; setup lines and wrappers come before the loader
 
 
 def preflight_processes():
-    """[{"pid", "name", "this_run"}] but for this collector, what it was started by, and what it starts."""
+    """Return [{"pid", "name", "this_run"}], without this collector, its ancestors and its descendants."""
     runs = {}
     for number in filter(str.isdigit, os.listdir("/proc")):
         loader = LOADER.search(text_of(number, "cmdline"))
         if loader:
             runs[int(number)] = loader.group(1)
-    this = runs.get(os.getpid())
-    mine = {os.getpid()}
+    this_run = runs.get(os.getpid())
+    own_pids = {os.getpid()}
     pid = parent_of(os.getpid())
-    while pid > 1 and pid not in mine:
-        mine.add(pid)
+    while pid > 1 and pid not in own_pids:
+        own_pids.add(pid)
         pid = parent_of(pid)
-    if set(runs) <= mine:
+    if set(runs) <= own_pids:
         return []
     children = {}
     for number in filter(str.isdigit, os.listdir("/proc")):
         children.setdefault(parent_of(number), []).append(int(number))
-    below(children, os.getpid(), mine)
-    told = {}
+    below(children, os.getpid(), own_pids)
+    run_of = {}
     for pid, run in runs.items():
-        if pid not in mine:
+        if pid not in own_pids:
             descendants = below(children, pid, set())
-            told.update((each, run) for each in descendants if each not in mine and each not in runs)
-            told[pid] = run
+            run_of.update((each, run) for each in descendants if each not in own_pids and each not in runs)
+            run_of[pid] = run
     return [
         {
             "pid": pid,
             "name": text_of(pid, "comm").decode("utf-8", "replace").strip(),
-            "this_run": run is not None and run == this,
+            "this_run": run is not None and run == this_run,
         }
-        for pid, run in sorted(told.items())[:MOST]
+        for pid, run in sorted(run_of.items())[:MOST]
     ]
 
 
 def below(children, pid, known):
-    """Add to `known` what descends from `pid`; returns it."""
-    new = [pid]
-    while new:
-        new = [child for parent in new for child in children.get(parent, ()) if child not in known]
-        known.update(new)
+    """Add the descendants of `pid` to `known`, and return it."""
+    generation = [pid]
+    while generation:
+        generation = [child for parent in generation for child in children.get(parent, ()) if child not in known]
+        known.update(generation)
     return known
 
 
@@ -62,7 +62,7 @@ def parent_of(pid):
 
 
 def text_of(pid, name):
-    """The beginning of a file of /proc/PID; empty where the process has ended or is hidden."""
+    """Return the beginning of a file of /proc/PID; empty where the process has ended or is hidden."""
     try:
         with open("/proc/%s/%s" % (pid, name), "rb") as file:
             return file.read(LINE)

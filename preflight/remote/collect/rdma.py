@@ -1,5 +1,5 @@
-"""RDMA NICs, and what lies between them and the GPUs: from sysfs and /proc. One program is started, and only where a
-port is of InfiniBand, whose MTU no file tells: ibv_devinfo."""
+"""RDMA NICs, and the path between them and the GPUs, from sysfs and /proc. The only program is ibv_devinfo, started
+only for a port of InfiniBand: its MTU is in no file."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
@@ -17,9 +17,9 @@ COUNTERS = ("counters", "hw_counters")
 ATTRIBUTES = ("types", "ndevs")
 MOST_DEVICES = 64
 MOST_SLOTS = 512  # GIDs of a port
-APART = 0.5  # seconds between two looks at the counters
+APART = 0.5  # seconds between two readings of the counters
 OF_DEVINFO = ("hca_id:", "port:", "state:", "max_mtu:", "active_mtu:", "link_layer:")
-VERBS_SECONDS = 3  # for ibv_devinfo, which firmware that hangs can hold
+VERBS_SECONDS = 3  # limit of ibv_devinfo, which can hang with the firmware
 GPU_CLASSES = ("0x0300", "0x0302")
 NVIDIA = "0x10de"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -27,26 +27,26 @@ ACS, MOST_CAPABILITIES = 0x000D, 64
 
 
 def look_rdma(request, deadline):
-    """A device whose firmware hangs costs itself alone: each has a thread."""
-    there = sorted(listing(INFINIBAND))
-    names = there[:MOST_DEVICES]
-    begun = time.monotonic()
+    """Return the facts about RDMA NICs. Each device has a thread, so that firmware that hangs costs only itself."""
+    all_names = sorted(listing(INFINIBAND))
+    names = all_names[:MOST_DEVICES]
+    start = time.monotonic()
     texts = each(names, lambda name: told(name, ports), deadline - 1)
     if texts:
         time.sleep(max(0, min(APART, deadline - time.monotonic() - 1)))
-    later = each(texts, lambda name: told(name, counters), deadline - 0.5)
+    later_texts = each(texts, lambda name: told(name, counters), deadline - 0.5)
     devinfo = find("ibv_devinfo") if any(": InfiniBand\n" in text for text in texts.values()) else None
     until = min(deadline - 0.5, time.monotonic() + VERBS_SECONDS)
     functions = [function("gpu", address, os.path.join(PCI, address)) for address in gpus()]
     functions += [function("nic", name, os.path.join(INFINIBAND, name, "device")) for name in names]
-    functions = [one for one in functions if one["path"]]  # soft RoCE stands on no bus
-    bridges = sorted({address for one in functions for address in one["path"][:-1]})
+    functions = [entry for entry in functions if entry["path"]]  # soft RoCE is on no bus
+    bridges = sorted({address for entry in functions for address in entry["path"][:-1]})
     return {
         "infiniband": "".join(texts[name] for name in sorted(texts)),
-        "later": "".join(later[name] for name in sorted(later)),
-        "seconds": time.monotonic() - begun,
+        "later": "".join(later_texts[name] for name in sorted(later_texts)),
+        "seconds": time.monotonic() - start,
         "silent": [name for name in names if name not in texts],
-        "left_out": len(there) - len(names),
+        "left_out": len(all_names) - len(names),
         "functions": functions,
         "acs": {address: acs(os.path.join(PCI, address, "config")) for address in bridges},
         "uverbs": sum(name.startswith("uverbs") for name in listing("/dev/infiniband")),
@@ -61,29 +61,29 @@ def look_rdma(request, deadline):
 
 
 def word(path):
-    """What a file of the kernel says; "" where there is none, or it does not say."""
+    """Return the text of a kernel's file; "" where there is none, or the kernel gives none."""
     try:
         return (read(path) or "").strip()
-    except LookError:  # EINVAL is how an empty slot of GIDs is told
+    except LookError:  # an empty slot of GIDs gives EINVAL
         return ""
 
 
 def told(device, files):
-    """`mlx5_0/ports/1/state: 4: ACTIVE` and so on, as grep -rs would print the files."""
+    """Return lines like `mlx5_0/ports/1/state: 4: ACTIVE`, as grep -rs would print the files."""
     base = os.path.join(INFINIBAND, device)
-    found = ((path, word(os.path.join(base, path))) for path in files(base))
-    return "".join("%s/%s: %s\n" % (device, path, value) for path, value in found if value and "\n" not in value)
+    values = ((path, word(os.path.join(base, path))) for path in files(base))
+    return "".join("%s/%s: %s\n" % (device, path, value) for path, value in values if value and "\n" not in value)
 
 
 def mtus(tool, deadline):
-    """What ibv_devinfo says of ports; their identities (GUIDs) stay where they are."""
-    said = attempt([tool], deadline)
-    lines = [line for line in said["out"].splitlines(True) if line.strip().startswith(OF_DEVINFO)]
-    return dict(said, out="".join(lines))
+    """Return the output of ibv_devinfo about ports; their identities (GUIDs) stay on the host."""
+    answer = attempt([tool], deadline)
+    lines = [line for line in answer["out"].splitlines(True) if line.strip().startswith(OF_DEVINFO)]
+    return dict(answer, out="".join(lines))
 
 
 def ports(base):
-    """The files of a device that are wanted, as paths below it."""
+    """Yield the wanted files of a device, as paths below it."""
     yield from OF_DEVICE
     for port in numbers(os.path.join(base, "ports")):
         for name in OF_PORT:
@@ -101,7 +101,7 @@ def counters(base):
     for port in numbers(os.path.join(base, "ports")):
         for folder in COUNTERS:
             for name in sorted(listing(os.path.join(base, "ports", port, folder))):
-                if name != "lifespan":  # how long the driver keeps what it has read
+                if name != "lifespan":  # the time for which the driver keeps its readings
                     yield "ports/%s/%s/%s" % (port, folder, name)
 
 
@@ -110,7 +110,7 @@ def numbers(folder):
 
 
 def gpus():
-    """PCI addresses of NVIDIA's GPUs."""
+    """Yield the PCI addresses of NVIDIA's GPUs."""
     for address in sorted(listing(PCI)):
         kind = word(os.path.join(PCI, address, "class"))
         if kind.startswith(GPU_CLASSES) and word(os.path.join(PCI, address, "vendor")) == NVIDIA:
@@ -118,7 +118,8 @@ def gpus():
 
 
 def function(kind, name, link):
-    """Its bridges are the folders of its path: /sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0."""
+    """Return a PCI function. Its bridges are the folders of its path:
+    /sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0."""
     return {
         "kind": kind,
         "name": name,
@@ -129,9 +130,10 @@ def function(kind, name, link):
 
 
 def acs(path):
-    """A bridge's ACS control register, by its configuration space; 0: it has none; None: only root is shown it.
+    """Return a bridge's ACS control register from its configuration space. 0: it has none. None: only root may read it.
 
-    PCI Express Base Specification: extended capabilities begin at 0x100, each with its id and where the next one is.
+    PCI Express Base Specification: extended capabilities begin at 0x100, each with its id and the offset of the next
+    one.
     """
     try:
         with open(path, "rb") as file:
@@ -152,7 +154,7 @@ def acs(path):
 
 
 def is_guest():
-    """Whether processors say that a hypervisor is below them, as those of x86 do."""
+    """Return whether the processors report a hypervisor below them, as those of x86 do."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             head = file.read(64 * 1024)

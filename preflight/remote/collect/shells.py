@@ -1,5 +1,5 @@
-"""What a program finds that is started here over ssh, and what a person finds who logs in: they may differ, where a
-profile sets something, or ~/.bashrc returns early unless it is interactive."""
+"""Environments of a program started here over ssh, and of a person's login. They may differ where a profile sets a
+variable, or ~/.bashrc returns early unless it is interactive."""
 
 import os
 import pwd
@@ -8,7 +8,7 @@ import time
 from collect.tools import LookError, as_user, command, read
 
 MARK = "preflight-login"
-SHELLS = ("bash", "zsh", "ksh", "mksh", "dash", "sh", "fish")  # that take -l -i -c
+SHELLS = ("bash", "zsh", "ksh", "mksh", "dash", "sh", "fish")  # shells that accept -l -i -c
 LOGIN_SECONDS = 8.0
 LONGEST = 8192  # characters kept of a value
 # As in job_view.py.
@@ -16,23 +16,24 @@ SECRET = ("PASS", "PWD", "SECRET", "TOKEN", "CREDENTIAL", "AUTH", "LOGIN", "KEY"
 
 
 def look_shells(request, deadline):
-    """The variables of `prefixes`, and where `programs` are found, both ways in."""
-    wanted = request["shells"]
+    """Return the variables of `prefixes`, and the paths of `programs`, for both kinds of login."""
+    options = request["shells"]
     over_ssh = given()
     account = pwd.getpwnam(over_ssh["SUDO_USER"]) if "SUDO_USER" in over_ssh else pwd.getpwuid(os.geteuid())
-    if wanted["user"] not in ("", account.pw_name):
-        both = (wanted["user"], account.pw_name)
-        raise LookError("jobs run as %s, and what sshd gives is only seen for %s, who logs in" % both)
-    found = {"user": account.pw_name, "shell": account.pw_shell, "over_ssh": told(account, over_ssh, wanted, deadline)}
+    if options["user"] not in ("", account.pw_name):
+        users = (options["user"], account.pw_name)
+        raise LookError("jobs run as %s, and what sshd gives is only seen for %s, who logs in" % users)
+    facts = {"user": account.pw_name, "shell": account.pw_shell, "over_ssh": told(account, over_ssh, options, deadline)}
     try:
-        found["login"], found["error"] = told(account, login(account, over_ssh, deadline), wanted, deadline), ""
+        facts["login"], facts["error"] = told(account, login(account, over_ssh, deadline), options, deadline), ""
     except LookError as error:
-        found["login"], found["error"] = None, str(error)
-    return found
+        facts["login"], facts["error"] = None, str(error)
+    return facts
 
 
 def given():
-    """The environment that the login shell left to what sshd had it start; sudo, if it is between, has changed it."""
+    """Return the environment that sshd's command got from the login shell. If sudo is in between, it has changed its
+    child's environment, and the sudo process has the original one."""
     environment, pid = dict(os.environ), os.getpid()
     if os.geteuid() == 0 and "SUDO_USER" in environment:
         while pid > 1 and (read("/proc/%d/comm" % pid) or "").strip() != "sudo":
@@ -48,34 +49,34 @@ def given():
 
 
 def login(account, over_ssh, deadline):
-    """The environment of an interactive login; it is asked without a terminal, and nothing is typed."""
+    """Return the environment of an interactive login, which runs without a terminal and without input."""
     if os.path.basename(account.pw_shell) not in SHELLS:
         raise LookError("the login shell of %s is %s, which is not asked" % (account.pw_name, account.pw_shell))
     argv = [account.pw_shell, "-l", "-i", "-c", "echo; echo %s; exec /usr/bin/env -0" % MARK]
     environment = {name: value for name, value in over_ssh.items() if name != "SUDO_USER"}
-    called = "an interactive login of " + account.pw_name
+    label = "an interactive login of " + account.pw_name
     until = min(deadline, time.monotonic() + LOGIN_SECONDS)
     answer = command(
-        as_user(account, argv), until, called=called, environment=dict(environment, TERM="dumb", HOME=account.pw_dir)
+        as_user(account, argv), until, called=label, environment=dict(environment, TERM="dumb", HOME=account.pw_dir)
     )
     _, mark, text = answer["out"].rpartition("\n%s\n" % MARK)
     if not mark:
-        raise LookError("%s ends with %d and no word of its environment" % (called, answer["code"]))
+        raise LookError("%s ends with %d and no word of its environment" % (label, answer["code"]))
     return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
 
 
 def told(account, environment, wanted, deadline):
-    """What of an environment matters to jobs. A value that may be a secret does not leave the host."""
+    """Return the parts of an environment that matter to jobs. A value that may be a secret does not leave the host."""
     variables = {}
     for name, value in environment.items():
-        secret = any(word in name.upper() for word in SECRET) or "@" in value.partition("://")[2]
-        if name.startswith(tuple(wanted["prefixes"])) and not secret:
+        is_secret = any(word in name.upper() for word in SECRET) or "@" in value.partition("://")[2]
+        if name.startswith(tuple(wanted["prefixes"])) and not is_secret:
             variables[plain(name)] = plain(value)[:LONGEST]
     path = environment.get("PATH", "").split(":")
     programs = {name: on_path(name, path) for name in wanted["programs"]}
     mpirun = programs.get("mpirun")
-    said = version(as_user(account, [mpirun, "--version"]), environment, deadline) if mpirun else ""
-    return {"variables": variables, "programs": programs, "mpi": said}
+    mpi_version = version(as_user(account, [mpirun, "--version"]), environment, deadline) if mpirun else ""
+    return {"variables": variables, "programs": programs, "mpi": mpi_version}
 
 
 def on_path(name, path):
@@ -84,7 +85,7 @@ def on_path(name, path):
 
 
 def version(argv, environment, deadline):
-    """What mpirun says of itself, with the libraries that it finds there."""
+    """Return mpirun's version line, with the libraries that it finds there."""
     try:
         answer = command(argv, deadline, environment=environment)
     except LookError as error:
@@ -94,5 +95,5 @@ def version(argv, environment, deadline):
 
 
 def plain(text):
-    """The text without bytes that are none, for which JSON has no place."""
+    """Return the text without invalid characters, which JSON cannot carry."""
     return text.encode("utf-8", "replace").decode()

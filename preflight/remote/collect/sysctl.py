@@ -8,7 +8,7 @@ from collect.tools import LookError, listing, read, runs
 
 
 def look_sysctl(request, deadline):
-    """The kernel's values, and every *.conf that a loader could read, with its text where that is about our key."""
+    """Return the kernel's values, and every *.conf that a loader could read, with its text if that is about our key."""
     values = {}
     backlogs = ("net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog")
     for key in ("net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_local_port_range", *backlogs, "fs.file-nr"):
@@ -30,15 +30,15 @@ def look_sysctl(request, deadline):
 
 
 def sysctl_file(path):
-    found = {"path": path, "target": os.path.realpath(path) if os.path.islink(path) else "", "text": "", "error": ""}
+    entry = {"path": path, "target": os.path.realpath(path) if os.path.islink(path) else "", "text": "", "error": ""}
     try:
-        # What is no file, such as a directory or /dev/null, sets nothing; and a pipe would never end.
+        # A path that is no file, such as a directory or /dev/null, sets nothing; and a pipe would never end.
         text = (read(path) or "") if os.path.isfile(path) else ""
         if "ip_local_reserved_ports" in text or path.endswith("/90-preflight.conf"):
-            found["text"] = text
+            entry["text"] = text
     except LookError as error:
-        found["error"] = str(error)
-    return found
+        entry["error"] = str(error)
+    return entry
 
 
 def read_only(path):
@@ -49,7 +49,7 @@ def read_only(path):
 
 
 def look_tuned():
-    """tuned's profiles, where it is used and one of them is about our key."""
+    """Return tuned's profiles if it is used and one of them is about our key, else None."""
     active = read("/etc/tuned/active_profile") or ""
     if not active.strip():
         return None

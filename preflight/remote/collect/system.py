@@ -1,4 +1,4 @@
-"""The host as such: system, network, sockets, names, and the files of [host_setup]."""
+"""Host as such: system, network, sockets, names, and the files of [host_setup]."""
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
@@ -33,7 +33,7 @@ def look_os(request, deadline):
 
 
 def open_run():
-    """The run of preflight/remote/apply that has begun on this host and not finished; only root sees it."""
+    """Return the run of preflight/remote/apply that has begun on this host and not finished; only root sees it."""
     try:
         return os.readlink("/var/lib/preflight/journal/open")
     except OSError:
@@ -41,11 +41,12 @@ def open_run():
 
 
 def logind():
-    """[path, text] of the files that set up systemd-logind, those that count more later; None: it does not run."""
+    """Return [path, text] of the files that configure systemd-logind, in ascending priority; None where it does not
+    run."""
     if not os.path.isdir("/run/systemd/seats"):
         return None
     folders = ("/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd")
-    parts = {}  # a file of the same name in a later folder stands in for an earlier one's
+    parts = {}  # a file of the same name in a later folder replaces an earlier one
     for folder in folders:
         parts.update((os.path.basename(path), path) for path in listed(folder + "/logind.conf.d", ".conf"))
     mains = [path for path in (folder + "/logind.conf" for folder in folders) if os.path.isfile(path)]
@@ -54,7 +55,7 @@ def logind():
 
 
 def look_network(request, deadline):
-    """JSON where iproute2 can (4.14 and later), its text otherwise; the parser takes either."""
+    """Return JSON where iproute2 can print it (4.14 and later), else its text; the parser takes either."""
     tool = required("ip")
 
     def ask(*arguments):
@@ -69,7 +70,8 @@ def look_network(request, deadline):
 
 
 def look_sockets(request, deadline):
-    """The kernel filters by port. Who owns a socket costs a walk through /proc, so it is asked only if there is one."""
+    """Return the sockets on the job ports, filtered by the kernel. Their owners cost a walk through /proc, so they are
+    read only if there is a socket."""
     tool = required("ss")
     ranges = ["( sport >= :%d and sport <= :%d )" % (low, high) for low, high in request["ports"]]
     if not ranges:
@@ -77,19 +79,20 @@ def look_sockets(request, deadline):
 
     def ask(options):
         answer = command([tool, "-H" + options, " or ".join(ranges)], deadline)
-        if answer["code"] and "invalid option" in answer["err"]:  # an old one always prints a header
+        if answer["code"] and "invalid option" in answer["err"]:  # an old ss always prints a header
             answer = command([tool, "-" + options, " or ".join(ranges)], deadline)
         return answer
 
     answer = ask("tan")
-    found = [line for line in answer["out"].splitlines() if line.strip() and not line.startswith("State ")]
-    return ask("tanp") if found else answer
+    sockets = [line for line in answer["out"].splitlines() if line.strip() and not line.startswith("State ")]
+    return ask("tanp") if sockets else answer
 
 
 def look_names(request, deadline):
-    """Resolved eight at a time: one dead name server must not cost a time-out per host."""
-    own = socket.gethostname()
-    todo = [own] + request["names"]
+    """Return the addresses of all names, resolved eight at a time: one dead name server must not cost a timeout per
+    host."""
+    own_name = socket.gethostname()
+    todo = [own_name] + request["names"]
     answers = {}
 
     def work():
@@ -100,25 +103,26 @@ def look_names(request, deadline):
                 return
             try:
                 # As bytes: a text would load the IDNA codec, 5 ms.
-                found = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
-                answers[name] = [entry[4][0] for entry in found]
+                entries = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
+                answers[name] = [entry[4][0] for entry in entries]
             except (OSError, UnicodeError):
                 answers[name] = []
 
-    wanted = set(todo)
+    wanted_names = set(todo)
     workers = [threading.Thread(target=work, daemon=True) for _ in range(min(8, len(todo)))]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(max(0, deadline - time.monotonic()))
-    late = sorted(wanted - set(answers))
-    if late:
-        raise LookError("%s did not resolve, or fail to, in time" % ", ".join(late[:4]))
-    return {"hostname": answers[own], "cluster": {name: answers[name] for name in request["names"]}}
+    unresolved = sorted(wanted_names - set(answers))
+    if unresolved:
+        raise LookError("%s did not resolve, or fail to, in time" % ", ".join(unresolved[:4]))
+    return {"hostname": answers[own_name], "cluster": {name: answers[name] for name in request["names"]}}
 
 
 def look_environment(request, deadline):
-    """Files that [host_setup] is about; of those that it asks nothing of, only what preflight may have left there."""
+    """Return the files that [host_setup] is about. Other files are returned only if preflight may have left them
+    there."""
     hosts = read("/etc/hosts")
     folder = "/etc/security/limits.d"
     paths = [os.path.join(folder, name) for name in listing(folder) if name.endswith(".conf")]

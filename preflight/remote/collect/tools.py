@@ -1,4 +1,4 @@
-"""Reading files and running this host's programs, bounded in time and output."""
+"""Reads of files and calls of this host's programs, bounded in time and output."""
 
 import os
 import select
@@ -9,26 +9,26 @@ import threading
 import time
 
 COMMAND_LIMIT = 256 * 1024  # bytes kept of one command's output
-QUERY_LIMIT = 32 * 1024  # of one query of a device, of which there are hundreds; the longest have 5
+QUERY_LIMIT = 32 * 1024  # bytes of one query of a device, of which there are hundreds; the longest have 5 KiB
 FILE_LIMIT = 1024 * 1024  # bytes read of one file
 ENVIRONMENT = dict(os.environ, LC_ALL="C")
 SEARCH = [*os.environ.get("PATH", "").split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"]
-# A file's bytes that are no UTF-8 (a comment in GBK or Latin-1) travel as private characters, U+10FF80 to U+10FFFF, and
-# apply/files.py turns them back, so that a file edited by a change keeps them. JSON has no place for lone surrogates.
+# Bytes of a file that are not UTF-8 (a comment in GBK or Latin-1) travel as private characters, U+10FF80 to U+10FFFF.
+# The module apply/files.py turns them back, so that an edited file keeps them. JSON cannot carry lone surrogates.
 KEPT = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
-CHECK = 0.1  # seconds after which a tool that prints nothing is asked whether it has ended
-LEAVING = 1.0  # seconds for killed processes to be gone; one that hangs in the kernel is left to it
+CHECK = 0.1  # seconds after which a silent tool is checked for its end
+LEAVING = 1.0  # seconds for killed processes to be gone; one that hangs in the kernel stays
 running = set()  # process groups of the tools that run now
-leaving = threading.Event()  # no tool is started any more
+leaving = threading.Event()  # set once no tool may be started any more
 
 
 class LookError(Exception):
-    """Why a section, or a part of it, could not be looked at: one sentence."""
+    """Failure to read a section, or a part of it: one sentence."""
 
 
 def find(name, *places):
-    """The path of a tool: on PATH first, then in the vendor's place; None if it is nowhere."""
+    """Return the path of a tool: on PATH first, then in the vendor's place; None if it is nowhere."""
     for path in [os.path.join(folder, name) for folder in SEARCH if folder] + list(places):
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
@@ -43,7 +43,7 @@ def required(name, *places):
 
 
 def read(path, limit=FILE_LIMIT):
-    """The text of a file, None if there is none."""
+    """Return the text of a file, None if there is none."""
     try:
         with open(path, "rb") as file:
             data = file.read(limit + 1)
@@ -57,7 +57,7 @@ def read(path, limit=FILE_LIMIT):
 
 
 def listing(folder):
-    """What is in a folder; nothing, if there is none."""
+    """Return the names in a folder; none, if there is no folder."""
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -74,9 +74,9 @@ def listed(folder, ending):
 
 
 def texts(paths):
-    """{path: text} of the files that are there."""
-    found = {path: read(path) for path in paths}
-    return {path: text for path, text in found.items() if text is not None}
+    """Return {path: text} of the files that exist."""
+    contents = {path: read(path) for path in paths}
+    return {path: text for path, text in contents.items() if text is not None}
 
 
 def runs(name):
@@ -91,10 +91,11 @@ def runs(name):
 
 
 def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environment=ENVIRONMENT):
-    """Run a program to its end: {"out", "err", "code"}. Raises LookError past the deadline and past the limit.
+    """Run a program to its end and return {"out", "err", "code"}. Raise LookError past the deadline and past the limit.
 
-    What it has started is ended with it, and is not waited for, though it may hold the output open. `called`: what
-    sentences call it, where its arguments are none to be shown."""
+    Its children are ended with it, and are not waited for, though they may hold the output open. `called`: its name in
+    sentences, for arguments that must not be shown.
+    """
     name = called or os.path.basename(argv[0])
     line = called or " ".join([name, *asked(argv)])
     if leaving.is_set() or time.monotonic() >= deadline:
@@ -114,17 +115,17 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environme
     try:
         exchange = Exchange(process, stdin)
         while exchange.open:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 raise LookError("%s was still running at its deadline" % line)
-            ended = ends(process.pid, 0)
-            if not exchange.step(min(left, CHECK)) and ended:
-                break  # what it has left behind holds its output open
+            has_ended = ends(process.pid, 0)
+            if not exchange.step(min(seconds_left, CHECK)) and has_ended:
+                break  # a process that it has left behind holds its output open
             if exchange.longest() > limit:
                 raise LookError("%s printed more than %d KiB" % (name, limit // 1024))
         if not ends(process.pid, max(time.monotonic() + 0.1, deadline)):
             raise LookError("%s closed its output but did not end" % name)
-        kill(process.pid)  # what it has left behind; until it is waited for, the number is that of its group
+        kill(process.pid)  # processes that it has left behind; until the wait, the number is that of its group
         code = process.wait()
         return dict(exchange.texts(), code=code)
     finally:
@@ -140,7 +141,7 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environme
 
 
 class Exchange:
-    """What a program is given on stdin, and prints, as far as it takes it and has printed it."""
+    """Input to a program on stdin, and its output so far."""
 
     def __init__(self, process, data):
         self.process, self.data = process, data
@@ -153,7 +154,7 @@ class Exchange:
             self.waiting.register(process.stdin.fileno(), select.POLLOUT)
 
     def step(self, seconds):
-        """Give and take once; returns whether there was anything within the seconds."""
+        """Write and read once, and return whether the program was ready within the seconds."""
         ready = self.waiting.poll(seconds * 1000)
         for descriptor, _ in ready:
             if descriptor in self.printed:
@@ -170,11 +171,11 @@ class Exchange:
             self.open.discard(descriptor)
 
     def give(self, descriptor):
-        """A pipe that is ready takes PIPE_BUF bytes without blocking."""
+        """Write the next PIPE_BUF bytes, which a pipe that is ready takes without blocking."""
         try:
             self.data = self.data[os.write(descriptor, self.data[: select.PIPE_BUF]) :]
         except OSError:
-            self.data = b""  # it ended without reading: its exit and its words say why
+            self.data = b""  # it ended without reading: its exit code and output say why
         if not self.data:
             self.waiting.unregister(descriptor)
             self.process.stdin.close()
@@ -199,20 +200,20 @@ def ends(pid, until):
 
 
 def as_user(account, argv):
-    """The command as another user, whose environment stays this one; only root can do so."""
+    """Return the command as another user, with this environment; only root can run it."""
     if account.pw_uid == os.geteuid():
         return argv
     return [required("runuser"), "-u", account.pw_name, "--", *argv]
 
 
 def asked(argv):
-    """What a tool was asked, in a few words: `-i 0 -link`, `info -t health`."""
+    """Return the arguments of a tool in a few words: `-i 0 -link`, `info -t health`."""
     words = argv[1:5]
     return words[:3] if len(words) == 4 and words[3].startswith("-") else words
 
 
 def attempt(argv, deadline, limit=QUERY_LIMIT):
-    """One of many queries: what came of it, or {"trouble": why it could not be run to its end}."""
+    """Run one of many queries and return its answer, or {"trouble": why it could not be run to its end}."""
     try:
         return command(argv, deadline, limit=limit)
     except LookError as error:
@@ -220,17 +221,18 @@ def attempt(argv, deadline, limit=QUERY_LIMIT):
 
 
 def each(things, work, deadline, at_once=None):
-    """{thing as text: work(thing)} of those that are done by the deadline; `at_once` of them in parallel, or all."""
+    """Return {item as text: work(item)} of the items done by the deadline, with `at_once` of them in parallel, or
+    all."""
     todo = list(things)[::-1]
     results = {}
 
     def run():
         while todo:
             try:
-                thing = todo.pop()
+                item = todo.pop()
             except IndexError:
                 return
-            results[str(thing)] = work(thing)
+            results[str(item)] = work(item)
 
     threads = [threading.Thread(target=run, daemon=True) for _ in range(min(at_once or len(todo), len(todo)))]
     for thread in threads:
@@ -244,39 +246,40 @@ def kill(group):
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:
-        pass  # it ended by itself in between
+        pass  # the group ended by itself in between
 
 
 def adopt_orphans():
-    """Become the parent of what tools leave behind, so that `leave` can end also what left its tool's session."""
+    """Become the parent of processes that tools leave behind, so that `leave` can also end those outside their tool's
+    session."""
     try:
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
-        pass  # a Python without ctypes: what stays in its tool's session is ended all the same
+        pass  # a Python without ctypes: processes in their tool's session are ended all the same
 
 
 def children(pid):
     """Return the pids of a process's children, zombies as well."""
-    found = []
+    pids = []
     for task in listing("/proc/%d/task" % pid):
         try:
             with open("/proc/%d/task/%s/children" % (pid, task)) as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
         except OSError:
             continue  # it has just ended
-    return found
+    return pids
 
 
 def end_descendants():
-    """Kill all that this process has started, and what those have. Orphans of the killed come back to this process."""
+    """Kill all descendants of this process. Orphans of the killed come back to this process."""
     give_up = time.monotonic() + LEAVING
     while time.monotonic() < give_up:
         descendants = children(os.getpid())
         if not descendants:
             return
-        for pid in descendants:  # which grows meanwhile
+        for pid in descendants:  # the list grows meanwhile
             descendants += children(pid)
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -286,12 +289,12 @@ def end_descendants():
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except OSError:
-            return  # no child is left
+            return  # no child remains
         time.sleep(0.005)
 
 
 def leave(code=0):
-    """End now, and every tool with us: a thread that hangs in the kernel must not hold the connection."""
+    """End now, with every tool: a thread that hangs in the kernel must not hold the connection."""
     leaving.set()
     for group in tuple(running):
         kill(group)
@@ -302,14 +305,14 @@ def leave(code=0):
 
 
 def leave_on_signals():
-    """Leave when told to end, and take the tools along. Call it in the main thread."""
+    """Leave on a signal to end, with all tools. Call it in the main thread."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, _: leave(128 + number))
 
 
 def leave_with_the_connection():
-    """Nobody waits for the answer any more where the reader of stdout is gone: Ctrl-C, or a lost connection."""
+    """Leave once the reader of stdout is gone, by Ctrl-C or a lost connection: the answer has no reader any more."""
     reader = select.poll()
-    reader.register(sys.stdout, 0)  # that the other end is gone is reported unasked
+    reader.register(sys.stdout, 0)  # poll reports a closed reader without being asked to
     reader.poll()
     leave()

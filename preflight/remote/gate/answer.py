@@ -1,22 +1,22 @@
-"""The gate's answer, and how it reads."""
+"""Answer of the gate, and its text."""
 
 WORST_FIRST = ("fail", "unknown", "warn", "pass")
-SENTENCE = 400  # characters at most; summaries come from verdicts and tools
-FOUND = " (found "  # begins what says how old a failure of a verdict is
-JOB_CONTEXTS = ("job", "init")  # a policy that nobody can read leaves these closed, and the scheduler's open
+SENTENCE = 400  # most characters; summaries come from verdicts and tools
+FOUND = " (found "  # begins the note on the age of a verdict's failure
+JOB_CONTEXTS = ("job", "init")  # an unreadable policy leaves these closed, and the scheduler's contexts open
 
 
 class Answer:
-    """May a job start here?
+    """Answer to the question whether a job may start here.
 
-    context   who asks: prolog, epilog, task, health, job or init
-    host      this host's name in the inventory, or its own
-    outcome   pass, warn, fail or unknown: what is known of the host, after required, optional and off
-    open      whether the job may run: not where the outcome is fail; where it is unknown, as the policy says
-    reasons   [{"check", "outcome", "device", "summary"}], the worst first; "verdict" and "gate" in the place of a
-              check's id are troubles of these themselves
-    sentence  one line
-    age       seconds since the oldest of the looks that count, None where none does
+    `context`   The asking context: prolog, epilog, task, health, job or init.
+    `host`      This host's name in the inventory, or its own.
+    `outcome`   State of the host after required, optional and off: pass, warn, fail or unknown.
+    `open`      True if the job may run: never with the outcome fail. With unknown the policy decides.
+    `reasons`   [{"check", "outcome", "device", "summary"}], the worst first. In the place of a check's id,
+                "verdict" and "gate" mark errors of these themselves.
+    `sentence`  One line.
+    `age`       Seconds since the oldest run that counts, None where none does.
     """
 
     def __init__(self, context, host, outcome, reasons, opens_unknown, age=None, sentence=""):
@@ -29,7 +29,7 @@ class Answer:
         self.sentence = sentence or told(context, host, outcome, reasons, self.open, age)
 
     def fields(self):
-        """What JSON carries of it."""
+        """Return the answer's fields for JSON."""
         return {
             "schema": "preflight.gate-answer/1",
             "host": self.host,
@@ -42,20 +42,23 @@ class Answer:
         }
 
     def text(self):
-        """The sentence; the reasons below it, where it does not name them all."""
+        """Return the sentence, with the reasons below it if there are several."""
         lines = [self.sentence]
         if len(self.reasons) > 1:
-            lines += ["  %-8s%-8s%s" % (one["outcome"], one["check"], one_line(one["summary"])) for one in self.reasons]
+            lines += [
+                "  %-8s%-8s%s" % (reason["outcome"], reason["check"], one_line(reason["summary"]))
+                for reason in self.reasons
+            ]
         return "\n".join(lines)
 
     def code(self):
-        """The exit code of `preflight-gate` (docs/gate.md)."""
+        """Return the exit code of `preflight-gate` (docs/gate.md)."""
         code = 0 if self.open else 1 if self.outcome == "fail" else 3
         return {1: 42, 3: 43}.get(code, code) if self.context == "init" else code
 
 
 def opened(fields):
-    """The answer that `fields` says."""
+    """Return the answer with these fields."""
     answer = Answer(fields["context"], fields["host"], fields["outcome"], fields["reasons"], fields["open"])
     answer.age, answer.sentence = fields["age"], fields["sentence"]
     return answer
@@ -66,7 +69,8 @@ def reason(check, outcome, summary, device=None):
 
 
 def nobody_knows(context, host, summary, opens_unknown=None):
-    """Unknown, because of the gate itself. Without a policy: what is asked within a job closes, the rest opens."""
+    """Return the answer "unknown" for an error of the gate itself. Without a policy, requests from within a job close
+    and the other contexts open."""
     opens = context not in JOB_CONTEXTS if opens_unknown is None else opens_unknown
     return Answer(context, host, "unknown", [reason("gate", "unknown", summary)], opens)
 
@@ -76,24 +80,24 @@ def worst(outcomes):
 
 
 def told(context, host, outcome, reasons, is_open, age):
-    """The answer in one line."""
-    looked = "" if age is None else "; looked at %s ago" % span(age)
+    """Return the answer in one line."""
+    age_note = "" if age is None else "; looked at %s ago" % span(age)
     if outcome == "pass":
-        return "%s is good%s" % (host, looked)
-    first = [one for one in reasons if one["outcome"] == outcome]
-    words = "%s: %s" % (first[0]["check"], first[0]["summary"]) if first else "no reason was given"
-    more = " (and %d more)" % (len(first) - 1) if len(first) > 1 else ""
+        return "%s is good%s" % (host, age_note)
+    causes = [reason for reason in reasons if reason["outcome"] == outcome]
+    cause = "%s: %s" % (causes[0]["check"], causes[0]["summary"]) if causes else "no reason was given"
+    suffix = " (and %d more)" % (len(causes) - 1) if len(causes) > 1 else ""
     head = {"fail": "%s is broken", "warn": "%s may run jobs", "unknown": "nobody knows whether %s is good"}[outcome]
     if outcome == "fail" and context == "task":
         head = "this task cannot run on %s"
     policy = ""
     if outcome == "unknown":
         policy = "; jobs run all the same" if is_open else "; no job runs until that is known"
-    return one_line("%s: %s%s" % (head % host, words, more))[: SENTENCE - len(policy)] + policy
+    return one_line("%s: %s%s" % (head % host, cause, suffix))[: SENTENCE - len(policy)] + policy
 
 
 def one_line(text):
-    """Without what moves a terminal's cursor, or makes two lines of one."""
+    """Return the text without characters that move a terminal's cursor or break the line."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

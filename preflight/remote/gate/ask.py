@@ -1,4 +1,4 @@
-"""The answer within a time that holds whatever hangs: a child looks, its parent waits so long and no longer."""
+"""Answer within a fixed time, whatever hangs: a child runs the checks, and its parent waits up to a limit."""
 
 import json
 import os
@@ -8,22 +8,23 @@ import time
 
 from gate.answer import nobody_knows, opened
 
-SECONDS = 7.5  # until the parent answers by itself
+SECONDS = 7.5  # seconds until the parent answers by itself
 CHILD = 8  # seconds after which a child ends by itself: its parent may have been killed
-RECORD = 0.3  # seconds that writing an answer down may hold it up
-LIMIT = 256 * 1024  # bytes of what the child says
+RECORD = 0.3  # seconds by which recording an answer may delay it
+LIMIT = 256 * 1024  # bytes of the child's messages
 
 
 def working(work, descriptor):
-    """The child's life: a group of its own, with what it starts, and an alarm that ends it where nobody else can."""
+    """Run the work in the child: in its own process group with its children, and with an alarm that ends it if no other
+    process can."""
 
     def say(**words):
         os.write(descriptor, json.dumps(words).encode() + b"\n")
 
     os.setpgid(0, 0)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 1)  # whoever reads our parent's output must not wait for a child that the kernel holds
-    os.dup2(nothing, 2)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)  # a reader of our parent's output must not wait for a child that the kernel holds
+    os.dup2(null, 2)
     for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -35,26 +36,26 @@ def working(work, descriptor):
 
 
 class Child:
-    """A process that runs `work(say)` and leaves; what it says with `say(**words)` comes back a JSON object a line."""
+    """Process that runs `work(say)` and leaves. Each call of `say(**words)` sends back a JSON object on one line."""
 
     def __init__(self, work):
-        self.descriptor, theirs = os.pipe()
+        self.descriptor, child_end = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 os.close(self.descriptor)
-                working(work, theirs)
+                working(work, child_end)
             finally:
                 os._exit(0)
-        os.close(theirs)
+        os.close(child_end)
         self.heard = b""
 
     def said(self, until):
-        """The next object, None where there is none before `until` (time.monotonic), or none to come."""
-        waiting = select.poll()
-        waiting.register(self.descriptor, select.POLLIN)
+        """Return the next object; None where there is none before `until` (time.monotonic), or none to come."""
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
         while b"\n" not in self.heard:
-            if len(self.heard) > LIMIT or not waiting.poll(max(0, until - time.monotonic()) * 1000):
+            if len(self.heard) > LIMIT or not poll.poll(max(0, until - time.monotonic()) * 1000):
                 return None
             part = os.read(self.descriptor, 65536)
             if not part:
@@ -64,20 +65,20 @@ class Child:
         return json.loads(line.decode())
 
     def end(self):
-        """Kill it and what it has started; one that the kernel holds is left to it."""
+        """Kill the process and its children; one that the kernel holds is left to its alarm."""
         os.close(self.descriptor)
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except OSError:
-            pass  # it has ended, or is not yet a group: then its alarm ends it
+            pass  # the child has ended, or is not yet a group: then its alarm ends it
 
 
 def ask(context, environment, seconds=SECONDS, root="/", owner=0):
-    """The answer, which has been written down. `root` and `owner` are for tests, as in decide.py."""
+    """Return the answer, which has been written down. `root` and `owner` are for tests, as in decide.py."""
     begin = time.monotonic()
     until = begin + seconds
-    here = environment.get("SLURMD_NODENAME") or os.uname()[1]
-    known = {"host": here, "opens": None, "at": "its start", "trouble": "what looks was ended"}
+    host_name = environment.get("SLURMD_NODENAME") or os.uname()[1]
+    progress = {"host": host_name, "opens": None, "at": "its start", "trouble": "what looks was ended"}
 
     def look(say):
         from gate.decide import decide
@@ -93,18 +94,18 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
 
     child = Child(look)
     try:
-        words = child.said(until)
-        while words is not None and "answer" not in words:
-            known.update(words)
-            words = child.said(until)
-        if words is not None:
-            child.said(time.monotonic() + RECORD)  # its end: until then it writes the answer down
-            return opened(words["answer"])
-        late = time.monotonic() >= until
+        message = child.said(until)
+        while message is not None and "answer" not in message:
+            progress.update(message)
+            message = child.said(until)
+        if message is not None:
+            child.said(time.monotonic() + RECORD)  # wait for the child's end: until then it records the answer
+            return opened(message["answer"])
+        timed_out = time.monotonic() >= until
     finally:
         child.end()
-    why = "no answer within %g s" % seconds if late else known["trouble"]
-    answer = nobody_knows(context, known["host"], "%s, at %s" % (why, known["at"]), known["opens"])
+    cause = "no answer within %g s" % seconds if timed_out else progress["trouble"]
+    answer = nobody_knows(context, progress["host"], "%s, at %s" % (cause, progress["at"]), progress["opens"])
     writer = Child(lambda _: write(answer))
     writer.said(time.monotonic() + RECORD)
     writer.end()

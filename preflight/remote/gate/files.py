@@ -1,19 +1,21 @@
-"""Reading what preflight has put on this host, and believing it only where nobody else can have written it."""
+"""Files of preflight on this host, accepted only if root alone can have written them."""
 
 import os
 import stat
 
 
 class NotBelieved(Exception):  # noqa: N818  (it is a reason, not a fault)
-    """Why a file does not count: one sentence."""
+    """Reason not to accept a file: one sentence."""
 
 
 def believed(path, limit, owner=0):
-    """The bytes of a file of at most `limit` bytes that `owner` alone can have written; None where there is none.
+    """Return the bytes of a file of at most `limit` bytes that `owner` alone can have written; None where there is
+    none.
 
-    Raises NotBelieved. `owner` is for tests: on a host it is root."""
+    Raise NotBelieved. `owner` is for tests: on a host it is root.
+    """
     try:
-        # A link is not followed, and a pipe not waited for.
+        # Follow no link, and wait for no pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -22,10 +24,10 @@ def believed(path, limit, owner=0):
     except OSError as error:
         raise NotBelieved("%s cannot be read: %s" % (path, error.strerror)) from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise NotBelieved("%s is not a file" % path)
-        if others_write(found, owner) or others_write(os.stat(os.path.dirname(path)), owner):
+        if others_write(status, owner) or others_write(os.stat(os.path.dirname(path)), owner):
             raise NotBelieved("others than root can write %s, or its folder" % path)
         data = read(descriptor, limit + 1)
     except OSError as error:
@@ -52,21 +54,21 @@ def read(descriptor, limit):
 
 
 def parsed(path, limit, owner=0):
-    """The JSON object in a file that is believed; None where there is none. Raises NotBelieved."""
+    """Return the JSON object in an accepted file; None where there is none. Raise NotBelieved."""
     import json
 
     data = believed(path, limit, owner)
     if data is None:
         return None
     try:
-        found = json.loads(data.decode("utf-8"))
+        content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError):
         raise NotBelieved("%s is damaged: it is no JSON" % path) from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise NotBelieved("%s is damaged: it is no JSON object" % path)
-    return found
+    return content
 
 
 def is_number(value):
-    """Whether it is a number of seconds: JSON of Python knows NaN and Infinity, too."""
+    """Return whether the value is a number of seconds: Python's JSON knows NaN and Infinity, too."""
     return type(value) in (int, float) and 0 <= value < 1e12

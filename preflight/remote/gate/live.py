@@ -1,4 +1,4 @@
-"""What can be looked at in no time, by the ids that `preflight explain` knows. Nothing is started, nothing waits."""
+"""Live checks that take no time, by the ids that `preflight explain` knows. They start no program and wait for none."""
 
 import os
 
@@ -7,14 +7,19 @@ from gate.jobs import a_job_runs, runs_in_a_job
 
 LISTEN = b"0A"  # of enum tcp_state, <net/tcp_states.h>
 UP = 1  # IFF_UP, <net/if.h>
-SECONDS = 0.5  # for looking through all processes: 100 of them take 4 ms
-# Of NVIDIA and Ascend, as /proc has their names: they hold devices all the time.
+SECONDS = 0.5  # for the search through all processes: 100 of them take 4 ms
+# Services of NVIDIA and Ascend, by their names in /proc: they hold devices all the time.
 SERVICES = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "dcgm-exporter", "npu-exporter", "dmp_daemon")
 
 
 class Host:
-    """What the live checks are about. `devices`: ids of those that count; `network` and `processes`: whether what is
-    seen here are the host's. `root` is for tests."""
+    """Subject of the live checks.
+
+    `devices`    Ids of the devices that count.
+    `network`    True if the network seen here is the host's.
+    `processes`  True if the processes seen here are the host's.
+    `root`       Folder of the host's files, for tests.
+    """
 
     def __init__(self, policy, devices, root="/"):
         self.policy = policy
@@ -34,14 +39,14 @@ def reserved_ports(host):
     path = host.path("proc/sys/net/ipv4/ip_local_reserved_ports")
     try:
         with open(path) as file:
-            held = {port for part in file.read().strip().split(",") if part for port in numbers(part)}
+            reserved = {port for part in file.read().strip().split(",") if part for port in numbers(part)}
     except (OSError, ValueError) as error:
         return [reason("PRT101", "unknown", "the reserved ports cannot be read: %s" % error)]
-    missing = [port for low, high in host.policy.reserved for port in range(low, high + 1) if port not in held]
+    missing = [port for low, high in host.policy.reserved for port in range(low, high + 1) if port not in reserved]
     if not missing:
         return []
-    words = ", ".join(map(str, missing[:3])) + (" and %d more" % (len(missing) - 3) if len(missing) > 3 else "")
-    return [reason("PRT101", "fail", "job ports %s are not reserved" % words)]
+    port_list = ", ".join(map(str, missing[:3])) + (" and %d more" % (len(missing) - 3) if len(missing) > 3 else "")
+    return [reason("PRT101", "fail", "job ports %s are not reserved" % port_list)]
 
 
 def numbers(part):
@@ -50,66 +55,73 @@ def numbers(part):
 
 
 def free_ports(host):
-    """A port of a job that runs here is no fault of the host, one of anybody else is. Who has one may be not to be
-    told: a process of that kind may be a job's."""
-    taken = listening(host)
-    if not taken:
+    """Return a reason for each job port that a process listens on.
+
+    A port of a running job is no fault of the host; a port of any other process is. If the owner is unknown, the
+    outcome is, too: such a process may be a job's.
+    """
+    ports_in_use = listening(host)
+    if not ports_in_use:
         return []
-    owners, all_seen = holders(host, {"socket:[%s]" % inode: inode for inode in taken})
-    still = taken if len(owners) == len(taken) else listening(host)
-    found = []
-    for inode, port in sorted(still.items(), key=lambda one: one[1]):
+    owners, all_seen = holders(host, {"socket:[%s]" % inode: inode for inode in ports_in_use})
+    ports_still = ports_in_use if len(owners) == len(ports_in_use) else listening(host)
+    reasons = []
+    for inode, port in sorted(ports_still.items(), key=lambda item: item[1]):
         if inode in owners:
             pid, process = owners[inode]
             outcome = "warn" if runs_in_a_job(host.path("proc"), pid) else "fail"
-            who = "%s (process %s)" % (process, pid)
+            holder = "%s (process %s)" % (process, pid)
         else:
-            sure = all_seen and host.processes and inode in taken
-            outcome, who = "fail" if sure else "unknown", "a process that is not seen"
+            is_certain = all_seen and host.processes and inode in ports_in_use
+            outcome, holder = "fail" if is_certain else "unknown", "a process that is not seen"
         if outcome == "fail" and a_job_runs(host.path("proc"), names(host.path("proc"))):
-            outcome = "warn"  # what a job leaves to init is its own for as long as it runs
-        found.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, who)))
-    return found
+            outcome = "warn"  # a process that a job leaves to init belongs to the job while that runs
+        reasons.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, holder)))
+    return reasons
 
 
 def listening(host):
-    """{inode: job port} of the sockets that listen on one."""
-    taken = {}
+    """Return {inode: job port} of the sockets that listen on one."""
+    port_of = {}
     for name in ("tcp", "tcp6"):
         for port, inode in listeners(host.path("proc/net/" + name)):
             if any(low <= port <= high for low, high in host.policy.free):
-                taken.setdefault(inode, port)
-    return taken
+                port_of.setdefault(inode, port)
+    return port_of
 
 
 def listeners(path):
-    """(port, inode) of the sockets that listen; the kernel lists them before all others."""
+    """Yield (port, inode) of the listening sockets; the kernel lists them before all others."""
     try:
         with open(path, "rb") as lines:
             next(lines)
             for line in lines:
-                words = line.split()
-                if words[3] != LISTEN:
+                fields = line.split()
+                if fields[3] != LISTEN:
                     return
-                yield int(words[1].rpartition(b":")[2], 16), words[9].decode()
+                yield int(fields[1].rpartition(b":")[2], 16), fields[9].decode()
     except (OSError, StopIteration, IndexError, ValueError):
-        return  # no such protocol in this kernel
+        return  # this kernel lacks the protocol
 
 
 def device_nodes(host):
-    """NVIDIA makes a GPU's node when it is first used: until then the kernel's own list of GPUs has it."""
+    """Return a reason for each missing device node. NVIDIA makes a GPU's node at its first use: until then the kernel's
+    own list of GPUs counts."""
     if host.policy.product == "nvidia" and len(names(host.path("proc/driver/nvidia/gpus"))) >= len(host.policy.devices):
         return []
-    gone = [device for device in sorted(host.devices) if not os.path.exists(host.path(host.node(device)))]
-    return [reason("NPU109", "fail", "device %d: there is no /%s" % (one, host.node(one)), one) for one in gone]
+    missing = [device for device in sorted(host.devices) if not os.path.exists(host.path(host.node(device)))]
+    return [
+        reason("NPU109", "fail", "device %d: there is no /%s" % (device, host.node(device)), device)
+        for device in missing
+    ]
 
 
 def closed_nodes(host):
-    """Device nodes that are there, and that this process's user may not open."""
-    there = [device for device in sorted(host.devices) if os.path.exists(host.path(host.node(device)))]
-    closed = [device for device in there if not os.access(host.path(host.node(device)), os.R_OK | os.W_OK)]
-    words = "device %d: user %d may not open /%s"
-    return [reason("HST109", "fail", words % (one, os.getuid(), host.node(one)), one) for one in closed]
+    """Return a reason for each device node that exists and that this process's user may not open."""
+    present = [device for device in sorted(host.devices) if os.path.exists(host.path(host.node(device)))]
+    closed = [device for device in present if not os.access(host.path(host.node(device)), os.R_OK | os.W_OK)]
+    summary = "device %d: user %d may not open /%s"
+    return [reason("HST109", "fail", summary % (number, os.getuid(), host.node(number)), number) for number in closed]
 
 
 def host_nic(host):
@@ -132,24 +144,27 @@ def host_nic(host):
 
 
 def leftovers(host):
-    """Processes that hold devices of this job and are of no job that runs."""
+    """Return a reason for each process that holds devices of this job and belongs to no running job."""
     nodes = {"/" + host.node(device): device for device in host.devices}
-    found = []
+    reasons = []
     for device, (pid, process) in sorted(holders(host, nodes, SERVICES)[0].items()):
         if not runs_in_a_job(host.path("proc"), pid):
-            words = "device %d is held by %s (process %s), which is of no job that runs" % (device, process, pid)
-            found.append(reason("NPU114", "warn", words, device))
-    return found
+            summary = "device %d is held by %s (process %s), which is of no job that runs" % (device, process, pid)
+            reasons.append(reason("NPU114", "warn", summary, device))
+    return reasons
 
 
 def holders(host, wanted, passed_over=()):
-    """{value: (pid, name)} of a process that has open what `wanted` ({link in /proc/PID/fd: value}) names, and whether
-    all processes were seen: without root, one's own only; and not where there is too much to look through."""
+    """Return ({value: (pid, name)}, whether all processes were seen).
+
+    Each process has a file open that `wanted` ({link in /proc/PID/fd: value}) names. Without root only the user's own
+    processes are seen, and the search ends after SECONDS.
+    """
     import time
 
-    found, all_seen, until = {}, True, time.monotonic() + SECONDS
+    holder_of, all_seen, until = {}, True, time.monotonic() + SECONDS
     for pid in names(host.path("proc")):
-        if len(found) == len(wanted):
+        if len(holder_of) == len(wanted):
             break
         if not pid.isdigit() or int(pid) == os.getpid():
             continue
@@ -163,19 +178,19 @@ def holders(host, wanted, passed_over=()):
             all_seen = False
             continue
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         for number in descriptors:
             try:
                 value = wanted.get(os.readlink("%s/fd/%s" % (folder, number)))
-                if value is None or value in found:
+                if value is None or value in holder_of:
                     continue
                 with open(folder + "/comm", errors="replace") as comm:
                     process = comm.read().strip()
             except OSError:
-                continue  # it has been closed, or has ended
+                continue  # the file has been closed, or the process has ended
             if process not in passed_over:
-                found[value] = (pid, process)
-    return found, all_seen
+                holder_of[value] = (pid, process)
+    return holder_of, all_seen
 
 
 def names(folder):

@@ -1,10 +1,10 @@
-"""The node's gate: may a job start on this host? Standard library, Python 3.6 syntax; imported by nobody.
+"""Gate of a node: may a job start on this host? Standard library, Python 3.6 syntax. No other module imports it.
 
     preflight-gate [--local] [--context CONTEXT] [-o text|json|nagios|npd]
 
-Without options it is one of Slurm's scripts and does what that one may do (slurm.py); with --ssh it is what a key of
-the probe is restricted to (ssh.py). Nothing that goes wrong in here may look like a broken host: whatever is raised,
-and whatever hangs, ends in what is to be done where nobody knows.
+Without options it is one of Slurm's scripts and acts as that script (slurm.py). With --ssh it is the command that a key
+of the probe is restricted to (ssh.py). No error in here may look like a broken host: every exception and every hang
+ends as the outcome "unknown".
 """
 
 import io
@@ -22,17 +22,18 @@ SCRIPTS = {  # SLURM_SCRIPT_CONTEXT → context
     "epilog_slurmd": "epilog",
     "prolog_task": "task",
 }
-HARD = 8.0  # seconds of all of it, but for the controller's probe
-WORDS = {0: "preflight-gate: open\n", 1: "preflight-gate: closed\n"}  # which gate_front.sh believes with the exit code
+HARD = 8.0  # seconds of the whole run, but for the controller's probe
+# gate_front.sh accepts an exit code only with this line.
+WORDS = {0: "preflight-gate: open\n", 1: "preflight-gate: closed\n"}
 USAGE = "usage: preflight-gate [--local] [--context %s] [-o %s]" % ("|".join(CONTEXTS), "|".join(FORMS))
 
 
 class UsageError(Exception):
-    """What is wrong with the command line."""
+    """Error in the command line."""
 
 
 class StoppedError(Exception):
-    """Somebody ends the gate: its answer is that nobody knows."""
+    """End of the gate by a signal: its answer is "unknown"."""
 
 
 def main():
@@ -54,12 +55,13 @@ def main():
 
 
 def unanswered(answer, form):
-    """The exit code where the gate itself failed: no monitoring may take that for a good host."""
+    """Return the exit code for a failure of the gate itself: no monitoring may take that for a good host."""
     return {"nagios": 3, "npd": 2}.get(form, answer.code())
 
 
 def standard_streams():
-    """A script may have been started with descriptors 0 to 2 closed: whatever is opened next must not become one."""
+    """Open descriptors 0 to 2 where a script was started with them closed, so that no later file becomes one of
+    them."""
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)
         if descriptor > 2:
@@ -68,15 +70,15 @@ def standard_streams():
 
 
 def bounded(code):
-    """Leave with `code` once the time is over; be told where somebody ends us, so that nothing is left behind."""
+    """Leave with `code` once the time is over. Raise StoppedError on a signal, so that no process is left behind."""
 
     def stopped(number, _):
-        for another in (
+        for ignored in (
             signal.SIGTERM,
             signal.SIGHUP,
             signal.SIGINT,
-        ):  # who ends it twice would end it in the middle of its answer
-            signal.signal(another, signal.SIG_IGN)
+        ):  # a second signal would end it in the middle of its answer
+            signal.signal(ignored, signal.SIG_IGN)
         raise StoppedError("stopped by signal %d" % number)
 
     signal.signal(signal.SIGTERM, stopped)
@@ -87,31 +89,31 @@ def bounded(code):
 
 
 def asked(arguments, environment):
-    """(context, form); no form where this is one of Slurm's scripts, or the command of a key. Raises UsageError."""
+    """Return (context, form); no form if this is one of Slurm's scripts, or the command of a key. Raise UsageError."""
     if arguments == ["--ssh"]:
         return "ssh", None
     if not arguments:
         script = environment.get("SLURM_SCRIPT_CONTEXT")
         if script in SCRIPTS:
             return SCRIPTS[script], None
-        if script is not None:  # of a later Slurm: it is recorded what would have been said, and nothing is done
+        if script is not None:  # of a later Slurm: the answer is recorded, and nothing is done
             return "epilog", None
-        if "SLURMD_NODENAME" in environment:  # all that HealthCheckProgram is told
+        if "SLURMD_NODENAME" in environment:  # the only variable that HealthCheckProgram gets
             return "health", None
-    said = {"context": "job", "form": "text"}
-    words = iter(arguments)
-    for word in words:
+    options = {"context": "job", "form": "text"}
+    argument_iterator = iter(arguments)
+    for word in argument_iterator:
         if word == "--local":
             continue
-        name, known = {"--context": ("context", CONTEXTS), "-o": ("form", FORMS), "--output": ("form", FORMS)}.get(
+        name, values = {"--context": ("context", CONTEXTS), "-o": ("form", FORMS), "--output": ("form", FORMS)}.get(
             word, ("", ())
         )
         if not name:
             raise UsageError("%.40r is no option" % word)
-        said[name] = next(words, "")
-        if said[name] not in known:
-            raise UsageError("%s takes one of: %s" % (word, ", ".join(known)))
-    return said["context"], said["form"]
+        options[name] = next(argument_iterator, "")
+        if options[name] not in values:
+            raise UsageError("%s takes one of: %s" % (word, ", ".join(values)))
+    return options["context"], options["form"]
 
 
 def scripted(context):
@@ -121,7 +123,7 @@ def scripted(context):
         return ssh.run(os.environ)
     from gate import slurm
 
-    # What it prints is told at the end: a log on a full disk must not end it in the middle of its work.
+    # Its output is printed at the end: a log on a full disk must not end it in the middle of its work.
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
     code = slurm.run(context, lambda: look(context), os.environ)
     tell(2, sys.stderr.getvalue())
@@ -152,7 +154,7 @@ def look(context):
 
 
 def tell(descriptor, text):
-    """Print, unless nobody reads: a reader that has stopped must not hold the answer up."""
+    """Print, unless the reader has stopped: it must not delay the answer."""
     import select
 
     data = text.encode("utf-8", "replace")

@@ -1,19 +1,21 @@
-"""What the gate answered and why, a JSON object a line: /var/lib/preflight/gate.jsonl, and the older one beside it.
+"""Record of the gate's answers and their reasons, a JSON object a line: /var/lib/preflight/gate.jsonl, and the older
+one beside it.
 
-A line that cannot be written is lost, and the answer is the same. What a full disk cuts off is no
-JSON: read past it."""
+A line that cannot be written is lost, and the answer is the same. A line cut off by a full disk is no JSON: readers
+skip it.
+"""
 
 import os
 import time
 
 PLACE = "var/lib/preflight/gate.jsonl"
-LIMIT = 1024 * 1024  # bytes, from which on the file becomes the older one
-MOST = 2 * LIMIT  # from which on lines are lost
-LINE = 4096  # bytes at most: a line is one write, so that two gates do not mix theirs
+LIMIT = 1024 * 1024  # bytes; a larger file becomes the older one
+MOST = 2 * LIMIT  # bytes; lines for a larger file are lost
+LINE = 4096  # most bytes: a line is one write, so that the lines of two gates do not mix
 
 
 def record(answer, environment, root="/", **more):
-    """Write the answer down, and what else there is to say of it: `seconds` that it took, a `note` of what was done."""
+    """Write the answer down, with its extra fields: the `seconds` that it took, a `note` on the actions."""
     import json
 
     fields = dict(answer.fields(), time=round(time.time(), 3), **more)
@@ -28,14 +30,14 @@ def record(answer, environment, root="/", **more):
 
 
 def append(path, line):
-    """Without the folder, which preflight makes when it first changes something here, nothing is kept."""
+    """Append the line, or do nothing without the folder, which preflight makes with its first change here."""
     try:
         descriptor = opened(path)
         size = os.fstat(descriptor).st_size
         if size > LIMIT and renamed(path, descriptor):
             os.close(descriptor)
             descriptor = opened(path)
-        elif size > MOST:  # whoever is renaming it does not get on
+        elif size > MOST:  # the gate that renames it makes no progress
             line = b""
         os.write(descriptor, line)
         os.close(descriptor)
@@ -49,7 +51,7 @@ def opened(path):
 
 
 def renamed(path, descriptor):
-    """Make the full file the older one, unless another gate is doing so, or has."""
+    """Rename the full file to the older one, unless another gate does so. Return whether it has been renamed."""
     import fcntl
 
     try:

@@ -1,9 +1,10 @@
-"""PrologSlurmctld: has a job's nodes proved by the preflight of this machine, before anything runs on them.
+"""PrologSlurmctld: proves a job's nodes with the preflight of this machine, before anything runs on them.
 
-The proof is a program of its own (`preflight gate controller`), which tells who is broken and touches nothing. What is
-done about it is done here, in one place with what nodes do: exactly the bad ones are drained, in one call. Exit code 1
-has Slurm requeue a batch job, and cancel what srun and salloc wait for. Whatever goes wrong on the way is "nobody
-knows", and ends as controller.json says: without a word there the job runs.
+The proof is a separate program (`preflight gate controller`), which reports the broken nodes and touches nothing. The
+actions are here, in one place with those of nodes: exactly the bad nodes are drained, in one call.
+
+Exit code 1 makes Slurm requeue a batch job, and cancel the jobs of srun and salloc. Any error on the way is an unknown
+outcome, and ends as controller.json says. By default the job runs.
 """
 
 import ctypes
@@ -19,34 +20,34 @@ from gate import slurm_nodes as slurm
 
 SETTINGS = "/etc/preflight/controller.json"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-SECONDS = 60  # of the proof, unless the settings say otherwise
+SECONDS = 60  # seconds for the proof, by default
 SLURM = 10  # seconds for all calls of scontrol before it, and again after it
-LEAVING = 15  # more, in which it may end what it has started
+LEAVING = 15  # more seconds for the proof to end its processes
 ANSWER = 1 << 20  # characters of its answer
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 KNOWN = {"preflight", "inventory", "key", "seconds", "unknown", "least", "scontrol", "slurm_conf"}
 
 
 class UnknownError(Exception):
-    """Why nobody knows, in a sentence."""
+    """Cause of an unknown outcome, in a sentence."""
 
 
 def run(environment, settings_file=SETTINGS):
-    """The exit code: 0 the job starts, 1 Slurm requeues or cancels it."""
-    job, unknown = environment.get("SLURM_JOB_ID", "?"), "open"
+    """Return the exit code: 0 the job starts, 1 Slurm requeues or cancels it."""
+    job, unknown_rule = environment.get("SLURM_JOB_ID", "?"), "open"
     try:
         settings = read(settings_file)
-        unknown = settings.get("unknown", "open")
-        if "slurm_conf" in settings:  # slurmctld does not say where its own is
+        unknown_rule = settings.get("unknown", "open")
+        if "slurm_conf" in settings:  # slurmctld does not pass the path of its slurm.conf
             environment = dict(environment, SLURM_CONF=settings["slurm_conf"])
-        why = left_out(asked_now(environment, settings), environment, settings)
-        if why:
-            return told(job, 0, "not probed: " + why)
+        skip_reason = left_out(asked_now(environment, settings), environment, settings)
+        if skip_reason:
+            return told(job, 0, "not probed: " + skip_reason)
         proof = proved(environment, settings)
         return judged(job, proof, asked_now(environment, settings), environment)
     except (UnknownError, slurm.SlurmError, KeyError, TypeError, ValueError, OSError) as error:
         sentence = "nobody knows whether its nodes are good: %s: %s" % (type(error).__name__, error)
-        return told(job, 0 if unknown == "open" else 1, sentence)
+        return told(job, 0 if unknown_rule == "open" else 1, sentence)
 
 
 def asked_now(environment, settings):
@@ -69,40 +70,40 @@ def read(path):
 
 
 def left_out(scontrol, environment, settings):
-    """Why these nodes are not to be probed; "" where they are the job's alone and worth it."""
+    """Return the reason not to probe these nodes; "" if they are the job's alone and worth a probe."""
     nodes = int(environment.get("SLURM_JOB_NUM_NODES", "0"))
     if 0 < nodes < settings.get("least", 2):
         return "a job of %d nodes" % nodes
-    said = scontrol.call("-o", "show", "job", environment["SLURM_JOB_ID"])
-    shares = said.partition(" OverSubscribe=")[2].split(" ", 1)[0]
-    if shares != "NO":  # NO: nodes of its own; OK, YES, USER: others may run there or come while the probe runs
+    output = scontrol.call("-o", "show", "job", environment["SLURM_JOB_ID"])
+    shares = output.partition(" OverSubscribe=")[2].split(" ", 1)[0]
+    if shares != "NO":  # NO means exclusive nodes. With OK, YES or USER, other jobs may run or start there.
         return "the job may share its nodes with others (OverSubscribe=%s)" % (shares[:20] or "?")
     return ""
 
 
 def proved(environment, settings):
-    """The proof's answer. Raises UnknownError."""
+    """Return the proof's answer. Raise UnknownError."""
     seconds = float(settings.get("seconds", SECONDS))
     command = [settings["preflight"], "gate", "controller", "-i", settings["inventory"], "--seconds", "%d" % seconds]
     command += ["--key", settings["key"]] if "key" in settings else []
-    usable = dict(environment, PATH=PATH)  # Slurm gives neither PATH nor HOME
+    full_environment = dict(environment, PATH=PATH)  # Slurm gives neither PATH nor HOME
     try:
-        usable.setdefault("HOME", pwd.getpwuid(os.geteuid()).pw_dir)
+        full_environment.setdefault("HOME", pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
         pass
-    libc, us = ctypes.CDLL(None), os.getpid()
+    libc, own_pid = ctypes.CDLL(None), os.getpid()
 
     def ends_with_us():
-        # slurmctld kills a script that is late, or whose job is gone, and gives its nodes to others. The proof goes
-        # with it, whichever signal that was, and what it has started on nodes ends with its connections.
+        # slurmctld kills a script after its timeout, or without its job, and gives its nodes to other jobs. The proof
+        # ends with the script, on any signal, and its processes on nodes end with its connections.
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != us:
+        if os.getppid() != own_pid:
             os._exit(1)
 
     try:
         process = subprocess.Popen(
             command,
-            env=usable,
+            env=full_environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -113,51 +114,51 @@ def proved(environment, settings):
     except OSError as error:
         raise UnknownError("%s cannot be run: %s" % (settings["preflight"], error.strerror)) from None
     try:
-        said, complaint = process.communicate(timeout=seconds + LEAVING)
+        output, error_output = process.communicate(timeout=seconds + LEAVING)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         raise UnknownError("preflight gate controller was not done after %d s" % (seconds + LEAVING)) from None
     try:
-        proof = json.loads(said.decode("utf-8", "replace")[:ANSWER])
+        proof = json.loads(output.decode("utf-8", "replace")[:ANSWER])
     except ValueError:
-        last = slurm.one_line(complaint.decode("utf-8", "replace"))[-300:]
-        words = "preflight gate controller ended with %d: %s" % (process.returncode, last or "without a word")
-        raise UnknownError(words) from None
+        error_text = slurm.one_line(error_output.decode("utf-8", "replace"))[-300:]
+        message = "preflight gate controller ended with %d: %s" % (process.returncode, error_text or "without a word")
+        raise UnknownError(message) from None
     if not isinstance(proof, dict) or proof.get("schema") != "preflight.gate-controller/1":
         raise UnknownError("preflight gate controller gave an answer that is none")
     return proof
 
 
 def judged(job, proof, scontrol, environment):
-    """What becomes of the job, and of the bad ones among its nodes."""
+    """Decide about the job and the bad ones among its nodes, and return the exit code."""
     sentence = slurm.one_line(proof["sentence"])
-    again = Again(job, scontrol, environment, proof["requeues"])
+    requeue = Again(job, scontrol, environment, proof["requeues"])
     if proof["outcome"] == "unknown":
-        return told(job, 0, sentence) if proof["open"] else again.told(sentence)
+        return told(job, 0, sentence) if proof["open"] else requeue.told(sentence)
     if not proof["bad"]:
         return told(job, 0, sentence)
     nodes = scontrol.nodes()
-    bad = [one for one in proof["bad"] if one["node"] in nodes]
-    fresh = [one for one in bad if not nodes[one["node"]]]
+    bad = [entry for entry in proof["bad"] if entry["node"] in nodes]
+    undrained = [entry for entry in bad if not nodes[entry["node"]]]
     if not bad:
         return told(job, 0, sentence + "; Slurm knows none of them")
-    if not fresh:
-        return again.told(sentence + "; all of them are out of service already")
-    names = [one["node"] for one in fresh]
-    why = slurm.take_out(scontrol, nodes, names, reason(fresh), proof["drain"])
-    if why:
-        return told(job, 0, "%s; %s" % (sentence, why))
-    return again.told("%s; drained %s" % (sentence, ",".join(names)))
+    if not undrained:
+        return requeue.told(sentence + "; all of them are out of service already")
+    names = [entry["node"] for entry in undrained]
+    refusal = slurm.take_out(scontrol, nodes, names, reason(undrained), proof["drain"])
+    if refusal:
+        return told(job, 0, "%s; %s" % (sentence, refusal))
+    return requeue.told("%s; drained %s" % (sentence, ",".join(names)))
 
 
 def reason(bad):
-    """One for all, since they are drained in one call."""
-    sentences = list(dict.fromkeys(one["sentence"] for one in bad))
+    """Return one reason for all nodes, since they are drained in one call."""
+    sentences = list(dict.fromkeys(entry["sentence"] for entry in bad))
     return slurm.reason(bad[0]["check"], "; ".join(sentences))
 
 
 class Again(object):
-    """The job is to be requeued; one that was requeued so often that somebody should look is held."""
+    """Requeue of a job. A job that has been requeued too often is held, so that a person inspects it."""
 
     def __init__(self, job, scontrol, environment, requeues):
         self.job, self.scontrol, self.requeues = job, scontrol, requeues
@@ -167,22 +168,23 @@ class Again(object):
         if self.restarts.isdigit() and int(self.restarts) >= self.requeues:
             try:
                 self.scontrol.call("requeuehold", self.job)
-                held = "so it is held: scontrol release %s" % self.job
+                outcome = "so it is held: scontrol release %s" % self.job
             except slurm.SlurmError as error:  # srun and salloc: their jobs end by the exit code
-                held = "and is not held: %s" % error
-            sentence = "%s; requeued %s times, %s" % (sentence, self.restarts, held)
+                outcome = "and is not held: %s" % error
+            sentence = "%s; requeued %s times, %s" % (sentence, self.restarts, outcome)
         return told(self.job, 1, sentence)
 
 
 def told(job, code, sentence):
-    """Nobody sees what a PrologSlurmctld prints: slurmctld's log has its exit code alone. So the system's log."""
+    """Log the sentence and return the code. Slurmctld's log has only the exit code of a PrologSlurmctld and not its
+    output, so the system's log gets it."""
     import syslog
 
     from gate.slurm_record import write
 
-    words = "preflight: job %s: %s" % (job, sentence)
-    sys.stderr.write(words + "\n")
+    message = "preflight: job %s: %s" % (job, sentence)
+    sys.stderr.write(message + "\n")
     syslog.openlog("preflight-gate", 0, syslog.LOG_DAEMON)
-    syslog.syslog(syslog.LOG_WARNING if code else syslog.LOG_INFO, words[:900])
+    syslog.syslog(syslog.LOG_WARNING if code else syslog.LOG_INFO, message[:900])
     write({"context": "controller", "job": job, "exit": code, "sentence": sentence})
     return code

@@ -1,8 +1,7 @@
-"""What the gate asks Slurm, and the little that it tells it: which nodes preflight has taken out, and whether one more
-may be.
+"""Queries and commands of the gate to Slurm: nodes that preflight has drained, and the limit on their number.
 
-One program, scontrol, asked only once a node is to be drained. Each call has a time of its own, and all of them
-together have, because slurmctld may be slow just when many nodes are bad.
+The only program is scontrol, called only once a node is to be drained. Each call has a timeout, and so have all of them
+together, because slurmctld may be slow just when many nodes are bad.
 """
 
 import os
@@ -13,14 +12,14 @@ import time
 from gate.answer import FOUND
 
 MARK = "preflight:"
-# The form of our reasons: a check of ours, or what else an answer's reason may name, in brackets, since these are words
-# that people write. All others are left alone, also an administrator's that begins with our mark.
+# Form of our reasons: a check of ours, or another subject of an answer's reason in brackets, since these are words that
+# people write. All other reasons are left alone, even an administrator's that begins with our mark.
 OURS = re.compile(MARK + r" ((?:ENV|FWL|GPU|HST|NIC|NPU|PNG|PRB|PRT|RDM|VER)[0-9]{3}|\[(?:verdict|gate)\]) \S")
-REASON = 160  # characters of a reason at most
-LEAST = 30  # characters of it that say what is broken
-CALL = 2.0  # seconds of one call at most
+REASON = 160  # most characters of a reason
+LEAST = 30  # fewest characters of it for the fault itself
+CALL = 2.0  # most seconds of one call
 ANSWER = 16 << 20  # characters read of an answer: 20,000 nodes with 800 each
-ANCESTORS = 8  # processes above us that may be Slurm's daemon
+ANCESTORS = 8  # ancestors among which Slurm's daemon is searched
 PLACES = (
     "/usr/bin/scontrol",
     "/usr/local/bin/scontrol",
@@ -31,20 +30,20 @@ PLACES = (
 
 
 class SlurmError(Exception):
-    """Why scontrol did not do it, in a sentence."""
+    """Failure of scontrol, in a sentence."""
 
 
 class Scontrol(object):
-    """scontrol, with what Slurm has put into the environment: SLURM_CONF above all, but no PATH."""
+    """scontrol, with the environment that Slurm gives: SLURM_CONF above all, but no PATH."""
 
     def __init__(self, environment, until, program=""):
-        """`until`: the moment of time.monotonic() at which the last call has ended."""
+        """Set up the calls. `until`: the value of time.monotonic() at which the last call has ended."""
         self.environment = dict(environment, LC_ALL="C")
         self.program = program
         self.until = until
 
     def call(self, *words):
-        """What it prints. Raises SlurmError; also where its time is spent."""
+        """Return the output of one call. Raise SlurmError, also if the time is used up."""
         program = self.program or found()
         if not program:
             raise SlurmError("scontrol is in none of %s" % ", ".join(os.path.dirname(place) for place in PLACES))
@@ -62,16 +61,16 @@ class Scontrol(object):
         except OSError as error:
             raise SlurmError("%s cannot be run: %s" % (program, error.strerror)) from None
         try:
-            said = process.communicate(timeout=seconds)[0].decode("utf-8", "replace")[:ANSWER]
+            output = process.communicate(timeout=seconds)[0].decode("utf-8", "replace")[:ANSWER]
         except subprocess.TimeoutExpired:
-            process.kill()  # and not waited for: one that hangs in the kernel does not end
+            process.kill()  # without a wait: a process that hangs in the kernel does not end
             raise SlurmError("%s did not answer within %.1f s" % (program, seconds)) from None
         if process.returncode:
-            raise SlurmError("%s: %s" % (program, one_line(said)[-200:] or "exit code %d" % process.returncode))
-        return said
+            raise SlurmError("%s: %s" % (program, one_line(output)[-200:] or "exit code %d" % process.returncode))
+        return output
 
     def nodes(self, name=""):
-        """{node: its reason, "" where it has none} of all nodes, or of one."""
+        """Return {node: its reason, "" where it has none} of all nodes, or of one."""
         return reasons(self.call("-a", "-o", "show", "node", *((name,) if name else ())))
 
     def drain(self, names, reason):
@@ -83,7 +82,8 @@ class Scontrol(object):
 
 
 def found():
-    """Where scontrol is: beside the slurmd or slurmctld that runs us, else in a usual place; "" if nowhere."""
+    """Return the path of scontrol: beside the slurmd or slurmctld that runs us, else in a usual place; "" if
+    nowhere."""
     for place in (*beside_daemon(), *PLACES):
         if os.access(place, os.X_OK):
             return place
@@ -91,7 +91,7 @@ def found():
 
 
 def beside_daemon():
-    """Yield the scontrol of the Slurm that runs us. Between it and us are the front's shell and timeout."""
+    """Yield the scontrol of the Slurm that runs us. Between its daemon and us are the front's shell and timeout."""
     pid = os.getppid()
     for _ in range(ANCESTORS):
         try:
@@ -106,16 +106,19 @@ def beside_daemon():
 
 
 def reasons(text):
-    """What `scontrol -o show node` says: a line a node, its reason last ("Reason=TEXT [user@time]"), and whatever
-    people have written into it. Nodes that are not out of service have none (22.05.8)."""
-    said = {}
+    """Return {node: reason} of the output of `scontrol -o show node`.
+
+    It has a line a node, with the reason last ("Reason=TEXT [user@time]") and any text that people have written into
+    it. Nodes in service have none (22.05.8).
+    """
+    reason_of = {}
     for line in text.splitlines():
         if line.startswith("NodeName="):
             name = line[len("NodeName=") :].split(" ", 1)[0]
             reason = line.partition(" Reason=")[2]
             head, bracket, _ = reason.rpartition(" [")
-            said[name] = head if bracket else reason
-    return said
+            reason_of[name] = head if bracket else reason
+    return reason_of
 
 
 def is_ours(reason):
@@ -123,14 +126,14 @@ def is_ours(reason):
 
 
 def check_of(reason):
-    """The check that a reason of ours names, "" of anybody else's."""
+    """Return the check that a reason of ours names, "" of any other reason."""
     match = OURS.match(reason)
     return match.group(1).strip("[]") if match else ""
 
 
 def most(limit, total):
-    """How many of `total` nodes may be out by preflight: one always. `limit`: {"nodes": N or null, "percent": P or
-    null}, both hold; with neither there is no limit."""
+    """Return how many of `total` nodes preflight may have drained: at least one. `limit` is {"nodes": N or null,
+    "percent": P or null}. Both hold; with neither there is no limit."""
     bounds = [total]
     if limit.get("nodes") is not None:
         bounds.append(int(limit["nodes"]))
@@ -140,44 +143,49 @@ def most(limit, total):
 
 
 def systemic(nodes, names, limit):
-    """The sentence why `names` are not drained: with them more nodes than may be would be out; "" if they may."""
-    out = {name for name, reason in nodes.items() if is_ours(reason)}.union(names)
-    allowed = most(limit, len(nodes))
-    if len(out) <= allowed:
+    """Return the sentence why `names` are not drained, since too many nodes would be out with them; "" if they may
+    be."""
+    drained_nodes = {name for name, reason in nodes.items() if is_ours(reason)}.union(names)
+    node_limit = most(limit, len(nodes))
+    if len(drained_nodes) <= node_limit:
         return ""
     return "systemic: %d of %d nodes would be out by preflight, and at most %d may be; nobody is drained" % (
-        len(out),
+        len(drained_nodes),
         len(nodes),
-        allowed,
+        node_limit,
     )
 
 
 def take_out(scontrol, nodes, names, why, limit):
-    """Drain `names` of `nodes`, which are those of a moment ago and have no reason: in one call, with the reason `why`.
-    The sentence why they stay in service, or "". Raises nothing: where Slurm does not answer, they stay, as far as we
-    can see to it, because a script that fails has Slurm drain its node by itself, outside of the limit.
+    """Drain `names` of `nodes` in one call, with the reason `why`. `nodes` were read a moment ago; those named have no
+    reason.
 
-    Hundreds may look at the same moment, each see none out, and drain: so all look again, and whoever sees too many
-    then takes its own back. The last one to drain sees all others, so never more stay than may.
+    Return the sentence why they stay in service, or "". Raise nothing: where Slurm does not answer, they stay, as far
+    as we can ensure that. A script that fails makes Slurm drain its node itself, outside of the limit.
+
+    Hundreds of nodes may run this at the same moment, each see no node drained, and drain. So each reads the nodes
+    again, and one that then sees too many takes its own drain back. The last one to drain sees all the others, so never
+    more than the limit stay drained.
     """
-    stays = systemic(nodes, names, limit)
-    if stays:
-        return stays
-    ours = names  # to be taken back, as far as we know
+    refusal = systemic(nodes, names, limit)
+    if refusal:
+        return refusal
+    own_drains = names  # the drains to take back, as far as we know
     try:
         scontrol.drain(names, why)
-        now = scontrol.nodes()
-        stays = systemic(now, names, limit)
-        if stays:
-            ours = [name for name in names if now.get(name) == why]  # not one that somebody else has drained meanwhile
-            scontrol.undrain(ours)
-        return stays
+        nodes_now = scontrol.nodes()
+        refusal = systemic(nodes_now, names, limit)
+        if refusal:
+            # Not the nodes that another program has drained meanwhile.
+            own_drains = [name for name in names if nodes_now.get(name) == why]
+            scontrol.undrain(own_drains)
+        return refusal
     except SlurmError as error:
-        return "not drained: %s%s" % (error, undone(scontrol, ours))
+        return "not drained: %s%s" % (error, undone(scontrol, own_drains))
 
 
 def undone(scontrol, names):
-    """Take back a drain that may or may not have come through; what to tell where that fails, too."""
+    """Take back a drain that may or may not have happened. Return the note for a failure of that, or ""."""
     try:
         scontrol.undrain(names)
     except SlurmError as error:
@@ -186,14 +194,14 @@ def undone(scontrol, names):
 
 
 def reason(check, sentence):
-    """As Slurm is given it: it goes through its log, sinfo and people's scripts, so in plain ASCII. Where it is too
-    long, what says how old it is stays."""
+    """Return a reason in the form for Slurm: plain ASCII, since it passes through logs, sinfo and people's scripts. If
+    it is too long, the note on its age stays."""
     name = "[%s]" % check if check in ("verdict", "gate") else check
-    words = one_line(("%s %s %s" % (MARK, name, sentence)).encode("ascii", "replace").decode())
-    head, found, age = words.rpartition(FOUND)
-    if found and len(found + age) < REASON - LEAST:
-        return head[: REASON - len(found + age)] + found + age
-    return words[:REASON].rstrip(' "')  # scontrol takes a last " away
+    text = one_line(("%s %s %s" % (MARK, name, sentence)).encode("ascii", "replace").decode())
+    head, separator, age = text.rpartition(FOUND)
+    if separator and len(separator + age) < REASON - LEAST:
+        return head[: REASON - len(separator + age)] + separator + age
+    return text[:REASON].rstrip(' "')  # scontrol removes a last "
 
 
 def one_line(text):

@@ -1,4 +1,4 @@
-"""What was done about a node, beside the gate's answers: one more line of gate.jsonl."""
+"""Record of the actions on a node, as further lines of gate.jsonl beside the gate's answers."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from gate.record import LINE, PLACE, append
 
 
 def write(fields, root="/"):
-    """Write it down, if that does not take long: a disk may hang as everything else may."""
+    """Write the fields down, within a short time: a disk may hang as any other part may."""
     fields = {name: value[: LINE // 8] if isinstance(value, str) else value for name, value in fields.items()}
     line = json.dumps(dict(fields, time=round(time.time(), 3))).encode() + b"\n"
     writer = Child(lambda _: append(root + PLACE, line))

@@ -1,11 +1,14 @@
-"""The command that a key is restricted to: `restrict,command="/usr/local/sbin/preflight-gate --ssh" ssh-ed25519 …`.
+"""Command that a key is restricted to: `restrict,command="/usr/local/sbin/preflight-gate --ssh" ssh-ed25519 …`.
 
-Whoever has the key can have this host take part in a probe, and nothing else: the command line must be one that
-preflight uses for that here, and the program that follows on stdin must be preflight's own text, byte by byte. Both are
-listed by `preflight gate install` in gate-ssh.json: {"schema": "preflight.gate-ssh/1", "programs": [{"command",
-"length": bytes, "sha256"}]}. What a program is told after its text is as free as a probe is, but for one word that is
-put into its first line, the hello: with it, an agent reads no objects and touches no files (agent/restricted.py). The
-environment could not say so: sudo, docker and others on the way to the program hand on none.
+A holder of the key can have this host take part in a probe, and nothing else. The command line must be one that
+preflight uses for that here. The program that follows on stdin must be preflight's own text, byte by byte.
+
+`preflight gate install` lists both in gate-ssh.json, as {"schema": "preflight.gate-ssh/1", "programs": [{"command",
+"length", "sha256"}]}. The length is in bytes.
+
+The input after the program's text is as free as a probe is, but for one word that is put into its first line, the
+hello. With it, an agent reads no objects and touches no files (agent/restricted.py). An environment variable would not
+do: sudo, docker and others on the way to the program pass none on.
 """
 
 import hashlib
@@ -17,65 +20,65 @@ import signal
 import sys
 
 ALLOWED = "/etc/preflight/gate-ssh.json"
-LIMIT = 256 * 1024  # bytes of it
+LIMIT = 256 * 1024  # bytes of the file
 LONGEST = 4 << 20  # bytes of a program, or of a hello
-PATIENCE = 30  # seconds in which the program's text has to come
-RUN = re.compile(r'preflight [0-9a-f]{8}(?=["\\])')  # the name of a run, which the listed commands do not have
+PATIENCE = 30  # timeout in seconds for the program's text
+RUN = re.compile(r'preflight [0-9a-f]{8}(?=["\\])')  # name of a run; the listed commands have none
 REFUSED = 77  # exit code: EX_NOPERM of sysexits.h
 
 
 class RefusedError(Exception):
-    """Why, in a sentence."""
+    """Refusal, with the reason in a sentence."""
 
 
 def run(environment):
-    """Becomes the command; returns only where it is refused."""
+    """Become the command; return the exit code only if it is refused."""
     try:
         command = environment.get("SSH_ORIGINAL_COMMAND", "")
         text = program(allowed(), command, 0)
-    except RefusedError as why:
-        sys.stderr.write("preflight-gate: refused: %s\n" % why)
+    except RefusedError as error:
+        sys.stderr.write("preflight-gate: refused: %s\n" % error)
         return REFUSED
     feed(text)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python's own habit is to ignore it, and exec would hand that on
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores this signal, and exec would pass that on
     return os.execv("/bin/sh", ["sh", "-c", command])
 
 
 def allowed(path=ALLOWED, owner=0):
-    """[(command line, bytes, sha256)]. Raises RefusedError."""
+    """Return [(command line, bytes, sha256)]. Raise RefusedError."""
     from gate.files import NotBelieved, parsed
 
     try:
-        found = parsed(path, LIMIT, owner)
+        listing = parsed(path, LIMIT, owner)
     except NotBelieved as error:
         raise RefusedError(str(error)) from None
-    if found is None:
+    if listing is None:
         raise RefusedError("there is no %s on this host: preflight gate install" % path)
     try:
-        return [(one["command"], int(one["length"]), str(one["sha256"])) for one in found["programs"]]
+        return [(entry["command"], int(entry["length"]), str(entry["sha256"])) for entry in listing["programs"]]
     except (KeyError, TypeError, ValueError):
         raise RefusedError("%s is not what preflight gate install writes" % path) from None
 
 
 def program(listed, command, stdin):
-    """The text that comes on `stdin`, if it is one that may. Raises RefusedError."""
-    unnamed = RUN.sub("preflight", command, count=1)
-    texts = {length: digest for known, length, digest in listed if known == unnamed}
+    """Return the text that comes on `stdin`, if it is an allowed one. Raise RefusedError."""
+    plain_command = RUN.sub("preflight", command, count=1)
+    texts = {length: digest for line, length, digest in listed if line == plain_command}
     if not command or not texts:
         raise RefusedError(
             "this key is for preflight's probe alone, of the release and inventory that were installed here"
         )
     signal.alarm(PATIENCE)
-    for length, digest in texts.items():  # one: the length stands in the command line
+    for length, digest in texts.items():  # only one: the command line contains the length
         text = exactly(stdin, min(length, LONGEST))
         if hmac.compare_digest(hashlib.sha256(text).hexdigest(), digest):
-            signal.alarm(0)  # exec would hand it on
+            signal.alarm(0)  # exec would pass the alarm on
             return text
     raise RefusedError("the program is not the one that was installed here")
 
 
 def exactly(descriptor, length):
-    """Not a byte more: what follows is for the program."""
+    """Read `length` bytes and not one more: the next ones are for the program."""
     data = b""
     while len(data) < length:
         part = os.read(descriptor, length - len(data))
@@ -86,9 +89,11 @@ def exactly(descriptor, length):
 
 
 def feed(text):
-    """Gives this process a new stdin: the text, then what still comes on the old one. Another process copies, which is
-    nobody's child, since programs wait for theirs; it keeps neither stdout nor stderr, for which sshd waits, and ends
-    when either side does."""
+    """Give this process a new stdin: the text, then the further input of the old one.
+
+    Another process copies. It is an orphan, since programs wait for their children. It keeps neither stdout nor stderr,
+    for which sshd waits, and ends when either side does.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child:
@@ -99,9 +104,9 @@ def feed(text):
         return
     try:
         os.close(reader)
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)
-        os.dup2(nothing, 2)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
         if os.fork() == 0:
             copy(text, 0, writer)
     finally:
@@ -109,8 +114,8 @@ def feed(text):
 
 
 def copy(text, source, target):
-    """The text as it is, a line of JSON with the word that restricts it, and all else until either side ends. Raises
-    ValueError where the line is no such thing: nothing of it has been passed on then."""
+    """Copy the text as it is, then a line of JSON with the word that restricts it, then all else until either side
+    ends. Raise ValueError if the line is not JSON: no part of it has been passed on then."""
     write(target, text)
     line, end = b"", b""
     while not end:

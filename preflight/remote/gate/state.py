@@ -1,6 +1,7 @@
-"""What changes when a host does: STATE of docs/gate.md. Also used by remote/publish.py.
+"""State of a host that a verdict depends on: STATE of docs/gate.md. Also used by remote/publish.py.
 
-A look is good for as long as this stays the same; what depends on a part that has changed is tested again."""
+A run is valid as long as the state stays the same. Checks that depend on a changed part run again.
+"""
 
 import os
 
@@ -9,9 +10,10 @@ ASCEND = "/usr/local/Ascend"
 
 
 def state(root="/"):
-    """{"boot", "kernel", "driver", "nics"}; "" where a host has no such thing.
+    """Return {"boot", "kernel", "driver", "nics"}; "" where a host lacks one of them.
 
-    `root` is for tests: the folder in which the host's files stand."""
+    `root` is the folder of the host's files, for tests.
+    """
     return {
         "boot": text(root, "proc/sys/kernel/random/boot_id"),
         "kernel": text(root, "proc/sys/kernel/osrelease"),
@@ -21,7 +23,7 @@ def state(root="/"):
 
 
 def text(root, path):
-    """The file without the blanks around it, "" where it cannot be read."""
+    """Return the file without the blanks around it, "" where it cannot be read."""
     return content(root, path).decode("utf-8", "replace").strip()
 
 
@@ -34,16 +36,16 @@ def content(root, path):
 
 
 def driver(root="/"):
-    """sha256 of the file that names the driver's version: Ascend's or NVIDIA's."""
+    """Return the sha256 of the file with the driver's version: Ascend's or NVIDIA's."""
     for path in (ascend(root).lstrip("/") + "/driver/version.info", "sys/module/nvidia/version"):
-        found = content(root, path)
-        if found:
-            return sha256(found)
+        data = content(root, path)
+        if data:
+            return sha256(data)
     return ""
 
 
 def ascend(root="/"):
-    """Where Ascend's driver is: as its installer says, or in the usual place."""
+    """Return the path of Ascend's driver: the one that its installer recorded, or the usual place."""
     for line in text(root, "etc/ascend_install.info").splitlines():
         name, _, place = line.partition("=")
         if name == "Driver_Install_Path_Param" and place.strip():
@@ -52,8 +54,8 @@ def ascend(root="/"):
 
 
 def sha256(data):
-    """In hexadecimal. Python's own function where it is to be had: hashlib loads OpenSSL, which takes as long as to
-    read and judge a verdict."""
+    """Return the sha256 in hexadecimal, from Python's own function where there is one. hashlib loads OpenSSL, which
+    takes as long as reading and judging a verdict."""
     for module in ("_sha256", "_sha2", "hashlib"):
         try:
             return __import__(module).sha256(data).hexdigest()
@@ -63,19 +65,19 @@ def sha256(data):
 
 
 def nics(root="/"):
-    """{name: how often its carrier came or went since boot} of the host's own NICs: those of a device; in a container,
-    which has none, all but the loopback."""
+    """Return {name: how often its carrier came or went since boot} of the host's own NICs, which belong to a device. A
+    container has none: then all but the loopback count."""
     try:
         names = [name for name in sorted(os.listdir(os.path.join(root, "sys/class/net"))) if name != "lo"]
     except OSError:
         return {}
-    own = own_nics(root) or names
-    counts = {name: text(root, "sys/class/net/%s/carrier_changes" % name) for name in own[:64]}
+    own_names = own_nics(root) or names
+    counts = {name: text(root, "sys/class/net/%s/carrier_changes" % name) for name in own_names[:64]}
     return {name: int(count) for name, count in counts.items() if count.isdigit()}
 
 
 def own_nics(root="/"):
-    """The NICs that are a device of the machine: none in a container with a network of its own."""
+    """Return the NICs that are a device of the machine: none in a container with its own network."""
     folder = os.path.join(root, "sys/class/net")
     try:
         return [name for name in sorted(os.listdir(folder)) if os.path.exists("%s/%s/device" % (folder, name))]

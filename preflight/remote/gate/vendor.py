@@ -1,4 +1,4 @@
-"""Device links and addresses, as hccn_tool tells them: all devices at once, bounded in time and output."""
+"""Device links and addresses, as hccn_tool reports them: all devices at once, bounded in time and output."""
 
 import os
 import select
@@ -9,7 +9,7 @@ import time
 from gate.answer import reason
 from gate.state import ascend
 
-# Not PATH: what runs as root is not chosen by whoever starts it.
+# Not PATH: the caller of the gate must not choose a program that runs as root.
 PLACES = (
     "/usr/local/Ascend/driver/tools/hccn_tool",
     "/usr/local/bin/hccn_tool",
@@ -18,45 +18,45 @@ PLACES = (
     "/usr/sbin/hccn_tool",
 )
 ENVIRONMENT = {"LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-OUTPUT = 4096  # bytes of an answer; a longer one is none
-AGAIN = 0.2  # seconds until a tool that somebody else keeps busy is asked again
+OUTPUT = 4096  # bytes of an answer; a longer one is refused
+AGAIN = 0.2  # seconds until a busy tool is called again
 
 
 def links(devices, until):
-    found = []
-    for device, (said, trouble) in sorted(asked("-link", devices, until).items()):
-        word = value(said, "link status")
+    reasons = []
+    for device, (output, trouble) in sorted(asked("-link", devices, until).items()):
+        word = value(output, "link status")
         if word == "DOWN":
-            found.append(reason("NPU107", "fail", "device %d: link is DOWN" % device, device))
+            reasons.append(reason("NPU107", "fail", "device %d: link is DOWN" % device, device))
         elif word != "UP":
-            words = "device %d: its link is not known: %s" % (device, trouble or told(said))
-            found.append(reason("NPU107", "unknown", words, device))
-    return found
+            summary = "device %d: its link is not known: %s" % (device, trouble or told(output))
+            reasons.append(reason("NPU107", "unknown", summary, device))
+    return reasons
 
 
 def addresses(devices, planned, until):
-    """Compared with the plan, {device as text: "A/PREFIX"}."""
-    wanted = {device: planned[str(device)].partition("/")[0] for device in devices if str(device) in planned}
-    found = []
-    for device, (said, trouble) in sorted(asked("-ip", wanted, until).items()):
-        address = value(said, "ipaddr")
-        if address == wanted[device]:
+    """Return a reason for each device with an address that differs from the plan, {device as text: "A/PREFIX"}."""
+    planned_addresses = {device: planned[str(device)].partition("/")[0] for device in devices if str(device) in planned}
+    reasons = []
+    for device, (output, trouble) in sorted(asked("-ip", planned_addresses, until).items()):
+        address = value(output, "ipaddr")
+        if address == planned_addresses[device]:
             continue
-        if address or "no ip was preset" in said:
-            words = "device %d: %s, not %s" % (
+        if address or "no ip was preset" in output:
+            summary = "device %d: %s, not %s" % (
                 device,
                 "address %.40s" % address if address else "no address",
-                wanted[device],
+                planned_addresses[device],
             )
-            found.append(reason("NPU101", "fail", words, device))
+            reasons.append(reason("NPU101", "fail", summary, device))
         else:
-            words = "device %d: its address is not known: %s" % (device, trouble or told(said))
-            found.append(reason("NPU101", "unknown", words, device))
-    return found
+            summary = "device %d: its address is not known: %s" % (device, trouble or told(output))
+            reasons.append(reason("NPU101", "unknown", summary, device))
+    return reasons
 
 
 def value(said, key):
-    """What stands behind `key:` in an answer, "" where it does not."""
+    """Return the value after `key:` in an answer, "" without such a line."""
     for line in said.splitlines():
         name, _, word = line.partition(":")
         if name.strip() == key:
@@ -69,16 +69,16 @@ def told(said):
 
 
 def asked(option, devices, until):
-    """{device: (what hccn_tool printed, why that is not all or "")} of what is answered by `until` (time.monotonic)."""
+    """Return {device: (output of hccn_tool, error or "")}, with all answers by `until` (time.monotonic)."""
     places = (*PLACES, ascend() + "/driver/tools/hccn_tool")
     tool = next((place for place in places if os.access(place, os.X_OK)), None)
     if tool is None:
         return dict.fromkeys(devices, ("", "hccn_tool is not installed"))
     answers, todo = {}, set(devices)
     while todo:
-        found = round_of(tool, option, todo, until)
-        answers.update(found)
-        todo = {device for device in todo if "hccn_tool is busy" in found[device][0]}
+        outputs = round_of(tool, option, todo, until)
+        answers.update(outputs)
+        todo = {device for device in todo if "hccn_tool is busy" in outputs[device][0]}
         if time.monotonic() + AGAIN > until:
             break
         if todo:
@@ -87,13 +87,13 @@ def asked(option, devices, until):
 
 
 def round_of(tool, option, devices, until):
-    started = {device: start([tool, "-i", str(device), option, "-g"], until) for device in devices}
-    return {device: ended(process, until) for device, process in started.items()}
+    processes = {device: start([tool, "-i", str(device), option, "-g"], until) for device in devices}
+    return {device: ended(process, until) for device, process in processes.items()}
 
 
 def start(argv, until):
     def bounded():
-        # An alarm outlives exec: the tool ends even where everybody who could end it has been killed.
+        # An alarm outlives exec: the tool ends even if every process that could end it has been killed.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(max(1, int(until - time.monotonic()) + 1))
 
@@ -114,11 +114,11 @@ def ended(process, until):
     if isinstance(process, Exception):
         return "", "hccn_tool does not start: %s" % process
     descriptor = process.stdout.fileno()
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
     data = b""
     try:
-        while waiting.poll(max(0, until - time.monotonic()) * 1000):
+        while poll.poll(max(0, until - time.monotonic()) * 1000):
             part = os.read(descriptor, OUTPUT)
             data += part
             if len(data) > OUTPUT:

@@ -1,4 +1,4 @@
-"""What check and probe found on this host: /var/lib/preflight/verdict.json, and whether it still counts."""
+"""Verdict of check and probe on this host, /var/lib/preflight/verdict.json, and its validity."""
 
 import os
 
@@ -8,7 +8,7 @@ from gate.state import sha256, state, text
 
 PLACE = "var/lib/preflight/verdict.json"
 LIMIT = 1024 * 1024  # bytes
-CLOCKS = 300  # seconds that the clock of the machine that wrote it may have been ahead of this host's
+CLOCKS = 300  # seconds by which the writing machine's clock may be ahead of this host's
 AGAIN = {"check": "preflight check --publish", "probe": "preflight probe --publish"}
 CLEAR = "preflight gate clear --limit %s"
 LONGEST = 300  # characters of a summary
@@ -16,13 +16,13 @@ OUTCOMES = ("pass", "warn", "fail", "unknown")
 
 
 class Known:
-    """What counts of a verdict.
+    """Valid parts of a verdict.
 
-    looks     {"check" or "probe": LOOK} that are this host's, fresh, and of the driver that runs
-    troubles  reasons: why nobody knows
-    rebooted  whether the host has booted since it was checked, or was not checked at all
-    failed    {"check" or "probe": LOOK} that are not fresh any more and failed: their failures count until a newer one
-              takes their place, or an operator clears them
+    `looks`     {"check" or "probe": LOOK} of this host that are fresh, and of the running driver.
+    `troubles`  Reasons of an unknown outcome.
+    `rebooted`  True if the host has booted since it was checked, or was not checked at all.
+    `failed`    {"check" or "probe": LOOK} that are outdated and failed. Their failures count until a newer run
+                replaces them, or an operator clears them.
     """
 
     def __init__(self, looks, troubles, rebooted, failed):
@@ -38,46 +38,46 @@ class Known:
 
     def problems(self, now, host):
         """Return the problems that count; a failure says how old it is, and which command clears it."""
-        found = [dated(one, look, now, host) for look in self.looks.values() for one in of_look(look)]
-        old = [dated(one, look, now, host) for look in self.failed.values() for one in of_look(look)]
-        return found + [one for one in old if one["outcome"] == "fail"]
+        problems = [dated(problem, look, now, host) for look in self.looks.values() for problem in of_look(look)]
+        old = [dated(problem, look, now, host) for look in self.failed.values() for problem in of_look(look)]
+        return problems + [problem for problem in old if problem["outcome"] == "fail"]
 
 
 def known(policy, now, root="/", owner=0):
     try:
-        found, trouble = load_any(policy, root, owner)
+        looks_read, trouble = load_any(policy, root, owner)
     except NotBelieved as error:
         return Known({}, [reason("verdict", "unknown", str(error))], True, {})
     if trouble:
-        return Known({}, [reason("verdict", "unknown", trouble)], True, failures(found))
-    here = state(root)
-    looks, troubles, failed = {}, [], {}
+        return Known({}, [reason("verdict", "unknown", trouble)], True, failures(looks_read))
+    state_now = state(root)
+    runs, troubles, failed_runs = {}, [], {}
     limits = {"check": policy.max_age, "probe": policy.probe_max_age}
-    for name, look in sorted(found.items()):
-        trouble = stale(name, look, limits[name], now, here)
+    for name, look in sorted(looks_read.items()):
+        trouble = stale(name, look, limits[name], now, state_now)
         if not trouble:
-            looks[name] = look
+            runs[name] = look
             continue
         if look["outcome"] == "fail":
-            failed[name] = look
+            failed_runs[name] = look
         if name == "check" or policy.need_probe:
             troubles.append(reason("verdict", "unknown", "%s; %s" % (trouble, AGAIN[name])))
     troubles += [
         reason("verdict", "unknown", "no %s of this host is published; %s" % (name, AGAIN[name]))
         for name in (("check", "probe") if policy.need_probe else ("check",))
-        if name not in found
+        if name not in looks_read
     ]
-    checked = looks.get("check")
-    rebooted = checked is None or checked["state"]["boot"] != here["boot"]
-    if checked and not rebooted:
-        troubles += carriers(checked["state"]["nics"], here["nics"])
-    return Known(looks, troubles, rebooted, failed)
+    check_run = runs.get("check")
+    rebooted = check_run is None or check_run["state"]["boot"] != state_now["boot"]
+    if check_run and not rebooted:
+        troubles += carriers(check_run["state"]["nics"], state_now["nics"])
+    return Known(runs, troubles, rebooted, failed_runs)
 
 
 def of_look(look):
-    """A look's problems; its outcome itself, where no problem accounts for it."""
-    problems = [one for one in look["problems"] if one["outcome"] != "pass"]
-    if look["outcome"] in ("fail", "unknown") and all(one["outcome"] != look["outcome"] for one in problems):
+    """Return the problems of a run, or its outcome itself where no problem accounts for it."""
+    problems = [problem for problem in look["problems"] if problem["outcome"] != "pass"]
+    if look["outcome"] in ("fail", "unknown") and all(problem["outcome"] != look["outcome"] for problem in problems):
         problems.append(reason("verdict", look["outcome"], "run %s ended so, and does not say why" % look.get("run")))
     return problems
 
@@ -94,57 +94,57 @@ def dated(problem, look, now, host):
 
 
 def failures(looks):
-    """Return the looks that failed, which count whatever the inventory says by now."""
+    """Return the runs that failed, which count even if the inventory has changed since."""
     return {name: look for name, look in looks.items() if look["outcome"] == "fail"}
 
 
 def load_any(policy, root="/", owner=0):
-    """Return {"check" or "probe": LOOK} of a whole verdict of this host, and why no pass of it counts: "" where it is
-    of the host as it is configured. Raises NotBelieved."""
+    """Return {"check" or "probe": LOOK} of an intact verdict of this host, and the reason why no pass of it counts. The
+    reason is "" if the verdict is of the host as it is configured. Raise NotBelieved."""
     path = os.path.join(root, PLACE)
-    again = AGAIN["check"]
-    found = parsed(path, LIMIT, owner)
-    if found is None:
-        raise NotBelieved("nothing is published on this host; %s" % again)
-    if found.pop("sha256", None) != digest(found):
-        raise NotBelieved("%s is damaged: its checksum is another one; %s" % (path, again))
-    if found.get("schema") != "preflight.verdict/1":
-        raise NotBelieved("%s is of another version, %.40r; %s" % (path, found.get("schema"), again))
-    if found.get("host") != policy.host:
-        raise NotBelieved("%s is of another host, %.80r; %s" % (path, found.get("host"), again))
-    machine, own = found.get("machine"), text(root, "etc/machine-id")
-    if machine and own and machine != own:
-        raise NotBelieved("%s is of another machine (machine-id %.40r); %s" % (path, machine, again))
-    looks = found.get("looks")
+    remedy = AGAIN["check"]
+    verdict = parsed(path, LIMIT, owner)
+    if verdict is None:
+        raise NotBelieved("nothing is published on this host; %s" % remedy)
+    if verdict.pop("sha256", None) != digest(verdict):
+        raise NotBelieved("%s is damaged: its checksum is another one; %s" % (path, remedy))
+    if verdict.get("schema") != "preflight.verdict/1":
+        raise NotBelieved("%s is of another version, %.40r; %s" % (path, verdict.get("schema"), remedy))
+    if verdict.get("host") != policy.host:
+        raise NotBelieved("%s is of another host, %.80r; %s" % (path, verdict.get("host"), remedy))
+    machine, own_machine = verdict.get("machine"), text(root, "etc/machine-id")
+    if machine and own_machine and machine != own_machine:
+        raise NotBelieved("%s is of another machine (machine-id %.40r); %s" % (path, machine, remedy))
+    looks = verdict.get("looks")
     if not isinstance(looks, dict) or not all(name in AGAIN and is_look(look) for name, look in looks.items()):
         raise NotBelieved("%s is of a form that this gate does not know; preflight gate install" % path)
-    if found.get("config") == policy.config:
+    if verdict.get("config") == policy.config:
         return looks, ""
-    return looks, "the inventory says something else of this host by now; preflight gate install, then %s" % again
+    return looks, "the inventory says something else of this host by now; preflight gate install, then %s" % remedy
 
 
 def digest(rest):
-    """sha256 of a verdict without this key, as docs/gate.md has it."""
+    """Return the sha256 of a verdict without this key, as docs/gate.md defines it."""
     import json
 
     return sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode())
 
 
 def is_look(look):
-    """Whether it has what is used of it."""
+    """Return whether a run's record has all fields that are used."""
     if not isinstance(look, dict) or look.get("outcome") not in OUTCOMES:
         return False
-    found, problems, checks = look.get("state"), look.get("problems"), look.get("checks")
+    host_state, problems, checks = look.get("state"), look.get("problems"), look.get("checks")
     return (
         is_number(look.get("time"))
         and is_number(look.get("expires"))
         and isinstance(checks, dict)
         and isinstance(problems, list)
         and all(map(is_problem, problems))
-        and isinstance(found, dict)
-        and all(isinstance(found.get(name), str) for name in ("boot", "kernel", "driver"))
-        and isinstance(found.get("nics"), dict)
-        and all(type(count) is int for count in found["nics"].values())
+        and isinstance(host_state, dict)
+        and all(isinstance(host_state.get(name), str) for name in ("boot", "kernel", "driver"))
+        and isinstance(host_state.get("nics"), dict)
+        and all(type(count) is int for count in host_state["nics"].values())
     )
 
 
@@ -159,21 +159,22 @@ def is_problem(problem):
 
 
 def stale(name, look, max_age, now, here):
-    """Why a look does not count any more, "" where it does."""
-    then, age = look["state"], now - look["time"]
+    """Return the reason why a run does not count any more, "" if it does."""
+    state_then, age = look["state"], now - look["time"]
     if age < -CLOCKS:
         return "the last %s is from the future (%s ahead of this host's clock)" % (name, span(-age))
     if age > max_age or now > look["expires"]:
-        counted = min(max_age, look["expires"] - look["time"])
-        return "the last %s was %s ago, and counts for %s" % (name, span(age), span(counted))
+        valid_seconds = min(max_age, look["expires"] - look["time"])
+        return "the last %s was %s ago, and counts for %s" % (name, span(age), span(valid_seconds))
     for part in ("kernel", "driver"):
-        if then[part] != here[part]:
+        if state_then[part] != here[part]:
             return "the %s is another one than at the last %s" % (part, name)
     return ""
 
 
 def carriers(then, now):
-    """NICs whose carrier has gone or come since: a cable or a switch port that may do it again."""
+    """Return reasons for NICs that have lost or regained their carrier since: a cable or a switch port may fail
+    again."""
     return [
         reason("HST103", "warn", "%s: its carrier went or came %d times since the last check" % (nic, now[nic] - count))
         for nic, count in sorted(then.items())

@@ -13,7 +13,7 @@ rest of stdin is the request, a JSON object:
     seconds    timeout of the test
 
 The answer is `\\n<marker> <length>\\n<json>\\n`. It has command (one line, to be run manually), output (of all ranks,
-its first LIMIT bytes) and exit (null: timeout). Where the test was not started, it has error, one sentence.
+its first LIMIT bytes) and exit (null: timeout). It has error, one sentence, if the test was not started.
 """
 
 import ctypes

@@ -1,9 +1,9 @@
 """A pod of a gang (`preflight probe --via pods`): it reports its node and address, and stores its verdict. Standard
 library only, Python 3.6 syntax.
 
-stdin: a line of JSON, {} or the verdict. The verdict is written whole to the path $PREFLIGHT_VERDICT, which the pod's
-init container checks once the relay has ended. stdout: {"node", "address"}, each "" where the pod's environment lacks
-it.
+Stdin has a line of JSON, {} or the verdict. The verdict is written whole to the path $PREFLIGHT_VERDICT, which the
+pod's init container checks once the relay has ended. Stdout gets {"node", "address"}, each "" where the pod's
+environment lacks it.
 """
 
 import json

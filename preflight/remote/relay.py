@@ -2,14 +2,14 @@
 controller asks for, and carries their input and output over the engine's own stdin and stderr. Standard library only,
 Python 3.6 syntax; its text is an argument of the command, and no secret.
 
-$PREFLIGHT_NONCE is the nonce of the run, and $PREFLIGHT_RANK_IN the variable in which the engine numbers its nodes.
-$PREFLIGHT_NODE is this node's name, where its starter knows it. Where an engine does not carry stdin unchanged,
+The nonce of the run is $PREFLIGHT_NONCE. The variable in which the engine numbers its nodes is $PREFLIGHT_RANK_IN. This
+node's name is $PREFLIGHT_NODE, where its starter knows it. An engine may not carry stdin unchanged: then
 $PREFLIGHT_CALL has addresses (host:port,…). A connection to the first that answers, which begins with a line of the
 nonce, then takes the place of stdin and stderr. With $PREFLIGHT_KEY both sides prove first that they have that key, as
-in transport/engine/handshake.py. The exit code is NOBODY if no address proves it.
+in transport/engine/handshake.py. If no address proves it, the exit code is `NOBODY`.
 
-stdin: lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life. The
-end of stdin, or 20 s without a line, ends the programs and the relay.
+Stdin has lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life.
+The end of stdin, or 20 s without a line, ends the programs and the relay.
 
     {"text": NAME, "data": TEXT}                    a source, or a text that later ones resemble, for later lines
     {"to": {PROGRAM: [[first, last] node, …]}, and one of
@@ -20,7 +20,7 @@ end of stdin, or 20 s without a line, ends the programs and the relay.
         "end": SECONDS                              the same, and it is killed if it has not ended by then
     TEXT is base64 of zlib's. So is the output of programs, with one stream of zlib's for each of their streams.
 
-stderr: lines of JSON of exactly FRAME bytes, padded with blanks: {"nonce", "node", "seq"} and
+Stderr has lines of JSON of exactly FRAME bytes, padded with blanks: {"nonce", "node", "seq"} and
 
     "here": a name or address of this node; the last one is ""
     "program" and "out" or "err": its output; or "exit": its exit code, after all output

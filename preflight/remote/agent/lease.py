@@ -1,11 +1,13 @@
 """Records of the agents that probe this host. Each agent keeps a record for its life, so that the next agent finds the
 remains of a crashed run.
 
-A record has the user who started the agent, and the time until which the next sign of life is due. It is due `silence`
+A record has the name of the agent's user, and the time until which the next sign of life is due. It is due `silence`
 seconds after the last sign of life of the controller, which sends one every few seconds. While torch is imported it is
-due later, because stdin is not read then. An agent whose time is over ends itself, or is ended by its alarm. The kernel
-tells which process holds a record (POSIX lock). So a record of the past means nothing, and no other process is ever
-taken for an agent. There are three cases of another run's record:
+due later, because stdin is not read then. An agent with an overdue record ends itself, or is ended by its alarm. The
+kernel tells which process holds a record (POSIX lock). So a record of the past means nothing, and no other process is
+ever taken for an agent.
+
+Cases of another run's record:
 
 - Its time moves on: that run is alive, and this run has to do without the host.
 - Its time is over, but its holder is alive: the holder is stopped, or the end of its run never reached it. The holder

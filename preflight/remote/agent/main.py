@@ -1,9 +1,9 @@
 """The probe's agent: one for each host, alive as long as its stdin. It starts workers, watches them and kills them in
 time.
 
-stdin: the hello, which is a line of JSON, the line "go" once the job's ports may be bound, then one line for each
-command. Empty lines anywhere are signs of life. stdout: one line of JSON for each event, with the run's nonce, so that
-no output of a login script or a library can pass for an event. End-of-file on stdin ends the agent and everything it
+Stdin has one line of JSON (the hello), the line "go" once the job's ports may be bound, then one line for each command.
+Empty lines anywhere are signs of life. Stdout has one line of JSON for each event. Each has the run's nonce, so that no
+output of a login script or a library can pass for an event. End-of-file on stdin ends the agent and everything it
 started. The modules of this package and of the workers' package are sent together, as text, and run by any Python from
 3.6.
 
@@ -18,7 +18,7 @@ Commands:
 - start: start a group of workers.
 - go: let the group run its next test.
 - stop: kill the group.
-- settle: report when devices whose workers were killed are free again.
+- settle: report when devices of killed workers are free again.
 - end: end the agent.
 
 Events:

@@ -94,7 +94,7 @@ def outlive_parent():
 
 
 def adopt_orphans():
-    """Become the parent, instead of init, of descendants whose parent has died, so that no process can fork away."""
+    """Become the parent, instead of init, of orphaned descendants, so that no process can fork away."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -1,6 +1,6 @@
 """Commands that an agent refuses when its run uses the key of a gate (gate/ssh.py says so in the hello).
 
-They would make that key good for more than a probe, and a quick probe needs none of them.
+They would make that key good for more than a probe, and a quick probe needs none of them:
 
 - Objects are pickled, and reading a pickle runs code of its sender's choice. The run chooses the senders.
 - Ranks that meet in a file make, write and remove that file, at any path of the run's choice.

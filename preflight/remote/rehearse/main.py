@@ -1,13 +1,27 @@
 """One host's part of the port rehearsal: it listens on the job's ports, connects to those of other hosts, and ends.
 
-stdin: the hello, which is a line of JSON, then one line for each command. stdout: one line of JSON for each event, with
-the run's nonce. End-of-file on stdin ends it, and an alarm of the kernel does after a minute in any case. It needs no
-torch, and any Python from 3.6.
+Stdin has one line of JSON (the hello), then one line for each command. Stdout has one line of JSON for each event, with
+the run's nonce. End-of-file on stdin ends the program, and an alarm of the kernel does after a minute in any case. It
+needs no torch, and any Python from 3.6.
 
-- Hello: nonce; word, which proves on the network that both ends are of this run; name, nic and address of the host;
-  ports of the job, and whether ephemeral ports are wanted.
-- Commands: visit (the targets' ports, with a timeout for each connection and one for all), end.
-- Events: listening (address, ports, and the processes that hold the ports in use), failed, visited.
+Hello:
+
+- nonce
+- word: proves on the network that both ends are of this run
+- name, nic and address of the host
+- ports of the job
+- ephemeral: whether ephemeral ports are wanted
+
+Commands:
+
+- visit: connect to the targets' ports, with a timeout for each connection and one for all
+- end
+
+Events:
+
+- listening: address, ports, and the processes that hold the ports in use
+- failed
+- visited
 """
 
 import json

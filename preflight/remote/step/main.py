@@ -1,7 +1,7 @@
 """Starter of the job's command on each node, run by srun or mpirun for `preflight exec`; it ends as the command ends.
 Standard library only, Python 3.6 syntax.
 
-$PREFLIGHT_STEP_0, _1 … are, put together, base64 of zlib's of a JSON object:
+The variables $PREFLIGHT_STEP_0, _1 … are, put together, base64 of zlib's of a JSON object:
 
     {"scripts": {NODE: TEXT}, "table": {"path", "text"} or null}
 
@@ -9,8 +9,8 @@ NODE is $SLURMD_NODENAME, or the first argument; its script is run by bash. A ra
 users to read, and removed after. A starter that is killed cannot remove its table. So each starter holds the lock of
 its table, and removes tables that no process has locked.
 
-If the step is told to end (SIGTERM of an engine, after another node has failed), so is the command. It has GRACE to
-end, and the exit code is 1: engines report the highest code, and that is to be the first node's. For the same reason a
+An engine ends the step by SIGTERM if another node has failed. The command gets the signal, too, and has GRACE to end.
+The exit code is then 1: engines report the highest code, and that is to be the first node's. For the same reason a
 failure is reported a second after the start at the earliest, when this runs on all other nodes, too. Once the command
 has ended by itself, its exit code stays, whatever signal arrives.
 """

@@ -62,8 +62,7 @@ def _memory_of_cuda(index):
 
 
 def _identity_of_cuda(index):
-    """Return the GPU's PCI bus and the machine's boot id. Where torch is too old to report the bus, use the GPU's own
-    id.
+    """Return the GPU's PCI bus and the machine's boot id. If torch is too old to report the bus, use the GPU's own id.
 
     All containers of a machine have the same boot id, whatever their host names are. NCCL tells GPUs apart in this way,
     too.

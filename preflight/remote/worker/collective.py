@@ -1,4 +1,4 @@
-"""The operations of torch.distributed in every form, on tensors whose values are known.
+"""The operations of torch.distributed in every form, on tensors of known values.
 
 The name of an operation in a form differs between versions of torch (1.11 to 2.13), so names are looked up. An
 operation that is missing, or that the backend refuses, is reported as such; it is no fault of a host.

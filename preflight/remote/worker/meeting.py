@@ -72,7 +72,8 @@ def _agents_store(spec, timeout):
 def _rendezvous(url, spec, timeout):
     """Do the same as init_process_group(init_method=url), except for the size.
 
-    torch would let rank 0 wait here for all others, and not report which are missing; the roll-call does both.
+    With the size, torch would let rank 0 wait here for all others, and not report which are missing. The roll-call does
+    both.
     """
     from torch.distributed.rendezvous import rendezvous
 

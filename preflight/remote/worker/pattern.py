@@ -1,22 +1,22 @@
-"""Test data: each rank's inputs, the expected results, and the rank whose part is wrong. Exact in every type and
+"""Test data: each rank's inputs, the expected results, and the rank with a wrong part. Exact in every type and
 operation.
 
 A tensor consists of pieces, rows of a matrix, each with a source and a lane. The lane tells pieces of a source apart,
 by their destination or direction. A piece repeats a block: integers 1, 2, 3 … up to a prime. It begins elsewhere for
 every source, lane and iteration, so that a piece that is swapped, shifted, stale or missing shows. 0 is never expected.
 
-Where ranks' parts are reduced, every partial result is an integer that the type holds exactly, so that nothing depends
-on the order (docs/probe.md, "Values"). Place i belongs to one rank, in turns, and has a factor f[i].
+A reduction of ranks' parts has only partial results that are integers and that the type holds exactly, so that nothing
+depends on the order (docs/probe.md, "Values"). Place i belongs to one rank, in turns, and has a factor f[i]:
 
-- sum: that rank gives 2 f[i], the others f[i]. Where the total leaves the exact range, they give f[i] and 0.
+- sum: that rank gives 2 f[i], the others f[i]. If the total leaves the exact range, they give f[i] and 0.
 - max: that rank gives f[i], the others -f[i].
 - min: the negative of that.
 - prod: that rank gives f[i], the one after it -1, the others 1.
 
 The culprit of a wrong sum is computed. Let rank r's part count 1 + c[r] times. The result then differs at the places of
 rank t by f[i] (c[0] + c[1] + … + c[t]), a sum over all ranks in which c[t] counts twice. From these n differences
-follows every c. So the differences of one rank whose part is missing, doubled, halved or negated are not those of
-another rank, nor of two at once.
+follows every c. So if they are those of one rank with a part that is missing, doubled, halved or negated, they are not
+those of another rank, nor of two at once.
 """
 
 # Largest magnitude up to which every integer is exact.
@@ -146,7 +146,7 @@ class Pattern:
         return -factor if negative else factor
 
     def compare(self, found, turn):
-        """Return (number of wrong values, place and value of the first, rank whose part is wrong or None) of the rows
+        """Return (number of wrong values, place and value of the first, rank with the wrong part or None) of the rows
         in `found`."""
         import torch
 
@@ -172,8 +172,8 @@ class Pattern:
         return len(wrong), text, suspect
 
     def _suspect(self, found, expected, wrong, turn):
-        """Return the only rank whose wrong part explains the wrong values by itself; None if several ranks could, or
-        none.
+        """Return the only rank with a part that, wrong by itself, explains the wrong values; None if several ranks
+        could, or none.
 
         An explanation has to hold from the first wrong place to the last, the right ones in between included.
         """
@@ -197,7 +197,8 @@ class Pattern:
         return ranks[0] if len(ranks) == 1 else None
 
     def _scaled(self, found, factor, owner):
-        """Return the ranks whose part the whole sum has too much or too little of, by the same multiple everywhere."""
+        """Return the ranks with a part that the whole sum has too much or too little of, by the same multiple
+        everywhere."""
         import torch
 
         if len(found) < 2 * self.size:
@@ -207,7 +208,7 @@ class Pattern:
         return [rank for rank, part in parts if torch.equal(excess * part[0], part * excess[0])]
 
     def _missing_or_twice(self, found, factor, owner):
-        """Return the ranks whose part a product lacks, or has twice."""
+        """Return the ranks with a part that the product lacks, or has twice."""
         import torch
 
         total, ranks = -factor if self.size > 1 else factor, []

@@ -9,12 +9,12 @@ NAMED = 32  # missing ranks in one report, at most
 
 
 def roll_call(store, rank, size, timeout, say):
-    """Report this rank as present, and wait until all others are. After `timeout` seconds raise TimeoutError with the
-    missing ranks.
+    """Report this rank as present, and wait for all others. After `timeout` seconds raise TimeoutError with the missing
+    ranks.
 
     A rank adds its bit to a number in the store, and all ranks read these numbers: one round trip for each read, in
-    every version of torch. Store.wait() would not report which ranks are missing. With an old torch, a connection whose
-    wait timed out cannot be used any more.
+    every version of torch. Store.wait() would not report which ranks are missing. With an old torch, a connection
+    cannot be used any more after a wait that timed out.
     """
     words = [0] * -(-size // WORD)
     full = [(1 << min(WORD, size - WORD * number)) - 1 for number in range(len(words))]

@@ -84,8 +84,9 @@ def flat(tensors):
 def training_step(_, spec, access, say):
     """Train, exchange the results of all ranks, and report how many of this rank's own values are wrong.
 
-    `suspect`: the one rank whose gradient or parameters are off. Without a wrong value `first` may report that ranks
-    differ by roundings, in no pattern that identifies a rank: an all_reduce that adds in no fixed order does that.
+    `suspect`: the one rank with a wrong gradient or wrong parameters. Without a wrong value `first` may report that
+    ranks differ by roundings, in no pattern that identifies a rank: an all_reduce that adds in no fixed order does
+    that.
     """
     import torch
     import torch.distributed as dist

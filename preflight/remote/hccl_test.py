@@ -93,16 +93,16 @@ def command(request, mpirun, is_open_mpi, hostfile, passed):
     nic = request["nic"]
     if is_open_mpi:
         home = os.path.dirname(os.path.dirname(os.path.realpath(mpirun)))
-        words = [mpirun, "--hostfile", hostfile, "-n", ranks, "--bind-to", "none"]
-        words += [] if home == "/usr" else ["--prefix", home]
-        words += ["--allow-run-as-root"] if os.getuid() == 0 else []
-        words += ["--mca", "oob_tcp_if_include", nic, "--mca", "btl_tcp_if_include", nic] if nic else []
+        argv = [mpirun, "--hostfile", hostfile, "-n", ranks, "--bind-to", "none"]
+        argv += [] if home == "/usr" else ["--prefix", home]
+        argv += ["--allow-run-as-root"] if os.getuid() == 0 else []
+        argv += ["--mca", "oob_tcp_if_include", nic, "--mca", "btl_tcp_if_include", nic] if nic else []
         for name in passed:
-            words += ["-x", name]
+            argv += ["-x", name]
     else:  # MPICH passes on its whole environment
-        words = [mpirun, "-f", hostfile, "-n", ranks]
-        words += ["-iface", nic] if nic and "/" not in nic else []
-    return words + [request["test"]] + request["options"]
+        argv = [mpirun, "-f", hostfile, "-n", ranks]
+        argv += ["-iface", nic] if nic and "/" not in nic else []
+    return argv + [request["test"]] + request["options"]
 
 
 def hostfile_lines(request, is_open_mpi):
@@ -113,8 +113,8 @@ def by_hand(request, mpirun, is_open_mpi):
     """Return one line for a shell that does the same where the jobs' environment is set."""
     lines = " ".join(shlex.quote(line) for line in hostfile_lines(request, is_open_mpi))
     assignments = " ".join("%s=%s" % (name, shlex.quote(value)) for name, value in sorted(request["variables"].items()))
-    words = command(request, mpirun, is_open_mpi, "hosts", sorted({"LD_LIBRARY_PATH", *request["variables"]}))
-    return "printf '%%s\\n' %s > hosts; %s %s" % (lines, assignments, " ".join(map(shlex.quote, words)))
+    argv = command(request, mpirun, is_open_mpi, "hosts", sorted({"LD_LIBRARY_PATH", *request["variables"]}))
+    return "printf '%%s\\n' %s > hosts; %s %s" % (lines, assignments, " ".join(map(shlex.quote, argv)))
 
 
 def die_with_parent():

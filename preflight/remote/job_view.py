@@ -365,11 +365,11 @@ def of_this_host(text, called):
 
     try:
         table = json.loads(text)
-        short = {key: table[key] for key in ("version", "status", "server_count") if key in table}
-        short["server_list"] = [server for server in table["server_list"] if called & set(names(server))]
+        reduced = {key: table[key] for key in ("version", "status", "server_count") if key in table}
+        reduced["server_list"] = [server for server in table["server_list"] if called & set(names(server))]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         return text, str(error)
-    return json.dumps(short), ""
+    return json.dumps(reduced), ""
 
 
 def names(server):
@@ -452,16 +452,16 @@ def folder(path):
             entry["error"] = "Permission denied"
     except OSError as error:
         entry["error"] = error.strerror
-    real, longest = os.path.realpath(path), ""
+    real_path, longest = os.path.realpath(path), ""
     for line in (read("/proc/self/mountinfo", TEXT) or "").splitlines():
         fields, _, details = line.partition(" - ")
         root, mount_point = (octal(word) for word in fields.split()[3:5])
-        below = real[len(mount_point.rstrip("/")) :]
+        subpath = real_path[len(mount_point.rstrip("/")) :]
         # The last mount is on top.
-        if len(mount_point) >= len(longest) and (real + "/").startswith(mount_point.rstrip("/") + "/"):
+        if len(mount_point) >= len(longest) and (real_path + "/").startswith(mount_point.rstrip("/") + "/"):
             longest = mount_point
             entry["filesystem"], source = details.split()[:2]
-            entry["source"] = plain(octal(source).rstrip("/") + root.rstrip("/") + below)
+            entry["source"] = plain(octal(source).rstrip("/") + root.rstrip("/") + subpath)
     return entry
 
 

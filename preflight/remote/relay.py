@@ -121,11 +121,11 @@ class Relay:
         for name in names():
             self.line.say(here=name[:200])
         self.selector.register(0, selectors.EVENT_READ)
-        beat = 0.0
+        next_beat = 0.0
         while True:
-            if time.monotonic() >= beat:
+            if time.monotonic() >= next_beat:
                 self.line.say()
-                beat = time.monotonic() + BEAT
+                next_beat = time.monotonic() + BEAT
             for key, events in self.selector.select(0.2):
                 if key.fileobj == 0:
                     data = os.read(0, 1 << 16)
@@ -218,8 +218,8 @@ class Relay:
             del self.programs[program.name]
 
     def say_of(self, name, kind, packed):
-        for at in range(0, len(packed), PART):
-            part = base64.b64encode(packed[at : at + PART]).decode("ascii")
+        for offset in range(0, len(packed), PART):
+            part = base64.b64encode(packed[offset : offset + PART]).decode("ascii")
             self.line.say(program=name, **{kind: part})
 
     def end(self):

@@ -35,7 +35,7 @@ class Agent:
         self.groups = {}
         self.store = None
         self.settling = {}  # pid of a process that waits for devices → the pipe on which it reports
-        self.unread = b""  # of stdin
+        self.unread = b""  # bytes of stdin after its last complete line
         self.unsent = []
         self.last_heard = time.monotonic()
         self.selector = selectors.DefaultSelector()
@@ -91,13 +91,13 @@ class Agent:
         group = Group(command["group"], command["deadline"], command["wait"], len(command["tests"]))
         group.file = command.get("file", "")
         self.groups[group.name] = group
-        for place in command["workers"]:
-            pid, *pipes = self.fork("preflight-r%d" % place["rank"], group.pgid)
+        for placement in command["workers"]:
+            pid, *pipes = self.fork("preflight-r%d" % placement["rank"], group.pgid)
             if pid == 0:
                 crowded = len(self.hello["devices"]) > os.cpu_count()
-                spec = dict(command, backend=self.hello["backend"], crowded=crowded, **place)
+                spec = dict(command, backend=self.hello["backend"], crowded=crowded, **placement)
                 be_worker(spec, self.environment, *pipes)
-            worker = Worker(group, place["rank"], pid, *pipes)
+            worker = Worker(group, placement["rank"], pid, *pipes)
             group.workers.append(worker)
             if group.takes_turns:  # the next turn waits for this worker's report
                 self.selector.register(worker.report, selectors.EVENT_READ, (self.hear, worker))
@@ -289,12 +289,12 @@ class Agent:
                 pass  # the worker has died; its end will be noticed
 
     def serve(self):
-        wake, woken = os.pipe()
-        for fd in (wake, woken):
+        read_end, write_end = os.pipe()
+        for fd in (read_end, write_end):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(woken)
-        self.selector.register(wake, selectors.EVENT_READ, (lambda _: os.read(wake, 4096), None))
+        signal.set_wakeup_fd(write_end)
+        self.selector.register(read_end, selectors.EVENT_READ, (lambda _: os.read(read_end, 4096), None))
         self.selector.register(0, selectors.EVENT_READ, (self.read_commands, None))
         while time.monotonic() - self.last_heard < self.hello["silence"]:
             for key, _ in self.selector.select(timeout=GATHER if self.groups else 0.5):

@@ -55,9 +55,9 @@ def fork(name, let_go, pgid=0):
 def be_store(address, sock, report):
     """Serve the ranks' meeting place for as long as the agent lives."""
     try:
-        keep = serve_store(address, sock)
+        store = serve_store(address, sock)
         os.write(report, b"+")
-        while keep:
+        while store:
             signal.pause()
     except BaseException as error:
         os.write(report, describe(error).encode())

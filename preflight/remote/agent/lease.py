@@ -127,8 +127,8 @@ class Lease:
         return records
 
     def write(self):
-        about = {"run": self.run, "by": self.by, "since": time.strftime("%Y-%m-%d %H:%M")}
-        text = _TIME % (time.monotonic() + self.patience) + json.dumps(about)
+        fields = {"run": self.run, "by": self.by, "since": time.strftime("%Y-%m-%d %H:%M")}
+        text = _TIME % (time.monotonic() + self.patience) + json.dumps(fields)
         name = self.boot + "-" + os.urandom(8).hex()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         fd = os.open(name, flags, 0o600, dir_fd=self.directory)

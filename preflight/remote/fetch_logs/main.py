@@ -217,12 +217,12 @@ class Answer:
     def find(self, pattern, number):
         matched = False
         candidates = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
-        for count, (path, below) in enumerate(candidates):
+        for count, (path, in_folder) in enumerate(candidates):
             if count == FOUND or time.monotonic() > self.until:
                 self.leave(pattern, "so many files that not all were looked at")
                 break
             matched = True
-            if below and path.lower().endswith(tuple(self.request["passed"])):
+            if in_folder and path.lower().endswith(tuple(self.request["passed"])):
                 continue
             try:
                 status = os.lstat(path)
@@ -243,7 +243,7 @@ class Answer:
         return matched or bool(closed)
 
     def take(self):
-        for path, (changed, number, status) in sorted(self.found.items(), key=lambda item: -item[1][0]):
+        for path, (mtime, number, status) in sorted(self.found.items(), key=lambda item: -item[1][0]):
             if self.room <= 0:
                 self.leave(path, "more than may be fetched from a host; newer files came first")
                 continue
@@ -263,7 +263,7 @@ class Answer:
                     "glob": number,
                     "shared": self.mounts.get(device, ""),
                     "inode": status.st_ino,
-                    "changed": changed,
+                    "changed": mtime,
                     "size": len(data),
                     "begin": begin,
                     "text": packed(data),
@@ -283,7 +283,7 @@ def recent(line, since):
 def kernel(age):
     """Return the kernel's messages on devices, memory, links and disks since it started, except older ones; in local
     time."""
-    why = ""
+    reason = ""
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0, time.time() - age)))
     dmesg = find("dmesg")
     if dmesg is None:
@@ -295,11 +295,11 @@ def kernel(age):
             return {"text": "", "why": str(error)}
         if result["code"] == 0:
             lines = result["out"].splitlines()
-            wanted = "\n".join(filter(None, (recent(line, since) for line in lines if KERNEL_WORDS.search(line))))
-            return {"text": packed(wanted.encode("utf-8")[-KERNEL_BYTES:]), "why": ""}
+            selection = "\n".join(filter(None, (recent(line, since) for line in lines if KERNEL_WORDS.search(line))))
+            return {"text": packed(selection.encode("utf-8")[-KERNEL_BYTES:]), "why": ""}
         messages = result["err"].strip().splitlines() or ["dmesg ended with an error"]
-        why = messages[0][:200]
-    return {"text": "", "why": why}
+        reason = messages[0][:200]
+    return {"text": "", "why": reason}
 
 
 def inside(asked, most):

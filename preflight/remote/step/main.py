@@ -52,13 +52,13 @@ def write(table):
             remove_left(path)
         except OSError:  # another process's, or gone
             pass
-    new = table["path"] + ".new"  # no other step takes this name for a table that was left, until it is locked
-    file = os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w")
+    new_path = table["path"] + ".new"  # no other step takes this name for a table that was left, until it is locked
+    file = os.fdopen(os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w")
     fcntl.flock(file, fcntl.LOCK_EX)
     os.fchmod(file.fileno(), 0o644)
     file.write(table["text"])
     file.flush()
-    os.rename(new, table["path"])
+    os.rename(new_path, table["path"])
     return file
 
 

@@ -132,8 +132,8 @@ def _send_and_receive(dist, work):
     if work.test["form"] == "async":
         ops = [dist.P2POp(dist.isend, onward, after), dist.P2POp(dist.isend, back, before)]
         ops += [dist.P2POp(dist.irecv, from_before, before), dist.P2POp(dist.irecv, from_after, after)]
-        for pending in dist.batch_isend_irecv(ops):
-            pending.wait()
+        for request in dist.batch_isend_irecv(ops):
+            request.wait()
         return
     for outgoing, target, incoming, source in ((onward, after, from_before, before), (back, before, from_after, after)):
         if work.rank % 2:
@@ -155,15 +155,15 @@ class Objects:
         return {"from": source, "to": lane, "turn": turn, "bytes": self.bytes[turn % 2 :]}
 
     def prepare(self, turn):
-        op, root, mine = self.test["op"], self.test["root"], self._object(self.rank, None, turn)
+        op, root, own_object = self.test["op"], self.test["root"], self._object(self.rank, None, turn)
         if op == "broadcast":
-            self.found, self.expected = [mine if self.rank == root else None], [self._object(root, None, turn)]
+            self.found, self.expected = [own_object if self.rank == root else None], [self._object(root, None, turn)]
         elif op == "scatter":
             self.given = [self._object(root, rank, turn) for rank in range(self.size)] if self.rank == root else None
             self.found, self.expected = [None], [self._object(root, self.rank, turn)]
         else:
             sources = self.size if op == "all_gather" or self.rank == root else 0
-            self.given, self.found = mine, [None] * sources
+            self.given, self.found = own_object, [None] * sources
             self.expected = [self._object(rank, None, turn) for rank in range(sources)]
 
     def call(self):

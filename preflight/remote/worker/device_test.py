@@ -11,7 +11,7 @@ import time
 from worker.measure import refuse
 from worker.memory import room
 
-HOST_BYTES = 1 << 18  # where tensors are in the host's memory: its processor does the work, and all ranks share it
+HOST_BYTES = 1 << 18  # bytes of tensors in the host's memory: its processor does the work, and all ranks share it
 SPIN = 0.3  # seconds of work on a device before the first timed run, so that its clocks are up
 LONGEST = 2.0  # seconds for a test's iterations, comparison included
 FEWEST = 3  # iterations that are timed in any case
@@ -50,10 +50,10 @@ class Product:
     def __init__(self, side, dtype, device):
         import torch
 
-        along, seven = torch.arange(side), torch.arange(_PERIOD)
-        rows = ((seven.unsqueeze(1) + 2 * along) % _PERIOD - 3) * (1 - 2 * (along % 2))
-        columns = (along.unsqueeze(1) ** 2 + seven) % _PERIOD - 3
-        repeats = along % _PERIOD
+        positions, seven = torch.arange(side), torch.arange(_PERIOD)
+        rows = ((seven.unsqueeze(1) + 2 * positions) % _PERIOD - 3) * (1 - 2 * (positions % 2))
+        columns = (positions.unsqueeze(1) ** 2 + seven) % _PERIOD - 3
+        repeats = positions % _PERIOD
         type_ = getattr(torch, dtype)
         self.expected = (rows @ columns).to(type_)[repeats][:, repeats]
         self.left = rows.to(type_)[repeats].to(device)

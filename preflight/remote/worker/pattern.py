@@ -43,7 +43,7 @@ _SAMPLE = 4096  # places, from the first wrong one, at which an explanation is c
 def given(op, rank, root, size):
     """Return (source, lane) of each piece that a rank gives."""
     if op in ("all_to_all", "reduce_scatter") or (op == "scatter" and rank == root):
-        return [(rank, to) for to in range(size)]
+        return [(rank, destination) for destination in range(size)]
     if op == "send_recv":  # to the next rank and to the one before
         return [(rank, 0), (rank, 1)]
     if op in ("broadcast", "scatter") and rank != root:

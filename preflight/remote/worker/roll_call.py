@@ -16,27 +16,27 @@ def roll_call(store, rank, size, timeout, say):
     every version of torch. Store.wait() would not report which ranks are missing. With an old torch, a connection
     cannot be used any more after a wait that timed out.
     """
-    words = [0] * -(-size // WORD)
-    full = [(1 << min(WORD, size - WORD * number)) - 1 for number in range(len(words))]
+    masks = [0] * -(-size // WORD)
+    full_masks = [(1 << min(WORD, size - WORD * number)) - 1 for number in range(len(masks))]
     begin = time.monotonic()
     reported_at, absent, pause = begin, None, 0.01
     store.add(_key(rank // WORD), 1 << rank % WORD)
     while True:
-        for number in [n for n in range(len(words)) if words[n] != full[n]]:
-            words[number] = store.add(_key(number), 0)
-            if words[number] != full[number]:
+        for number in [n for n in range(len(masks)) if masks[n] != full_masks[n]]:
+            masks[number] = store.add(_key(number), 0)
+            if masks[number] != full_masks[number]:
                 break  # one read a round
-        if words == full:
+        if masks == full_masks:
             return
         now = time.monotonic()
-        late = now - begin > timeout
-        if late or now - reported_at > SAY:
-            words = [store.add(_key(number), 0) for number in range(len(words))]
-            missing = [n for n in range(size) if not words[n // WORD] >> n % WORD & 1]
+        timed_out = now - begin > timeout
+        if timed_out or now - reported_at > SAY:
+            masks = [store.add(_key(number), 0) for number in range(len(masks))]
+            missing = [n for n in range(size) if not masks[n // WORD] >> n % WORD & 1]
             if missing != absent:
                 say({"at": "waits", "present": size - len(missing), "missing": missing[:NAMED]})
             reported_at, absent = now, missing
-        if late and words != full:
+        if timed_out and masks != full_masks:
             names = ", ".join(map(str, absent[:NAMED])) + (" ..." if len(absent) > NAMED else "")
             raise TimeoutError("%d of %d ranks came within %.0f s, not %s" % (size - len(absent), size, timeout, names))
         time.sleep(pause)

@@ -28,7 +28,7 @@ def make_model():
     with torch.no_grad():
         for number, parameter in enumerate(net.parameters()):
             parameter.copy_(0.1 * _waves(parameter.numel(), number).view_as(parameter))
-        net[0].bias.copy_(torch.tensor([3.0, -3.0] * 5))  # |W x| <= 1: half the units are on for good, half are off
+        net[0].bias.copy_(torch.tensor([3.0, -3.0] * 5))  # |W x| <= 1: half the units are always on, half always off
     return net
 
 
@@ -46,7 +46,7 @@ def load(rank, size, batch):
     from torch.utils.data.distributed import DistributedSampler
 
     count = size * batch * STEPS
-    # The targets are off zero, so that training has a way to go, however many samples there are.
+    # The targets are away from zero, so that training changes the parameters, however many samples there are.
     data = TensorDataset(_waves(10 * count, 7).view(count, 10), 1 + _waves(5 * count, 11).view(count, 5))
     return DataLoader(data, batch_size=batch, sampler=DistributedSampler(data, size, rank, shuffle=True, seed=0))
 
@@ -151,7 +151,7 @@ def judge(rank, parameters, off, expected, share):
     import torch
 
     ranks = range(len(parameters))
-    bits = parameters.view(torch.int32)  # NaN equals itself there
+    bits = parameters.view(torch.int32)  # NaN equals itself in bits
     rows = [tuple(row) for row in bits.tolist()]
     usual = Counter(rows).most_common(1)[0][0]
     outliers = [number for number in ranks if rows[number] != usual]

@@ -6,7 +6,7 @@ The rest of stdin is the request, a JSON object:
     marker   word that frames the answer
     host     the host's name in the inventory
     config   sha256 of the host's entry in the inventory
-    looks    {"check" or "probe": a LOOK (docs/gate.md) without time and state, with "max_age", seconds}
+    looks    {"check" or "probe": LOOK (docs/gate.md) without time and state, with "max_age", seconds}
     clear    whether failed looks are removed, at an operator's request
     root     for tests: root of the host's files
 

@@ -17,8 +17,8 @@ def needed(test, rank, size):
 
 
 def fits(spec, access):
-    """Raise RuntimeError if the largest test does not fit on the device or, for all ranks of the host at once, on the
-    host.
+    """Raise RuntimeError if the largest test does not fit in the device's memory, or for all ranks at once in the
+    host's.
 
     An allocator that runs out later would look like a fault, and a host that runs out kills any process.
     """

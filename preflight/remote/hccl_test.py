@@ -1,19 +1,19 @@
-"""Runs the vendor's HCCL Test over hosts: one mpirun on this host, which reaches the others by ssh.
+"""Starter of the vendor's HCCL Test over hosts: one mpirun on this host, which reaches the others by ssh.
 
-Standard library only, Python 3.6 syntax; runs in the jobs' environment, whose variables go to all ranks. The rest of
-stdin is the request, a JSON object:
+Standard library only, Python 3.6 syntax. It runs in the jobs' environment, and all ranks get the variables of that. The
+rest of stdin is the request, a JSON object:
 
-    marker   word that frames the answer
-    test     path of all_reduce_test, the same on all hosts
-    options  its arguments
-    hosts    [address, …], this host first; ranks are numbered in this order
-    slots    ranks a host
-    nic      interface or CIDR that MPI is to take, or null
-    variables {name: value} that the ranks get on top
-    seconds  after which it is ended
+    marker     word that frames the answer
+    test       path of all_reduce_test, the same on all hosts
+    options    its arguments
+    hosts      [address, …], this host first; ranks are numbered in this order
+    slots      ranks a host
+    nic        interface or CIDR that MPI is to use, or null
+    variables  {name: value} that the ranks get on top
+    seconds    timeout of the test
 
-The answer is `\\n<marker> <length>\\n<json>\\n` with command (one line, to be run by hand), output (of all ranks, its
-first LIMIT bytes) and exit (null: it took too long); or with error, one sentence, where it was not started.
+The answer is `\\n<marker> <length>\\n<json>\\n`. It has command (one line, to be run manually), output (of all ranks,
+its first LIMIT bytes) and exit (null: timeout). It has error, one sentence, if the test was not started.
 """
 
 import ctypes
@@ -43,16 +43,16 @@ PLACES = (
     "/usr/lib64/openmpi/bin",
     "/usr/lib64/mpich/bin",
 )
-# Of the environment, what ranks of other hosts need; Open MPI passes on nothing by itself.
+# Variables of the environment that ranks of other hosts need; Open MPI passes on none by itself.
 PASSED = ("HCCL_", "ASCEND_", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TOOLCHAIN_HOME")
 
 
 class NotPossibleError(Exception):
-    """Why HCCL Test cannot be started: one sentence."""
+    """Reason why HCCL Test cannot be started, in one sentence."""
 
 
 def find_mpirun():
-    """(path, whether it is Open MPI)."""
+    """Return (path of mpirun, whether it is Open MPI)."""
     home = os.environ.get("MPI_HOME")
     places = ([os.path.join(home, "bin")] if home else []) + os.environ.get("PATH", "").split(":") + list(PLACES)
     path = shutil.which("mpirun", path=":".join(places))
@@ -65,7 +65,7 @@ def find_mpirun():
 
 
 def cannot_log_in(addresses):
-    """[(address, ssh's last line)] of the hosts that this one cannot enter without a password."""
+    """Return [(address, ssh's last line)] of the hosts that this host cannot enter without a password."""
     ssh = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
     pipes = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     attempts = [(address, subprocess.Popen([*ssh, address, "true"], **pipes)) for address in addresses]
@@ -74,12 +74,12 @@ def cannot_log_in(addresses):
     try:
         for address, attempt in attempts:
             try:
-                said = attempt.communicate(timeout=max(0.1, until - time.monotonic()))[1]
+                output = attempt.communicate(timeout=max(0.1, until - time.monotonic()))[1]
             except subprocess.TimeoutExpired:
                 attempt.kill()
-                said = b"no answer"
+                output = b"no answer"
             if attempt.wait() != 0:
-                failed.append((address, (said.decode("utf-8", "replace").strip().splitlines() or ["no word"])[-1]))
+                failed.append((address, (output.decode("utf-8", "replace").strip().splitlines() or ["no word"])[-1]))
     finally:
         for _, attempt in attempts:
             if attempt.poll() is None:
@@ -88,21 +88,21 @@ def cannot_log_in(addresses):
 
 
 def command(request, mpirun, is_open_mpi, hostfile, passed):
-    """mpirun's argv. `passed`: variables of the environment that ranks of other hosts get."""
+    """Return mpirun's argv. `passed`: variables of the environment that ranks of other hosts get."""
     ranks = str(len(request["hosts"]) * request["slots"])
     nic = request["nic"]
     if is_open_mpi:
         home = os.path.dirname(os.path.dirname(os.path.realpath(mpirun)))
-        words = [mpirun, "--hostfile", hostfile, "-n", ranks, "--bind-to", "none"]
-        words += [] if home == "/usr" else ["--prefix", home]
-        words += ["--allow-run-as-root"] if os.getuid() == 0 else []
-        words += ["--mca", "oob_tcp_if_include", nic, "--mca", "btl_tcp_if_include", nic] if nic else []
+        argv = [mpirun, "--hostfile", hostfile, "-n", ranks, "--bind-to", "none"]
+        argv += [] if home == "/usr" else ["--prefix", home]
+        argv += ["--allow-run-as-root"] if os.getuid() == 0 else []
+        argv += ["--mca", "oob_tcp_if_include", nic, "--mca", "btl_tcp_if_include", nic] if nic else []
         for name in passed:
-            words += ["-x", name]
-    else:  # MPICH passes on all that it has
-        words = [mpirun, "-f", hostfile, "-n", ranks]
-        words += ["-iface", nic] if nic and "/" not in nic else []
-    return words + [request["test"]] + request["options"]
+            argv += ["-x", name]
+    else:  # MPICH passes on its whole environment
+        argv = [mpirun, "-f", hostfile, "-n", ranks]
+        argv += ["-iface", nic] if nic and "/" not in nic else []
+    return argv + [request["test"]] + request["options"]
 
 
 def hostfile_lines(request, is_open_mpi):
@@ -110,11 +110,11 @@ def hostfile_lines(request, is_open_mpi):
 
 
 def by_hand(request, mpirun, is_open_mpi):
-    """One line for a shell that does the same where the jobs' environment is set."""
+    """Return one line for a shell that does the same where the jobs' environment is set."""
     lines = " ".join(shlex.quote(line) for line in hostfile_lines(request, is_open_mpi))
-    given = " ".join("%s=%s" % (name, shlex.quote(value)) for name, value in sorted(request["variables"].items()))
-    words = command(request, mpirun, is_open_mpi, "hosts", sorted({"LD_LIBRARY_PATH", *request["variables"]}))
-    return "printf '%%s\\n' %s > hosts; %s %s" % (lines, given, " ".join(map(shlex.quote, words)))
+    assignments = " ".join("%s=%s" % (name, shlex.quote(value)) for name, value in sorted(request["variables"].items()))
+    argv = command(request, mpirun, is_open_mpi, "hosts", sorted({"LD_LIBRARY_PATH", *request["variables"]}))
+    return "printf '%%s\\n' %s > hosts; %s %s" % (lines, assignments, " ".join(map(shlex.quote, argv)))
 
 
 def die_with_parent():
@@ -122,8 +122,11 @@ def die_with_parent():
 
 
 def run(words, seconds):
-    """(the first LIMIT bytes that it and its ranks print, its exit code or None). Whatever ends this, ends them."""
-    others = set(children())
+    """Run a command. Return (the first LIMIT bytes that it and its ranks print, its exit code or None).
+
+    Its processes are ended, however this function ends.
+    """
+    earlier = set(children())
     process = subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
@@ -132,14 +135,14 @@ def run(words, seconds):
         start_new_session=True,
         preexec_fn=die_with_parent,
     )
-    kept = []
+    chunks = []
 
     def read():
         room = LIMIT
         for chunk in iter(lambda: os.read(process.stdout.fileno(), 1 << 16), b""):
             if room:
-                kept.append(chunk[:room])
-                room -= len(kept[-1])
+                chunks.append(chunk[:room])
+                room -= len(chunks[-1])
 
     reader = threading.Thread(target=read)
     reader.daemon = True
@@ -158,34 +161,39 @@ def run(words, seconds):
                 process.wait(FAREWELL)
             except subprocess.TimeoutExpired:
                 pass
-        kill_descendants(process.pid, others)
+        kill_descendants(process.pid, earlier)
     reader.join(2)
-    return b"".join(kept).decode("utf-8", "replace"), code
+    return b"".join(chunks).decode("utf-8", "replace"), code
 
 
 def nobody_listens():
-    """Whether the answer can no longer be written, because the ssh session is gone: sudo, if there is one, outlives it,
-    so that not every end of a session is the parent's."""
+    """True if the answer can no longer be written, because the ssh session is gone.
+
+    The parent's end does not always tell: sudo, if there is one, outlives the session.
+    """
     poll = select.poll()
     poll.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def kill_descendants(group, others):
-    """Kill the process group and what it left behind: ranks that mpirun put elsewhere became children of this process,
-    which is their subreaper, beside the `others` that it had before."""
+    """Kill the process group and the processes that it left behind.
+
+    Ranks that mpirun put elsewhere became children of this process, which is their subreaper, beside its earlier
+    children, `others`.
+    """
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:
-        pass  # nobody is left in it
+        pass  # no process is left in it
     until = time.monotonic() + FAREWELL  # a process inside a driver dies when the driver lets it
-    left = set(children()) - others
-    while left and time.monotonic() < until:
-        for pid in left:
+    pids = set(children()) - others
+    while pids and time.monotonic() < until:
+        for pid in pids:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, os.WNOHANG)
         time.sleep(0.02)
-        left = set(children()) - others
+        pids = set(children()) - others
 
 
 def children():
@@ -202,29 +210,29 @@ def children():
 def do(request):
     os.environ.update(request["variables"])
     if len(request["hosts"]) > 1:
-        os.environ.pop("HCCL_IF_IP", None)  # it can only be right on one of them
+        os.environ.pop("HCCL_IF_IP", None)  # it can be right on only one of the hosts
     mpirun, is_open_mpi = find_mpirun()
     line = by_hand(request, mpirun, is_open_mpi)
     failed = cannot_log_in(request["hosts"][1:])
     if failed:
-        address, said = failed[0]
-        more = " (and %d more)" % (len(failed) - 1) if len(failed) > 1 else ""
-        why = "mpirun starts the other hosts' ranks by ssh, and this host cannot enter %s%s: %s" % (address, more, said)
+        host, error = failed[0]
+        suffix = " (and %d more)" % (len(failed) - 1) if len(failed) > 1 else ""
+        why = "mpirun starts the other hosts' ranks by ssh, and this host cannot enter %s%s: %s" % (host, suffix, error)
         return {"command": line, "error": why}
     folder = tempfile.mkdtemp(prefix="preflight-")
     try:
         hostfile = os.path.join(folder, "hosts")
         with open(hostfile, "w") as file:
-            file.writelines(one + "\n" for one in hostfile_lines(request, is_open_mpi))
-        passed = [name for name in sorted(os.environ) if name.startswith(PASSED)]
-        output, code = run(command(request, mpirun, is_open_mpi, hostfile, passed), request["seconds"])
+            file.writelines(entry + "\n" for entry in hostfile_lines(request, is_open_mpi))
+        names = [name for name in sorted(os.environ) if name.startswith(PASSED)]
+        output, code = run(command(request, mpirun, is_open_mpi, hostfile, names), request["seconds"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {"command": line, "output": output, "exit": code}
 
 
 def leave(*_):
-    """Asked to go: once, so that what has to be put in order is."""
+    """Exit on a signal, and ignore further ones, so that cleanup is done."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     raise SystemExit(1)

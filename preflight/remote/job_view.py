@@ -1,15 +1,27 @@
-"""What a job sees where the jobs run: the collector's `job` section. Standard library only, Python 3.6 syntax.
+"""A job's view of the host, where jobs run: the collector's `job` section. Standard library only, Python 3.6 syntax.
 
 Runs in the jobs' own Python, which may be another one than the collector's, in a container, or a user's. Package
 versions are read from the metadata files themselves: importlib.metadata costs 40 ms and is missing before Python 3.8,
 importing torch costs over a second. The rest of stdin is {"marker", "wanted"}; the answer is a line of marker and JSON.
 
-    wanted     {"npu": whether there are NPUs, "deep": null or what else is to be looked at, "called": names and
-               addresses of this host, by which a rank table may name it}
-    deep       {"prefixes": of variables, "files": paths to look at, "named_by": variables that name files whose text is
-               wanted, "read_by": that name files to be seen, and "written_by": whose folders are, "requirements": files
-               and "datasets": folders whose digests are wanted, "mpi_parameters": of Open MPI, "project": a folder or
-               "", "imports": packages to be found}
+Keys of `wanted`:
+
+    npu             whether there are NPUs
+    called          names and addresses of this host, by which a rank table may refer to it
+    deep            null, or an object with all further keys
+
+Keys of `deep`:
+
+    prefixes        prefixes of variables
+    files           paths to examine
+    named_by        variables that name files; the files' text is wanted
+    read_by         variables that name files to examine
+    written_by      variables that name files; their folders are examined
+    requirements    files to digest
+    datasets        folders to digest
+    mpi_parameters  parameters of Open MPI
+    project         a folder, or ""
+    imports         packages to find
 """
 
 import os
@@ -25,15 +37,15 @@ FAMILIES = ("nvidia_nccl_cu", "nvidia_cuda_runtime")  # their names end in the r
 OLD_NAMES = {"mindspore_ascend": "mindspore"}
 HEAD = 64 * 1024  # bytes read of a metadata or version file
 TEXT = 1024 * 1024  # characters sent of a file that a variable names
-TABLE = 64 * 1024  # bytes of a rank table from which on a host sends only what concerns it: all hosts have the same one
+TABLE = 64 * 1024  # bytes of a rank table; of a larger one a host sends only its part: all hosts have the same table
 LARGEST = 64 * 1024 * 1024  # bytes read of a file that a variable names
 NCCL_CONF = "/etc/nccl.conf"
-MAPS = 4 * 1024 * 1024  # characters read of what a process has mapped
+MAPS = 4 * 1024 * 1024  # characters read of a process's memory map
 MAPPED_SECONDS = 3  # for all processes
-IGNORED = 20  # lines of it told that are no variables
+IGNORED = 20  # lines of NCCL's files that are no variables, reported at most
 DIGEST_SECONDS = 15  # for all digests together
 MOST_FILES = 1000 * 1000  # of one folder's digest
-# In names of variables whose values stay here, in any case.
+# Parts of names of variables with values that stay here, in upper or lower case.
 SECRET = ("PASS", "PWD", "SECRET", "TOKEN", "CREDENTIAL", "AUTH", "LOGIN", "KEY")
 
 
@@ -46,16 +58,19 @@ def read(path, limit=HEAD):
 
 
 def module_path():
-    """Where an import looks. The collector itself runs with -I, jobs do not: what that left out is put back."""
+    """Return the folders in which an import searches.
+
+    The collector itself runs with -I, jobs do not: folders that -I left out are put back.
+    """
     if not sys.flags.isolated:
         return [path for path in sys.path if path]
-    more = os.environ.get("PYTHONPATH", "").split(":")
-    return [path for path in more + sys.path + [site.getusersitepackages()] if path]
+    extra = os.environ.get("PYTHONPATH", "").split(":")
+    return [path for path in extra + sys.path + [site.getusersitepackages()] if path]
 
 
 def packages():
-    """{name: version} of what is installed, the first on the module path counts, as it does for an import."""
-    found = {}
+    """Return {name: version} of installed packages. The first on the module path counts, as it does for an import."""
+    versions = {}
     for root in module_path():
         try:
             entries = os.listdir(root)
@@ -72,12 +87,12 @@ def packages():
                 path = os.path.join(path, "METADATA" if kind == "dist-info" else "PKG-INFO")
             for line in (read(path) or "").splitlines():
                 if line.startswith("Version:"):
-                    found.setdefault(name, line[8:].strip())
-    return found
+                    versions.setdefault(name, line[8:].strip())
+    return versions
 
 
 def cann_homes():
-    """Where CANN may be: first where the environment points, then the usual places."""
+    """Return the folders where CANN may be: first those of the environment, then the usual places."""
     base = "/usr/local/Ascend/"
     homes = [
         os.environ.get("ASCEND_TOOLKIT_HOME"),
@@ -91,7 +106,7 @@ def cann_homes():
 
 
 def cann_files():
-    """[[path, text], …] of every CANN version file."""
+    """Return [[path, text], …] of every CANN version file."""
     arch = os.uname().machine + "-linux"
     names = (
         arch + "/ascend_toolkit_install.info",
@@ -120,17 +135,19 @@ def view(wanted):
 
 
 def left():
-    """NCCL's files in /dev/shm that no process has mapped, and their bytes. A process that is stuck in a driver may
-    keep whoever reads its maps waiting: then nobody knows."""
-    answer = []
-    looking = threading.Thread(target=lambda: answer.append(unmapped()), daemon=True)
-    looking.start()
-    looking.join(MAPPED_SECONDS + 1)
-    return answer[0] if answer else {"left": 0, "left_bytes": 0}
+    """Return the number and bytes of NCCL's files in /dev/shm that no process has mapped; 0 if that is unknown.
+
+    A process that is stuck in a driver may block any reader of its memory map.
+    """
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(unmapped()), daemon=True)
+    thread.start()
+    thread.join(MAPPED_SECONDS + 1)
+    return answers[0] if answers else {"left": 0, "left_bytes": 0}
 
 
 def unmapped():
-    """Those of other users are theirs to see."""
+    """Return the number and bytes of unmapped files. Those of other users are counted only for root."""
     files = {}
     for name in os.listdir("/dev/shm"):
         if name.startswith("nccl-"):
@@ -143,7 +160,7 @@ def unmapped():
     until = time.monotonic() + MAPPED_SECONDS
     for pid in filter(str.isdigit, os.listdir("/proc") if files else ()):
         if time.monotonic() > until:
-            return {"left": 0, "left_bytes": 0}  # whose they are is not known
+            return {"left": 0, "left_bytes": 0}  # the owners of the files are not known
         for line in (read("/proc/%s/maps" % pid, MAPS) or "").splitlines():
             if "/dev/shm/nccl-" in line:
                 files.pop("/dev/shm/" + line.partition("/dev/shm/")[2].split(" ")[0], None)
@@ -153,9 +170,9 @@ def unmapped():
 def deeper(wanted, called):
     set_by_nccl, ignored = nccl_files()
     until = time.monotonic() + DIGEST_SECONDS
-    named = [os.environ[name] for name in wanted["named_by"] if os.environ.get(name)]
+    named_files = [os.environ[name] for name in wanted["named_by"] if os.environ.get(name)]
     files = {path: seen(path) for path in wanted["files"]}
-    files.update((path, with_text(path, called)) for path in named)
+    files.update((path, with_text(path, called)) for path in named_files)
     files.update((path, seen(path)) for path in paths_in(wanted["read_by"]))
     folders = [os.path.dirname(path) for path in paths_in(wanted["written_by"])]
     files.update((path, to_write_in(path)) for path in folders)
@@ -198,7 +215,7 @@ def capabilities():
 
 
 def contained():
-    """Whether this is a container: by the marks that docker, podman, Kubernetes, LXC and systemd-nspawn leave."""
+    """True if this is a container, by the marks that docker, podman, Kubernetes, LXC and systemd-nspawn leave."""
     if "container" in os.environ or os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
         return True
     first = read("/proc/1/environ") or ""
@@ -208,30 +225,33 @@ def contained():
 
 
 def variables(prefixes):
-    """Those whose names begin so. A value that may be a secret does not leave the host."""
-    found = {name: value for name, (_, value) in nccl_files()[0].items()}
-    found.update(os.environ)
-    found = {name: value for name, value in found.items() if name.startswith(prefixes)}
-    return {plain(name): "[redacted]" if secret(name, value) else plain(value) for name, value in found.items()}
+    """Return the variables with these prefixes. A value that may be a secret does not leave the host."""
+    values = {name: value for name, (_, value) in nccl_files()[0].items()}
+    values.update(os.environ)
+    values = {name: value for name, value in values.items() if name.startswith(prefixes)}
+    return {plain(name): "[redacted]" if secret(name, value) else plain(value) for name, value in values.items()}
 
 
 def nccl_files():
-    """What NCCL adds to the environment by itself: of variables that are not set there, the first line counts (NCCL,
-    src/misc/param.cc). Images of clouds name the NIC there. Returns ({name: (file, value)}, [[file, name]] of lines
-    with a blank or a word too much, which to NCCL are other names)."""
-    found, ignored = {}, []
+    """Return the variables that NCCL adds to the environment by itself, from its files.
+
+    The first line of a variable counts, and only if the environment does not set it (NCCL, src/misc/param.cc). Images
+    of clouds set the NIC there. The result is ({name: (file, value)}, [[file, name]] of lines with a blank or a word
+    too much, which to NCCL are other names).
+    """
+    settings, ignored = {}, []
     for path in (os.environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf"), NCCL_CONF):
         for line in lines_of(path):
             name, is_set, value = line.partition("=")
             if is_set and name.startswith("NCCL_") and name == name.strip():
-                found.setdefault(name, (plain(path), value))
+                settings.setdefault(name, (plain(path), value))
             elif is_set and name.split()[-1:] and name.split()[-1].startswith("NCCL_") and "#" not in name:
                 ignored.append([plain(path), plain(name[:80])])
-    return found, ignored[:IGNORED]
+    return settings, ignored[:IGNORED]
 
 
 def lines_of(path):
-    """As NCCL reads them: only a line feed ends one. A pipe would be waited on."""
+    """Return the lines as NCCL reads them: only a line feed ends one. A pipe is not read, because that would block."""
     if not os.path.isfile(path):
         return []
     try:
@@ -242,31 +262,32 @@ def lines_of(path):
 
 
 def paths_in(names):
-    """The absolute paths that variables name; any other would be the job's own folder's."""
+    """Return the absolute paths that variables name; any other would be relative to the job's own folder."""
     values = dict({name: value for name, (_, value) in nccl_files()[0].items()}, **os.environ)
     return [values[name] for name in names if values.get(name, "").startswith("/")]
 
 
 def to_write_in(path):
-    """A folder, and why nothing can be written there."""
-    found = seen(path)
-    if not found["error"] and found["kind"] != "missing" and not os.access(path, os.W_OK | os.X_OK):
-        found["error"] = "Permission denied" if os.path.isdir(path) else "it is no folder"
-    return found
+    """Return a folder's entry, with an error if nothing can be written there."""
+    entry = seen(path)
+    if not entry["error"] and entry["kind"] != "missing" and not os.access(path, os.W_OK | os.X_OK):
+        entry["error"] = "Permission denied" if os.path.isdir(path) else "it is no folder"
+    return entry
 
 
 def rdma():
-    """RDMA devices, the nodes by which a program gets at them, and why the library for it does not load."""
+    """Return the RDMA devices, the nodes by which a program gets at them, and why the library for them does not
+    load."""
     devices, nodes = (listed(path) for path in ("/sys/class/infiniband", "/dev/infiniband"))
-    found = {"devices": devices, "nodes": [name for name in nodes if name.startswith("uverbs")], "libibverbs": ""}
+    result = {"devices": devices, "nodes": [name for name in nodes if name.startswith("uverbs")], "libibverbs": ""}
     if devices:
         import ctypes
 
         try:
             ctypes.CDLL("libibverbs.so.1")
         except OSError as error:
-            found["libibverbs"] = str(error)[:200]
-    return found
+            result["libibverbs"] = str(error)[:200]
+    return result
 
 
 def listed(path):
@@ -277,29 +298,29 @@ def listed(path):
 
 
 def secret(name, value):
-    """By its name, or as a URL that somebody logs in by: scheme://user:password@host."""
+    """True if the name tells, or if the value is a URL with a login (scheme://user:password@host)."""
     return any(word in name.upper() for word in SECRET) or "@" in value.partition("://")[2]
 
 
 def plain(text):
-    """The text without bytes that are none, for which JSON has no place."""
+    """Return the text with each character that JSON cannot hold replaced by "?"."""
     return text.encode("utf-8", "replace").decode()
 
 
 def seen(path):
-    """{"path", "kind", "size"} of what is there, and of a link, which stays one, why it leads nowhere."""
-    found = {"path": plain(path), "kind": "missing", "text": "", "digest": "", "size": 0, "error": ""}
+    """Return the path's entry with its kind and size. A link stays a link, with an error if it leads nowhere."""
+    entry = {"path": plain(path), "kind": "missing", "text": "", "digest": "", "size": 0, "error": ""}
     try:
         status = os.lstat(path)
-        found["kind"], found["size"] = kind_of(status.st_mode), status.st_size
-        if found["kind"] == "link":
-            found["size"] = os.stat(path).st_size
+        entry["kind"], entry["size"] = kind_of(status.st_mode), status.st_size
+        if entry["kind"] == "link":
+            entry["size"] = os.stat(path).st_size
     except (FileNotFoundError, NotADirectoryError):
-        if found["kind"] == "link":
-            found["error"] = "the link leads nowhere"
+        if entry["kind"] == "link":
+            entry["error"] = "the link leads nowhere"
     except OSError as error:
-        found["error"] = error.strerror
-    return found
+        entry["error"] = error.strerror
+    return entry
 
 
 def kind_of(mode):
@@ -311,43 +332,44 @@ def kind_of(mode):
 
 
 def with_text(path, called):
-    """A file's text and the sha256 of its bytes."""
-    found = seen(path)
-    if found["kind"] not in ("file", "link") or found["error"] or not os.path.isfile(path):
-        return found  # a pipe would be waited on
+    """Return a file's entry with its text and the sha256 of its bytes."""
+    entry = seen(path)
+    if entry["kind"] not in ("file", "link") or entry["error"] or not os.path.isfile(path):
+        return entry  # reading a pipe would block
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
-        found["error"] = error.strerror
-        return found
+        entry["error"] = error.strerror
+        return entry
     if len(data) > LARGEST:
-        found["error"] = "larger than %d MiB" % (LARGEST >> 20)
-        return found
+        entry["error"] = "larger than %d MiB" % (LARGEST >> 20)
+        return entry
     from hashlib import sha256
 
-    found["digest"] = sha256(data).hexdigest()
-    text, why = data.decode("utf-8", "replace"), ""
+    entry["digest"] = sha256(data).hexdigest()
+    text, reason = data.decode("utf-8", "replace"), ""
     if len(data) > TABLE:
-        text, why = of_this_host(text, set(called))
+        text, reason = of_this_host(text, set(called))
     if len(text) > TEXT:
-        found["error"] = "larger than %d KiB, and no rank table%s" % (TEXT >> 10, why and ": " + why)
+        entry["error"] = "larger than %d KiB, and no rank table%s" % (TEXT >> 10, reason and ": " + reason)
     else:
-        found["text"] = text
-    return found
+        entry["text"] = text
+    return entry
 
 
 def of_this_host(text, called):
-    """What a rank table says of itself and of this host; any other text as it is, and why it is no rank table."""
+    """Return a rank table's own fields and its entries of this host; any other text unchanged, and why it is no rank
+    table."""
     import json
 
     try:
         table = json.loads(text)
-        short = {key: table[key] for key in ("version", "status", "server_count") if key in table}
-        short["server_list"] = [server for server in table["server_list"] if called & set(names(server))]
+        reduced = {key: table[key] for key in ("version", "status", "server_count") if key in table}
+        reduced["server_list"] = [server for server in table["server_list"] if called & set(names(server))]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         return text, str(error)
-    return json.dumps(short), ""
+    return json.dumps(reduced), ""
 
 
 def names(server):
@@ -355,18 +377,19 @@ def names(server):
 
 
 def with_digest(path, until):
-    """sha256 of a file's bytes, or of the sorted names and sizes of all files below a folder."""
-    found = seen(path)
+    """Return the path's entry with the sha256 of a file's bytes, or of the sorted names and sizes of all files below a
+    folder."""
+    entry = seen(path)
     try:
         if os.path.isdir(path):
-            found["digest"] = digest_of_folder(path, until)
+            entry["digest"] = digest_of_folder(path, until)
         elif os.path.isfile(path):
-            found["digest"] = digest_of_file(path, until)
+            entry["digest"] = digest_of_file(path, until)
     except OSError as error:
-        found["error"] = error.strerror
+        entry["error"] = error.strerror
     except TooMuchError as error:
-        found["error"] = str(error)
-    return found
+        entry["error"] = str(error)
+    return entry
 
 
 class TooMuchError(Exception):
@@ -409,7 +432,7 @@ def digest_of_folder(path, until):
 
 
 def hccl_test():
-    """Where HCCL Test's all_reduce_test stands, built; "" where it does not."""
+    """Return the path of HCCL Test's all_reduce_test, if it is built; "" if there is none."""
     places = [os.path.join(home, "tools/hccl_test/bin") for home in cann_homes()]
     for place in os.environ.get("PATH", "").split(":") + places:
         path = os.path.join(place, "all_reduce_test")
@@ -419,37 +442,38 @@ def hccl_test():
 
 
 def folder(path):
-    """Whether a job can use it, and the file system that it is in, as far as /proc/self/mountinfo tells."""
-    found = {"path": plain(path), "filesystem": "", "source": "", "error": ""}
+    """Return a folder with its file system, as far as /proc/self/mountinfo tells, and an error if a job cannot use
+    it."""
+    entry = {"path": plain(path), "filesystem": "", "source": "", "error": ""}
     try:
         if not stat.S_ISDIR(os.stat(path).st_mode):
-            found["error"] = "it is no folder"
+            entry["error"] = "it is no folder"
         elif not os.access(path, os.R_OK | os.X_OK):
-            found["error"] = "Permission denied"
+            entry["error"] = "Permission denied"
     except OSError as error:
-        found["error"] = error.strerror
-    real, longest = os.path.realpath(path), ""
+        entry["error"] = error.strerror
+    real_path, longest = os.path.realpath(path), ""
     for line in (read("/proc/self/mountinfo", TEXT) or "").splitlines():
-        fields, _, behind = line.partition(" - ")
-        root, point = (octal(word) for word in fields.split()[3:5])
-        below = real[len(point.rstrip("/")) :]
-        # What was mounted last lies on top.
-        if len(point) >= len(longest) and (real + "/").startswith(point.rstrip("/") + "/"):
-            longest = point
-            found["filesystem"], source = behind.split()[:2]
-            found["source"] = plain(octal(source).rstrip("/") + root.rstrip("/") + below)
-    return found
+        fields, _, details = line.partition(" - ")
+        root, mount_point = (octal(word) for word in fields.split()[3:5])
+        subpath = real_path[len(mount_point.rstrip("/")) :]
+        # The last mount is on top.
+        if len(mount_point) >= len(longest) and (real_path + "/").startswith(mount_point.rstrip("/") + "/"):
+            longest = mount_point
+            entry["filesystem"], source = details.split()[:2]
+            entry["source"] = plain(octal(source).rstrip("/") + root.rstrip("/") + subpath)
+    return entry
 
 
 def octal(word):
-    """A word of /proc, in which blanks are \\040."""
+    """Decode a word of /proc, in which blanks are \\040."""
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         word = word.replace(code, character)
     return word
 
 
 def origin(name, project):
-    """Where an import would find a package, without importing it; "" nowhere."""
+    """Return the place from which an import would load a package, without importing it; "" if there is none."""
     from importlib.machinery import PathFinder
     from importlib.util import find_spec
 
@@ -465,10 +489,11 @@ def origin(name, project):
 
 
 def mpi(wanted):
-    """Where mpirun is on PATH, and [name, value, source] of Open MPI's parameters: what counts first is first."""
+    """Return the path of mpirun on PATH, and [name, value, source] of Open MPI's parameters, the first of a name
+    counting."""
     places = [os.path.join(folder, "mpirun") for folder in os.environ.get("PATH", "").split(":") if folder]
     mpirun = next((path for path in places if os.access(path, os.X_OK) and os.path.isfile(path)), "")
-    found = [
+    params = [
         [name, os.environ["OMPI_MCA_" + name], "OMPI_MCA_" + name]
         for name in wanted
         if "OMPI_MCA_" + name in os.environ
@@ -479,8 +504,8 @@ def mpi(wanted):
         for line in (read(path) or "").splitlines():
             name, _, value = (part.strip() for part in line.partition("="))
             if name in wanted:
-                found.append([name, plain(value), path])
-    return {"mpirun": plain(mpirun), "parameters": [[name, plain(value), plain(path)] for name, value, path in found]}
+                params.append([name, plain(value), path])
+    return {"mpirun": plain(mpirun), "parameters": [[name, plain(value), plain(path)] for name, value, path in params]}
 
 
 def main():

@@ -1,8 +1,9 @@
-"""A pod of a gang (`preflight probe --via pods`) is asked where it is, and told its verdict. Standard library only,
-Python 3.6 syntax.
+"""A pod of a gang (`preflight probe --via pods`): it reports its node and address, and stores its verdict. Standard
+library only, Python 3.6 syntax.
 
-stdin: a line of JSON, {} or the verdict, which is put whole where $PREFLIGHT_VERDICT says: there its init container
-looks once the relay has ended. stdout: {"node", "address"}, "" where the pod has not been told.
+Stdin has a line of JSON, {} or the verdict. The verdict is written whole to the path $PREFLIGHT_VERDICT, which the
+pod's init container checks once the relay has ended. Stdout gets {"node", "address"}, each "" where the pod's
+environment lacks it.
 """
 
 import json
@@ -11,11 +12,11 @@ import sys
 
 
 def main():
-    said = json.loads(sys.stdin.readline())
-    if said:
+    verdict = json.loads(sys.stdin.readline())
+    if verdict:
         path = os.environ["PREFLIGHT_VERDICT"]
         with open(path + ".partial", "w") as file:
-            json.dump(said, file)
+            json.dump(verdict, file)
         os.rename(path + ".partial", path)
     names = {"node": "PREFLIGHT_NODE_NAME", "address": "PREFLIGHT_POD_IP"}
     json.dump({key: os.environ.get(name, "") for key, name in names.items()}, sys.stdout)

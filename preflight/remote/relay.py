@@ -1,33 +1,34 @@
-"""What a site's engine (srun, mpirun) starts on each node in the place of sshd: it starts the programs that the
-controller asks for, and carries what they hear and say over the engine's own stdin and stderr. Standard library only,
-Python 3.6 syntax; its text is an argument of the command, and no secret. $PREFLIGHT_NONCE is the nonce of the run, and
-$PREFLIGHT_RANK_IN the variable in which the engine numbers its nodes. Where an engine does not carry stdin as it is,
-$PREFLIGHT_CALL has addresses (host:port,…): a connection to the first that answers, which begins with a line of the
+"""Relay that a site's engine (srun, mpirun) starts on each node instead of sshd. It starts the programs that the
+controller asks for, and carries their input and output over the engine's own stdin and stderr. Standard library only,
+Python 3.6 syntax; its text is an argument of the command, and no secret.
+
+The nonce of the run is $PREFLIGHT_NONCE. The variable in which the engine numbers its nodes is $PREFLIGHT_RANK_IN. This
+node's name is $PREFLIGHT_NODE, where its starter knows it. An engine may not carry stdin unchanged: then
+$PREFLIGHT_CALL has addresses (host:port,…). A connection to the first that answers, which begins with a line of the
 nonce, then takes the place of stdin and stderr. With $PREFLIGHT_KEY both sides prove first that they have that key, as
-transport/engine/handshake.py says, and the exit code is NOBODY where nobody does. $PREFLIGHT_NODE is this node's name,
-where its starter knows it.
+in transport/engine/handshake.py. If no address proves it, the exit code is `NOBODY`.
 
-stdin: lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life. The
-end of stdin, or 20 s without a line, ends the programs and the relay.
+Stdin has lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life.
+The end of stdin, or 20 s without a line, ends the programs and the relay.
 
-    {"text": NAME, "data": TEXT}                    a source, or a text that others are like, for what is to come
+    {"text": NAME, "data": TEXT}                    a source, or a text that later ones resemble, for later lines
     {"to": {PROGRAM: [[first, last] node, …]}, and one of
         "run": ARGV, "text": NAME                   start it; it gets that source first
         "data": TEXT                                more for its stdin
         "data": TEXT, "like": [NAME, first, last]   the same, packed with these bytes of that text as zlib's dictionary
         "last": true                                the end of its stdin
         "end": SECONDS                              the same, and it is killed if it has not ended by then
-    TEXT is base64 of zlib's; so is what programs say, one stream of zlib's for each of theirs.
+    TEXT is base64 of zlib's. So is the output of programs, with one stream of zlib's for each of their streams.
 
-stderr: lines of JSON of exactly FRAME bytes, padded with blanks: {"nonce", "node", "seq"} and
+Stderr has lines of JSON of exactly FRAME bytes, padded with blanks: {"nonce", "node", "seq"} and
 
     "here": a name or address of this node; the last one is ""
-    "program" and "out" or "err": what it wrote; or "exit": its exit code, after all that
+    "program" and "out" or "err": its output; or "exit": its exit code, after all output
     nothing: a sign of life
 
 Engines pass on pieces of streams, and mix those of all nodes. Slurm keeps lines up to 1024 bytes whole (slurmstepd's
-MAX_MSG_LEN), Open MPI reads 4096 bytes at a time and knows no lines. What consists of frames of 512 bytes survives
-both. It is stderr, because Open MPI gives its ranks a terminal as stdout, which cuts differently.
+MAX_MSG_LEN). Open MPI reads 4096 bytes at a time and knows no lines. Frames of 512 bytes survive both. They are on
+stderr, because Open MPI gives its ranks a terminal as stdout, which cuts differently.
 """
 
 import base64
@@ -50,11 +51,11 @@ BEAT = 5.0  # seconds between two signs of life
 FAREWELL = 3.0  # seconds that programs have to end after the end of their stdin
 MOST = 64 << 20  # bytes that wait for a program which does not read them
 PATIENCE = 10.0  # seconds for the other side to prove itself
-NOBODY = 75  # EX_TEMPFAIL, <sysexits.h>: nothing has been obeyed, and the call may be tried again
+NOBODY = 75  # EX_TEMPFAIL, <sysexits.h>: no command was run, and the call may be repeated
 
 
 class Line:
-    """The way to the controller."""
+    """The channel to the controller."""
 
     def __init__(self):
         self.nonce = os.environ.pop("PREFLIGHT_NONCE")
@@ -69,13 +70,13 @@ class Line:
 
 
 class Program:
-    """One process, in a group of its own."""
+    """One process, in a separate process group."""
 
     def __init__(self, argv, text, name):
         self.name = name
         self.food = bytearray(text)
         self.last = False
-        self.waits = False  # for its stdin to take more
+        self.waits = False  # for its stdin to accept more
         self.doom = None  # when it is killed
         self.process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -84,7 +85,8 @@ class Program:
         os.set_blocking(self.process.stdin.fileno(), False)
 
     def eat(self):
-        """Write to its stdin what it takes now. What it leaves when it closes its stdin is its own business."""
+        """Write as much to the program's stdin as it accepts now. Data that it has not read when it closes its stdin is
+        dropped."""
         try:
             if self.food:
                 del self.food[: os.write(self.process.stdin.fileno(), self.food)]
@@ -100,7 +102,7 @@ class Program:
             pass
 
     def status(self):
-        """Its exit code, once its output has ended; -1 of one that goes on without."""
+        """Return the exit code, once the output has ended; -1 if the program runs on without output."""
         try:
             return self.process.wait(1)
         except subprocess.TimeoutExpired:
@@ -119,11 +121,11 @@ class Relay:
         for name in names():
             self.line.say(here=name[:200])
         self.selector.register(0, selectors.EVENT_READ)
-        beat = 0.0
+        next_beat = 0.0
         while True:
-            if time.monotonic() >= beat:
+            if time.monotonic() >= next_beat:
                 self.line.say()
-                beat = time.monotonic() + BEAT
+                next_beat = time.monotonic() + BEAT
             for key, events in self.selector.select(0.2):
                 if key.fileobj == 0:
                     data = os.read(0, 1 << 16)
@@ -136,17 +138,17 @@ class Relay:
                 self.look_after(program)
 
     def hear(self, data):
-        *lines, rest = data.split(b"\n")
+        *lines, partial = data.split(b"\n")
         for line in lines:
             signal.alarm(SILENCE)
             self.heard += line
             try:
-                said = json.loads(self.heard.decode("ascii"))
+                command = json.loads(self.heard.decode("ascii"))
             except ValueError:
-                said = {}  # the controller sees from what it misses that something was lost
+                command = {}  # the controller notices the loss by the answers that it misses
             self.heard = bytearray()
-            self.obey(said)
-        self.heard += rest
+            self.obey(command)
+        self.heard += partial
 
     def obey(self, said):
         data = b""
@@ -216,12 +218,12 @@ class Relay:
             del self.programs[program.name]
 
     def say_of(self, name, kind, packed):
-        for at in range(0, len(packed), PART):
-            part = base64.b64encode(packed[at : at + PART]).decode("ascii")
+        for offset in range(0, len(packed), PART):
+            part = base64.b64encode(packed[offset : offset + PART]).decode("ascii")
             self.line.say(program=name, **{kind: part})
 
     def end(self):
-        """End all programs, by the end of their stdin, and then by force."""
+        """End all programs, by the end of their stdin, and then by SIGKILL."""
         programs = list(self.programs.values())
         for program in programs:
             program.process.stdin.close()
@@ -249,38 +251,40 @@ def call_back(addresses, nonce, key):
 
 
 def prove(connection, key):
-    """What proves this side, once the other side has proved itself. Raises OSError where that does not."""
+    """Return the proof of this side, once the other side has proved itself. Raise OSError if it does not."""
 
     def proof(who):
-        return hmac.new(key.encode(), b" ".join((who, mine, theirs)), hashlib.sha256).hexdigest().encode()
+        return hmac.new(key.encode(), b" ".join((who, own_nonce, peer_nonce)), hashlib.sha256).hexdigest().encode()
 
-    mine = base64.b16encode(os.urandom(16)).lower()
-    connection.sendall(mine + b"\n")
-    heard = b""
+    own_nonce = base64.b16encode(os.urandom(16)).lower()
+    connection.sendall(own_nonce + b"\n")
+    received = b""
     until = time.monotonic() + PATIENCE
-    while len(heard) < 98 and time.monotonic() < until:  # a nonce of 32, a blank, a proof of 64, and the line's end
+    while len(received) < 98 and time.monotonic() < until:  # a nonce of 32, a blank, a proof of 64, and the line's end
         connection.settimeout(max(0.01, until - time.monotonic()))
-        data = connection.recv(98 - len(heard))
+        data = connection.recv(98 - len(received))
         if not data:
             break
-        heard += data
-    theirs = heard[:32]
-    if not hmac.compare_digest(heard[32:], b" " + proof(b"called") + b"\n"):
+        received += data
+    peer_nonce = received[:32]
+    if not hmac.compare_digest(received[32:], b" " + proof(b"called") + b"\n"):
         raise OSError("who answers does not prove that it has this token, for these hosts")
     return proof(b"caller")
 
 
 def names():
-    """What the controller may know this node by, the surest first: the engine's name, its IPv4 addresses, and its host
-    name, which cloned hosts share; then ""."""
-    found = [os.environ.get("PREFLIGHT_NODE"), os.environ.get("SLURMD_NODENAME")]
+    """Return the names by which the controller may know this node, the surest first; then "".
+
+    They are the engine's name, its IPv4 addresses, and its host name, which cloned hosts share.
+    """
+    candidates = [os.environ.get("PREFLIGHT_NODE"), os.environ.get("SLURMD_NODENAME")]
     try:
         with open("/proc/net/fib_trie") as file:
-            found += re.findall(r"-- (\S+)\n\s+/32 host LOCAL", file.read())
+            candidates += re.findall(r"-- (\S+)\n\s+/32 host LOCAL", file.read())
     except OSError:
         pass
-    found.append(socket.gethostname())
-    return [name for name in dict.fromkeys(found) if name and not name.startswith("127.")] + [""]
+    candidates.append(socket.gethostname())
+    return [name for name in dict.fromkeys(candidates) if name and not name.startswith("127.")] + [""]
 
 
 def main():
@@ -290,13 +294,13 @@ def main():
     relay = Relay()
 
     def silence(*_):
-        os.close(2)  # nobody reads it any more; a write that hangs in it ends, too
+        os.close(2)  # it has no reader any more; a write that hangs in it ends, too
         relay.end()
         os._exit(1)
 
     signal.signal(signal.SIGALRM, silence)
     signal.signal(signal.SIGTERM, silence)
-    signal.alarm(6 * SILENCE)  # an engine may wait with stdin until all nodes are there
+    signal.alarm(6 * SILENCE)  # an engine may hold back stdin until all nodes are there
     try:
         os.chdir(os.path.expanduser("~"))  # where ssh would start
     except OSError:

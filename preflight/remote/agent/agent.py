@@ -1,4 +1,5 @@
-"""The agent's loop: reads commands, starts workers and listens to them, notices who is late or dead, and kills."""
+"""The agent's loop: it reads commands, starts workers, reads their reports, and kills those that exceed their
+deadline."""
 
 import json
 import os
@@ -13,12 +14,15 @@ from agent.processes import Group, Worker, end_descendants, exit_of, lasting_sta
 from agent.restricted import refusal
 from agent.sockets import connecting
 
-GATHER = 0.05  # seconds between two looks at what ranks say where nobody waits for it: many words cost as much as one
+GATHER = 0.05  # seconds between two reads of reports that no turn waits for: many reports cost as much as one
 
 
 def line_of(event, nonce):
-    """The event as a line. What is no text in a locale (half a character, in an error or a variable) becomes "?": JSON
-    has no way to write it that its readers accept."""
+    """Return the event as a line of JSON.
+
+    A character that is no text in a locale (half a character, in an error or a variable) becomes "?". JSON cannot
+    express it in a way that its readers accept.
+    """
     return json.dumps(dict(event, nonce=nonce), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
@@ -30,8 +34,8 @@ class Agent:
         self.logs = Logs(hello["backend"], os.environ)
         self.groups = {}
         self.store = None
-        self.settling = {}  # pid of a process that waits for devices → the pipe on which it tells
-        self.unread = b""  # of stdin
+        self.settling = {}  # pid of a process that waits for devices → the pipe on which it reports
+        self.unread = b""  # bytes of stdin after its last complete line
         self.unsent = []
         self.last_heard = time.monotonic()
         self.selector = selectors.DefaultSelector()
@@ -53,7 +57,7 @@ class Agent:
         return fork(name, self.let_go, pgid)
 
     def let_go(self):
-        """Close what is the agent's alone, in a child."""
+        """Close the agent's own descriptors, in a child."""
         foreign = {fd for fd in self.selector.get_map() if fd != 0}
         for group in self.groups.values():
             for worker in group.workers:
@@ -64,7 +68,7 @@ class Agent:
             os.close(fd)
 
     def serve_store(self):
-        """Serve the place where ranks meet from a process of its own, which outlives them all; returns its port."""
+        """Serve the ranks' meeting place from a separate process, which outlives all ranks, and return its port."""
         sock = listen(self.address, self.hello["store_ports"])
         port = sock.getsockname()[1]
         pid, *pipes = self.fork("preflight-store")
@@ -80,41 +84,42 @@ class Agent:
         return port
 
     def start(self, command):
-        why = refusal(command) if self.hello.get("restricted") else ""
-        if why:
-            os.write(2, b"refused: %s\n" % why.encode())
+        reason = refusal(command) if self.hello.get("restricted") else ""
+        if reason:
+            os.write(2, b"refused: %s\n" % reason.encode())
             self.end()
         group = Group(command["group"], command["deadline"], command["wait"], len(command["tests"]))
         group.file = command.get("file", "")
         self.groups[group.name] = group
-        for place in command["workers"]:
-            pid, *pipes = self.fork("preflight-r%d" % place["rank"], group.pgid)
+        for placement in command["workers"]:
+            pid, *pipes = self.fork("preflight-r%d" % placement["rank"], group.pgid)
             if pid == 0:
                 crowded = len(self.hello["devices"]) > os.cpu_count()
-                spec = dict(command, backend=self.hello["backend"], crowded=crowded, **place)
+                spec = dict(command, backend=self.hello["backend"], crowded=crowded, **placement)
                 be_worker(spec, self.environment, *pipes)
-            worker = Worker(group, place["rank"], pid, *pipes)
+            worker = Worker(group, placement["rank"], pid, *pipes)
             group.workers.append(worker)
-            if group.takes_turns:  # the next one waits for this one's word
+            if group.takes_turns:  # the next turn waits for this worker's report
                 self.selector.register(worker.report, selectors.EVENT_READ, (self.hear, worker))
             self.say({"at": "stage", "group": group.name, "rank": worker.rank, "stage": "spawned"})
 
     def environment(self):
-        """Of every worker; what is its own comes on top."""
+        """Return the variables that all workers get. A worker's own variables are added on top."""
         return dict(network_environment(self.hello, self.nic, self.address, os.environ), **self.logs.environment())
 
     def settle(self, devices):
-        """Have a process say when the devices' last jobs are gone."""
-        pid, report, *others = self.fork("preflight-wait")
+        """Start a process that reports when the devices' last jobs are gone."""
+        pid, report, *unused_fds = self.fork("preflight-wait")
         if pid == 0:
             be_waiting(devices, report)
-        for fd in others:
+        for fd in unused_fds:
             os.close(fd)
         self.settling[pid] = report
         self.selector.register(report, selectors.EVENT_READ, (self.read_settled, pid))
 
     def read_settled(self, pid):
-        """What it has to tell is short, and comes at once, at its end."""
+        """Report the result of a process that waited for devices. The result is short and arrives at once, at the
+        process's end."""
         data = os.read(self.settling[pid], 1 << 16)
         self.forget(self.settling.pop(pid))
         os.waitpid(pid, 0)
@@ -123,7 +128,8 @@ class Agent:
     # listening to workers
 
     def hear(self, worker):
-        """Take all that a worker has written by now; a process that it started may write for ever."""
+        """Read the data that a worker has written by now, within a bound: a process that it started may write for
+        ever."""
         for fd in list(worker.pipes):
             try:
                 for _ in range(16):  # a pipe holds 64 KiB
@@ -143,7 +149,7 @@ class Agent:
             try:
                 self.take_report(worker, json.loads(line.decode("utf-8", "replace")))
             except (ValueError, LookupError, TypeError, AttributeError):
-                pass  # something in the worker wrote where it should not; what it breaks shows in what is missing
+                pass  # other code in the worker wrote to the pipe; a report that this breaks shows as missing
 
     def take_report(self, worker, event):
         if event["at"] == "error":
@@ -153,12 +159,12 @@ class Agent:
         if event.get("stage") == "communicator":
             event["way"] = self.logs.way(worker.pid)
         self.say(dict(event, group=worker.group.name, rank=worker.rank))
-        if event["at"] != "waits":  # which is no progress
+        if event["at"] != "waits":  # waiting is no progress
             worker.closed, worker.waiting = event.get("stage") == "closed", waits
             worker.last, worker.connecting = time.monotonic(), None
 
     def leave(self, worker, fd):
-        """Nobody writes there any more, or it does not count."""
+        """Close a pipe of a worker that has no writer any more, or that no longer counts."""
         worker.pipes.discard(fd)
         self.forget(fd)
 
@@ -170,7 +176,7 @@ class Agent:
     # ending
 
     def watch(self):
-        """Hear what workers say; notice who has ended and who is late."""
+        """Read the workers' reports, and notice workers that have ended or exceeded their deadline."""
         now = time.monotonic()
         for group in list(self.groups.values()):
             for worker in [worker for worker in group.workers if not worker.ended]:
@@ -180,16 +186,18 @@ class Agent:
             alive = [worker for worker in group.workers if not worker.ended]
             for worker in alive:
                 if worker.connecting is None and now - worker.last > group.deadline / 2:
-                    worker.connecting = connecting(worker.pid)  # it may give up by itself, and close them
-            late = [w for w in alive if not (w.waiting or w.killed) and now - w.last > group.deadline]
-            if late:
-                self.kill(group, late)
+                    worker.connecting = connecting(worker.pid)  # the worker may give up, and close them
+            overdue = [w for w in alive if not (w.waiting or w.killed) and now - w.last > group.deadline]
+            if overdue:
+                self.kill(group, overdue)
             if not alive:
                 self.close(group)
 
     def kill(self, group, late=()):
-        """SIGKILL for the whole group; before, the state of each worker is looked at, and told: one inside a driver
-        dies when the driver lets it, which may be never."""
+        """Send SIGKILL to the whole group, after recording and reporting the state of each worker.
+
+        A worker inside a driver dies when the driver lets it, which may be never.
+        """
         for worker in group.workers:
             if not (worker.ended or worker.killed):
                 worker.killed = "overdue" if worker in late else "stopped"
@@ -199,14 +207,14 @@ class Agent:
                 event = {"end": worker.killed, "state": worker.state, "connecting": worker.connecting}
                 self.say(dict(event, at="killed", group=group.name, rank=worker.rank))
         group.kill_leftovers()
-        for worker in group.workers:  # one may have left the process group
+        for worker in group.workers:  # a worker may have left the process group
             if not worker.ended:
                 os.kill(worker.pid, signal.SIGKILL)
 
     def bury(self, worker):
-        """Say how a worker ended. It is reaped when its whole group is over."""
+        """Report how a worker ended. It is reaped when its whole group is over."""
         self.hear(worker)
-        for fd in list(worker.pipes):  # a process that it started may hold them
+        for fd in list(worker.pipes):  # a process that the worker started may hold them open
             self.leave(worker, fd)
         worker.ended = True
         end, error = worker.outcome(exit_of(worker.pid))
@@ -223,17 +231,17 @@ class Agent:
             os.close(worker.order)
         if group.file and any(worker.rank == 0 for worker in group.workers):
             try:
-                os.unlink(group.file)  # where its ranks met
+                os.unlink(group.file)  # the file in which its ranks met
             except OSError:
                 pass
         del self.groups[group.name]
-        if not self.groups:  # who has forked away from which group cannot be told; so it is when the last one is over
+        if not self.groups:  # strays cannot be attributed to a group, so they are ended after the last group
             end_descendants(self.pid, spare={self.store, *self.settling})
 
     def end(self):
-        """Kill everything that was started, and leave."""
+        """Kill all processes that the agent started, and exit."""
         for pid in [self.store, *self.settling] if self.store else self.settling:
-            os.killpg(pid, signal.SIGKILL)  # and the call of hccn_tool that one of them waits for
+            os.killpg(pid, signal.SIGKILL)  # with the call of hccn_tool that the process waits for
             os.waitpid(pid, 0)
         for group in self.groups.values():
             self.kill(group)
@@ -265,7 +273,7 @@ class Agent:
             self.start(command)
         elif command["do"] == "settle":
             self.settle(command["devices"])
-        elif command["group"] in self.groups:  # it may be over by now
+        elif command["group"] in self.groups:  # the group may be over by now
             group = self.groups[command["group"]]
             if command["do"] == "stop":
                 self.kill(group)
@@ -278,15 +286,15 @@ class Agent:
             try:
                 os.write(worker.order, b"+")
             except OSError:
-                pass  # it has died; its end is on the way
+                pass  # the worker has died; its end will be noticed
 
     def serve(self):
-        wake, woken = os.pipe()
-        for fd in (wake, woken):
+        read_end, write_end = os.pipe()
+        for fd in (read_end, write_end):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(woken)
-        self.selector.register(wake, selectors.EVENT_READ, (lambda _: os.read(wake, 4096), None))
+        signal.set_wakeup_fd(write_end)
+        self.selector.register(read_end, selectors.EVENT_READ, (lambda _: os.read(read_end, 4096), None))
         self.selector.register(0, selectors.EVENT_READ, (self.read_commands, None))
         while time.monotonic() - self.last_heard < self.hello["silence"]:
             for key, _ in self.selector.select(timeout=GATHER if self.groups else 0.5):

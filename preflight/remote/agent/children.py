@@ -1,4 +1,4 @@
-"""What the agent's children do, from their fork to their end. None of them ever returns into the agent's code."""
+"""The agent's children, from their fork to their end. No child ever returns into the agent's code."""
 
 import json
 import os
@@ -18,24 +18,26 @@ def describe(error):
 
 
 def fork(name, let_go, pgid=0):
-    """Fork into process group `pgid` (0: a new one): (pid, report, output, order) here, (0, report, order) in the
-    child, which keeps nothing of the agent, neither its channel nor the pipes of other workers: `let_go` closes them.
+    """Fork a child into process group `pgid` (0: a new group).
+
+    Return (pid, report, output, order) in the agent, and (0, report, order) in the child. The child keeps nothing of
+    the agent, neither its channel nor the pipes of other workers: `let_go` closes them.
     """
-    report, tell = os.pipe()
-    output, printed = os.pipe()
-    hear, order = os.pipe()
+    report, report_end = os.pipe()
+    output, output_end = os.pipe()
+    order_end, order = os.pipe()
     agent, pid = os.getpid(), os.fork()
     if pid:
-        for fd in (tell, printed, hear):
+        for fd in (report_end, output_end, order_end):
             os.close(fd)
         try:
             os.setpgid(pid, pgid or pid)
         except OSError:
-            pass  # it was faster
+            pass  # the child was faster
         return pid, report, output, order
-    woken = signal.set_wakeup_fd(-1)
-    if woken != -1:
-        os.close(woken)
+    wakeup_fd = signal.set_wakeup_fd(-1)
+    if wakeup_fd != -1:
+        os.close(wakeup_fd)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setpgid(0, pgid)
     mark(name, agent)
@@ -43,19 +45,19 @@ def fork(name, let_go, pgid=0):
     for fd in (report, output, order):
         os.close(fd)
     null = os.open(os.devnull, os.O_RDONLY)
-    for fd, place in ((null, 0), (printed, 1), (printed, 2)):
+    for fd, place in ((null, 0), (output_end, 1), (output_end, 2)):
         os.dup2(fd, place)
     os.close(null)
-    os.close(printed)
-    return 0, tell, hear
+    os.close(output_end)
+    return 0, report_end, order_end
 
 
 def be_store(address, sock, report):
-    """Serve the place where ranks meet, for as long as the agent lives."""
+    """Serve the ranks' meeting place for as long as the agent lives."""
     try:
-        keep = serve_store(address, sock)
+        store = serve_store(address, sock)
         os.write(report, b"+")
-        while keep:
+        while store:
             signal.pause()
     except BaseException as error:
         os.write(report, describe(error).encode())
@@ -63,7 +65,8 @@ def be_store(address, sock, report):
 
 
 def be_worker(spec, environment, report, order):
-    """Be a rank. Its environment, which `environment` returns, is set before anything of the vendor's is imported."""
+    """Run as a rank. Its environment, which `environment` returns, is set before any of the vendor's libraries is
+    imported."""
 
     def say(event):
         os.write(report, json.dumps(event).encode() + b"\n")
@@ -86,22 +89,25 @@ def be_worker(spec, environment, report, order):
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        # Nor may what it has forked get back there, though nobody listens to it. The end frees the device.
+        # Processes that the worker has forked must not return there either, though their reports are not read. The end
+        # frees the device.
         os._exit(status)
 
 
 def share_cores(crowded):
-    """Where ranks share cores, whoever gets a piece of data does not push its sender off the core: else every step of a
-    ring costs several switches between processes, and small collectives take twice as long."""
+    """Keep receivers from pushing their senders off the core, where ranks share cores.
+
+    Otherwise every step of a ring costs several switches between processes, and small collectives take twice as long.
+    """
     if crowded:
         try:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         except OSError:
-            pass  # a container may forbid it: slower, and as right
+            pass  # a container may forbid it: slower, but correct
 
 
 def be_waiting(devices, report):
-    """Say when the devices' last jobs are gone."""
+    """Report when the devices' last jobs are gone."""
     try:
         held, error = settle(devices)
         os.write(report, json.dumps({"at": "settled", "held": held, "error": error}).encode())

@@ -1,20 +1,37 @@
-"""The probe's agent: one a host, alive as long as its stdin. Starts workers, watches them, kills them in time.
+"""The probe's agent: one for each host, alive as long as its stdin. It starts workers, watches them and kills them in
+time.
 
-stdin: a line of JSON, the hello, the line "go" once the job's ports may be bound, then one line a command; empty lines
-anywhere, as signs of life. stdout: one line of JSON an event, each with the run's nonce, so that nothing a login script
-or a library prints can pass for one. End-of-file on stdin ends the agent and everything it started. The modules of this
-package and of the workers' are sent together, as text, and run by any Python from 3.6.
+Stdin has one line of JSON (the hello), the line "go" once the job's ports may be bound, then one line for each command.
+Empty lines anywhere are signs of life. Stdout has one line of JSON for each event. Each has the run's nonce, so that no
+output of a login script or a library can pass for an event. End-of-file on stdin ends the agent and everything it
+started. The modules of this package and of the workers' package are sent together, as text, and run by any Python from
+3.6.
 
 The agent has one thread and forks: torch is imported before, once, and never used in this process.
 
-An end that never gets here, from a wrapper that forwards none or a machine without power, is noticed, too: the
-controller sends an empty line every few seconds, and an agent that hears nothing for `silence` of them ends itself.
-What is left after all is found by the next agent of the same user (agent.lease).
+The end-of-file may never arrive, from a wrapper that forwards none or a machine without power. So the controller sends
+an empty line every few seconds, and an agent that reads nothing for `silence` seconds ends itself. An agent that is
+left even so is found by the next agent of the same user (agent.lease).
 
-Commands: start (a group of workers), go (it is the group's turn to run a test), stop (kill the group), settle (say when
-devices whose workers were killed are free again), end.
-Events: python (it runs), note (something to tell the user), ready, failed, stage, enter and result (of a test), killed
-(a worker got SIGKILL), end (of a worker), settled.
+Commands:
+
+- start: start a group of workers.
+- go: let the group run its next test.
+- stop: kill the group.
+- settle: report when devices of killed workers are free again.
+- end: end the agent.
+
+Events:
+
+- python: the agent runs.
+- note: a message for the user.
+- ready, failed: the agent has started, or has failed to start.
+- stage: a worker has reached a stage.
+- enter, result: the start and the result of a test.
+- waits: a worker waits for missing ranks.
+- killed: a worker got SIGKILL.
+- end: a worker has ended.
+- settled: devices are free again, or still held.
 """
 
 import json
@@ -29,8 +46,8 @@ from agent.lease import HostBusyError, Lease
 from agent.processes import adopt_orphans, mark, outlive_parent
 from agent.settle import settle
 
-# Set before torch is imported. torch_npu does not survive a fork, so torch must not load it by itself; thread pools do
-# not either. torch's warnings would be taken for the last words of a rank that died.
+# Set before torch is imported. Neither torch_npu nor thread pools survive a fork, so torch must not load torch_npu by
+# itself. Warnings of torch would be taken for the error message of a rank that died.
 ENVIRONMENT = {
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
@@ -41,12 +58,12 @@ ENVIRONMENT = {
 
 
 def main():
-    # But for empty lines, nothing comes after the go-ahead before the agent is ready: Python's buffer holds no command.
+    # Only empty lines come after the go-ahead until the agent is ready, so Python's buffer holds no command.
     hello = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
     out = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is not ours
-    # Nobody reads stdin before the agent is ready: until then it ends when its ssh session does, or else by the alarm,
-    # even where an import hangs.
+    os.dup2(2, 1)  # output of libraries is no event
+    # The agent reads no stdin before it is ready. Until then it ends with its ssh session, or else by the alarm, even
+    # where an import hangs.
     mark("preflight-agent", os.getppid())
     signal.alarm(int(hello["patience"]))
     os.environ.update(ENVIRONMENT)
@@ -59,12 +76,12 @@ def main():
     lease = None
     try:
         lease = Lease(hello)
-        leaving = take(lease, hello, say)
+        waiting_pids = take(lease, hello, say)
         from worker.rank import prepare
 
         versions = prepare(hello["trains"])
         stage = "torch"
-        for pid in leaving:
+        for pid in waiting_pids:
             os.waitpid(pid, 0)
         await_go_ahead()
         agent = Agent(hello, out, lease)
@@ -81,7 +98,7 @@ def main():
     say(dict(ready, at="ready", variables=variables, **versions))
     lease.renew()
     adopt_orphans()
-    outlive_parent()  # from here on the agent sees the end of stdin itself, and ends what it started
+    outlive_parent()  # from here on the agent notices the end of stdin itself, and ends everything it started
     try:
         agent.serve()
     except BrokenPipeError:
@@ -98,8 +115,10 @@ def await_go_ahead():
 
 
 def take(lease, hello, say):
-    """Take the lease and tell what became of others'; returns the pids of children to be waited for: they see to it
-    that the devices of agents that had to be ended are free."""
+    """Take the lease, and report the agents of other runs that were ended for it.
+
+    Return the pids of children to wait for. They make sure that the devices of the ended agents are free.
+    """
     try:
         ended = lease.take()
     except OSError as error:

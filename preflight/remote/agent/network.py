@@ -1,4 +1,4 @@
-"""The host's network: which interface ranks are reached by, and what tells the backends so."""
+"""The host's network: the interface that other hosts' ranks use, and the variables that tell the backends to use it."""
 
 import fcntl
 import ipaddress
@@ -12,48 +12,52 @@ SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 
 
 def interfaces():
-    """[(name, IPv4 address)] of this host."""
-    found = []
+    """Return [(name, IPv4 address)] of this host."""
+    nics = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(sock.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue
-            found.append((name, socket.inet_ntoa(answer[20:24])))
-    return found
+            nics.append((name, socket.inet_ntoa(answer[20:24])))
+    return nics
 
 
 def choose_nic(wanted, address):
-    """(name, address) of the interface that ranks of other hosts reach this host by.
+    """Return (name, address) of the interface by which ranks of other hosts reach this host.
 
-    `wanted`: an interface name, a CIDR, or None for the interface that has `address`. Raises ValueError.
+    `wanted`: an interface name, a CIDR, or None for the interface that has `address`. Raise ValueError if no interface
+    matches.
     """
-    found = interfaces()
+    nics = interfaces()
     if wanted is None:
         try:
-            known = {info[4][0] for info in socket.getaddrinfo(address, None, socket.AF_INET)}
+            addresses = {info[4][0] for info in socket.getaddrinfo(address, None, socket.AF_INET)}
         except OSError:
-            known = {address}
-        matching = [nic for nic in found if nic[1] in known]
-        what = "the address %s" % address
+            addresses = {address}
+        matching = [nic for nic in nics if nic[1] in addresses]
+        condition = "the address %s" % address
     elif "/" in wanted:
         network = ipaddress.ip_network(wanted, strict=False)
-        matching = [nic for nic in found if ipaddress.ip_address(nic[1]) in network]
-        what = "an address in %s" % wanted
+        matching = [nic for nic in nics if ipaddress.ip_address(nic[1]) in network]
+        condition = "an address in %s" % wanted
     else:
-        matching = [nic for nic in found if nic[0] == wanted]
-        what = "the name %s and an IPv4 address" % wanted
+        matching = [nic for nic in nics if nic[0] == wanted]
+        condition = "the name %s and an IPv4 address" % wanted
     if not matching:
-        there = ", ".join("%s %s" % nic for nic in found)
-        raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (what, there))
+        available = ", ".join("%s %s" % nic for nic in nics)
+        raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (condition, available))
     return matching[0]
 
 
 def nccl_files(environ):
-    """{name: value} of what NCCL reads by itself from its files: what the jobs' environment does not set, too. As in
-    job_view.py, which tells the checks."""
-    found = {}
+    """Return {name: value} of the variables that NCCL reads by itself from its files, besides those of the jobs'
+    environment.
+
+    job_view.py does the same for the checks.
+    """
+    variables = {}
     own = environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf")
     for path in (own, NCCL_CONF):
         try:
@@ -63,14 +67,17 @@ def nccl_files(environ):
             continue
         for name, is_set, value in (line.partition("=") for line in lines):
             if is_set and name.startswith("NCCL_") and name == name.strip():
-                found.setdefault(name, value)
-    return found
+                variables.setdefault(name, value)
+    return variables
 
 
 def network_environment(hello, nic, address, environ):
-    """What tells each backend which of the host's interfaces to take, and NCCL whether it has to be RDMA. `environ` is
-    the jobs' environment: the interface that it, or a file of NCCL's, gives NCCL counts, unless the inventory names
-    one."""
+    """Return the variables that tell each backend which of the host's interfaces to use, and NCCL whether to require
+    RDMA.
+
+    `environ` is the jobs' environment. An interface that it, or a file of NCCL's, sets for NCCL counts, unless the
+    inventory has one.
+    """
     environment = {"GLOO_SOCKET_IFNAME": nic}
     if hello["backend"] == "hccl":
         environment.update(HCCL_IF_IP=address, HCCL_SOCKET_IFNAME="=" + nic, HCCL_WHITELIST_DISABLE="1")
@@ -83,12 +90,12 @@ def network_environment(hello, nic, address, environ):
         if hello["nic"] or not environ.get("NCCL_SOCKET_IFNAME"):
             environment["NCCL_SOCKET_IFNAME"] = "=" + nic
         if hello["transport"] == "ib" and not environ.get("NCCL_NET"):
-            environment["NCCL_NET"] = "IB"  # without RDMA devices it fails then, and takes no sockets instead
+            environment["NCCL_NET"] = "IB"  # without RDMA devices NCCL then fails instead of using sockets
     return environment
 
 
 def listen(address, ports):
-    """A socket that listens on the first free port of `ports`, or else on any free one; on `address` only.
+    """Return a socket that listens on the first free port of `ports`, or else on any free port; on `address` only.
 
     Its connections are reset when they are closed (they inherit SO_LINGER), so that none holds a job's port in
     TIME-WAIT afterwards.

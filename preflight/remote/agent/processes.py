@@ -1,4 +1,4 @@
-"""Workers and groups of them, and what the kernel tells of processes."""
+"""Workers, groups of workers, and the kernel's view of processes."""
 
 import ctypes
 import os
@@ -7,32 +7,32 @@ import time
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36  # <linux/prctl.h>
 TAIL = 2000  # bytes kept of what a worker prints
-REPORT = 1 << 20  # bytes that it may write without a newline
-_LOOKS, _PAUSE = 4, 0.05  # times, and seconds between them, that a process in a driver is looked at again
+REPORT = 1 << 20  # bytes that a worker may write without a newline
+_LOOKS, _PAUSE = 4, 0.05  # repeated reads of the state of a process in a driver, and seconds between them
 
 
 class Worker:
-    """A forked rank: its pipes, and how far it has come."""
+    """A forked rank: its pipes and its progress."""
 
     def __init__(self, group, rank, pid, report, output, order):
         self.group, self.rank, self.pid = group, rank, pid
         self.report, self.output, self.order = report, output, order
-        self.pipes = {report, output}  # on which it may still say something
+        self.pipes = {report, output}  # pipes that may still have output
         for fd in self.pipes:
             os.set_blocking(fd, False)
         self.unread = b""
         self.printed = b""
         self.error = ""
         self.closed = False
-        self.last = time.monotonic()  # of its last report
-        self.waiting = False  # for its group's turn: not late however long that takes
-        self.killed = ""  # "overdue" or "stopped", if it was us
+        self.last = time.monotonic()  # time of its last report
+        self.waiting = False  # for its group's turn, which may take any time
+        self.killed = ""  # "overdue" or "stopped", if the agent killed it
         self.state = ""
-        self.connecting = None  # addresses that had not answered when it had been silent for long
+        self.connecting = None  # addresses that had not answered after a long silence
         self.ended = False
 
     def lines_of(self, data):
-        """The lines of its report that `data` completes."""
+        """Return the lines of the report that `data` completes."""
         *lines, self.unread = (self.unread + data).split(b"\n")
         self.unread = self.unread[-REPORT:]
         return lines
@@ -41,7 +41,7 @@ class Worker:
         self.printed = (self.printed + data)[-TAIL:]
 
     def outcome(self, info):
-        """(end, error): how it has ended; `info` as the kernel tells it."""
+        """Return (end, error) of the worker. `info` is its exit as the kernel reports it."""
         if self.killed:
             return self.killed, self.error
         if self.error:
@@ -54,33 +54,33 @@ class Worker:
 
 
 class Group:
-    """The workers of one communicator on this host: one process group, killed as one."""
+    """The workers of one communicator on this host: one process group, killed as a whole."""
 
     def __init__(self, name, deadline, takes_turns, tests):
         self.name, self.deadline, self.takes_turns, self.tests = name, deadline, takes_turns, tests
         self.workers = []
-        self.file = ""  # in which its ranks meet, if they meet in one
+        self.file = ""  # path of the file in which its ranks meet, if they use one
 
     def waits_after(self, event):
-        """Whether a rank that says `event` then waits for a go: before each test, if the group takes turns."""
+        """True if a rank that reports `event` then waits for a go: before each test, if the group takes turns."""
         before_next = event["at"] == "result" and event["test"] + 1 < self.tests
         return self.takes_turns and (before_next or event.get("stage") == "communicator")
 
     @property
     def pgid(self):
-        """The first worker's pid; nobody is reaped before the group is over, so the number stays ours."""
+        """The first worker's pid. No worker is reaped before the group is over, so the number is not used again."""
         return self.workers[0].pid if self.workers else 0
 
     def kill_leftovers(self):
-        """SIGKILL for the process group: the workers and what they may have started."""
+        """Send SIGKILL to the process group: the workers and any processes that they started."""
         try:
             os.killpg(self.pgid, signal.SIGKILL)
         except OSError:
-            pass  # nobody is left in it
+            pass  # no process is left in it
 
 
 def mark(name, parent):
-    """Give the process a name that `ps` shows; let the kernel kill it when its parent dies."""
+    """Give the process a name that `ps` shows, and let the kernel kill it when its parent dies."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -89,51 +89,54 @@ def mark(name, parent):
 
 
 def outlive_parent():
-    """Take back that the kernel kills this process when its parent dies."""
+    """Stop the kernel from killing this process when its parent dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 
 def adopt_orphans():
-    """Become, in the place of init, the parent of descendants whose parent has died: nobody can fork away."""
+    """Become the parent, instead of init, of orphaned descendants, so that no process can fork away."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(ancestor, spare=()):
-    """pids of all that live and descend from `ancestor`, but for `spare` and what descends from those."""
+    """Return the pids of all live descendants of `ancestor`, except for `spare` and their descendants."""
     children = {}
     for name in os.listdir("/proc"):
         try:
             with open("/proc/%d/stat" % int(name)) as stat:
                 state, parent = stat.read().rpartition(")")[2].split()[:2]
         except (OSError, ValueError):
-            continue  # no process, or gone
+            continue  # no process, or it has ended
         if state != "Z":
             children.setdefault(int(parent), []).append(int(name))
-    found, new = [], [ancestor]
-    while new:
-        new = [child for pid in new for child in children.get(pid, ()) if child not in spare]
-        found += new
-    return found
+    pids, generation = [], [ancestor]
+    while generation:
+        generation = [child for pid in generation for child in children.get(pid, ()) if child not in spare]
+        pids += generation
+    return pids
 
 
 def end_descendants(ancestor, spare=()):
-    """SIGKILL for them, again and again, since those orphaned by it come back to `ancestor`; for a second at most: a
-    process inside a driver dies when the driver lets it."""
+    """Send SIGKILL to all descendants repeatedly, for a second at most.
+
+    Processes orphaned by it become children of `ancestor`. A process inside a driver dies when the driver lets it.
+    """
     give_up = time.monotonic() + 1
     while time.monotonic() < give_up:
-        left = descendants(ancestor, spare)
-        if not left:
+        pids = descendants(ancestor, spare)
+        if not pids:
             return
-        for pid in left:
+        for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
-                pass  # it was faster, or it runs as somebody else
+                pass  # it has ended already, or runs as another user
         time.sleep(0.005)
 
 
 def state_of(pid):
-    """The letter of /proc/PID/stat: R running, S sleeping, D in a driver, T stopped; empty if it cannot be read."""
+    """Return the letter of /proc/PID/stat: R running, S sleeping, D in a driver, T stopped; empty if it cannot be
+    read."""
     try:
         with open("/proc/%d/stat" % pid) as stat:
             return stat.read().rpartition(")")[2].split()[0]
@@ -142,8 +145,10 @@ def state_of(pid):
 
 
 def lasting_state_of(pid):
-    """The same; "D" only of a process that is in a driver every time that it is looked at: on a busy machine others are
-    there for a moment, reading a page."""
+    """Return the letter of /proc/PID/stat, but "D" only if the process is in a driver at every read.
+
+    On a busy machine other processes are in that state for a moment, reading a page.
+    """
     state = state_of(pid)
     for _ in range(_LOOKS):
         if state != "D":
@@ -154,5 +159,5 @@ def lasting_state_of(pid):
 
 
 def exit_of(pid):
-    """How a child has ended, without reaping it; None while it lives."""
+    """Return how a child has ended, without reaping it; None while it lives."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -1,10 +1,11 @@
-"""What an agent refuses whose run has come with the key of a gate (gate/ssh.py says so in the hello): whatever would
-make of that key more than a probe. A quick probe needs none of it.
+"""Commands that an agent refuses when its run uses the key of a gate (gate/ssh.py says so in the hello).
 
-- Objects are pickled, and reading a pickle runs what its sender likes; who the senders are, the run decides.
-- Ranks that meet in a file make, write and remove one, wherever the run says.
+They would make that key good for more than a probe, and a quick probe needs none of them:
 
-What is not known to be harmless is refused, too.
+- Objects are pickled, and reading a pickle runs code of its sender's choice. The run chooses the senders.
+- Ranks that meet in a file make, write and remove that file, at any path of the run's choice.
+
+Commands that are not known to be harmless are refused, too.
 """
 
 FORMS = ("tensor", "list", "async")
@@ -12,8 +13,11 @@ PLACES = ("store", "env", "tcp")
 
 
 def refusal(command):
-    """Why a group is not started, in a sentence; "" if it may. What is said of a worker comes before what is said of
-    all, so each is looked at as it would be told."""
+    """Return the reason why a group is not started, in one sentence; "" if it may start.
+
+    A worker's own settings override those of the command, so each worker is checked with the settings that it would
+    get.
+    """
     for spec in [command] + [dict(command, **worker) for worker in command["workers"]]:
         if spec["init"] not in PLACES or spec.get("file"):
             return "the gate's key is for ranks that meet at a store, not init %.40r" % (spec["init"],)

@@ -1,32 +1,32 @@
-"""Logs of this host for `preflight diagnose --fetch`: CANN's, files that are named, what the kernel said of devices.
-Runs on the host; imported by nobody. Standard library only, Python 3.6 syntax. Nothing is written.
+"""Logs of this host for `preflight diagnose --fetch`: CANN's logs, requested files, and the kernel's messages on
+devices. Runs on the host; no module imports it. Standard library only, Python 3.6 syntax. Nothing is written.
 
 The rest of stdin is the request, a JSON object:
 
     marker   word that frames the answer
     globs    [path or pattern, …] of files and folders, absolute or with ~
-    user     whose jobs run here, besides who logs in; or ""
-    age      seconds since a file was changed, or the kernel said something; older files are only counted
+    user     user of the jobs here, besides the login user; or ""
+    age      seconds since a file's change or a kernel message; older files are only counted
     most     bytes of all files; `each`: of one
-    passed   [".py", …]: files in folders that end so are no logs
-    kernel   whether its log is wanted
-    inside   {argv, program} of this same program where jobs run, if that is a container: what leads there, and what it
-             reads; or null
+    passed   [".py", …]: ends of names of files in folders that are no logs
+    kernel   whether the kernel's log is wanted
+    inside   {argv, program} of this same program where jobs run, if that is a container: the command that leads
+             there, and its stdin; or null
 
 The answer is `\\n<marker> <length>\\n<json>\\n`:
 
-    files    [{path, glob, shared, inode, changed, size, begin, text}], the newest first. `glob`: number of the pattern,
-             or null; `shared`: type and source of the network file system that it is in, or ""; `begin`: bytes that
-             were left out before `text`, which is packed by zlib and in base64
-    left     [{path, why}] that were not taken, and `left_more` of them that are not named here
+    files    [{path, glob, shared, inode, changed, size, begin, text}], the newest first. `glob` is the number of
+             the pattern, or null. `shared` is the type and source of the file's network file system, or "".
+             `begin` is the number of bytes left out before `text`, which is packed by zlib and in base64.
+    left     [{path, why}] of files that were not taken; `left_more` is the number of those that are not listed
     older    number of files that are too old
     nothing  [pattern, …] to which no file belongs
     kernel   {text, why}: `text` as above, or why there is none; null where it was not wanted
-    inside   {text, why}: what the program said in the container, or why it did not run; null where there is none
-    zone     seconds by which this host's clock on the wall is ahead of UTC
+    inside   {text, why}: the program's output in the container, or why it did not run; null where there is none
+    zone     seconds by which this host's local time is ahead of UTC
     clock    [seconds since 1970 as the program began, and as it ended]
 
-Only ordinary files are read, and no links. A pipe or a device of a hostile name is opened by nobody.
+Only ordinary files are read, and no links. A pipe or a device is never opened, whatever its name.
 """
 
 import base64
@@ -43,13 +43,13 @@ import zlib
 
 from collect.tools import LookError, adopt_orphans, command, end_descendants, find
 
-SECONDS = 60  # for reading; what is left then is named
-FOUND = 20000  # files of a pattern that are looked at
-NAMED = 50  # files that were not taken, by name
-LONGEST = 1024  # characters of a path that is told
+SECONDS = 60  # for reading; files that are left then are listed
+FOUND = 20000  # files of a pattern that are examined
+NAMED = 50  # files that were not taken, in the list
+LONGEST = 1024  # characters of a path in the answer
 FOLDERS = ("debug/plog", "run/plog", "debug/device-*", "run/device-*")
 KERNEL_BYTES = 1 << 20
-SLICE = 3 << 18  # bytes that are made base64 at a time: a multiple of three
+SLICE = 3 << 18  # bytes converted to base64 at a time: a multiple of three
 KERNEL_WORDS = re.compile(
     r"NVRM|nvidia|nvswitch|mlx[45]|hns|hisi|hccs|davinci|devdrv|ascend|infiniband|[Oo]ut of memory|oom[-_]|segfault"
     r"|I/O error|medium error|file-max|carrier|[Ll]ink is|AER:|Machine [Cc]heck|EDAC"
@@ -62,12 +62,13 @@ SHARED = re.compile(r"nfs|lustre|gpfs|ceph|beegfs|gluster|wekafs|panfs|cifs|smb|
 
 
 def packed(data):
-    """As it is held until it is written: base64 of it, and the document as one text, would be several times as much."""
+    """Compress data, to hold it until it is written: its base64, and the document as one text, would be several times
+    as large."""
     return zlib.compress(data, 1)
 
 
 def pieces(document):
-    """A dictionary as JSON, in texts and in bytes that stand for their base64."""
+    """Yield a dictionary as JSON, in texts and in bytes that stand for their base64."""
     separator = "{"
     for key, value in document.items():
         yield separator + json.dumps(key) + ": "
@@ -80,9 +81,9 @@ def pieces(document):
             yield from pieces(value)
         elif value and isinstance(value, list) and isinstance(value[0], dict):
             yield "["
-            for number, one in enumerate(value):
+            for number, item in enumerate(value):
                 yield ", " if number else ""
-                yield from pieces(one)
+                yield from pieces(item)
             yield "]"
         else:
             yield json.dumps(value)
@@ -90,7 +91,7 @@ def pieces(document):
 
 
 def written(marker, document):
-    """The framed answer, on stdout."""
+    """Write the framed answer to stdout."""
     texts = list(pieces(document))
     length = sum(len(text) if isinstance(text, str) else (len(text) + 2) // 3 * 4 for text in texts)
     out = sys.stdout.buffer
@@ -110,14 +111,15 @@ def told(path):
 
 
 def homes(user):
-    """Of who may have run jobs: who logs in, whom sudo took over from, the inventory's, root."""
-    found = {"/root", os.path.expanduser("~")}
+    """Return the home directories of possible job users: the login user, the user behind sudo, the inventory's user,
+    and root."""
+    folders = {"/root", os.path.expanduser("~")}
     for name in filter(None, (user, os.environ.get("SUDO_USER"))):
         try:
-            found.add(pwd.getpwnam(name).pw_dir)  # by name: a directory service may list nobody
+            folders.add(pwd.getpwnam(name).pw_dir)  # by name: a directory service may not list its users
         except KeyError:
             pass
-    return sorted(home for home in found if home.startswith("/"))
+    return sorted(home for home in folders if home.startswith("/"))
 
 
 def plog_patterns(user):
@@ -128,15 +130,17 @@ def plog_patterns(user):
 
 
 def expanded(pattern):
-    """~ is whose session it is, also where that is root by sudo."""
+    """Return the pattern with ~ as the home of the session's user, also if the session is root's by sudo."""
     if pattern.startswith("~/"):
         return os.path.expanduser("~" + os.environ.get("SUDO_USER", "") + pattern[1:])
     return pattern
 
 
 def paths(pattern, failed):
-    """(path, whether it was found in a folder) of a pattern, or of a folder with all below it; links to folders are not
-    followed. `failed` is told of a folder that cannot be listed."""
+    """Yield (path, whether it was found in a folder) of a pattern; of a folder, all files below it.
+
+    Links to folders are not followed. `failed` is called with the error of a folder that cannot be listed.
+    """
     for path in glob.iglob(pattern):
         if os.path.isdir(path) and not os.path.islink(path):
             for root, folders, names in os.walk(path, onerror=failed):
@@ -148,7 +152,7 @@ def paths(pattern, failed):
 
 
 def closed_folder(pattern):
-    """The folder on the way to what a pattern names that cannot be looked into; None: nothing is in the way."""
+    """Return the folder that cannot be read or entered on the path of a pattern; None if there is none."""
     folder = "/"
     for part in pattern.split("/")[1:-1]:
         if not os.access(folder, os.R_OK | os.X_OK if glob.has_magic(part) else os.X_OK):
@@ -160,22 +164,25 @@ def closed_folder(pattern):
 
 
 def mounts():
-    """Device number -> type and source of its file system, where that is a network's."""
-    found = {}
+    """Return {device number: type and source of its file system} of network file systems."""
+    filesystems = {}
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
             for line in file:
-                left, _, right = line.partition(" - ")
-                kind, source = right.split()[:2]
+                fields, _, details = line.partition(" - ")
+                kind, source = details.split()[:2]
                 if SHARED.match(kind):
-                    found[left.split()[2]] = kind + " " + source
+                    filesystems[fields.split()[2]] = kind + " " + source
     except (OSError, ValueError, IndexError):
         pass
-    return found
+    return filesystems
 
 
 def tail(path, most):
-    """(its last bytes, where they begin). Raises OSError; ValueError: why it is not read."""
+    """Return (the file's last bytes, their offset).
+
+    Raise OSError if it cannot be read, and ValueError with the reason if it must not be read.
+    """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -208,14 +215,14 @@ class Answer:
             self.left_more += 1
 
     def find(self, pattern, number):
-        any_ = False
-        found = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
-        for count, (path, below) in enumerate(found):
+        matched = False
+        candidates = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
+        for count, (path, in_folder) in enumerate(candidates):
             if count == FOUND or time.monotonic() > self.until:
                 self.leave(pattern, "so many files that not all were looked at")
                 break
-            any_ = True
-            if below and path.lower().endswith(tuple(self.request["passed"])):
+            matched = True
+            if in_folder and path.lower().endswith(tuple(self.request["passed"])):
                 continue
             try:
                 status = os.lstat(path)
@@ -230,13 +237,13 @@ class Answer:
                 self.found.setdefault(path, (status.st_mtime, number, status))
             else:
                 self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "no ordinary file")
-        closed = None if any_ or number is None else closed_folder(pattern)
+        closed = None if matched or number is None else closed_folder(pattern)
         if closed:
             self.leave(closed, "this user may not look into it")
-        return any_ or bool(closed)
+        return matched or bool(closed)
 
     def take(self):
-        for path, (changed, number, status) in sorted(self.found.items(), key=lambda one: -one[1][0]):
+        for path, (mtime, number, status) in sorted(self.found.items(), key=lambda item: -item[1][0]):
             if self.room <= 0:
                 self.leave(path, "more than may be fetched from a host; newer files came first")
                 continue
@@ -256,7 +263,7 @@ class Answer:
                     "glob": number,
                     "shared": self.mounts.get(device, ""),
                     "inode": status.st_ino,
-                    "changed": changed,
+                    "changed": mtime,
                     "size": len(data),
                     "begin": begin,
                     "text": packed(data),
@@ -265,48 +272,52 @@ class Answer:
 
 
 def recent(line, since):
-    """Without the time zone; empty: older than `since`, a time on the wall. A line without a time is kept."""
-    found = KERNEL_TIME.match(line)
-    if not found:
+    """Return the line without its time zone; "" if it is older than `since`, a local time. A line without a time is
+    kept."""
+    match = KERNEL_TIME.match(line)
+    if not match:
         return line
-    return "" if found.group(1) < since else found.group(1) + line[found.end() :]
+    return "" if match.group(1) < since else match.group(1) + line[match.end() :]
 
 
 def kernel(age):
-    """What it said of devices, memory, links and disks since it started, but for what is older; in the time on the
-    wall."""
-    why = ""
+    """Return the kernel's messages on devices, memory, links and disks since it started, except older ones; in local
+    time."""
+    reason = ""
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0, time.time() - age)))
     dmesg = find("dmesg")
     if dmesg is None:
         return {"text": "", "why": "dmesg is not installed"}
     for options in DMESG:
         try:
-            done = command([dmesg, *options], time.monotonic() + DMESG_SECONDS, limit=DMESG_BYTES)
+            result = command([dmesg, *options], time.monotonic() + DMESG_SECONDS, limit=DMESG_BYTES)
         except LookError as error:
             return {"text": "", "why": str(error)}
-        if done["code"] == 0:
-            lines = done["out"].splitlines()
-            wanted = "\n".join(filter(None, (recent(line, since) for line in lines if KERNEL_WORDS.search(line))))
-            return {"text": packed(wanted.encode("utf-8")[-KERNEL_BYTES:]), "why": ""}
-        words = done["err"].strip().splitlines() or ["dmesg ended with an error"]
-        why = words[0][:200]
-    return {"text": "", "why": why}
+        if result["code"] == 0:
+            lines = result["out"].splitlines()
+            selection = "\n".join(filter(None, (recent(line, since) for line in lines if KERNEL_WORDS.search(line))))
+            return {"text": packed(selection.encode("utf-8")[-KERNEL_BYTES:]), "why": ""}
+        messages = result["err"].strip().splitlines() or ["dmesg ended with an error"]
+        reason = messages[0][:200]
+    return {"text": "", "why": reason}
 
 
 def inside(asked, most):
-    """What it says is no more than twice the bytes of files, which is what base64 and a few words take."""
-    name = asked["argv"][0]  # its arguments are what a person wrote, and may hold a secret
+    """Return the output of this program in the jobs' container.
+
+    Its limit is twice the bytes of files, which is what base64 and the other fields take, and 1 MiB.
+    """
+    name = asked["argv"][0]  # its arguments are a person's, and may hold a secret
     until = time.monotonic() + SECONDS + 30
     try:
-        done = command(asked["argv"], until, asked["program"].encode("utf-8"), 2 * most + (1 << 20), name)
+        result = command(asked["argv"], until, asked["program"].encode("utf-8"), 2 * most + (1 << 20), name)
     except LookError as error:
         return {"text": "", "why": str(error)}
-    return {"text": packed((done["out"] + done["err"]).encode("utf-8")), "why": ""}
+    return {"text": packed((result["out"] + result["err"]).encode("utf-8")), "why": ""}
 
 
 def main():
-    begun = time.time()
+    start = time.time()
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     adopt_orphans()
     answer = Answer(request)
@@ -325,7 +336,7 @@ def main():
         "kernel": kernel(request["age"]) if request["kernel"] else None,
         "inside": inside(request["inside"], request["most"]) if request["inside"] else None,
         "zone": time.localtime().tm_gmtoff,
-        "clock": [begun, time.time()],
+        "clock": [start, time.time()],
     }
     written(request["marker"], document)
     end_descendants()

@@ -1,18 +1,18 @@
-"""Writes what a run found to this host's /var/lib/preflight/verdict.json, beside what other runs have found. Runs on
-the host, as root; imported by nobody. Standard library only, Python 3.6 syntax.
+"""Writer of a run's results to this host's /var/lib/preflight/verdict.json, beside the results of other runs. Runs on
+the host, as root; no module imports it. Standard library only, Python 3.6 syntax.
 
 The rest of stdin is the request, a JSON object:
 
     marker   word that frames the answer
     host     the host's name in the inventory
-    config   sha256 of what the inventory says of it
-    looks    {"check" or "probe": a LOOK (docs/gate.md) without time and state, with "max_age", seconds}
-    clear    whether looks that failed are taken away, which an operator says
-    root     for tests: where the host's files stand
+    config   sha256 of the host's entry in the inventory
+    looks    {"check" or "probe": LOOK (docs/gate.md) without time and state, with "max_age", seconds}
+    clear    whether failed looks are removed, at an operator's request
+    root     for tests: root of the host's files
 
-The answer is `\\n<marker> <length>\\n<json>\\n`: {"error": why nothing was written, in a sentence, or "", "outdated":
-whether the gate here has the policy of another `config`}. Whoever reads the file meets the old one or the new one,
-whole, whenever this is killed or the power goes.
+The answer is `\\n<marker> <length>\\n<json>\\n`. Its "error" is the reason why nothing was written, in a sentence, or
+"". Its "outdated" tells whether the gate here has the policy of another `config`. A reader of the file gets the old one
+or the new one, whole, whenever this is killed or the power fails.
 """
 
 import errno
@@ -29,17 +29,17 @@ from gate.verdict import digest, failures, load_any
 POLICY, POLICY_LIMIT = "etc/preflight/gate.json", 256 * 1024  # bytes
 FOLDER = "var/lib/preflight"
 NAME, PARTIAL = "verdict.json", ".verdict.json.partial"
-LOCK_SECONDS = 10.0  # for others that publish here
+LOCK_SECONDS = 10.0  # for other runs that publish here
 PAUSE = 0.05  # seconds between two attempts to have the lock
 WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
-    """Why nothing is written: one sentence."""
+    """Reason why nothing is written, in one sentence."""
 
 
 class Mine:
-    """Whose verdict is kept beside this one: as much of a policy as the gate reads a verdict with."""
+    """The host and config of the verdict that is kept: as much of a policy as the gate needs to read a verdict."""
 
     def __init__(self, request):
         self.host, self.config = request["host"], request["config"]
@@ -56,27 +56,28 @@ def publish(request):
 
 
 def verdict(request, root):
-    """The file's text."""
-    now, here = int(time.time()), state(root)
+    """Return the file's text."""
+    now, current = int(time.time()), state(root)
     looks = published(request, root)
     if request.get("clear"):
         looks = {name: look for name, look in looks.items() if look["outcome"] != "fail"}
     for name, look in request["looks"].items():
         max_age = look.pop("max_age")
-        looks[name] = dict(look, time=now, expires=now + int(max_age), state=here)
-    whole = {
+        looks[name] = dict(look, time=now, expires=now + int(max_age), state=current)
+    document = {
         "schema": "preflight.verdict/1",
         "host": request["host"],
         "machine": text(root, "etc/machine-id"),
         "config": request["config"],
         "looks": looks,
     }
-    whole["sha256"] = digest(whole)
-    return json.dumps(whole, sort_keys=True, separators=(",", ":")) + "\n"
+    document["sha256"] = digest(document)
+    return json.dumps(document, sort_keys=True, separators=(",", ":")) + "\n"
 
 
 def open_folder(path):
-    """A descriptor of the folder, through which all is done: nobody can put another one in its place meanwhile."""
+    """Return a descriptor of the folder, for all access: no other process can put another folder in its place
+    meanwhile."""
     if not os.path.lexists(path):
         os.makedirs(path, 0o700)
     try:
@@ -102,18 +103,21 @@ def lock(folder):
 
 
 def published(request, root):
-    """The looks that are there, of this host and as the inventory has it now, and those that failed before it changed;
-    what the gate would not believe is not kept."""
+    """Return the file's looks that are of this host and of its present inventory entry, and failed looks from before a
+    change.
+
+    Looks that the gate would not believe are dropped.
+    """
     try:
-        looks, trouble = load_any(Mine(request), root, os.geteuid())
+        looks, problem = load_any(Mine(request), root, os.geteuid())
     except NotBelieved:
         return {}
-    return failures(looks) if trouble else looks
+    return failures(looks) if problem else looks
 
 
 def write(folder, content):
     try:
-        os.unlink(PARTIAL, dir_fd=folder)  # of a run that was killed
+        os.unlink(PARTIAL, dir_fd=folder)  # left by a run that was killed
     except FileNotFoundError:
         pass
     with os.fdopen(os.open(PARTIAL, WRITE_NEW, 0o600, dir_fd=folder), "w", encoding="utf-8") as file:
@@ -134,10 +138,10 @@ def why_not(request):
     except Refused as error:
         return str(error)
     except OSError as error:
-        told = "/%s/%s cannot be written: %s; what was there is there still" % (FOLDER, NAME, error.strerror)
+        message = "/%s/%s cannot be written: %s; what was there is there still" % (FOLDER, NAME, error.strerror)
         if isinstance(error, PermissionError) and os.geteuid() != 0:
-            told += '; it needs root: set ssh.user = "root" or ssh.sudo = true in the inventory'
-        return told
+            message += '; it needs root: set ssh.user = "root" or ssh.sudo = true in the inventory'
+        return message
     return ""
 
 

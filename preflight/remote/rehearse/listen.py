@@ -1,4 +1,4 @@
-"""Listening on ports as a job will, and answering those who know the run's word."""
+"""Listening on ports as a job will, and answers to visitors that know the run's word."""
 
 import errno
 import hashlib
@@ -16,30 +16,35 @@ NEAR = 64  # ports at either end of the range of which one should be free
 
 
 def answer(word, name, port):
-    """What only the host `name` of this run says on that port: a proxy, another host with the same address, or a rule
-    that sends the connection elsewhere does not."""
+    """Return the answer of the host `name` of this run on that port.
+
+    A proxy, another host with the same address, or a rule that sends the connection elsewhere cannot give it.
+    """
     return hashlib.sha256(("%s %s %d" % (word, name, port)).encode("utf-8")).hexdigest().encode()
 
 
 def own_address(nic, address):
-    """Where ranks of other hosts reach this one: the inventory's address, if it is one of this host and no NIC is
-    named, else that of the NIC. Raises ValueError."""
+    """Return the address by which ranks of other hosts reach this host. Raise ValueError if there is none.
+
+    It is the inventory's address, if that is an address of this host and no NIC is set, or else that of the NIC.
+    """
     if nic is None:
         try:
-            place = socket.getaddrinfo(address, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+            ip = socket.getaddrinfo(address, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
             with socket.socket() as sock:
-                sock.bind((place, 0))
-            return place
+                sock.bind((ip, 0))
+            return ip
         except OSError:
             pass
     return choose_nic(nic, address)[1]
 
 
 def listener(address, port):
-    """A socket that listens. Raises OSError.
+    """Return a socket that listens. Raise OSError if it cannot.
 
-    SO_REUSEADDR: what a job has left in TIME-WAIT is not in its next one's way. SO_LINGER, which accepted connections
-    inherit: they are reset when they are closed, so that nothing stays in TIME-WAIT and the job can bind at once.
+    SO_REUSEADDR: connections of a job that are left in TIME-WAIT do not keep its next job from the port. SO_LINGER,
+    which accepted connections inherit: they are reset when they are closed, so that nothing stays in TIME-WAIT and the
+    job can bind at once.
     """
     sock = socket.socket()
     try:
@@ -55,20 +60,21 @@ def listener(address, port):
 
 
 def bind_all(address, ports):
-    """([sockets], [ports in use])"""
-    sockets, taken = [], []
+    """Bind the ports, and return ([sockets], [ports in use])."""
+    sockets, in_use = [], []
     for port in ports:
         try:
             sockets.append(listener(address, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            taken.append(port)
-    return sockets, taken
+            in_use.append(port)
+    return sockets, in_use
 
 
 def bind_ephemeral(address, job_ports):
-    """Sockets at both ends of the range from which the kernel gives out ports, and one on a port that it gives now."""
+    """Return sockets at both ends of the range from which the kernel assigns ports, and a socket on a port that it
+    assigns now."""
     low, high = (int(word) for word in first_line("/proc/sys/net/ipv4/ip_local_port_range").split()[:2])
     reserved = set(job_ports) | ports_of(first_line("/proc/sys/net/ipv4/ip_local_reserved_ports"))
     sockets = []
@@ -94,7 +100,7 @@ def first_line(path):
 
 
 def ports_of(text):
-    """`1-3,7` → {1, 2, 3, 7}"""
+    """Parse `1-3,7` into {1, 2, 3, 7}."""
     ports = set()
     for item in filter(None, text.split(",")):
         low, _, high = item.partition("-")
@@ -103,11 +109,11 @@ def ports_of(text):
 
 
 class Reception:
-    """Answers visitors on all sockets. Who says anything but the run's word is sent away."""
+    """Answers to visitors on all sockets. A visitor that sends anything but the run's word is disconnected."""
 
     def __init__(self, selector, sockets, word, name):
         self.selector, self.word, self.name = selector, word, name
-        self.visitors = {}  # socket → [when it has to go, what it said]
+        self.visitors = {}  # socket → [time at which it is disconnected, data that it has sent]
         for sock in sockets:
             selector.register(sock, selectors.EVENT_READ, self.welcome)
 
@@ -117,22 +123,22 @@ class Reception:
         try:
             visitor, _ = listening.accept()
         except OSError:
-            return  # it has gone already
+            return  # the visitor has gone already
         visitor.setblocking(False)
         self.visitors[visitor] = [time.monotonic() + PATIENCE, b""]
         self.selector.register(visitor, selectors.EVENT_READ, self.hear)
 
     def hear(self, visitor):
         try:
-            said = visitor.recv(WORD)
-            heard = self.visitors[visitor][1] = self.visitors[visitor][1] + said
-            if said and len(heard) < WORD:
+            data = visitor.recv(WORD)
+            received = self.visitors[visitor][1] = self.visitors[visitor][1] + data
+            if data and len(received) < WORD:
                 return
-            if said and heard == self.word.encode():
+            if data and received == self.word.encode():
                 visitor.send(answer(self.word, self.name, visitor.getsockname()[1]))
                 return  # the visitor closes first
         except OSError:
-            pass  # reset: it has its answer, or had enough
+            pass  # reset: the visitor has its answer, or has given up
         self.bid_farewell(visitor)
 
     def bid_farewell(self, visitor):

@@ -1,12 +1,27 @@
-"""The port rehearsal's part of one host: listens on the job's ports, connects to those of others, and is gone.
+"""One host's part of the port rehearsal: it listens on the job's ports, connects to those of other hosts, and ends.
 
-stdin: a line of JSON, the hello, then one line a command. stdout: one line of JSON an event, each with the run's nonce.
-End-of-file on stdin ends it, and the kernel does after a minute whatever happens. Needs no torch, any Python from 3.6.
+Stdin has one line of JSON (the hello), then one line for each command. Stdout has one line of JSON for each event, with
+the run's nonce. End-of-file on stdin ends the program, and an alarm of the kernel does after a minute in any case. It
+needs no torch, and any Python from 3.6.
 
-Hello:    nonce; word, which says on the network that both ends are of this run; name, nic and address of the host;
-          ports of the job; whether ephemeral ones are wanted.
-Commands: visit (the targets' ports, with so much patience for each, within so many seconds), end.
-Events:   listening (where, on what, and who holds the ports that are taken), failed, visited.
+Hello:
+
+- nonce
+- word: proves on the network that both ends are of this run
+- name, nic and address of the host
+- ports of the job
+- ephemeral: whether ephemeral ports are wanted
+
+Commands:
+
+- visit: connect to the targets' ports, with a timeout for each connection and one for all
+- end
+
+Events:
+
+- listening: address, ports, and the processes that hold the ports in use
+- failed
+- visited
 """
 
 import json
@@ -22,11 +37,12 @@ from rehearse.owners import owners
 from rehearse.visit import Visits
 
 LIFETIME = 60  # seconds; a container's runtime may keep stdin open when the controller is gone
-TICK = 0.1  # seconds between two looks at the clock
+TICK = 0.1  # seconds between two checks of the clock
 
 
 class Part:
-    """One thread, one selector: who waits to be answered and who waits for answers must not wait for each other."""
+    """One host's part, with one thread and one selector, so that answers to visitors and visits never wait for each
+    other."""
 
     def __init__(self, hello, out):
         self.hello, self.out = hello, out
@@ -42,13 +58,13 @@ class Part:
     def listen(self):
         hello = self.hello
         address = own_address(hello["nic"], hello["address"])
-        sockets, taken = bind_all(address, hello["ports"])
+        sockets, in_use = bind_all(address, hello["ports"])
         job_ports = len(sockets)
         if hello["ephemeral"]:
             sockets += bind_ephemeral(address, hello["ports"])
         self.reception = Reception(self.selector, sockets, hello["word"], hello["name"])
         bound = [sock.getsockname()[1] for sock in sockets]
-        ports = {"ports": bound[:job_ports], "ephemeral": bound[job_ports:], "taken": owners(address, taken)}
+        ports = {"ports": bound[:job_ports], "ephemeral": bound[job_ports:], "taken": owners(address, in_use)}
         self.say(dict(ports, at="listening", address=address))
 
     def serve(self):
@@ -85,7 +101,7 @@ def main():
     signal.alarm(LIFETIME)
     hello = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
     out = os.dup(1)
-    os.dup2(2, 1)  # what a wrapper's libraries print is not ours
+    os.dup2(2, 1)  # output of a wrapper's libraries is no event
     mark("preflight-ports", os.getppid())
     part = Part(hello, out)
     try:
@@ -94,4 +110,4 @@ def main():
         part.say({"at": "failed", "error": str(error)[:2000]})
         os._exit(1)
     part.serve()
-    os._exit(0)  # all sockets reset what is left of their connections
+    os._exit(0)  # all sockets reset the connections that are left

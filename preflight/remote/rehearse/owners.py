@@ -1,4 +1,4 @@
-"""Who holds a port: /proc/net/tcp knows the socket, /proc/PID/fd whose it is."""
+"""Owners of ports: /proc/net/tcp has the socket of a port, /proc/PID/fd the process of a socket."""
 
 import os
 import socket
@@ -6,29 +6,31 @@ import struct
 import time
 
 LISTEN = "0A"  # of enum tcp_state, <net/tcp_states.h>
-SECONDS = 2.0  # for looking through all processes
+SECONDS = 2.0  # for a search of all processes
 
 
 def owners(address, ports):
-    """[{"port", "listening", "process", "pid"}] of ports that could not be bound there. A process of another user is
-    not seen by a user that is not root: "" and None then."""
-    here = "%08X" % struct.unpack("=I", socket.inet_aton(address))
+    """Return [{"port", "listening", "process", "pid"}] of ports that could not be bound at the address.
+
+    A user that is not root cannot see processes of other users: their name is "" and their pid None.
+    """
+    own = "%08X" % struct.unpack("=I", socket.inet_aton(address))
     sockets = {}  # port → (listens, inode)
     for path in ("/proc/net/tcp", "/proc/net/tcp6") if ports else ():
         for local, port, listens, inode in table(path):
-            if port in ports and (local.endswith(here) or not local.strip("0")):
+            if port in ports and (local.endswith(own) or not local.strip("0")):
                 sockets[port] = max(sockets.get(port, (False, "")), (listens, inode))
     holders = processes({inode for _, inode in sockets.values()})
-    found = []
+    entries = []
     for port in ports:
         listens, inode = sockets.get(port, (True, ""))
         process, pid = holders.get(inode, ("", None))
-        found.append({"port": port, "listening": listens, "process": process, "pid": pid})
-    return found
+        entries.append({"port": port, "listening": listens, "process": process, "pid": pid})
+    return entries
 
 
 def table(path):
-    """(local address in hexadecimal, local port, whether it listens, inode) of each socket."""
+    """Yield (local address in hexadecimal, local port, whether it listens, inode) of each socket."""
     try:
         with open(path) as lines:
             next(lines)
@@ -41,19 +43,19 @@ def table(path):
 
 
 def processes(inodes):
-    """{inode of a socket: (name, pid)}"""
+    """Return {inode of a socket: (process name, pid)}."""
     wanted = {"socket:[%s]" % inode: inode for inode in inodes if inode not in ("", "0")}
-    found, until = {}, time.monotonic() + SECONDS
+    holders, until = {}, time.monotonic() + SECONDS
     for pid in filter(str.isdigit, os.listdir("/proc") if wanted else ()):
-        if time.monotonic() > until or len(found) == len(wanted):
+        if time.monotonic() > until or len(holders) == len(wanted):
             break
         folder = "/proc/" + pid
         try:
             for number in os.listdir(folder + "/fd"):
                 inode = wanted.get(os.readlink("%s/fd/%s" % (folder, number)))
-                if inode and inode not in found:
+                if inode and inode not in holders:
                     with open(folder + "/comm", errors="replace") as comm:
-                        found[inode] = (comm.read().strip(), int(pid))
+                        holders[inode] = (comm.read().strip(), int(pid))
         except OSError:
-            continue  # it has ended, or is somebody else's
-    return found
+            continue  # it has ended, or belongs to another user
+    return holders

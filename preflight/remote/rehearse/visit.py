@@ -1,4 +1,4 @@
-"""Connecting to other hosts' ports, many at once, and what came of it."""
+"""Connections to other hosts' ports, many at once, and their outcomes."""
 
 import collections
 import errno
@@ -12,7 +12,7 @@ from collect.connects import closed, unobtrusive_socket
 from rehearse.listen import WORD, answer
 
 AT_ONCE = 256
-ANSWERS = 4  # times the patience for an answer once a connection stands: the network is fine, the host may be busy
+ANSWERS = 4  # factor of the timeout for an answer on an open connection: the network is fine, the host may be busy
 REJECTED = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.ECONNREFUSED)
 
 
@@ -23,8 +23,11 @@ class Visit:
 
 
 class Visits:
-    """`targets`: [[host, its address, [ports]]]; `patience`: seconds for one connection. What is not tried before
-    `until` is told as such."""
+    """Connections to `targets`: [[host, its address, [ports]]].
+
+    `patience` is the timeout of one connection in seconds. Ports that are not tried before `until` are reported as
+    such.
+    """
 
     def __init__(self, selector, targets, word, job_ports, patience, until):
         self.selector, self.word, self.patience, self.until = selector, word, patience, until
@@ -40,7 +43,7 @@ class Visits:
         ]
 
     def go_on(self, now):
-        """Give up those who wait too long, begin others; whether all is done."""
+        """Give up visits that have timed out, and begin others. Return True once all are done."""
         for sock in [sock for sock, visit in self.open.items() if min(visit.until, self.until) <= now]:
             visit = self.open[sock]
             self.end(sock, "mute" if visit.connected else "timeout")
@@ -66,7 +69,7 @@ class Visits:
             self.refuse(sock, code)
 
     def go_in(self, sock):
-        """The connection stands, or does not."""
+        """Send the run's word on a connection, or report the connection as failed."""
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self.refuse(sock, code)
@@ -83,16 +86,16 @@ class Visits:
     def listen(self, sock):
         visit = self.open[sock]
         try:
-            said = sock.recv(WORD)
+            data = sock.recv(WORD)
         except OSError:
-            said = b""
-        visit.heard += said
+            data = b""
+        visit.heard += data
         expected = answer(self.word, visit.host, visit.port)
         if visit.heard == expected:
             self.end(sock)
         elif not expected.startswith(visit.heard):
             self.end(sock, "stranger")
-        elif not said:
+        elif not data:
             self.end(sock, "mute")
 
     def refuse(self, sock, code):

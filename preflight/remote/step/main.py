@@ -1,18 +1,18 @@
-"""What `preflight exec` has srun or mpirun start on each node of the job: it starts the job's command there, and ends
-as that ends. Standard library only, Python 3.6 syntax.
+"""Starter of the job's command on each node, run by srun or mpirun for `preflight exec`; it ends as the command ends.
+Standard library only, Python 3.6 syntax.
 
-$PREFLIGHT_STEP_0, _1 … are, put together, base64 of zlib's of a JSON object:
+The variables $PREFLIGHT_STEP_0, _1 … are, put together, base64 of zlib's of a JSON object:
 
     {"scripts": {NODE: TEXT}, "table": {"path", "text"} or null}
 
 NODE is $SLURMD_NODENAME, or the first argument; its script is run by bash. A rank table is written before, for all
-users to read, and removed after. Who is killed cannot do that: each holds the lock of its table, and removes those
-that nobody holds.
+users to read, and removed after. A starter that is killed cannot remove its table. So each starter holds the lock of
+its table, and removes tables that no process has locked.
 
-Should the step be told to end (SIGTERM of an engine that has seen another node fail), the command is told, too, has
-GRACE to end, and the exit code is 1: engines report the highest code, and that is to be the first node's. For the same
-reason a failure is told a second after the start at the earliest, when this runs on all other nodes, too; and once the
-command has ended by itself, its exit code stays, whatever signal comes.
+An engine ends the step by SIGTERM if another node has failed. The command gets the signal, too, and has GRACE to end.
+The exit code is then 1: engines report the highest code, and that is to be the first node's. For the same reason a
+failure is reported a second after the start at the earliest, when this runs on all other nodes, too. Once the command
+has ended by itself, its exit code stays, whatever signal arrives.
 """
 
 import base64
@@ -38,7 +38,7 @@ GRACE = 20  # seconds; Slurm's own (KillWait) are 30
 
 
 def taken_out(environment):
-    """The object; its variables are gone after that."""
+    """Return the object, and remove its variables from the environment."""
     parts = []
     while "PREFLIGHT_STEP_%d" % len(parts) in environment:
         parts.append(environment.pop("PREFLIGHT_STEP_%d" % len(parts)))
@@ -46,60 +46,63 @@ def taken_out(environment):
 
 
 def write(table):
-    """The file stays open, and locked, as long as this runs."""
+    """Write the table, and return its file, which stays open and locked as long as this runs."""
     for path in glob.glob(re.sub(r"[0-9a-f]+(?=\.json$)", "*", table["path"])):
         try:
             remove_left(path)
-        except OSError:  # somebody's, or gone
+        except OSError:  # another process's, or gone
             pass
-    new = table["path"] + ".new"  # which nobody takes for one that was left, until it is locked
-    file = os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w")
+    new_path = table["path"] + ".new"  # no other step takes this name for a table that was left, until it is locked
+    file = os.fdopen(os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w")
     fcntl.flock(file, fcntl.LOCK_EX)
     os.fchmod(file.fileno(), 0o644)
     file.write(table["text"])
     file.flush()
-    os.rename(new, table["path"])
+    os.rename(new_path, table["path"])
     return file
 
 
 def remove_left(path):
-    """Anybody may put anything there: a pipe, whose opening would wait for somebody to write, or a link."""
-    left = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    """Remove a table that no process has locked.
+
+    Any user may put anything there: a pipe, which would block until it has a writer, or a link.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        if stat.S_ISREG(os.fstat(left).st_mode):
-            fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(path)
     finally:
-        os.close(left)
+        os.close(fd)
 
 
 def main():
-    told = taken_out(os.environ)
+    step = taken_out(os.environ)
     node = sys.argv[1] if len(sys.argv) > 1 else os.environ["SLURMD_NODENAME"]
-    adopt_orphans()  # so that nobody is left who forks away
+    adopt_orphans()  # so that no process can fork away
     if os.getpgrp() != os.getpid():
-        os.setpgid(0, 0)  # what ends the command is for what it started, too, and for nobody else
-    ended = []
+        os.setpgid(0, 0)  # signals reach the command and the processes that it started, and no others
+    signals = []
 
     def pass_on(number, _):
         signal.signal(number, signal.SIG_IGN)
-        ended.append(number)
+        signals.append(number)
         os.killpg(0, number)
         signal.alarm(GRACE)
 
     for number in ENDING:
         signal.signal(number, pass_on)
     signal.signal(signal.SIGALRM, lambda *_: end_descendants(os.getpid()))
-    table = write(told["table"]) if told["table"] else None
+    table = write(step["table"]) if step["table"] else None
     try:
-        code = subprocess.Popen(["bash", "-c", told["scripts"][node]], stdin=subprocess.DEVNULL).wait()
-        for number in ENDING:  # the exit code is known: a signal that comes now must not take its place
+        code = subprocess.Popen(["bash", "-c", step["scripts"][node]], stdin=subprocess.DEVNULL).wait()
+        for number in ENDING:  # the exit code is known: a signal that arrives now must not replace it
             signal.signal(number, signal.SIG_IGN)
     finally:
         end_descendants(os.getpid())
         if table:
-            with contextlib.suppress(OSError):  # somebody may have cleaned up: the command's exit code counts
-                os.unlink(told["table"]["path"])
-    if code and not ended:
+            with contextlib.suppress(OSError):  # the table may be gone already: the command's exit code counts
+                os.unlink(step["table"]["path"])
+    if code and not signals:
         time.sleep(max(0.0, STARTED + ALL_STARTED - time.monotonic()))
-    sys.exit(1 if ended else code if code >= 0 else 128 - code)
+    sys.exit(1 if signals else code if code >= 0 else 128 - code)

@@ -1,12 +1,14 @@
-"""How a device is reached, per backend. Nothing but this package touches torch or torch_npu."""
+"""Access to devices, per backend. Only this package uses torch or torch_npu."""
 
 import collections
 import os
 
-# Per backend: load what the backend needs; open device i; where its tensors live; wait until it has done its work;
-# (free, total) bytes of its memory, or None; the options of a process group, or None; what device i is, in words that
-# no other device of the cluster has, "" where that cannot be told; whether it multiplies a type. What only a real NPU
-# runs is in the functions named `…_npu` and `…_hccl`, and what only a GPU does in `…_cuda`: docs/never-run.md.
+# Functions of a backend. `load` loads its libraries. `open` opens device i. `place` returns the torch device of its
+# tensors. `synchronise` waits until the device has done its work. `memory` returns (free, total) bytes of its memory,
+# or None. `options` returns the options of a process group, or None. `identity` returns a name of device i that no
+# other device of the cluster has, or "" if it is unknown. `multiplies` is true if the device multiplies a type. Code
+# that only a real NPU runs is in the functions named `…_npu` and `…_hccl`, and code that only a GPU runs in `…_cuda`
+# (docs/never-run.md).
 Access = collections.namedtuple("Access", "load open place synchronise memory options identity multiplies")
 Access.__new__.__defaults__ = (lambda _: "", lambda _: True)
 
@@ -18,28 +20,28 @@ def _load_cuda():
         raise RuntimeError("torch %s is a CPU build: install one that is built with CUDA" % torch.__version__)
     if not torch.cuda.is_available():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        told = "" if visible is None else " (CUDA_VISIBLE_DEVICES=%s)" % visible[:100]
-        raise RuntimeError("no GPU is visible: torch.cuda.is_available() is False%s" % told)
+        setting = "" if visible is None else " (CUDA_VISIBLE_DEVICES=%s)" % visible[:100]
+        raise RuntimeError("no GPU is visible: torch.cuda.is_available() is False%s" % setting)
     if not torch.distributed.is_nccl_available():
         raise RuntimeError("torch %s is built without NCCL" % torch.__version__)
 
 
 def _open_cuda(index):
-    """NCCL takes the device that is current when the process group is made, so it is set before."""
+    """Open the device and make it current: NCCL uses the current device when the process group is made."""
     import torch
 
-    there = torch.cuda.device_count()
-    if index >= there:
+    count = torch.cuda.device_count()
+    if index >= count:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
         raise RuntimeError(
-            "GPU %d is not visible: torch sees %d (CUDA_VISIBLE_DEVICES is %s)" % (index, there, visible[:100])
+            "GPU %d is not visible: torch sees %d (CUDA_VISIBLE_DEVICES is %s)" % (index, count, visible[:100])
         )
     torch.cuda.set_device(index)
     torch.zeros(1).cuda(index)
 
 
 def _place_of_cuda(index):
-    """Asked of torch, as for an NPU: the tensors of a stand-in live elsewhere."""
+    """Return the device on which torch puts a tensor: the tensors of a stand-in are elsewhere."""
     import torch
 
     return torch.zeros(1).cuda(index).device
@@ -52,24 +54,27 @@ def _synchronise_cuda():
 
 
 def _memory_of_cuda(index):
-    """mem_get_info is younger than some torch versions in use."""
+    """Return (free, total) bytes; None if torch is older than mem_get_info."""
     import torch
 
-    ask = getattr(torch.cuda, "mem_get_info", None)
-    return tuple(ask(index)) if ask else None
+    query = getattr(torch.cuda, "mem_get_info", None)
+    return tuple(query(index)) if query else None
 
 
 def _identity_of_cuda(index):
-    """The PCI bus, or the GPU's own id where torch is too old to tell the bus, on the machine that has booted so: its
-    containers have one such number, whatever their host names are. NCCL tells GPUs apart in this way, too."""
+    """Return the GPU's PCI bus and the machine's boot id. If torch is too old to report the bus, use the GPU's own id.
+
+    All containers of a machine have the same boot id, whatever their host names are. NCCL tells GPUs apart in this way,
+    too.
+    """
     import torch
 
-    about = torch.cuda.get_device_properties(index)
-    bus = getattr(about, "pci_bus_id", None)
+    properties = torch.cuda.get_device_properties(index)
+    bus = getattr(properties, "pci_bus_id", None)
     if bus is not None:
-        gpu = "PCI %04x:%02x:%02x" % (about.pci_domain_id, bus, about.pci_device_id)
+        gpu = "PCI %04x:%02x:%02x" % (properties.pci_domain_id, bus, properties.pci_device_id)
     else:
-        gpu = str(getattr(about, "uuid", ""))
+        gpu = str(getattr(properties, "uuid", ""))
     return "GPU %s of the machine with boot id %s" % (gpu, _boot_id()) if gpu else ""
 
 
@@ -82,7 +87,10 @@ def _boot_id():
 
 
 def _multiplies_cuda(dtype):
-    """bfloat16 came with Ampere; older GPUs refuse it, or take a hundred times as long, which torch calls supported."""
+    """True unless the type is bfloat16 and the GPU is older than Ampere.
+
+    Such GPUs refuse bfloat16, or take a hundred times as long, which torch calls supported.
+    """
     import torch
 
     return dtype != "bfloat16" or bool(torch.version.hip) or torch.cuda.get_device_capability() >= (8, 0)
@@ -93,7 +101,7 @@ def _load_npu():
 
 
 def _open_npu(index):
-    """HCCL takes the device that is current when the process group is made, so it is set before."""
+    """Open the device and make it current: HCCL uses the current device when the process group is made."""
     import torch
 
     torch.npu.set_device(index)
@@ -101,7 +109,7 @@ def _open_npu(index):
 
 
 def _place_of_npu(index):
-    """Asked of torch_npu: npu:<index>, but the tensors of a stand-in live elsewhere."""
+    """Return the device on which torch_npu puts a tensor: npu:<index>, but elsewhere for a stand-in."""
     import torch
 
     return torch.zeros(1).npu(index).device
@@ -119,13 +127,15 @@ def _memory_of_npu(index):
     return tuple(torch.npu.mem_get_info(index))
 
 
-_BUFFER = 200  # MB, what HCCL takes where nobody says anything; twice a communicator
+_BUFFER = 200  # MB that HCCL takes by default, twice for each communicator
 _NAME = 31  # characters of a communicator's name in HCCL's logs
 
 
 def _options_of_hccl(spec):
-    """Name the communicator, so that HCCL's own logs tell which group a line is about, and take no more memory than
-    the largest test can use; what the job's environment says of that comes first. torch_npu 2.1 has no such options.
+    """Return options that name the communicator and limit its memory. torch_npu 2.1 has no such options.
+
+    By the name HCCL's own logs tell which group a line is about. The memory is no more than the largest test can use,
+    unless the job's environment sets it.
     """
     import torch_npu
 

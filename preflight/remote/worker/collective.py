@@ -1,7 +1,7 @@
-"""The calls: every operation of torch.distributed in every form, on tensors whose values are known.
+"""The operations of torch.distributed in every form, on tensors of known values.
 
-What a form of an operation is called differs between versions of torch (1.11 to 2.13): names are looked for. What is
-not there, or what the backend refuses, is said as such; it is no fault of a host.
+The name of an operation in a form differs between versions of torch (1.11 to 2.13), so names are looked up. An
+operation that is missing, or that the backend refuses, is reported as such; it is no fault of a host.
 """
 
 import re
@@ -9,7 +9,7 @@ import time
 
 from worker.pattern import IN_PLACE, Pattern, fill
 
-# The forms with one tensor, newest name first; torch warns of the older ones.
+# The forms with one tensor, newest name first; torch warns of the older names.
 _SINGLE = {
     "all_gather": ("all_gather_single", "all_gather_into_tensor", "_all_gather_base"),
     "reduce_scatter": ("reduce_scatter_single", "reduce_scatter_tensor", "_reduce_scatter_base"),
@@ -25,8 +25,8 @@ _OTHERS = ("all_reduce", "broadcast", "reduce", "scatter", "gather", "barrier") 
 
 _REDUCE_OP = {"sum": "SUM", "max": "MAX", "min": "MIN", "prod": "PRODUCT"}
 
-# How backends say, before anything is sent, that they do not have an operation or take a type: gloo, NCCL, torch's
-# dispatcher, a device type without hooks (a stand-in), HCCL.
+# Messages of backends that lack an operation or do not take a type, before any data is sent. They are from gloo, NCCL,
+# torch's dispatcher, a device type without hooks (a stand-in), and HCCL.
 _REFUSAL = re.compile(
     r"does(n't| not) support|not implemented|Unsupported data type|data type is not supported|Unconvertible"
     r"|Invalid scalar type|PrivateUse1HooksInterface|\(EI0003\).*dataType",
@@ -35,7 +35,7 @@ _REFUSAL = re.compile(
 
 
 def names(op, form):
-    """What torch.distributed may call an operation in a form, best first; () for what is no collective."""
+    """Return the possible names of an operation in a form, best first; () if it is no collective."""
     if form == "object":
         return (_OBJECT[op],)
     if op == "send_recv":
@@ -46,15 +46,15 @@ def names(op, form):
 
 
 def lacking(test, dist):
-    """Why this torch cannot run a test; "" if it can."""
-    wanted = names(test["op"], test["form"])
-    if not wanted or any(hasattr(dist, name) for name in wanted):
+    """Return the reason why this torch cannot run a test; "" if it can."""
+    candidates = names(test["op"], test["form"])
+    if not candidates or any(hasattr(dist, name) for name in candidates):
         return ""
-    return "this torch has no torch.distributed.%s" % wanted[0]
+    return "this torch has no torch.distributed.%s" % candidates[0]
 
 
 def refused(error):
-    """Whether an error says that the backend does not have the operation, or does not take the type."""
+    """True if an error says that the backend does not have the operation, or does not take the type."""
     return isinstance(error, NotImplementedError) or _REFUSAL.search(str(error)) is not None
 
 
@@ -77,7 +77,8 @@ class Tensors:
         return torch.empty(rows, self.pattern.count, dtype=self.pattern.dtype, device=self.device)
 
     def prepare(self, turn):
-        """Fresh data for an iteration. What came out of the one before is wrong in this one, so it may stay."""
+        """Fill in fresh data for an iteration. Results of the previous iteration are wrong in this one, so they may
+        stay."""
         if self.pattern.gives:
             fill(self.given, self.pattern.given(turn).to(self.device))
 
@@ -94,54 +95,57 @@ class Tensors:
             work.wait()
 
     def _arguments(self, dist, single):
-        op, root, given, found = self.test["op"], self.test["root"], self.given, self.found
+        op, root, inputs, outputs = self.test["op"], self.test["root"], self.given, self.found
         reduction = getattr(dist.ReduceOp, _REDUCE_OP.get(self.test["reduction"], "SUM"))
         if op == "all_reduce":
-            return found, reduction
+            return outputs, reduction
         if op == "broadcast":
-            return found, root
+            return outputs, root
         if op == "reduce":
-            return found, root, reduction
+            return outputs, root, reduction
         if op == "scatter":
-            return found[0], list(given) or None, root
+            return outputs[0], list(inputs) or None, root
         if op == "gather":
-            return given[0], list(found) or None, root
+            return inputs[0], list(outputs) or None, root
         if op == "all_gather":
-            return (found.view(-1), given.view(-1)) if single else (list(found), given[0])
+            return (outputs.view(-1), inputs.view(-1)) if single else (list(outputs), inputs[0])
         if op == "reduce_scatter":
-            return (found.view(-1), given.view(-1), reduction) if single else (found[0], list(given), reduction)
-        return (found.view(-1), given.view(-1)) if single else (list(found), list(given))
+            return (outputs.view(-1), inputs.view(-1), reduction) if single else (outputs[0], list(inputs), reduction)
+        return (outputs.view(-1), inputs.view(-1)) if single else (list(outputs), list(inputs))
 
     def compare(self, turn):
-        """On the host: a device does not vouch for its own data."""
+        """Compare the result on the host: a faulty device must not check its own data."""
         if not self.pattern.brings:
             return 0, "", None
         return self.pattern.compare(self.found.to("cpu"), turn)
 
 
 def _send_and_receive(dist, work):
-    """To the next rank and to the one before, and from both. One by one, ranks with an odd number receive first: so
-    somebody always listens to whom the others can send, however many they are and even if sending waits for that."""
+    """Exchange data with the next rank and with the one before.
+
+    In the blocking form ranks with an odd number receive first. So some rank always receives what another sends,
+    however many ranks there are, and even if a send waits for its receiver.
+    """
     after, before = (work.rank + 1) % work.size, (work.rank - 1) % work.size
     onward, back = work.given
     from_before, from_after = work.found
     if work.test["form"] == "async":
         ops = [dist.P2POp(dist.isend, onward, after), dist.P2POp(dist.isend, back, before)]
         ops += [dist.P2POp(dist.irecv, from_before, before), dist.P2POp(dist.irecv, from_after, after)]
-        for pending in dist.batch_isend_irecv(ops):
-            pending.wait()
+        for request in dist.batch_isend_irecv(ops):
+            request.wait()
         return
-    for gift, to, catch, source in ((onward, after, from_before, before), (back, before, from_after, after)):
+    for outgoing, target, incoming, source in ((onward, after, from_before, before), (back, before, from_after, after)):
         if work.rank % 2:
-            dist.recv(catch, source)
-            dist.send(gift, to)
+            dist.recv(incoming, source)
+            dist.send(outgoing, target)
         else:
-            dist.send(gift, to)
-            dist.recv(catch, source)
+            dist.send(outgoing, target)
+            dist.recv(incoming, source)
 
 
 class Objects:
-    """An operation on pickled objects: each says where it comes from, where it belongs, and in which iteration."""
+    """An operation on pickled objects. Each object has its source, its destination and its iteration."""
 
     def __init__(self, test, spec, _):
         self.test, self.rank, self.size = test, spec["rank"], spec["size"]
@@ -151,15 +155,15 @@ class Objects:
         return {"from": source, "to": lane, "turn": turn, "bytes": self.bytes[turn % 2 :]}
 
     def prepare(self, turn):
-        op, root, mine = self.test["op"], self.test["root"], self._object(self.rank, None, turn)
+        op, root, own_object = self.test["op"], self.test["root"], self._object(self.rank, None, turn)
         if op == "broadcast":
-            self.found, self.expected = [mine if self.rank == root else None], [self._object(root, None, turn)]
+            self.found, self.expected = [own_object if self.rank == root else None], [self._object(root, None, turn)]
         elif op == "scatter":
             self.given = [self._object(root, rank, turn) for rank in range(self.size)] if self.rank == root else None
             self.found, self.expected = [None], [self._object(root, self.rank, turn)]
         else:
             sources = self.size if op == "all_gather" or self.rank == root else 0
-            self.given, self.found = mine, [None] * sources
+            self.given, self.found = own_object, [None] * sources
             self.expected = [self._object(rank, None, turn) for rank in range(sources)]
 
     def call(self):
@@ -177,17 +181,18 @@ class Objects:
             function(self.found, self.given, root)
 
     def compare(self, _):
-        wrong = [place for place, found in enumerate(self.found) if found != self.expected[place]]
+        wrong = [place for place, value in enumerate(self.found) if value != self.expected[place]]
         if not wrong:
             return 0, "", None
         sources = {self.expected[place]["from"] for place in wrong}
-        found = repr(self.found[wrong[0]])[:100]
-        text = "object of rank %d: found %s" % (self.expected[wrong[0]]["from"], found)
+        value = repr(self.found[wrong[0]])[:100]
+        text = "object of rank %d: found %s" % (self.expected[wrong[0]]["from"], value)
         return len(wrong), text, sources.pop() if len(sources) == 1 else None
 
 
 class Barrier:
-    """Whether a barrier waits: in the first iteration one rank is late, and leaves word when it comes."""
+    """A test that a barrier waits: in the first iteration one rank is late, and sets a key in the store when it
+    comes."""
 
     LATE = 0.02  # seconds
     count = 0  # barriers so far, the same on all ranks
@@ -220,6 +225,6 @@ class Barrier:
 
 
 def begin(test, spec, device):
-    """The operation of a test, ready to be prepared."""
+    """Return the operation of a test, ready for `prepare`."""
     kind = Barrier if test["op"] == "barrier" else Objects if test["form"] == "object" else Tensors
     return kind(test, spec, device)

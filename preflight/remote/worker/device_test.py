@@ -1,9 +1,9 @@
-"""What a device does alone, before any network: it copies and multiplies, and every value is compared on the host.
+"""Test of a device alone, before any network: it copies and multiplies, and every value is compared on the host.
 
-There is one right answer, whatever the order of additions: the factors are small integers, exact in every type with
-a mantissa of 7 bits or more, so also where float32 is multiplied as TF32, HF32 or float16, and the sums stay small
-wherever they begin, because a kernel may cut them and add the parts in the result's type. So the bits of a result are
-the same every time, and a device that computes wrong now and then is found in the iteration in which it did.
+There is one right result, whatever the order of additions. The factors are small integers, exact in every type with a
+mantissa of 7 bits or more, so also where float32 is multiplied as TF32, HF32 or float16. The sums stay small wherever
+they begin, because a kernel may cut them and add the parts in the result's type. So the bits of a result are the same
+every time, and an intermittent error is found in the iteration in which it occurred.
 """
 
 import time
@@ -11,18 +11,21 @@ import time
 from worker.measure import refuse
 from worker.memory import room
 
-HOST_BYTES = 1 << 18  # where tensors are in the host's memory, its processor does the work, and all ranks share it
+HOST_BYTES = 1 << 18  # bytes of tensors in the host's memory: its processor does the work, and all ranks share it
 SPIN = 0.3  # seconds of work on a device before the first timed run, so that its clocks are up
-LONGEST = 2.0  # seconds for a test's iterations, comparing included; but
-FEWEST = 3  # are timed in any case
+LONGEST = 2.0  # seconds for a test's iterations, comparison included
+FEWEST = 3  # iterations that are timed in any case
 COPIES = ("memory", "copy_in", "copy_out")
 PROCESSOR = "processor"
 _PERIOD = 7
 
 
 class Copy:
-    """From `source` to `target`: on the device, from the host to it, or from it to the host. Integers that are all
-    different and have every bit in use, so that nothing can be in the wrong place unnoticed."""
+    """A copy from `source` to `target`: on the device, from the host to it, or from it to the host.
+
+    The values are integers that are all different and have every bit in use, so that no value can be misplaced
+    unnoticed.
+    """
 
     def __init__(self, op, side, device):
         import torch
@@ -38,21 +41,23 @@ class Copy:
 
 
 class Product:
-    """The product of two square matrices of -3 … 3 that repeat every seven rows and columns. The sign alternates along
-    the dimension that is summed, so that 14 products in sequence cancel, and no part of a sum is beyond 14 × 9. What
-    must come out is computed once on the host, in int64, from seven rows and seven columns."""
+    """The product of two square matrices of -3 … 3 that repeat every seven rows and columns.
+
+    The sign alternates along the dimension that is summed, so that 14 products in sequence cancel, and no part of a sum
+    is beyond 14 × 9. The expected result is computed once on the host, in int64, from seven rows and seven columns.
+    """
 
     def __init__(self, side, dtype, device):
         import torch
 
-        along, seven = torch.arange(side), torch.arange(_PERIOD)
-        rows = ((seven.unsqueeze(1) + 2 * along) % _PERIOD - 3) * (1 - 2 * (along % 2))
-        columns = (along.unsqueeze(1) ** 2 + seven) % _PERIOD - 3
-        again = along % _PERIOD
+        positions, seven = torch.arange(side), torch.arange(_PERIOD)
+        rows = ((seven.unsqueeze(1) + 2 * positions) % _PERIOD - 3) * (1 - 2 * (positions % 2))
+        columns = (positions.unsqueeze(1) ** 2 + seven) % _PERIOD - 3
+        repeats = positions % _PERIOD
         type_ = getattr(torch, dtype)
-        self.expected = (rows @ columns).to(type_)[again][:, again]
-        self.left = rows.to(type_)[again].to(device)
-        self.right = columns.to(type_)[:, again].to(device)
+        self.expected = (rows @ columns).to(type_)[repeats][:, repeats]
+        self.left = rows.to(type_)[repeats].to(device)
+        self.right = columns.to(type_)[:, repeats].to(device)
         self.target = torch.empty_like(self.expected).to(device)
 
     def run(self):
@@ -62,10 +67,10 @@ class Product:
 
 
 def device_test(test, spec, access, say):
-    """Warm up, then time each iteration; the target is wiped before and compared after it.
+    """Warm up, then time each iteration. The target is wiped before each iteration and compared after it.
 
-    The result says how many `bytes` were really worked on: at most those of the test, and less where memory is short;
-    `on_host`: by the host's processor in the device's place, whose speed is nobody's figure.
+    `bytes` of the result is the size of the data: at most that of the test, and less where memory is short. `on_host`:
+    the host's processor did the device's work, so the time says nothing about a device.
     """
     import torch
 
@@ -76,9 +81,9 @@ def device_test(test, spec, access, say):
     device = torch.device("cpu" if of_host else access.place(spec["device"]))
     on_host = is_host(device)
     itemsize = torch.empty(0, dtype=getattr(torch, test["dtype"])).element_size()
-    room_there = HOST_BYTES if on_host else room(spec, access) // 3  # a product has three matrices
-    most = test["bytes"] if of_host else min(test["bytes"], room_there)
-    side = 1 << (int((most // itemsize) ** 0.5).bit_length() - 1)
+    available = HOST_BYTES if on_host else room(spec, access) // 3  # a product has three matrices
+    limit = test["bytes"] if of_host else min(test["bytes"], available)
+    side = 1 << (int((limit // itemsize) ** 0.5).bit_length() - 1)
     work = Copy(test["op"], side, device) if test["op"] in COPIES else Product(side, test["dtype"], device)
     begin = time.monotonic()
     while not on_host and time.monotonic() - begin < SPIN:
@@ -118,8 +123,10 @@ def is_host(device):
 
 
 def _pinned(tensor, on_host):
-    """In memory that the device reaches by itself, where that can be had: else the host's processor copies first, and
-    the figure is lower."""
+    """Return a copy of the tensor in memory that the device reaches by itself, where there is such memory.
+
+    Elsewhere the host's processor copies first, and the figure is lower.
+    """
     try:
         return tensor.clone() if on_host else tensor.pin_memory()
     except (RuntimeError, NotImplementedError):
@@ -127,7 +134,7 @@ def _pinned(tensor, on_host):
 
 
 def _compare(found, expected):
-    """(wrong values, where and what the first is)."""
+    """Return (number of wrong values, place and value of the first)."""
     import torch
 
     if torch.equal(found, expected):

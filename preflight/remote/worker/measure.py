@@ -4,24 +4,25 @@ import time
 
 from worker.collective import begin, lacking, refused
 
-AGREE = 20.0  # seconds at most for all ranks to say that their backend refuses an operation
+AGREE = 20.0  # seconds at most for all ranks to report that their backend refuses an operation
 
 
 def lacking_somewhere(spec, access):
-    """Number of each test that cannot be run → why: what one rank's torch lacks, the others must not wait for."""
+    """Return {number of a test that cannot be run: reason}. Other ranks must not wait for a test that one rank's torch
+    lacks."""
     import torch
     import torch.distributed as dist
 
-    mine = [lacking(test, dist) for test in spec["tests"]]
-    able = torch.tensor([not why for why in mine], dtype=torch.int32, device=access.place(spec["device"]))
-    if mine:
+    reasons = [lacking(test, dist) for test in spec["tests"]]
+    able = torch.tensor([not reason for reason in reasons], dtype=torch.int32, device=access.place(spec["device"]))
+    if reasons:
         dist.all_reduce(able, op=dist.ReduceOp.MIN)
     unable = (able == 0).nonzero().flatten().tolist()
-    return {number: mine[number] or "another rank's torch does not have it" for number in unable}
+    return {number: reasons[number] or "another rank's torch does not have it" for number in unable}
 
 
 def refuse(why):
-    """In the place of a test that is not run, because torch or the backend does not have what it needs."""
+    """Return the replacement of a test that is not run, because torch or the backend does not have what it needs."""
 
     def say_so(test, spec, access, say):  # noqa: ARG001
         say({"at": "result", "seconds": [], "wrong": 0, "first": "", "suspect": None, "refused": why[:500]})
@@ -30,13 +31,14 @@ def refuse(why):
 
 
 def measure(test, spec, access, say):
-    """Warm up, then time each iteration, aligned by a small all_reduce; every one is compared, warming up included."""
+    """Warm up, then time each iteration, aligned by a small all_reduce. The values of warm-up iterations are compared,
+    too."""
     import torch
     import torch.distributed as dist
 
     device = access.place(spec["device"])
     work = begin(test, spec, device)
-    line_up = torch.zeros(1, device=device)
+    alignment = torch.zeros(1, device=device)
     seconds = []
     wrong, first, suspect = 0, "", None
     for turn in range(test["warmup"] + test["iterations"]):
@@ -44,7 +46,7 @@ def measure(test, spec, access, say):
             say({"at": "enter", "stage": "iteration"})
         work.prepare(turn)
         if test["iterations"] > 1:
-            dist.all_reduce(line_up)
+            dist.all_reduce(alignment)
         access.synchronise()
         start = time.perf_counter()
         try:
@@ -60,7 +62,7 @@ def measure(test, spec, access, say):
             seconds.append(time.perf_counter() - start)
         if not wrong:
             wrong, first, suspect = work.compare(turn)
-    on_host = line_up.device.type == "cpu"
+    on_host = alignment.device.type == "cpu"
     say({"at": "result", "seconds": seconds, "wrong": wrong, "first": first, "suspect": suspect, "on_host": on_host})
 
 
@@ -68,8 +70,10 @@ _refusals = 0
 
 
 def all_refuse(spec, error):
-    """Wait until every rank has refused; raise the error if not all do, well before the deadline: some are in the
-    operation then, and wait."""
+    """Wait until every rank has refused the operation.
+
+    Raise the error if not all ranks refuse it, well before the deadline: some are in the operation then, and wait.
+    """
     import datetime
 
     from torch.distributed.distributed_c10d import _get_default_store

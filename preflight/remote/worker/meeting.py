@@ -1,4 +1,4 @@
-"""How the ranks of a group come together: at a TCPStore that outlives them all, or as jobs do (`[probe] init`)."""
+"""Meeting places of a group's ranks: a TCPStore that outlives all ranks, or a place that jobs use (`[probe] init`)."""
 
 import datetime
 import os
@@ -9,11 +9,12 @@ import time
 
 from worker.roll_call import roll_call
 
-APPEARS = 10.0  # seconds for a file that rank 0 made to be seen on other hosts; rank 0 makes it long before
+APPEARS = 10.0  # seconds until rank 0's file is visible on other hosts; rank 0 makes it long before
 
 
 def serve_store(address, sock):
-    """Serve a TCPStore on a listening socket; returns an object to keep alive. Has a thread: only after a fork."""
+    """Serve a TCPStore on a listening socket, and return an object to keep alive. It has a thread: only after a
+    fork."""
     import torch.distributed as dist
 
     port = sock.getsockname()[1]
@@ -21,23 +22,26 @@ def serve_store(address, sock):
     try:
         store = dist.TCPStore(address, port, master_listen_fd=sock.fileno(), **common)
     except TypeError:  # an old torch binds by itself, to all addresses
-        sock.shutdown(socket.SHUT_RDWR)  # should the agent not have closed its own yet
+        sock.shutdown(socket.SHUT_RDWR)  # in case that the agent has not closed its own yet
         sock.close()
         store = dist.TCPStore(address, port, **common)
         reset_at_close(port)
     else:
-        sock.detach()  # it is the store's now
+        sock.detach()  # the store owns it now
     return store
 
 
 def reset_at_close(port):
-    """Connections of this process at its own `port`, and those to come, are reset when they are closed, be it by its
-    death: one that ends in TIME-WAIT would keep the port from the next job."""
+    """Have connections of this process at its own `port`, present and future, reset when they are closed or the process
+    dies.
+
+    A connection that ends in TIME-WAIT would keep the port from the next job.
+    """
     for fd in map(int, os.listdir("/proc/self/fd")):
         try:
             if not stat.S_ISSOCK(os.fstat(fd).st_mode):
                 continue
-            with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as sock:  # whatever family it really is of
+            with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as sock:  # whatever its real family is
                 name = sock.getsockname()
                 if isinstance(name, tuple) and name[1] == port:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -46,12 +50,12 @@ def reset_at_close(port):
 
 
 def prepare_file(spec):
-    """What rank 0 does before anything else: where ranks meet in a file, it is there when the others look for it."""
+    """Make the file where ranks meet, if this is rank 0, before anything else. So the other ranks find it."""
     if spec["init"] == "file" and spec["rank"] == 0:
         try:
             _make(spec["file"])
         except OSError:
-            pass  # tried again, and said, when it is time to meet
+            pass  # tried again, and reported, when the ranks meet
 
 
 def _make(path):
@@ -66,24 +70,30 @@ def _agents_store(spec, timeout):
 
 
 def _rendezvous(url, spec, timeout):
-    """What init_process_group(init_method=url) does, except for the size: torch would let rank 0 wait here for all
-    others, and not say for whom; the roll-call does both."""
+    """Do the same as init_process_group(init_method=url), except for the size.
+
+    With the size, torch would let rank 0 wait here for all others, and not report which are missing. The roll-call does
+    both.
+    """
     from torch.distributed.rendezvous import rendezvous
 
     size = spec["size"] if spec["init"] == "file" else 1
     store, _, _ = next(rendezvous(url, rank=spec["rank"], world_size=size, timeout=timeout))
-    _spare_the_port(spec)  # of those that come from now on, should somebody be missing
+    _spare_the_port(spec)  # for connections from now on, should a rank be missing
     return store
 
 
 def _spare_the_port(spec):
-    """Rank 0 serves the master's port: a job binds it next."""
+    """Keep the master's port, which rank 0 serves, free for the job that binds it next."""
     if spec["init"] in ("env", "tcp") and spec["rank"] == 0:
         reset_at_close(spec["store"][1])
 
 
 def _shared_file(spec, timeout):
-    """A FileStore makes the file that it does not find: where a directory is not shared, ranks would wait for ever."""
+    """Wait for the file that rank 0 makes, and meet in it.
+
+    A FileStore makes the file that it does not find: where a directory is not shared, ranks would wait for ever.
+    """
     folder, name = os.path.split(spec["file"])
     until = time.monotonic() + min(APPEARS, 0.5 * timeout.total_seconds())
     try:
@@ -107,19 +117,23 @@ _PLACES = {
 
 
 def claim(store, device, rank):
-    """Raises RuntimeError if another rank of the group has come with the same device: NCCL would refuse it only when
-    all have met ("Duplicate GPU detected"), and older releases wait for ever."""
+    """Raise RuntimeError if another rank of the group has claimed the same device.
+
+    NCCL would refuse it only when all ranks have met ("Duplicate GPU detected"), and older releases wait for ever.
+    """
     if not device:
         return
     if store.add("device/" + device, 1) > 1:
-        other = store.get("owner/" + device).decode()
-        raise RuntimeError("Duplicate GPU: rank %d and rank %s are both on %s" % (rank, other, device))
+        owner = store.get("owner/" + device).decode()
+        raise RuntimeError("Duplicate GPU: rank %d and rank %s are both on %s" % (rank, owner, device))
     store.set("owner/" + device, str(rank))
 
 
 def join(spec, access, timeout, say):
-    """Meet the others and connect with them, up to a first exchange of data that was right. Returns the seconds that
-    connecting took, all ranks being there."""
+    """Meet the other ranks and connect with them, up to a first exchange of correct data.
+
+    Return the seconds that connecting took once all ranks were there.
+    """
     import torch
     import torch.distributed as dist
 
@@ -128,14 +142,14 @@ def join(spec, access, timeout, say):
     claim(store, access.identity(spec["device"]), rank)
     say({"at": "stage", "stage": "store"})
     roll_call(store, rank, size, timeout.total_seconds(), say)
-    _spare_the_port(spec)  # of those that were faster
+    _spare_the_port(spec)  # for connections of faster ranks
     say({"at": "stage", "stage": "peers"})
     begin = time.perf_counter()
     options = access.options(spec)
     dist.init_process_group(
         spec["backend"], store=store, rank=rank, world_size=size, timeout=timeout, pg_options=options
     )
-    # The first exchange makes the connections where the backend is lazy. Not barrier(): it asks for hooks of the
+    # The first exchange makes the connections where the backend is lazy. It is not barrier(), which needs hooks of the
     # device type that a stand-in does not have.
     first = torch.ones(1, device=access.place(spec["device"]))
     dist.all_reduce(first)

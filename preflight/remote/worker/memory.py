@@ -1,11 +1,14 @@
-"""Is there room for the tests, before anybody allocates?"""
+"""Memory that the tests need, checked before any of it is allocated."""
 
 from worker.pattern import IN_PLACE, brought, bytes_of_piece, given
 
 
 def needed(test, rank, size):
-    """Bytes that a test takes at a rank, on its device, and at most as many on the host, where values are compared:
-    what it gives, what comes out, and that once more, because backends copy it. HCCL gathers at all ranks."""
+    """Return the bytes that a test takes at a rank, on its device, and at most as many on the host, where values are
+    compared.
+
+    They are its inputs, its results, and the results once more, because backends copy them. HCCL gathers at all ranks.
+    """
     gives = len(given(test["op"], rank, test["root"], size))
     receiver = test["root"] if test["op"] == "gather" else rank
     brings = max(1, len(brought(test["op"], receiver, test["root"], size)))
@@ -14,9 +17,10 @@ def needed(test, rank, size):
 
 
 def fits(spec, access):
-    """The test that takes most must fit, on the device and, for all ranks of the host at once, in the host's memory.
+    """Raise RuntimeError if the largest test does not fit in the device's memory, or for all ranks at once in the
+    host's.
 
-    An allocator that runs out later would look like a fault, and a host that runs out kills whom it likes.
+    An allocator that runs out later would look like a fault, and a host that runs out kills any process.
     """
     memory = access.memory(spec["device"])
     need = max([needed(test, spec["rank"], spec["size"]) for test in spec["tests"]] or [0])
@@ -31,8 +35,10 @@ def fits(spec, access):
 
 
 def room(spec, access):
-    """Bytes that a device alone may take for a test that has no size which it must have: a tenth of what is free on it,
-    and of the host's memory so much that 16 devices leave half of it."""
+    """Return the bytes that a device alone may take for a test without a required size.
+
+    That is a tenth of the device's free memory, and so much of the host's memory that 16 devices leave half of it.
+    """
     memory, free = access.memory(spec["device"]), _host_memory()
     limits = [memory[0] // 10] if memory else []
     limits += [free // 32] if free is not None else []
@@ -40,7 +46,7 @@ def room(spec, access):
 
 
 def _host_memory():
-    """Bytes that can be had without swapping, None if the kernel does not say."""
+    """Return the bytes that are available without swapping; None if the kernel does not report them."""
     with open("/proc/meminfo") as lines:
         kibibytes = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
     return kibibytes[0] << 10 if kibibytes else None

@@ -1,18 +1,22 @@
-"""What each rank gives, what must come out, and whose part is wrong: exact in every type, for every operation.
+"""Test data: each rank's inputs, the expected results, and the rank with a wrong part. Exact in every type and
+operation.
 
-A tensor consists of pieces, rows of a matrix, each with a source and a lane (what else tells it from others: its
-destination, or its direction). A piece repeats a block: integers 1, 2, 3 … up to a prime, beginning elsewhere for
+A tensor consists of pieces, rows of a matrix, each with a source and a lane. The lane tells pieces of a source apart,
+by their destination or direction. A piece repeats a block: integers 1, 2, 3 … up to a prime. It begins elsewhere for
 every source, lane and iteration, so that a piece that is swapped, shifted, stale or missing shows. 0 is never expected.
 
-Where ranks' parts are reduced, every partial result is an integer that the type holds exactly, so that nothing depends
-on the order (docs/probe.md, "Values"). Place i belongs to one rank, in turns, and has a factor f[i]:
-sum: that rank gives 2 f[i], the others f[i]; where the total leaves the exact range, f[i] and 0.
-max: that rank gives f[i], the others -f[i]; min: the negative of that.
-prod: that rank gives f[i], the one after it -1, the others 1.
+A reduction of ranks' parts has only partial results that are integers and that the type holds exactly, so that nothing
+depends on the order (docs/probe.md, "Values"). Place i belongs to one rank, in turns, and has a factor f[i]:
 
-Who is to blame for a wrong sum: let rank r's part count 1 + c[r] times. What comes out differs at the places of rank t
-by f[i] (c[0] + c[1] + … + c[t]), c[t] counting twice. From these n differences follows every c, so if they are those
-of one rank whose part is missing, doubled, halved, negated, they are not those of another, nor of two at once.
+- sum: that rank gives 2 f[i], the others f[i]. If the total leaves the exact range, they give f[i] and 0.
+- max: that rank gives f[i], the others -f[i].
+- min: the negative of that.
+- prod: that rank gives f[i], the one after it -1, the others 1.
+
+The culprit of a wrong sum is computed. Let rank r's part count 1 + c[r] times. The result then differs at the places of
+rank t by f[i] (c[0] + c[1] + … + c[t]), a sum over all ranks in which c[t] counts twice. From these n differences
+follows every c. So if they are those of one rank with a part that is missing, doubled, halved or negated, they are not
+those of another rank, nor of two at once.
 """
 
 # Largest magnitude up to which every integer is exact.
@@ -29,17 +33,17 @@ EXACT = {
 }
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
-SPLIT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")  # a piece is the size-th part of the bytes
+SPLIT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")  # a piece has the size-th part of the bytes
 _PRIMES = (1021, 251, 127, 61, 31, 13, 11, 7, 5, 3, 2)  # out of step with chunk sizes and rank counts
-_SHORTEST = 5  # a period below this would hide too much of what is stale or shifted
-_BLOCK = 8192  # elements that a block has at least, if the piece has them: shorter ones are slow to copy
-_SAMPLE = 4096  # places, from the first wrong one, that an explanation is held against
+_SHORTEST = 5  # a shorter period would hide too many stale or shifted values
+_BLOCK = 8192  # elements of a block at least, if the piece has as many: shorter ones are slow to copy
+_SAMPLE = 4096  # places, from the first wrong one, at which an explanation is checked
 
 
 def given(op, rank, root, size):
-    """(source, lane) of each piece that a rank gives."""
+    """Return (source, lane) of each piece that a rank gives."""
     if op in ("all_to_all", "reduce_scatter") or (op == "scatter" and rank == root):
-        return [(rank, to) for to in range(size)]
+        return [(rank, destination) for destination in range(size)]
     if op == "send_recv":  # to the next rank and to the one before
         return [(rank, 0), (rank, 1)]
     if op in ("broadcast", "scatter") and rank != root:
@@ -48,7 +52,7 @@ def given(op, rank, root, size):
 
 
 def brought(op, rank, root, size):
-    """(source, lane) of each piece that comes out at a rank; what is reduced has no one source."""
+    """Return (source, lane) of each piece that a rank receives; a reduced piece has no single source."""
     if op == "all_gather" or (op == "gather" and rank == root):
         return [(source, 0) for source in range(size)]
     if op == "all_to_all":
@@ -65,7 +69,7 @@ def brought(op, rank, root, size):
 
 
 def bytes_of_piece(test, size):
-    """Of the bytes that a test is said to move, those of one piece."""
+    """Return the bytes of one piece, out of the bytes of a test."""
     return test["bytes"] // (size if test["op"] in SPLIT else 2 if test["op"] == "send_recv" else 1)
 
 
@@ -81,21 +85,21 @@ class Pattern:
         self.gives = given(self.op, rank, test["root"], size)
         self.brings = brought(self.op, rank, test["root"], size)
         limit = EXACT[test["dtype"]]
-        together = limit // (size + 3)  # a sum is (size + 1) f, with a part that is counted twice (size + 3) f
-        self.shared = self.reduction == "sum" and together >= _SHORTEST
-        most = {"max": limit // 2, "min": limit // 2, "prod": int(limit**0.5)}.get(self.reduction, limit)
-        self.period = next(prime for prime in _PRIMES if prime <= (together if self.shared else most))
-        whole = self.period * size  # places that the same rank owns have different factors
-        self.length = min(self.count, whole * -(-_BLOCK // whole))
+        shared_limit = limit // (size + 3)  # a sum is (size + 1) f, with a part that is counted twice (size + 3) f
+        self.shared = self.reduction == "sum" and shared_limit >= _SHORTEST
+        own_limit = {"max": limit // 2, "min": limit // 2, "prod": int(limit**0.5)}.get(self.reduction, limit)
+        self.period = next(prime for prime in _PRIMES if prime <= (shared_limit if self.shared else own_limit))
+        cycle = self.period * size  # places that the same rank owns have different factors
+        self.length = min(self.count, cycle * -(-_BLOCK // cycle))
         self.row = torch.arange(self.length + self.period) % self.period + 1
 
     def given(self, turn):
-        """The blocks of what this rank gives in an iteration."""
+        """Return the blocks that this rank gives in an iteration."""
         make = self._part if self.op in REDUCING else self._sent
         return self._rows([make(source, lane, turn) for source, lane in self.gives])
 
     def expected(self, turn):
-        """The blocks of what must come out here."""
+        """Return the blocks of the result that this rank must receive in an iteration."""
         if self.op in REDUCING:
             return self._rows([self._reduced(lane, turn) for _, lane in self.brings])
         return self._rows([self._sent(source, lane, turn) for source, lane in self.brings])
@@ -111,7 +115,7 @@ class Pattern:
         return self.row[begin : begin + self.length]
 
     def _sent(self, source, lane, turn):
-        return self._factor(source + 37 * lane + 7 * turn)  # 37: A to B is not what B to A is
+        return self._factor(source + 37 * lane + 7 * turn)  # 37: the data from A to B differ from those from B to A
 
     def _owner(self, lane):
         import torch
@@ -119,19 +123,19 @@ class Pattern:
         return (torch.arange(self.length) + lane) % self.size
 
     def _part(self, rank, lane, turn):
-        """What a rank contributes to a result."""
+        """Return a rank's contribution to a result."""
         return self._share(rank, self._factor(37 * lane + 7 * turn), self._owner(lane))
 
     def _share(self, rank, factor, owner):
-        """A rank's part at places with these factors and owners."""
+        """Return a rank's part at places with these factors and owners."""
         import torch
 
         if self.shared:
             return torch.where(owner == rank, 2 * factor, factor)
-        others = {"sum": factor * 0, "max": -factor, "min": -factor}.get(self.reduction)
-        if others is None:
-            others = torch.where((owner + 1) % self.size == rank, factor * 0 - 1, factor * 0 + 1)
-        part = torch.where(owner == rank, factor, others)
+        unowned = {"sum": factor * 0, "max": -factor, "min": -factor}.get(self.reduction)
+        if unowned is None:
+            unowned = torch.where((owner + 1) % self.size == rank, factor * 0 - 1, factor * 0 + 1)
+        part = torch.where(owner == rank, factor, unowned)
         return -part if self.reduction == "min" else part
 
     def _reduced(self, lane, turn):
@@ -142,7 +146,8 @@ class Pattern:
         return -factor if negative else factor
 
     def compare(self, found, turn):
-        """(wrong values, where and what the first is, the rank whose part is wrong, or None); `found`: the rows."""
+        """Return (number of wrong values, place and value of the first, rank with the wrong part or None) of the rows
+        in `found`."""
         import torch
 
         expected = self.expected(turn)
@@ -167,7 +172,8 @@ class Pattern:
         return len(wrong), text, suspect
 
     def _suspect(self, found, expected, wrong, turn):
-        """The only rank whose part, wrong by itself, explains what is wrong: nobody, if it may be several, or another.
+        """Return the only rank with a part that, wrong by itself, explains the wrong values; None if several ranks
+        could, or none.
 
         An explanation has to hold from the first wrong place to the last, the right ones in between included.
         """
@@ -178,7 +184,7 @@ class Pattern:
         found, expected = found[begin:end], expected[begin:end]
         differs = expected[found != expected]
         if end - begin <= self.size or differs.min() == differs.max():
-            return None  # too little to go by
+            return None  # too few values to decide
         lane, places = self.brings[0][1], torch.arange(begin, end) % self.length
         factor, owner = self._factor(37 * lane + 7 * turn)[places], self._owner(lane)[places]
         if self.shared:
@@ -191,17 +197,18 @@ class Pattern:
         return ranks[0] if len(ranks) == 1 else None
 
     def _scaled(self, found, factor, owner):
-        """The ranks of whose part all of a sum has too much or too little, by the same multiple everywhere."""
+        """Return the ranks with a part that the whole sum has too much or too little of, by the same multiple
+        everywhere."""
         import torch
 
         if len(found) < 2 * self.size:
             return []
-        more = found.to(torch.float64) - factor * (self.size + 1)
+        excess = found.to(torch.float64) - factor * (self.size + 1)
         parts = ((rank, self._share(rank, factor, owner)) for rank in range(self.size))
-        return [rank for rank, part in parts if torch.equal(more * part[0], part * more[0])]
+        return [rank for rank, part in parts if torch.equal(excess * part[0], part * excess[0])]
 
     def _missing_or_twice(self, found, factor, owner):
-        """The ranks by whose part a product was not multiplied, or twice."""
+        """Return the ranks with a part that the product lacks, or has twice."""
         import torch
 
         total, ranks = -factor if self.size > 1 else factor, []
@@ -213,13 +220,13 @@ class Pattern:
 
 
 def fill(rows, blocks):
-    """Put blocks, which are where the rows are, all over the rows."""
+    """Fill the rows with repeated blocks, which are on the same device as the rows."""
     for part, block in _parts(rows, blocks):
         part.copy_(block)
 
 
 def _parts(rows, blocks):
-    """The rows as whole blocks and a rest, each with what of the blocks it is to hold."""
+    """Yield the rows as whole blocks and a remainder, each with the part of the blocks that it is to hold."""
     length = blocks.shape[1]
     whole = rows.shape[1] // length * length
     if whole:

@@ -1,7 +1,7 @@
-"""One rank of the probe: opens its device, meets the others, runs the collectives it is told and checks every value.
+"""One rank of the probe. It opens its device, meets the others, runs its collectives and checks every value.
 
 The package travels as text together with the agent, which imports torch through `prepare`, forks, and calls `run` in
-the child. Python 3.6 syntax, standard library and torch; what is used of torch is looked for, not concluded from its
+the child. Python 3.6 syntax, standard library and torch. Features of torch are looked up, not concluded from its
 version.
 """
 
@@ -28,13 +28,13 @@ TESTS = {
 
 
 def prepare(trains=False):
-    """Import torch, once for all workers; nothing is computed, so that no thread exists before the forks.
+    """Import torch, once for all workers. No computation is done, so that no thread exists before the forks.
 
-    trains: a training step will be done, for which torch imports its compiler, which takes as long again; every rank
-    would import it if it were not there when workers are forked.
+    trains: a training step will be done, for which torch imports its compiler. That takes as long again, and every rank
+    would import it if it were not imported before workers are forked.
 
-    Nobody collects garbage meanwhile: there is none, and looking for it takes a quarter of the time. Nor do workers
-    look for it among what is imported, which would make them copy all of it.
+    Garbage collection is off meanwhile: there is no garbage, and the search for it takes a quarter of the time. Workers
+    do not search the imported objects either, which would make them copy all of these.
     """
     gc.disable()
     try:
@@ -53,29 +53,36 @@ def _import_torch(trains):
     if not torch.distributed.is_available():
         raise ImportError("this torch is built without torch.distributed")
     if trains:
-        # Its import makes this directory, and nothing is put there; a job's own, or one that is there, is no trace.
+        # The import makes this directory, and puts nothing there. A job's own directory, or an existing one, leaves no
+        # trace.
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.gettempdir())
         try:
             import torch._dynamo
         except Exception:
-            pass  # an old torch has none; one that is broken says so in the training step, as in a job
+            pass  # an old torch has none; a broken one fails in the training step, as in a job
     return {"torch": str(torch.__version__)}
 
 
 def run(spec, say, wait_for_go):
-    """Be one rank: `say` takes a dict for the agent, `wait_for_go` blocks until it is this group's turn to
-    run its next test.
+    """Run as one rank: `say` sends a dict to the agent, `wait_for_go` blocks until it is this group's turn to run its
+    next test.
 
-    spec: backend, device, rank, size, group, meets (whether there is anybody to meet), init (how: store, env, tcp or
-    file), store [address, port] or file (its path), deadline (seconds a step may take), tests, workers (all of this
-    host).
+    Keys of `spec`:
+
+    - backend, device, rank, size, group
+    - meets: whether there are other ranks to meet
+    - init: how ranks meet (store, env, tcp or file)
+    - store: [address, port], or file: its path
+    - deadline: seconds that a step may take
+    - tests
+    - workers: all workers of this host
     """
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     access = ACCESS[spec["backend"]]
-    # A little less than the agent's deadline, so that the backend's own words come before the end.
+    # A little less than the agent's deadline, so that the backend's own error message comes before the end.
     timeout = datetime.timedelta(seconds=spec["deadline"] - min(5, 0.1 * spec["deadline"]))
 
     def stage(name):
@@ -92,7 +99,7 @@ def run(spec, say, wait_for_go):
     lacking = {}
     if spec["meets"]:
         seconds = join(spec, access, timeout, say)
-        lacking = lacking_somewhere(spec, access)  # an exchange, so before anybody is called connected
+        lacking = lacking_somewhere(spec, access)  # exchanges data, so before the report of the connection
         say({"at": "stage", "stage": "communicator", "seconds": seconds})
     for number, test in enumerate(spec["tests"]):
         wait_for_go()

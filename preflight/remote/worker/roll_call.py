@@ -1,43 +1,44 @@
-"""Who is there: ranks see one another arrive at the place where they meet, and say who is missing."""
+"""Roll-call of a group: ranks wait for one another at their meeting place, and report which ranks are missing."""
 
 import time
 
-WORD = 60  # ranks whose presence one number of the store says (it has 64 bits, one of them the sign)
-LOOKS = 640  # a second, by all ranks of the group together: they cost whoever serves the store
-SAY = 1.0  # seconds between two words of a rank about who is missing
-NAMED = 32  # missing ranks in one word, at most
+WORD = 60  # ranks in one number of the store (it has 64 bits, one of them the sign)
+LOOKS = 640  # reads a second, by all ranks of the group together: they load the store's server
+SAY = 1.0  # seconds between two reports of a rank about missing ranks
+NAMED = 32  # missing ranks in one report, at most
 
 
 def roll_call(store, rank, size, timeout, say):
-    """Come, and wait until all others have come. Raises TimeoutError, which names the missing, after `timeout` seconds.
+    """Report this rank as present, and wait for all others. After `timeout` seconds raise TimeoutError with the missing
+    ranks.
 
-    A rank adds its bit to a number in the store, and all read these numbers: one round trip a look, in every version of
-    torch. Store.wait() would not say who is missing; and with an old torch, a connection that waited in vain cannot be
-    used any more.
+    A rank adds its bit to a number in the store, and all ranks read these numbers: one round trip for each read, in
+    every version of torch. Store.wait() would not report which ranks are missing. With an old torch, a connection
+    cannot be used any more after a wait that timed out.
     """
-    words = [0] * -(-size // WORD)
-    full = [(1 << min(WORD, size - WORD * number)) - 1 for number in range(len(words))]
+    masks = [0] * -(-size // WORD)
+    full_masks = [(1 << min(WORD, size - WORD * number)) - 1 for number in range(len(masks))]
     begin = time.monotonic()
-    told_at, told, pause = begin, None, 0.01
+    reported_at, absent, pause = begin, None, 0.01
     store.add(_key(rank // WORD), 1 << rank % WORD)
     while True:
-        for number in [n for n in range(len(words)) if words[n] != full[n]]:
-            words[number] = store.add(_key(number), 0)
-            if words[number] != full[number]:
-                break  # one look a round
-        if words == full:
+        for number in [n for n in range(len(masks)) if masks[n] != full_masks[n]]:
+            masks[number] = store.add(_key(number), 0)
+            if masks[number] != full_masks[number]:
+                break  # one read a round
+        if masks == full_masks:
             return
         now = time.monotonic()
-        late = now - begin > timeout
-        if late or now - told_at > SAY:
-            words = [store.add(_key(number), 0) for number in range(len(words))]
-            missing = [n for n in range(size) if not words[n // WORD] >> n % WORD & 1]
-            if missing != told:
+        timed_out = now - begin > timeout
+        if timed_out or now - reported_at > SAY:
+            masks = [store.add(_key(number), 0) for number in range(len(masks))]
+            missing = [n for n in range(size) if not masks[n // WORD] >> n % WORD & 1]
+            if missing != absent:
                 say({"at": "waits", "present": size - len(missing), "missing": missing[:NAMED]})
-            told_at, told = now, missing
-        if late and words != full:
-            names = ", ".join(map(str, told[:NAMED])) + (" ..." if len(told) > NAMED else "")
-            raise TimeoutError("%d of %d ranks came within %.0f s, not %s" % (size - len(told), size, timeout, names))
+            reported_at, absent = now, missing
+        if timed_out and masks != full_masks:
+            names = ", ".join(map(str, absent[:NAMED])) + (" ..." if len(absent) > NAMED else "")
+            raise TimeoutError("%d of %d ranks came within %.0f s, not %s" % (size - len(absent), size, timeout, names))
         time.sleep(pause)
         pause = min(1.5 * pause, max(0.1, size / LOOKS))
 

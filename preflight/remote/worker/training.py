@@ -3,12 +3,12 @@
 The model is that of the vendor's example of a job on several devices: Linear 10-10, ReLU, Linear 10-5. Afterwards all
 ranks must have the same parameters, bit by bit, and those that one process gets from the same global batches.
 
-The latter within a tolerance, because one process adds up in another order, here in float64. It is a share of the
-largest change: 2^-12 where the device keeps float32's 24 bits in a product, of whose roundings three steps need less
-than a tenth of that; 2^-6 where it multiplies with 11 bits or fewer (TF32, HF32, float16), which is tried, not
-concluded from the product. Two things could make more of a rounding than it is, and are kept away: every unit of the
-first layer is far from ReLU's corner, where a last bit decides whether a gradient flows; and SGD is used, because Adam
-turns the last bit of a gradient near zero into a whole step.
+The latter holds within a tolerance, because one process adds up in another order, here in float64. The tolerance is a
+share of the largest change. It is 2^-12 where the device keeps float32's 24 bits in a product: the roundings of three
+steps need less than a tenth of that. It is 2^-6 where the device multiplies with 11 bits or fewer (TF32, HF32,
+float16), which is measured, not concluded from the product. Two effects could magnify a rounding, and are avoided.
+Every unit of the first layer is far from ReLU's corner, where a last bit decides whether a gradient flows. SGD is used,
+because Adam turns the last bit of a gradient near zero into a whole step.
 """
 
 import time
@@ -21,31 +21,32 @@ TIGHT, LOOSE = 2.0**-12, 2.0**-6
 
 
 def make_model():
-    """In float32, with the same parameters wherever it is made: nothing is drawn at random."""
+    """Return the model in float32, with the same parameters wherever it is made: none is random."""
     import torch
 
     net = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.ReLU(), torch.nn.Linear(10, 5))
     with torch.no_grad():
         for number, parameter in enumerate(net.parameters()):
             parameter.copy_(0.1 * _waves(parameter.numel(), number).view_as(parameter))
-        net[0].bias.copy_(torch.tensor([3.0, -3.0] * 5))  # |W x| <= 1: half the units are on for good, half are off
+        net[0].bias.copy_(torch.tensor([3.0, -3.0] * 5))  # |W x| <= 1: half the units are always on, half always off
     return net
 
 
 def _waves(count, seed):
-    """`count` numbers between -1 and 1."""
+    """Return `count` numbers between -1 and 1."""
     import torch
 
     return torch.sin(torch.arange(count, dtype=torch.float64) * (1 + 0.1 * seed) + seed).float()
 
 
 def load(rank, size, batch):
-    """The batches of rank `rank` of `size`; those of one process with a batch of all ranks' are the global ones."""
+    """Return the batches of rank `rank` of `size`. One process with a batch as large as all ranks' gets the global
+    batches."""
     from torch.utils.data import DataLoader, TensorDataset
     from torch.utils.data.distributed import DistributedSampler
 
     count = size * batch * STEPS
-    # The targets are off zero, so that training has a way to go, however many samples there are.
+    # The targets are away from zero, so that training changes the parameters, however many samples there are.
     data = TensorDataset(_waves(10 * count, 7).view(count, 10), 1 + _waves(5 * count, 11).view(count, 5))
     return DataLoader(data, batch_size=batch, sampler=DistributedSampler(data, size, rank, shuffle=True, seed=0))
 
@@ -58,7 +59,7 @@ def backward(net, batch, device, dtype):
 
 
 def train(net, batches, device, dtype, synchronise):
-    """Seconds of each step."""
+    """Train with the batches, and return the seconds of each step."""
     import torch
 
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
@@ -81,10 +82,11 @@ def flat(tensors):
 
 
 def training_step(_, spec, access, say):
-    """Train, exchange what all ranks have got, and tell how many of this rank's own values are not what they must be.
+    """Train, exchange the results of all ranks, and report how many of this rank's own values are wrong.
 
-    `suspect`: the one rank whose gradient or parameters are off. Without a wrong value `first` tells of ranks that
-    differ by roundings and in no pattern that names one: an all_reduce that adds in no fixed order does that.
+    `suspect`: the one rank with a wrong gradient or wrong parameters. Without a wrong value `first` may report that
+    ranks differ by roundings, in no pattern that identifies a rank: an all_reduce that adds in no fixed order does
+    that.
     """
     import torch
     import torch.distributed as dist
@@ -107,16 +109,16 @@ def training_step(_, spec, access, say):
 
 
 def keeps_24_bits(device):
-    """Whether a product of float32 on the device sees the whole mantissa."""
+    """True if a product of float32 on the device uses the whole mantissa."""
     import torch
 
     number = 1 + 2.0**-12
-    left, right = torch.full((16, 16), number, device=device), torch.eye(16, device=device)
-    return torch.nn.functional.linear(left, right)[0, 0].item() == number
+    matrix, identity = torch.full((16, 16), number, device=device), torch.eye(16, device=device)
+    return torch.nn.functional.linear(matrix, identity)[0, 0].item() == number
 
 
 def in_one_process(size):
-    """The parameters after the same global batches, in float64."""
+    """Return the parameters of one process after the same global batches, in float64."""
     import torch
 
     net = make_model().double()
@@ -125,54 +127,58 @@ def in_one_process(size):
 
 
 def gradient_off(rank, size, device, share):
-    """How many values of this rank's own gradient, before it is mixed with the others', are not the host's: then this
-    device computes wrong."""
+    """Return how many values of this rank's own gradient differ from the host's, before it is mixed with those of other
+    ranks.
+
+    Such a difference means that this device computes wrong.
+    """
     import torch
 
     batch = next(iter(load(rank, size, BATCH)))
-    mine, right = make_model().to(device), make_model().double()
-    backward(mine, batch, device, torch.float32)
-    backward(right, batch, "cpu", torch.float64)
-    found, expected = (flat(parameter.grad for parameter in net.parameters()).to("cpu") for net in (mine, right))
-    return int(_beyond(found, expected, share * expected.abs().max()).sum())
+    tested, exact = make_model().to(device), make_model().double()
+    backward(tested, batch, device, torch.float32)
+    backward(exact, batch, "cpu", torch.float64)
+    grads, expected = (flat(weights.grad for weights in net.parameters()).to("cpu") for net in (tested, exact))
+    return int(_beyond(grads, expected, share * expected.abs().max()).sum())
 
 
 def judge(rank, parameters, off, expected, share):
-    """(wrong values of this rank, what the first is, who is at fault or None).
+    """Return (number of wrong values of this rank, description of the first, rank at fault or None).
 
-    parameters: all ranks', float32 [ranks, n]; off: of each rank's own gradient, how many values were wrong; expected:
-    float64 [n], within `share` of the largest change.
+    `parameters`: those of all ranks, float32 [ranks, n]. `off`: the number of wrong values in each rank's own gradient.
+    `expected`: float64 [n], within `share` of the largest change.
     """
     import torch
 
     ranks = range(len(parameters))
-    bits = parameters.view(torch.int32)  # NaN equals itself there
+    bits = parameters.view(torch.int32)  # NaN equals itself in bits
     rows = [tuple(row) for row in bits.tolist()]
     usual = Counter(rows).most_common(1)[0][0]
-    odd = [other for other in ranks if rows[other] != usual]
+    outliers = [number for number in ranks if rows[number] != usual]
     start = flat(make_model().parameters()).double()
     beyond = _beyond(parameters, expected, share * (expected - start).abs().max())
     evidence = (
-        [other for other in ranks if off[other]],  # it computes wrong, whatever the others sent
-        odd if len(rows) > 2 else [],
-        [other for other in ranks if beyond[other].any()],
+        [number for number in ranks if off[number]],  # this device computes wrong, whatever the others sent
+        outliers if len(rows) > 2 else [],
+        [number for number in ranks if beyond[number].any()],
     )
-    suspect = rank if off[rank] else next((named[0] for named in evidence if len(named) == 1), None)
-    peer = rows.index(usual) if rank in odd else (odd or [rank])[0]
+    suspect = rank if off[rank] else next((suspects[0] for suspects in evidence if len(suspects) == 1), None)
+    peer = rows.index(usual) if rank in outliers else (outliers or [rank])[0]
     wrong = beyond[rank]
-    if len(odd) == 1 and (rank in odd or len(rows) == 2):  # roundings are not one rank's; and two have only one sum
+    # Roundings make several ranks differ, and the sum of two ranks has only one order.
+    if len(outliers) == 1 and (rank in outliers or len(rows) == 2):
         wrong = wrong | (bits[rank] != bits[peer])
     if wrong.any():
         place = int(wrong.nonzero()[0])
-        found = (place, len(wrong), parameters[rank, place], peer, parameters[peer, place], expected[place])
-        return int(wrong.sum()), "parameter %d of %d: found %.9g, rank %d has %.9g, one process %.9g" % found, suspect
+        details = (place, len(wrong), parameters[rank, place], peer, parameters[peer, place], expected[place])
+        return int(wrong.sum()), "parameter %d of %d: found %.9g, rank %d has %.9g, one process %.9g" % details, suspect
     if off[rank]:
         return int(off[rank]), "%d values of its own gradient are not the host's" % off[rank], rank
-    if rank in odd:
-        return 0, "%d of %d ranks differ from the others by roundings" % (len(odd), len(rows)), None
+    if rank in outliers:
+        return 0, "%d of %d ranks differ from the others by roundings" % (len(outliers), len(rows)), None
     return 0, "", None
 
 
 def _beyond(found, expected, tolerance):
-    """Where they are further apart, or not a number."""
+    """Return the mask of values that are further apart than the tolerance, or not a number."""
     return ~((found.double() - expected).abs() <= tolerance)

@@ -1,4 +1,4 @@
-"""The collector's section `firewall` to typed facts. Pure."""
+"""Typed facts from the collector's section `firewall`. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -34,7 +34,10 @@ class RawFirewalld:
 
 @dataclass
 class RawFirewall:
-    """What the collector sends: see preflight/remote/collect. `iptables` and `nat`: by program; None: missing."""
+    """The section as the collector sends it: see preflight/remote/collect.
+
+    `iptables`, `nat`: output by program, None if the program is missing.
+    """
 
     nft: Output | None
     nft_boot_file: str | None
@@ -51,7 +54,7 @@ class RawFirewall:
     ssh_connection: str | None = None
 
 
-class _NotUnderstood(Exception):  # noqa: N818  (it ends as Missing, with this sentence)
+class _NotUnderstood(Exception):  # noqa: N818  (it becomes Missing, with this sentence)
     pass
 
 
@@ -103,7 +106,7 @@ def _nft_chains(raw: RawFirewall) -> tuple[NftChain, ...]:
 def _iptables_chains(raw: RawFirewall) -> list[IptablesChain]:
     """Return the chains that iptables has made.
 
-    A table that nft has changed is incompatible to iptables: its chain is one of nftables like any other.
+    A table that nft has changed is incompatible with iptables. Its chain is listed among those of nftables.
     """
     chains = []
     for program, output in raw.iptables.items():
@@ -149,7 +152,7 @@ def _by_name(files: Iterable[tuple[str, str]]) -> dict[str, str]:
 def _translating(raw: RawFirewall) -> tuple[str, ...]:
     chains = list(nft.translating(raw.nft.out)) if raw.nft else []
     for program, output in raw.nat.items():
-        # What cannot be listed may be anything: it counts as being there.
+        # A table that cannot be listed may hold any rule: it counts as a translating one.
         chains += [f"{program} nat"] if output.code else iptables.translating(output.out, program)
     if raw.firewalld:
         chains += firewalld.translating(raw.firewalld.zones.out, firewalld.default_zone(raw.firewalld.config or ""))

@@ -1,4 +1,4 @@
-"""Documents as they may leave the site: redacted as a capture is, and what tells machines apart is a number. Pure."""
+"""Documents that may leave the site: redacted like a capture, with numbers instead of machines' ids. Pure."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,8 +14,10 @@ _SHORT, _LONG = 200, 1 << 16  # characters of a text that many hosts may have al
 
 
 def cleaner() -> Callable[[Any], Any]:
-    """What redacts whatever JSON holds: the same id becomes the same number. What it has seen it need not read again,
-    for hosts are much alike."""
+    """Return a function that redacts any JSON value, and replaces equal ids by the same number.
+
+    It caches texts, because hosts have many texts in common.
+    """
     numbers: dict[str, str] = {}
     short, long = lru_cache(maxsize=1 << 16)(clean), lru_cache(maxsize=1 << 8)(clean)
 
@@ -38,5 +40,5 @@ def cleaner() -> Callable[[Any], Any]:
 
 
 def shared(text: bytes, clean_: Callable[[Any], Any]) -> bytes:
-    """A JSON document without secrets. Raises msgspec.MsgspecError for what is none."""
+    """Return a JSON document without secrets. Raises msgspec.MsgspecError for any other text."""
     return msgspec.json.format(msgspec.json.encode(clean_(msgspec.json.decode(text))), indent=1) + b"\n"

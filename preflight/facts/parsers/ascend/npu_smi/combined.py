@@ -8,7 +8,7 @@ from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, Table
 from preflight.facts.types import Missing, NpuChip, NpuProcess, NpuSmi
 from preflight.model.cluster import Product
 
-# Names of chips in the table, by generation. A 910B without a digit is of the first.
+# Names of chips in the table, by generation. A 910B without a digit is of the first generation.
 _PRODUCTS = (
     (Product.ATLAS_A1, re.compile(r"910(A|ProA|ProB|B)")),
     (Product.ATLAS_A2, re.compile(r"910B[0-9]\S*")),
@@ -43,7 +43,7 @@ def _by_ids(chips: list[tuple[int, int]], ids: tuple[ChipId, ...]) -> Mapping[tu
 def combined(
     table: Table | Missing, ids: tuple[ChipId, ...] | Missing, users: Mapping[int, str] | None = None
 ) -> NpuSmi | Missing:
-    """Return both outputs of one host as facts by physical id. `users`: process id → its user, where known."""
+    """Return both outputs of one host as facts by physical id. `users`: process id → its user, if known."""
     if isinstance(table, Missing):
         return table
     device = physical(table, ids)

@@ -163,7 +163,7 @@ def look(
 ) -> dict[str, Seen | Unreachable]:
     """Collect from every host in one round trip: its facts, and the answer that they were read from.
 
-    `ports`: the job ports whose sockets are listed; `pool`: hosts in flight; `deep`: more than the basic set.
+    `ports`: the job ports with the sockets to list. `pool`: hosts in flight. `deep`: more than the basic set.
     `sections`, `readings`: of the collector and of hccn_tool, empty for all. Others are `Missing`.
     `heard` gets a host's facts when they come, before the connections that other hosts report. If sudo refuses, the
     host is asked without root, and its `os` has the reason. Raises nothing that a host could cause.

@@ -132,7 +132,7 @@ def cann_of(torch_npu: str) -> str:
 def too_old(cann: str, made_for: str) -> bool:
     """Return whether a CANN is older than the one that a torch_npu is made for, so that it lacks functions.
 
-    Both are spelled as in the table, whose newest CANN is the first.
+    Both are spelled as in the table, which has the newest CANN first.
     """
     newest_first = list(TORCH_NPU)
     return newest_first.index(cann) > newest_first.index(made_for)
@@ -212,7 +212,7 @@ def driver_fits(firmware: Package, driver: Package) -> bool | None:
 
 
 def cann_fits(driver: Package, cann: Package) -> bool | None:
-    """Return whether driver and CANN list each other, by their inner versions (V100R001C19…); None: neither has a list.
+    """Return whether driver and CANN list each other, by inner versions (V100R001C19…); None if neither has a list.
 
     The later package lists the earlier one. One list is enough: this is inferred from pairs that work.
     """

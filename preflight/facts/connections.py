@@ -25,7 +25,7 @@ _REJECTED = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM, e
 class Tried:
     """The outcome of one connection, as the collector sends it.
 
-    `code`: 0 or an errno; `icmp`: the address that answered like a firewall.
+    `code`: 0 or an errno. `icmp`: the address that answered like a firewall.
     """
 
     host: str
@@ -65,7 +65,7 @@ def ports(wanted: PortSet) -> list[int]:
 
 
 def arrived(tried: Mapping[str, Sequence[Tried] | Missing], asked: Mapping[str, Sequence[str]]) -> dict[str, Arrivals]:
-    """Return host → the connections to it. `tried`: connections by source; `asked`: each source's targets."""
+    """Return host → the connections to it. `tried`: connections by source. `asked`: each source's targets."""
     connections: dict[str, list[Arrival]] = defaultdict(list)
     for source, attempts in tried.items():
         if isinstance(attempts, Missing):

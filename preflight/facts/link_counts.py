@@ -33,7 +33,7 @@ _ERRORS = (*FLAPS, *DAMAGED, *AGAIN, *WATCHED)
 class PortCount:
     """The counters of one port. `port`: "mlx5_0 port 1", or "device 3".
 
-    `packets`: received and sent; None: not counted. `errors`: each of the error counters above that rose → its rise.
+    `packets`: received and sent. None: not counted. `errors`: each of the error counters above that rose → its rise.
     """
 
     host: str
@@ -47,7 +47,7 @@ class PortCount:
 class LinkCounts:
     """The counters of all ports.
 
-    `unknown`: host → why its counters are not known; `without`: hosts that have no counters, or whose tool prints none.
+    `unknown`: host → why its counters are unknown. `without`: hosts without counters, or with a tool that prints none.
     """
 
     ports: tuple[PortCount, ...]

@@ -78,7 +78,7 @@ class SysctlFile:
     """A *.conf file of a folder of sysctl.d(5), or /etc/sysctl.conf, about `net.ipv4.ip_local_reserved_ports`.
 
     It sets the key, hides a file of the same name that does, or cannot be read. `value`: the value in its last line for
-    the key (None: no such line); `text`: the whole file, if it mentions the key. `writable` is False for files of the
+    the key (None: no such line). `text`: the whole file, if it mentions the key. `writable` is False for files of the
     distribution (/usr/lib, /lib), which are never edited.
     """
 
@@ -109,7 +109,7 @@ class Tuned:
 class Sysctl:
     reserved_ports: str  # net.ipv4.ip_local_reserved_ports as the kernel prints it
     local_port_range: tuple[int, int]
-    reserved_files: tuple[SysctlFile, ...]  # folder by folder; a folder comes before those whose files it hides
+    reserved_files: tuple[SysctlFile, ...]  # folder by folder; a folder comes before others with files that it hides
     somaxconn: int = 0  # 0: not known
     syn_backlog: int = 0  # net.ipv4.tcp_max_syn_backlog; 0: not known
     open_files: int = 0  # of the whole host, from fs.file-nr; 0: not known
@@ -191,7 +191,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions of the packages that a job loads; None: not installed.
+    """Versions of the packages that a job loads. None: not installed.
 
     They are read from metadata and version files, without imports.
     """
@@ -324,10 +324,10 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """One ping of the second round, of several packets. `peer`: "node02/3" or "gateway"; `error`: why it has no result.
+    """One ping of the second round, of several packets. `peer`: "node02/3" or "gateway". `error`: why it has no result.
 
     `purpose`: "reach" (does it answer at all), "mtu" (the most data that fits into one packet), or "hccs". The last is
-    `-hccs_ping` to a vNIC of Atlas A3, whose answers are known from source only.
+    `-hccs_ping` to a vNIC of Atlas A3. Its answers are known from source only.
     """
 
     host: str

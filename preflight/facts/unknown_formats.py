@@ -30,7 +30,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Unknown:
-    """A command whose output was not understood. `answers`: how many; `error`: that of the first one."""
+    """A command with output that was not understood. `answers`: how many. `error`: that of the first one."""
 
     command: str
     hosts: tuple[str, ...]

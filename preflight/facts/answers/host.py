@@ -293,7 +293,7 @@ def host_facts(
 ) -> HostFacts:
     """Return all sections of one host.
 
-    `devices`: those in the request; `deep`: more than the basic set. `sent`, `received`: the controller's clock around
+    `devices`: those in the request. `deep`: more than the basic set. `sent`, `received`: the controller's clock around
     the round trip.
     """
     read = partial(_made, found)

@@ -99,7 +99,7 @@ _LATE = "hccn_tool did not answer in time"
 
 
 def hccn(raw: RawHccn, asked: tuple[int, ...]) -> Hccn:
-    """Return every device of the request, including those whose readings did not come in time."""
+    """Return every device of the request, including those without readings after the timeout."""
     indices = sorted(set(asked) | set(raw))
     late = dict.fromkeys(("ip", *hccn_tool.READERS), Output("", "", -1, _LATE))
     return Hccn(tuple(_hccn_device(index, raw.get(index) or late) for index in indices))

@@ -28,7 +28,7 @@ class RawFunction:
 
 @dataclass
 class RawRdma:
-    """The section `rdma`. `silent`: devices that did not answer in time; `left_out`: how many devices were skipped."""
+    """The section `rdma`. `silent`: devices that did not answer in time. `left_out`: how many devices were skipped."""
 
     infiniband: str
     later: str

@@ -54,7 +54,7 @@ class Difference:
 class FactsCompared:
     """Differences of the hosts that both runs have.
 
-    `unseen`: section → hosts for which one run lacks it; `sections`: how many sections of hosts both runs have.
+    `unseen`: section → hosts for which one run lacks it. `sections`: how many sections of hosts both runs have.
     """
 
     differences: tuple[Difference, ...]

@@ -19,7 +19,7 @@ _LONGEST = 120  # characters of a decoder's own sentence
 
 @dataclass(frozen=True)
 class DocumentKind:
-    """A kind of document. `name`: with its article, for sentences; `command`: the command that writes one."""
+    """A kind of document. `name`: with its article, for sentences. `command`: the command that writes one."""
 
     name: str
     command: str
@@ -45,7 +45,7 @@ class _Schema(msgspec.Struct):
 def refusal(source: str, wanted: str, version: str, text: str | bytes, error: Exception | None = None) -> str:
     """Return the error of the file `source`, and the command that writes the `wanted` kind of document.
 
-    `version`: the schema that this version reads; `error`: the decoder's exception, None if it raised none.
+    `version`: the schema that this version reads. `error`: the decoder's exception, None if it raised none.
     """
     kind, schema = KINDS[wanted], schema_of(text)
     family = schema.partition("/")[0]

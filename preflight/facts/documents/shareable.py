@@ -9,7 +9,7 @@ import msgspec
 from preflight.facts.documents.capture import clean
 from preflight.facts.redaction.redact import REDACTED, is_secret, redacted
 
-IDS = frozenset({"machine_id", "serial", "uuid"})  # fields whose values are confidential, and compared with each other
+IDS = frozenset({"machine_id", "serial", "uuid"})  # fields with confidential values, which are compared with each other
 _SHORT, _LONG = 200, 1 << 16  # characters of a text that many hosts may have alike
 
 

@@ -95,7 +95,7 @@ KNOWN_BY: dict[type, tuple[str, ...]] = {
     PciFunction: ("name",),
 }
 
-# Facts whose lists have no order, as resolvers and kernels give them.
+# Facts with lists in no fixed order, as resolvers and kernels give them.
 UNORDERED = ("names", "naming.localhost", "naming.full_name", "network")
 
 _OF_CONTAINERS = ("veth", "cali", "lxc", "tap", "vnet")  # interfaces that come and go with containers and guests

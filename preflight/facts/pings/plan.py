@@ -2,7 +2,7 @@
 
 A device sends its pings one after the other, and all devices send at the same time. Two rules prevent that many devices
 ping the same device at once. First, in every step of a plan only one or two devices ping a device. Neighbours on a rail
-form a ring, leaves are visited seat by seat, and a mesh is a tournament whose pairs are disjoint. A device without an
+form a ring, leaves are visited seat by seat, and a mesh is a tournament with disjoint pairs. A device without an
 opponent in a step goes on with the next step. Second, every device has its steps in the same order, and an answered
 ping takes about as long everywhere.
 
@@ -94,9 +94,9 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOUR
       - the next host along its rail, and one host behind each of up to OTHER_LEAVES other leaves, which differ for the
         devices of a leaf. With `mesh`, every host of the rail.
       - with `cross_rail` the other devices of the next host. With `mesh` as well, every device of all hosts.
-      - its gateway and the next host once more, with as much data as the MTU of both ends allows, unless a size is
-        requested.
-    The dies of a chip of Atlas A3 also ping each other over HCCS, if their vNICs have addresses.
+      - its gateway and the next host once more, with as much data as the MTU of both ends allows.
+    A requested size leaves the last of these out. The dies of a chip of Atlas A3 also ping each other over HCCS, if
+    their vNICs have addresses.
 
     Pings across rails need a common subnet, or a gateway on both sides (the rails of Atlas A1 in SMP mode are four
     subnets). A direct fabric never has such pings. Devices of one host ping each other only in a mesh across rails.

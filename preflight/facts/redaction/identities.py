@@ -22,7 +22,7 @@ from preflight.model.cluster import Cluster
 class Known:
     """Known names and addresses. `names`: every name of a host of the inventory → its pseudonym.
 
-    `others`: names of other machines; `domains`: the ends of such names; `users`: accounts of people. All of them are
+    `others`: names of other machines. `domains`: the ends of such names. `users`: accounts of people. All of them are
     in lower case. `macs`: as 12 hexadecimal digits.
     """
 

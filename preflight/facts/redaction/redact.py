@@ -71,7 +71,7 @@ def is_random(word: str) -> bool:
 
 
 def _without_ends_of_keys(text: str) -> str:
-    """Return the text without keys whose beginning was cut off, as in the tail of a log: all lines up to their end."""
+    """Return the text without keys that lack their beginning, as in the tail of a log: all lines up to their end."""
     kept, done = [], 0
     for end in _END_OF_KEY.finditer(text):
         begin = text.rfind("\n", done, end.start()) + 1 or done  # of the line with the end

@@ -1,7 +1,7 @@
 """Patterns of secrets. In each, the first group stays, and the last one is removed. Pure data.
 
-A secret is found by its name, by the program whose argument it is, or by its form. A random word is found by a keyword
-before it.
+A secret is found by its name, by the program that takes it as an argument, or by its form. A random word is found by a
+keyword before it.
 """
 
 import re

@@ -39,7 +39,7 @@ _USER_KEYS = frozenset(("user", "group", "owner", "username"))
 
 @dataclass(frozen=True)
 class UnlistedNames:
-    """The names, in lower case. `full_names`: those of machines or domains with dots; `machines`: single words."""
+    """The names, in lower case. `full_names`: those of machines or domains with dots. `machines`: single words."""
 
     full_names: frozenset[str] = frozenset()
     machines: frozenset[str] = frozenset()

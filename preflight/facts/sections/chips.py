@@ -7,7 +7,7 @@ from preflight.facts.reading import Found
 
 @dataclass(frozen=True)
 class Health:
-    """Output of `-t health -i N -c C`. `codes`: alarm codes as printed; `words`: the tool's text on them."""
+    """Output of `-t health -i N -c C`. `codes`: alarm codes as printed. `words`: the tool's text on them."""
 
     status: str  # OK, Warning, Alarm, Critical, UNKNOWN, NA
     codes: tuple[str, ...] = ()

@@ -59,7 +59,7 @@ class Zone:
 
 @dataclass(frozen=True)
 class ZoneFile:
-    """The XML of a zone. `own`: the file in /etc/firewalld/zones; `builtin`: the file of firewalld's package."""
+    """The XML of a zone. `own`: the file in /etc/firewalld/zones. `builtin`: the file of firewalld's package."""
 
     own: str | None = None
     builtin: str | None = None

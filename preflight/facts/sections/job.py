@@ -31,7 +31,7 @@ NOWHERE = "the link leads nowhere"  # the collector's error
 
 
 def npu_files(installed: str = "/usr/local/Ascend") -> tuple[str, ...]:
-    """Return the files that a container for NPUs needs from its host, whose driver is installed in this folder."""
+    """Return the files that a container for NPUs needs from its host, if the driver is installed in this folder."""
     driver = f"{installed}/driver"
     libraries = (f"{driver}/lib64", f"{driver}/lib64/common", f"{driver}/lib64/driver")
     return "/etc/hccn.conf", "/etc/ascend_install.info", "/usr/local/dcmi", *libraries, f"{driver}/version.info"

@@ -18,7 +18,7 @@ class Busy:
 class Load:
     """The load that the collector measured in `seconds`.
 
-    `limit`: processors' worth of time that a cgroup allows the whole host; None: no limit. `wanted`: processors that
+    `limit`: processors' worth of time that a cgroup allows the whole host. None: no limit. `wanted`: processors that
     all processes want, except preflight's own and the kernel's. `others`: how many of these processes want a tenth of a
     processor or more. `busiest`: the first few of them.
     """

@@ -1,4 +1,4 @@
-"""Results of jobs' look-ups of other names than those of the cluster: section `naming` of the facts."""
+"""Resolution of names that jobs use besides those of the cluster: section `naming` of the facts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class FullName:
 
 @dataclass(frozen=True)
 class Naming:
-    """The results of the look-ups. None: a look-up did not end within `seconds`."""
+    """Results of name resolution. None: it did not end within `seconds`."""
 
     localhost: tuple[str, ...] | None  # its addresses
     full_name: FullName | None

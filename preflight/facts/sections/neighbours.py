@@ -32,7 +32,7 @@ class Entry(StrEnum):
 
 @dataclass(frozen=True)
 class Visit:
-    """One login. `host`: the target's name in the inventory; `place`, `port`: ssh's arguments, 0 for no port.
+    """One login. `host`: the target's name in the inventory. `place`, `port`: ssh's arguments, 0 for no port.
 
     `said`: ssh's error message, if the login failed.
     """

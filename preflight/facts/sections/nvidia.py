@@ -15,10 +15,10 @@ Since = Literal["boot", "driver", "unknown"]
 
 @dataclass(frozen=True)
 class PciGpu:
-    """A GPU as the kernel has it, without any tool. `width`: PCIe lanes in use; `width_max`: those the GPU has.
+    """A GPU as the kernel has it, without any tool. `width`: PCIe lanes in use. `width_max`: those the GPU has.
 
     None: not known. `answers` False: its configuration space reads as all ones, so it fell off the bus. `driver`: the
-    kernel driver that uses it; None: no driver, or not known. `virtual`: a virtual function (SR-IOV), a part of another
+    kernel driver that uses it. None: no driver, or not known. `virtual`: a virtual function (SR-IOV), a part of another
     GPU for a guest.
     """
 
@@ -42,7 +42,7 @@ class KernelModule:
 class FabricManager:
     """The service that sets up NVSwitches. `at_boot` None: the host has no systemd.
 
-    `version`: that of its Debian package; None: not known. `unit` False: systemd has no unit of it that could be
+    `version`: that of its Debian package. None: not known. `unit` False: systemd has no unit of it that could be
     enabled.
     """
 
@@ -56,7 +56,7 @@ class FabricManager:
 class DriverLog:
     """The driver's lines of the kernel log.
 
-    `since`: they begin at the boot or at the driver's last start, whichever is later; "unknown": older lines are lost.
+    `since`: they begin at the boot or at the driver's last start, whichever is later. "unknown": older lines are lost.
     """
 
     lines: KernelLog

@@ -24,8 +24,8 @@ class PciFunction:
 class Rdma:
     """The RDMA NICs of a host.
 
-    `counters`: values since the driver was loaded; `later`: the same, `seconds` later. `acs`: a bridge above one of
-    `functions` → its ACS control register, 0 if it has none; None: only root can read it.
+    `counters`: values since the driver was loaded. `later`: the same, `seconds` later. `acs`: a bridge above one of
+    `functions` → its ACS control register, 0 if it has none. None: only root can read it.
     """
 
     ports: tuple[RdmaPort, ...]

@@ -29,7 +29,7 @@ PROGRAMS = (
 class Way:
     """The environment of one kind of shell. `mpi`: output of mpirun --version.
 
-    `programs`: each of PROGRAMS → its path by PATH; "": not on it.
+    `programs`: each of PROGRAMS → its path by PATH. "": not on it.
     """
 
     variables: dict[str, str]
@@ -39,9 +39,9 @@ class Way:
 
 @dataclass(frozen=True)
 class Shells:
-    """The environments of `user`, whose login shell is `shell`.
+    """The environments of `user`. `shell`: the user's login shell.
 
-    `login`: that of an interactive login shell; None: `error` has the reason.
+    `login`: the environment of an interactive login shell. None: `error` has the reason.
     """
 
     user: str

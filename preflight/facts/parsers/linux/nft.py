@@ -104,7 +104,7 @@ def unjudged(text: str) -> tuple[str, ...]:
     """Return the base chains that drop packets before any chain of hook input, as "netdev guard early (hook ingress)".
 
     Chains that they jump to count, too. A listing that is not understood has none. firewalld's own chain is left out,
-    because it drops only packets whose sender cannot be reached.
+    because it drops only packets from senders that cannot be answered.
     """
     try:
         chains = {(chain.family, chain.table, chain.name): chain for chain in _chains(text)}

@@ -15,7 +15,7 @@ from preflight.facts.types import Missing
 
 @dataclass(frozen=True)
 class Figures:
-    """One measurement. None: the test printed N/A. `wrong`: count of wrong values; None: not checked (-c 0)."""
+    """One measurement. None: the test printed N/A. `wrong`: count of wrong values. None: not checked (-c 0)."""
 
     microseconds: float | None
     algbw: float | None
@@ -49,7 +49,7 @@ class Rank:
 class NcclTest:
     """One run. `out_of_bounds`: rows with wrong values. It and `average` are None before the run's end.
 
-    `failed`: lines in which a rank reports its error; `trouble`: sentences about text that is not understood.
+    `failed`: lines in which a rank reports its error. `trouble`: sentences about text that is not understood.
     """
 
     ranks: tuple[Rank, ...]

@@ -21,7 +21,7 @@ class PingResult:
 
 @dataclass(frozen=True)
 class HccsPingResult(PingResult):
-    """Result of `-hccs_ping -g`. `plane_faults`: replies whose `L1 plane check result` was not 0."""
+    """Result of `-hccs_ping -g`. `plane_faults`: replies with another `L1 plane check result` than 0."""
 
     plane_faults: int = 0
 

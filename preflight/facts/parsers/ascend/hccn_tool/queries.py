@@ -45,7 +45,7 @@ READERS: dict[str, Callable[[str], tuple[Reading, ...]]] = {
 
 @dataclass(frozen=True)
 class DeepReader:
-    """The reader of a query, whose only answer for a device is the field `field` of NicDevice."""
+    """The reader of a query. Its only answer for a device is the field `field` of NicDevice."""
 
     field: str
     read: Callable[[str], tuple[Found[Any], ...]]

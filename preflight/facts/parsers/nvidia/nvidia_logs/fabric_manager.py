@@ -51,7 +51,7 @@ class Message:
 
 @dataclass(frozen=True)
 class FabricManagerLog:
-    """The errors and messages of a log. `lines`: those with a time; `first`, `last`: the first and the last time."""
+    """The errors and messages of a log. `lines`: those with a time. `first`, `last`: the first and the last time."""
 
     lines: int
     first: str

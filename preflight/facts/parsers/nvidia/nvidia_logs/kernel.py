@@ -45,7 +45,7 @@ class Xid:
 
 @dataclass(frozen=True)
 class SXid:
-    """All lines of one NVSwitch with one code. `fatal`: True if the driver calls it fatal; None: it does not say."""
+    """All lines of one NVSwitch with one code. `fatal`: True if the driver calls it fatal. None: it does not say."""
 
     switch: str  # "nvidia-nvswitch0"
     bus: str

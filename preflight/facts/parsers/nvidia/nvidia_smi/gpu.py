@@ -44,7 +44,7 @@ class EccCounts:
 
 @dataclass(frozen=True)
 class Ecc:
-    """The state of ECC. `volatile`: errors since the driver was loaded; `aggregate`: errors in the GPU's lifetime."""
+    """The state of ECC. `volatile`: errors since the driver was loaded. `aggregate`: errors in the GPU's lifetime."""
 
     mode: Mode
     volatile: EccCounts
@@ -67,7 +67,7 @@ class RetiredPages:
 class RemappedRows:
     """The remapped rows of GPUs from Ampere on.
 
-    `pending`: a row will be replaced at the next reset; `failed`: no spare row was left.
+    `pending`: a row will be replaced at the next reset. `failed`: no spare row was left.
     """
 
     correctable: int | None

@@ -18,7 +18,7 @@ _ALL_INACTIVE = "all links are inactive"
 
 @dataclass(frozen=True)
 class NvLink:
-    """An NVLink. `speed` in GB/s each way; None: the link is inactive."""
+    """An NVLink. `speed` in GB/s each way. None: the link is inactive."""
 
     number: int
     speed: float | None

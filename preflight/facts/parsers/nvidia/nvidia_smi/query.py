@@ -63,7 +63,7 @@ SLOWDOWNS = (  # "HW Thermal Slowdown" and "HW Power Brake Slowdown" are below "
 )
 _REASONS = ("Clocks Event Reasons/", "Clocks Throttle Reasons/")  # the name until driver 530
 _POWER = ("GPU Power Readings/GPU Ceiling Power Limit/", "GPU Power Readings/", "Power Readings/")  # from driver 610 on
-_DEPRECATED = "[Deprecated"  # driver 610 writes it after a value whose name later drivers will not have
+_DEPRECATED = "[Deprecated"  # driver 610 writes it after a value if later drivers will not have its name
 
 
 def _pattern(text: str) -> re.Pattern[str]:

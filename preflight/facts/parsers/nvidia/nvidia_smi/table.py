@@ -22,7 +22,7 @@ LONGEST = 1 << 20  # characters
 class GpuRow:
     """A GPU of the table. None: the table says N/A or ERR!.
 
-    `persistence`: None on Windows, whose table has the driver model in its place. `ecc_uncorrected`: volatile memory
+    `persistence`: None on Windows, as the table has the driver model in its place. `ecc_uncorrected`: volatile memory
     errors; None if ECC is off, or if the GPU is in MIG mode. Memory in MiB, power in watts, temperature in °C; `fan`
     and `busy` in percent.
     """
@@ -55,7 +55,7 @@ class ProcessRow:
 
 @dataclass(frozen=True)
 class Table:
-    """The whole table. `driver`: of the kernel module; `cuda`: the newest CUDA that the driver supports.
+    """The whole table. `driver`: of the kernel module. `cuda`: the newest CUDA that the driver supports.
 
     `processes` None: there is no table of processes, though the tool always prints one. `unread`: cells without a
     value.

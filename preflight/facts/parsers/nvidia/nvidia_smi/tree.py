@@ -18,7 +18,7 @@ _PLACE = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-
 class Block:
     """The fields of the host or of one GPU: path → value; None for a path that comes twice.
 
-    `processes`: the lines of that section, whose keys repeat; None: there is no such section.
+    `processes`: the lines of that section, in which keys repeat. None: there is no such section.
     """
 
     fields: dict[str, str | None] = field(default_factory=dict)

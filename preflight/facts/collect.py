@@ -176,14 +176,14 @@ def look(
     def collect_host(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
         ring = neighbours.targets(hosts, host.name) if tries_ssh else []
-        own = {
+        host_words = {
             "devices": devices,
             "called": [host.name, host.address],
             "connects": {**connects, "targets": partners[host.name]},
             "neighbours": {"user": cluster.probe.user, "targets": ring},
             "naming": naming.wanted(cluster.hosts, host.name),
         }
-        host_request = replace(request, words={**request.words, **own})
+        host_request = replace(request, words={**request.words, **host_words})
 
         def ask(host: Host, refused: Unreachable | None) -> Seen:
             sent = time.time()

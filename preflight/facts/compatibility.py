@@ -202,11 +202,11 @@ def driver_fits(firmware: Package, driver: Package) -> bool | None:
     """
     if firmware.release and firmware.release == driver.release:
         return True
-    named = [bounds[0].lower() for bounds in firmware.takes_driver]
+    releases = [bounds[0].lower() for bounds in firmware.takes_driver]
     version = driver.version.lower()
-    if any(version == name or version.startswith(name + ".") for name in named):
+    if any(version == name or version.startswith(name + ".") for name in releases):
         return True
-    if not named or not numbers(version) or any(numbers(name)[:2] == numbers(version)[:2] for name in named):
+    if not releases or not numbers(version) or any(numbers(name)[:2] == numbers(version)[:2] for name in releases):
         return None
     return False
 

@@ -42,8 +42,8 @@ def targets(cluster: Cluster, hosts: Sequence[Host], name: str) -> list[tuple[st
     """Return the hosts that `name` tries, with the address to connect to."""
     position = [host.name for host in hosts].index(name)
     ring = [*hosts[position + 1 :], *hosts[:position]]
-    chosen = ring if len(hosts) <= _ALL_TO_ALL else ring[:1]
-    return [(host.name, _place(cluster, host)) for host in chosen]
+    partners = ring if len(hosts) <= _ALL_TO_ALL else ring[:1]
+    return [(host.name, _place(cluster, host)) for host in partners]
 
 
 def _place(cluster: Cluster, host: Host) -> str:
@@ -52,8 +52,8 @@ def _place(cluster: Cluster, host: Host) -> str:
         address = ip_address(host.address)
     except ValueError:
         return host.name
-    inside = not cluster.cidrs or any(address in cidr for cidr in cluster.cidrs)
-    return host.address if inside else host.name
+    is_inside = not cluster.cidrs or any(address in cidr for cidr in cluster.cidrs)
+    return host.address if is_inside else host.name
 
 
 def ports(wanted: PortSet) -> list[int]:

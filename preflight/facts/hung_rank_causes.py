@@ -102,6 +102,6 @@ def usual(stage: str, backend: str, state: str = "") -> Meaning:
     """Return the usual cause and remedy, both empty if none is known. `stage`: the last completed one."""
     if state in _STATES:
         return _STATES[state]
-    own = _OF.get(backend, {})
+    backend_causes = _OF.get(backend, {})
     stage_name = "iteration" if stage == "warm-up" else stage
-    return own.get(stage_name) or _ANY.get(stage_name) or Meaning("", "")
+    return backend_causes.get(stage_name) or _ANY.get(stage_name) or Meaning("", "")

@@ -62,19 +62,27 @@ _Values = Mapping[str, int]
 def between(before: ClusterFacts, after: ClusterFacts, hosts: Iterable[str], section: Section) -> LinkCounts:
     """Return the rise of the counters of `hosts` between two runs. A counter that was reset meanwhile is left out."""
     ports: list[PortCount] = []
-    unknown: dict[str, str] = {}
+    unknown_reasons: dict[str, str] = {}
     without: list[str] = []
     for host in hosts:
-        earlier, now = (_counters(facts.hosts.get(host), section) for facts in (before, after))
-        if isinstance(earlier, str) or isinstance(now, str):
-            unknown[host] = f"before the tests: {earlier}" if isinstance(earlier, str) else f"after the tests: {now}"
-        elif not earlier:
+        earlier_counters, later_counters = (_counters(facts.hosts.get(host), section) for facts in (before, after))
+        if isinstance(earlier_counters, str) or isinstance(later_counters, str):
+            unknown_reasons[host] = (
+                f"before the tests: {earlier_counters}"
+                if isinstance(earlier_counters, str)
+                else f"after the tests: {later_counters}"
+            )
+        elif not earlier_counters:
             without.append(host)
         else:
-            ports += (_count(host, place, earlier[place], values) for place, values in now.items() if place in earlier)
-            if missing := sorted(place[0] for place in earlier if place not in now):
-                unknown[host] = f"{', '.join(missing[:4])} told none after the tests"
-    return LinkCounts(tuple(ports), unknown, tuple(without))
+            ports += (
+                _count(host, place, earlier_counters[place], values)
+                for place, values in later_counters.items()
+                if place in earlier_counters
+            )
+            if missing := sorted(place[0] for place in earlier_counters if place not in later_counters):
+                unknown_reasons[host] = f"{', '.join(missing[:4])} told none after the tests"
+    return LinkCounts(tuple(ports), unknown_reasons, tuple(without))
 
 
 def sentence(counts: LinkCounts) -> str:
@@ -84,10 +92,12 @@ def sentence(counts: LinkCounts) -> str:
     hosts = len({port.host for port in counts.ports})
     packet_counts = [port.packets for port in counts.ports if port.packets is not None]
     packets = f"{sum(packet_counts)} packets" if packet_counts else "packets that they do not tell"
-    wrong = [port for port in counts.ports if port.errors]
-    shown = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in wrong[:4]]
-    uncounted = [f"{len(wrong) - 4} more ports"] if len(wrong) > 4 else []
-    errors = "no error was counted" if not wrong else f"errors were counted on {'; '.join(shown + uncounted)}"
+    failing_ports = [port for port in counts.ports if port.errors]
+    examples = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in failing_ports[:4]]
+    uncounted = [f"{len(failing_ports) - 4} more ports"] if len(failing_ports) > 4 else []
+    errors = (
+        "no error was counted" if not failing_ports else f"errors were counted on {'; '.join(examples + uncounted)}"
+    )
     ports = f"ports ({len(counts.ports)}) of {hosts} host{'s' if hosts > 1 else ''}"
     return f"RDMA during the tests: {ports} counted {packets}, and {errors}"
 

@@ -59,8 +59,8 @@ def with_arrivals(
     seen: Mapping[str, Seen | Other], targets: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[str, Seen | Other]:
     """Return the hosts with the connections that other hosts made to them."""
-    tried = {name: host_answer.tried(host.raw) for name, host in seen.items() if isinstance(host, Seen)}
-    arrivals = connections.arrived(tried, {name: [host for host, _ in places] for name, places in targets.items()})
+    attempts = {name: host_answer.tried(host.raw) for name, host in seen.items() if isinstance(host, Seen)}
+    arrivals = connections.arrived(attempts, {name: [host for host, _ in places] for name, places in targets.items()})
 
     def whole(name: str, host: Seen) -> Seen:
         return replace(host, facts=replace(host.facts, arrivals=arrivals[name])) if name in arrivals else host

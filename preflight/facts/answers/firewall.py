@@ -125,18 +125,18 @@ def _firewalld(raw: RawFirewalld) -> Firewalld:
         raise _NotUnderstood(f"firewall-cmd --list-all-zones ended with {raw.zones.code}: {quote(raw.zones.err)}")
     default = firewalld.default_zone(raw.config or "")
     services = _by_name(raw.services.items())
-    own = _by_name(file for file in raw.zone_files.items() if file[0].startswith("/etc/"))
-    builtin = _by_name(file for file in raw.zone_files.items() if not file[0].startswith("/etc/"))
+    own_files = _by_name(file for file in raw.zone_files.items() if file[0].startswith("/etc/"))
+    builtin_files = _by_name(file for file in raw.zone_files.items() if not file[0].startswith("/etc/"))
     zones = tuple(
         zone
         for zone in _sure(firewalld.zones(raw.zones.out, services))
-        if _is_used(zone, default) or zone.ours or str(firewalld.PRIORITY) in own.get(zone.name, "")
+        if _is_used(zone, default) or zone.ours or str(firewalld.PRIORITY) in own_files.get(zone.name, "")
     )
     return Firewalld(
         version=firewalld.version(raw.module or ""),
         default_zone=default,
         zones=zones,
-        files={zone.name: ZoneFile(own.get(zone.name), builtin.get(zone.name)) for zone in zones},
+        files={zone.name: ZoneFile(own_files.get(zone.name), builtin_files.get(zone.name)) for zone in zones},
     )
 
 

@@ -167,7 +167,7 @@ def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mis
 
 def _os(raw: _Os, printed: str) -> Os:
     id_, version = os_release(raw.release)
-    removes = logind.remove_ipc(raw.logind, id_)
+    remove_ipc = logind.remove_ipc(raw.logind, id_)
     return Os(
         id_,
         version,
@@ -178,29 +178,31 @@ def _os(raw: _Os, printed: str) -> Os:
         raw.root,
         raw.machine_id,
         raw.open_run,
-        removes,
+        remove_ipc,
         preflight=tuple(raw.preflight),
         printed=printed,
     )
 
 
 def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
-    reserved = raw.values.get("net.ipv4.ip_local_reserved_ports")
+    reserved_ports = raw.values.get("net.ipv4.ip_local_reserved_ports")
     port_range = sysctl.port_range(raw.values.get("net.ipv4.ip_local_port_range") or "")
-    if reserved is None or port_range is None:
+    if reserved_ports is None or port_range is None:
         return Missing(
             "the kernel's settings under /proc/sys/net/ipv4 are not to be seen here; if this is a container, look at "
             "its host"
         )
     try:
-        PortSet.parse(reserved)
+        PortSet.parse(reserved_ports)
         PortSet.of([port_range])
     except ValueError:
-        return Missing(f"reserved ports {quote(reserved)} and port range {port_range} are not what a kernel prints")
+        return Missing(
+            f"reserved ports {quote(reserved_ports)} and port range {port_range} are not what a kernel prints"
+        )
     table = (raw.values.get("fs.file-nr") or "").split()
     files = [sysctl.file(file.path, file.text, file.target, file.error) for file in raw.files]
     return Sysctl(
-        reserved_ports=reserved.strip(),
+        reserved_ports=reserved_ports.strip(),
         local_port_range=port_range,
         reserved_files=sysctl.relevant(files),
         somaxconn=_count(raw.values.get("net.core.somaxconn")),
@@ -249,14 +251,14 @@ def _names(raw: _Names) -> Names | Missing:
             ip_address(address)
         except ValueError:
             return Missing(f"the host's own name resolves to {quote(address)}, which is no address")
-    unique = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
-    return Names(tuple(dict.fromkeys(raw.hostname)), unique)
+    cluster_addresses = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
+    return Names(tuple(dict.fromkeys(raw.hostname)), cluster_addresses)
 
 
 def _load(raw: Load) -> Load | Missing:
     shares = (figure for process in raw.busiest for figure in (process.wanted, process.used))
-    wanted = all(0 <= figure < _MOST_PROCESSORS for figure in (raw.wanted, raw.others, *shares))
-    if not (wanted and 0 < raw.processors < _MOST_PROCESSORS and (raw.limit is None or raw.limit > 0)):
+    is_plausible = all(0 <= figure < _MOST_PROCESSORS for figure in (raw.wanted, raw.others, *shares))
+    if not (is_plausible and 0 < raw.processors < _MOST_PROCESSORS and (raw.limit is None or raw.limit > 0)):
         return Missing("the processors, or what processes want of them, are numbers that no host has")
     busiest = (
         replace(process, name=process.name[:_NAME], user=process.user and process.user[:_NAME])
@@ -308,7 +310,7 @@ def host_facts(
 
     driver = section(found, "driver", RawDriver) if product.is_npu else None
     printed = asked(_PRINTED, str, lambda raw: raw[:_LINE])
-    basic = HostFacts(
+    basic_facts = HostFacts(
         os=read("os", _Os, lambda raw: _os(raw, printed if isinstance(printed, str) else "")),
         clock=read("clock", _Clock, lambda raw: _clock(raw, sent, received)),
         sysctl=read("sysctl", _Sysctl, _sysctl),
@@ -325,7 +327,7 @@ def host_facts(
         shells=asked("shells", Shells, lambda raw: raw),
         neighbours=asked("neighbours", RawNeighbours, neighbours.neighbours),
     )
-    return replace(basic, **dict(_of_product(read, product, devices, deep=deep)))
+    return replace(basic_facts, **dict(_of_product(read, product, devices, deep=deep)))
 
 
 def _of_product(

@@ -101,8 +101,8 @@ _LATE = "hccn_tool did not answer in time"
 def hccn(raw: RawHccn, asked: tuple[int, ...]) -> Hccn:
     """Return every device of the request, including those without readings after the timeout."""
     indices = sorted(set(asked) | set(raw))
-    late = dict.fromkeys(("ip", *hccn_tool.READERS), Output("", "", -1, _LATE))
-    return Hccn(tuple(_hccn_device(index, raw.get(index) or late) for index in indices))
+    timeout_outputs = dict.fromkeys(("ip", *hccn_tool.READERS), Output("", "", -1, _LATE))
+    return Hccn(tuple(_hccn_device(index, raw.get(index) or timeout_outputs) for index in indices))
 
 
 def _deep_reading(name: str, output: Output | None) -> Found[Any]:
@@ -116,10 +116,10 @@ def _deep_reading(name: str, output: Output | None) -> Found[Any]:
 
 def nic(raw: RawHccn, asked: tuple[int, ...]) -> Nic:
     """Return the deep readings of the devices that `hccn` returns."""
-    late = dict.fromkeys(hccn_tool.DEEP_READERS, Output("", "", -1, _LATE))
+    timeout_outputs = dict.fromkeys(hccn_tool.DEEP_READERS, Output("", "", -1, _LATE))
 
     def device(index: int) -> NicDevice:
-        outputs = raw.get(index) or late
+        outputs = raw.get(index) or timeout_outputs
         readings = {deep.field: _deep_reading(name, outputs.get(name)) for name, deep in hccn_tool.DEEP_READERS.items()}
         return NicDevice(index, **readings)
 
@@ -170,9 +170,9 @@ def chips(raw: RawChips) -> Chips | Missing:
         return ids
 
     def chip(id_: npu_smi.ChipId) -> Chip:
-        where = f"-i {id_.npu} -c {id_.chip}"
+        chip_options = f"-i {id_.npu} -c {id_.chip}"
         readings = {
-            query.field: _asked(raw.queries.get(f"{type_} {where}"), query.read)
+            query.field: _asked(raw.queries.get(f"{type_} {chip_options}"), query.read)
             for type_, query in CHIP_QUERIES.items()
         }
         board = _asked(raw.queries.get(f"board -i {id_.npu}"), npu_smi.board)

@@ -70,8 +70,8 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         topology=_asked(raw, "topo -m", nvidia_smi.topology),
         hung=_STILL_RUNS in gpus.error,
         pci=tuple(
-            PciGpu(bus, _lanes(width), _lanes(widest), alive, raw.pci_drivers.get(bus), bus in raw.virtual)
-            for bus, width, widest, alive in raw.pci
+            PciGpu(bus, _lanes(width), _lanes(widest), answers, raw.pci_drivers.get(bus), bus in raw.virtual)
+            for bus, width, widest, answers in raw.pci
         ),
         switches=tuple(raw.switches),
         module=_module(raw.version),

@@ -181,8 +181,8 @@ def _alike_redacted(was: str, now: str) -> tuple[str, str]:
 
 def cut(was: str, now: str, most: int) -> tuple[str, str]:
     """Return at most `most` characters of each, around the first difference."""
-    both = zip(was, now, strict=False)
-    first = next((index for index, (old, new) in enumerate(both) if old != new), min(len(was), len(now)))
+    char_pairs = zip(was, now, strict=False)
+    first = next((index for index, (old, new) in enumerate(char_pairs) if old != new), min(len(was), len(now)))
     begin = max(0, first - most // 4) if first > most // 2 and max(len(was), len(now)) > most else 0
     return _part(was, begin, most), _part(now, begin, most)
 
@@ -195,8 +195,8 @@ def _part(text: str, begin: int, most: int) -> str:
 
 def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) -> Iterator[_Found]:
     was, now = (tuple(item for item in items if not is_passing(item)) for items in (was, now))
-    keyed = [_by_identity(items) for items in (was, now)]
-    first, second = keyed
+    elements = [_by_identity(items) for items in (was, now)]
+    first, second = elements
     if first is None or second is None:
         pairs = _alike_lists([*map(_text, was)], [*map(_text, now)])
         yield from _sequences(name, element, *pairs)

@@ -19,10 +19,10 @@ def cleaner() -> Callable[[Any], Any]:
     It caches texts, because hosts have many texts in common.
     """
     numbers: dict[str, str] = {}
-    short, long = lru_cache(maxsize=1 << 16)(clean), lru_cache(maxsize=1 << 8)(clean)
+    clean_short, clean_long = lru_cache(maxsize=1 << 16)(clean), lru_cache(maxsize=1 << 8)(clean)
 
     def of_text(text: str) -> Any:
-        return (short if len(text) <= _SHORT else long if len(text) <= _LONG else clean)(text)
+        return (clean_short if len(text) <= _SHORT else clean_long if len(text) <= _LONG else clean)(text)
 
     def value(found: Any) -> Any:
         if isinstance(found, dict):

@@ -103,13 +103,13 @@ class Rails:
 
         So no two devices of a host begin with the same port.
         """
-        following = self._next_host[port.host]
-        if following == port.host:
+        next_host = self._next_host[port.host]
+        if next_host == port.host:
             return
-        devices = sorted(self._hosts[following])
-        later = [device for device in devices if device > port.device]
-        for device in [*later, *(device for device in devices if device < port.device)]:
-            yield self._hosts[following][device]
+        devices = sorted(self._hosts[next_host])
+        later_devices = [device for device in devices if device > port.device]
+        for device in [*later_devices, *(device for device in devices if device < port.device)]:
+            yield self._hosts[next_host][device]
 
 
 def is_way(one: Port, other: Port) -> bool:

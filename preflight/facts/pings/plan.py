@@ -72,7 +72,7 @@ def most_pings(devices: Mapping[str, Collection[int]], wanted: Wanted) -> int:
 def refuse_too_many(devices: Mapping[str, Collection[int]], wanted: Wanted) -> None:
     """Raise UsageError for a plan that would take too long and would not fit into memory."""
     count = most_pings(devices, wanted)
-    options = [word for word, on in (("--mesh", wanted.mesh), ("--cross-rail", wanted.cross_rail)) if on]
+    options = [word for word, is_set in (("--mesh", wanted.mesh), ("--cross-rail", wanted.cross_rail)) if is_set]
     if options and count > MOST_PINGS:
         raise UsageError(
             f"{' '.join(options)}: {len(devices):,} hosts make {count:,} pings, and "
@@ -135,9 +135,9 @@ def _notes(all_ports: Sequence[Port], wanted: Wanted, *, switched: bool, no_way:
         yield "no pings across rails: on a direct fabric rails do not reach each other"
     if no_way:
         yield f"{no_way:,} pings across rails are left out: two subnets, without a gateway on both sides"
-    small = sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0
-    if small:
-        yield f"packets of {wanted.size} bytes exceed the MTU of {small:,} of the devices: split, or not sent"
+    small_mtus = sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0
+    if small_mtus:
+        yield f"packets of {wanted.size} bytes exceed the MTU of {small_mtus:,} of the devices: split, or not sent"
 
 
 @contextmanager
@@ -157,13 +157,13 @@ def _nothing_collected() -> Iterator[None]:
 
 def _peers(all_ports: Sequence[Port], rails: Rails, wanted: Wanted, cluster: Cluster) -> Iterator[list[Port]]:
     """Yield for each port the other ports that it pings, without gateways."""
-    across = wanted.cross_rail and cluster.fabric is Fabric.SWITCHED
-    for place, port in enumerate(all_ports):
-        if wanted.mesh and across:
-            yield list(_everybody(all_ports, place, cluster.product))
+    crosses_rails = wanted.cross_rail and cluster.fabric is Fabric.SWITCHED
+    for position, port in enumerate(all_ports):
+        if wanted.mesh and crosses_rails:
+            yield list(_everybody(all_ports, position, cluster.product))
             continue
         peers = list(_mesh(*rails.rail(port)) if wanted.mesh else _neighbours(rails, port))
-        yield [*peers, *rails.other_rails_of_the_next_host(port)] if across else peers
+        yield [*peers, *rails.other_rails_of_the_next_host(port)] if crosses_rails else peers
 
 
 def _neighbours(rails: Rails, port: Port) -> Iterator[Port]:

@@ -39,8 +39,8 @@ def foretold(plan: Sequence[Ping], pool: int = POOL) -> str:
         return ""
     seconds = expected_seconds(plan, pool)
     hosts, longest = len({ping.host for ping in plan}), _longest(plan)
-    where = f"{hosts:,} hosts" if hosts > 1 else "one host"
-    text = f"{len(plan):,} pings between the devices of {where}, {longest:,} a device: about {seconds:,.0f} s"
+    scope = f"{hosts:,} hosts" if hosts > 1 else "one host"
+    text = f"{len(plan):,} pings between the devices of {scope}, {longest:,} a device: about {seconds:,.0f} s"
     if seconds > LONG:
         text += "; shorter: without --mesh and --cross-rail, --limit fewer hosts, --pool more at once, or --no-ping"
     return text

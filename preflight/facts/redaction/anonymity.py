@@ -27,11 +27,11 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, place)
     elif isinstance(value, dict):
         for key, item in value.items():
-            inside = f"{place}.{key}" if place else key
+            item_place = f"{place}.{key}" if place else key
             if not is_our_key(key):
-                yield inside, key
+                yield item_place, key
             if not is_word(key, item):
-                yield from _texts(item, inside)
+                yield from _texts(item, item_place)
 
 
 def _kinds(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:

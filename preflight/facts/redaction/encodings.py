@@ -42,9 +42,9 @@ def _forms(text: str) -> Iterator[Form]:
 
 
 def _word(by: Decode, decode: Decode, encode: Encode, match: re.Match[str]) -> str:
-    plain = decode(match[0])
-    replacement = by(plain) if plain else plain
-    return encode(replacement, match[0]) if replacement != plain else match[0]
+    decoded_word = decode(match[0])
+    replacement = by(decoded_word) if decoded_word else decoded_word
+    return encode(replacement, match[0]) if replacement != decoded_word else match[0]
 
 
 def _from_percent(word: str) -> str:
@@ -66,9 +66,9 @@ def _to_hex(text: str, word: str) -> str:
 
 def _from_base64(word: str) -> str:
     """Return the text that the word encodes; empty for an ordinary word."""
-    usual = word.replace("-", "+").replace("_", "/").rstrip("=")
+    standard_word = word.replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        text = base64.b64decode(usual + "=" * (-len(usual) % 4), validate=True).decode("ascii")
+        text = base64.b64decode(standard_word + "=" * (-len(standard_word) % 4), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         return ""
     return text if _READABLE.fullmatch(text) else ""

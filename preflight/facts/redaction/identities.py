@@ -73,10 +73,10 @@ def _domains_of(
     names: Iterable[str], machines: Iterable[str], full_names: Iterable[str], facts: Mapping[str, HostFacts]
 ) -> frozenset[str]:
     """Return the domains of the hosts' `names`, and the domains of other names that are not public."""
-    own = set(chain.from_iterable(map(_domains, names))) | set(_searched(facts))
-    foreign = set(chain.from_iterable(map(_domains, machines)))
-    foreign.update(domain for name in full_names for domain in (*_domains(name), *_bare(name)))
-    return frozenset(own | (foreign - DOMAINS)) - SUFFIXES - {"cluster.local", "svc.cluster.local"}
+    own_domains = set(chain.from_iterable(map(_domains, names))) | set(_searched(facts))
+    foreign_domains = set(chain.from_iterable(map(_domains, machines)))
+    foreign_domains.update(domain for name in full_names for domain in (*_domains(name), *_bare(name)))
+    return frozenset(own_domains | (foreign_domains - DOMAINS)) - SUFFIXES - {"cluster.local", "svc.cluster.local"}
 
 
 def _planned(cluster: Cluster) -> Iterator[str]:

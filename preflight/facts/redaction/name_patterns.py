@@ -115,10 +115,10 @@ class Names:
 
     def __init__(self, known: Known) -> None:
         machines = {name for name in (*known.names, *known.others) if not name.isdigit()} - _TOOLS_WORDS
-        common = {name for name in known.users if name in COMMON | _TOOLS_WORDS or len(name) < _SHORT}
+        common_users = {name for name in known.users if name in COMMON | _TOOLS_WORDS or len(name) < _SHORT}
         domain = rf"(?:[\w-]{{1,63}}\.){{0,4}}{_any(known.domains)}" if known.domains else ""
-        names = machines | (known.users - common)
-        parts = [*_words(names, rf"(?:\.{domain})?" if domain else ""), *_accounts(common), *_stems(machines)]
+        names = machines | (known.users - common_users)
+        parts = [*_words(names, rf"(?:\.{domain})?" if domain else ""), *_accounts(common_users), *_stems(machines)]
         parts += _domains(domain, known) if domain else []
         self._pattern = re.compile("|".join(parts), re.IGNORECASE | re.ASCII) if parts else None
 

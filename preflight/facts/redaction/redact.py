@@ -66,24 +66,24 @@ def is_random(word: str) -> bool:
     shares = [word.count(char) / len(word) for char in set(word)]
     entropy = -sum(share * log2(share) for share in shares)
     kinds = [next((kind for kind in _KINDS if char in kind), "") for char in word]
-    changes = sum(kind != after for kind, after in pairwise(kinds))
+    changes = sum(kind != next_kind for kind, next_kind in pairwise(kinds))
     return entropy >= _ENTROPY and len(set(kinds)) >= len(_KINDS) and changes >= _CHANGES * len(word)
 
 
 def _without_ends_of_keys(text: str) -> str:
     """Return the text without keys that lack their beginning, as in the tail of a log: all lines up to their end."""
-    kept, done = [], 0
+    pieces, position = [], 0
     for end in _END_OF_KEY.finditer(text):
-        begin = text.rfind("\n", done, end.start()) + 1 or done  # of the line with the end
+        begin = text.rfind("\n", position, end.start()) + 1 or position  # of the line with the end
         line = _LAST_KEY_LINE
-        while begin > done:
-            above = text.rfind("\n", done, begin - 1) + 1 or done
-            if not line.fullmatch(text, above, begin - 1):
+        while begin > position:
+            line_start = text.rfind("\n", position, begin - 1) + 1 or position
+            if not line.fullmatch(text, line_start, begin - 1):
                 break
-            begin, line = above, _KEY_LINE
-        kept += [text[done:begin], REDACTED]
-        done = end.end()
-    return "".join([*kept, text[done:]])
+            begin, line = line_start, _KEY_LINE
+        pieces += [text[position:begin], REDACTED]
+        position = end.end()
+    return "".join([*pieces, text[position:]])
 
 
 def may_match(text: str, hints: tuple[str, ...]) -> bool:

@@ -79,9 +79,9 @@ def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
         for item in value:
             yield from _texts(key, item)
     elif isinstance(value, dict):
-        for inside, item in value.items():
-            yield "", inside
-            yield from _texts(inside, item)
+        for item_key, item in value.items():
+            yield "", item_key
+            yield from _texts(item_key, item)
 
 
 def _machines(key: str, text: str) -> Iterator[str]:

@@ -72,14 +72,14 @@ def hccl_test(text: str) -> HcclTest | Missing:
     text = text[:_LONGEST]
     lines = [line.strip() for line in text.split("\n")]
     rows, unknown_row = _rows(lines)
-    wrong = {int(match.group(1)) for line in lines if (match := _WRONG.search(line[:400]))}
+    wrong_ranks = {int(match.group(1)) for line in lines if (match := _WRONG.search(line[:400]))}
     codes = tuple(sorted({int(match.group(1)) for match in _RETCODE.finditer(text)}))
     trouble = _trouble(text)
     if unknown_row:
         trouble += (f"HCCL Test: the row {quote(unknown_row)} is not understood, or cut",)
-    if not (rows or codes or trouble or wrong):
+    if not (rows or codes or trouble or wrong_ranks):
         return Missing(f"HCCL Test said {quote(text)}")
-    return HcclTest(tuple(rows), tuple(sorted(wrong)), bool(_OVERFLOW.search(text)), codes, trouble)
+    return HcclTest(tuple(rows), tuple(sorted(wrong_ranks)), bool(_OVERFLOW.search(text)), codes, trouble)
 
 
 def _rows(lines: list[str]) -> tuple[list[Row], str]:

@@ -42,7 +42,7 @@ def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, .
         ports = lines.get("ports", "").split()
         ports += [port for service in lines.get("services", "").split() for port in _ports_of(definitions, service)]
         ports += [_EVERY_PORT] if "tcp" in lines.get("protocols", "").split() else []
-        rich = tuple(line for line in lines.get("rich rules", "").splitlines() if line)
+        rich_rules = tuple(line for line in lines.get("rich rules", "").splitlines() if line)
         zones_.append(
             Zone(
                 name,
@@ -50,8 +50,8 @@ def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, .
                 tuple(lines.get("interfaces", "").split()),
                 tuple(lines.get("sources", "").split()),
                 tuple(ports),
-                rich,
-                tuple(filter(is_ours, rich)),
+                rich_rules,
+                tuple(filter(is_ours, rich_rules)),
             )
         )
     return tuple(zones_) if zones_ else Missing(f"firewall-cmd --list-all-zones printed {quote(text)}, and no zone")

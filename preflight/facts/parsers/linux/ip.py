@@ -54,7 +54,7 @@ def _address_json(text: str) -> tuple[Interface, ...] | Missing:
             up={"UP", "LOWER_UP"} <= set(link.flags),
             mtu=link.mtu,
             mac=link.address,
-            addresses=tuple(f"{a.local}/{a.prefixlen}" for a in link.addr_info if a.local),
+            addresses=tuple(f"{entry.local}/{entry.prefixlen}" for entry in link.addr_info if entry.local),
         )
         for link in links
         if link.ifname  # iproute2 before 5.0 prints empty objects for interfaces that a filter left out

@@ -33,9 +33,9 @@ def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:
     lines = [_COUNTERS.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
     if unknown_line := next((line for line in lines if not _KNOWN.fullmatch(line)), None):
         return Missing(f"iptables: {quote(unknown_line)} is not understood")
-    filtering = list(_of_filter(lines))
-    policies = [match[1] for line in filtering if (match := _POLICY.fullmatch(line))]
-    rules = tuple(match[1] for line in filtering if (match := _RULE.fullmatch(line)))
+    filter_lines = list(_of_filter(lines))
+    policies = [match[1] for line in filter_lines if (match := _POLICY.fullmatch(line))]
+    rules = tuple(match[1] for line in filter_lines if (match := _RULE.fullmatch(line)))
     policy = "drop" if policies and policies[-1] != "ACCEPT" else "accept"
     return IptablesChain(program, policy, rules, tuple(filter(is_ours, rules)))
 

@@ -38,8 +38,8 @@ def tuned(active: str, post_loaded: str, main: str, files: Mapping[str, str]) ->
     if value is None:
         return None
     reapply = options.get("reapply_sysctl", "1").strip().lower() not in _NO
-    doubt = f"{source} sets it by a variable, {value}" if "${" in value else ""
-    return Tuned(" ".join(names), source, value, reapply, files[source], doubt)
+    warning = f"{source} sets it by a variable, {value}" if "${" in value else ""
+    return Tuned(" ".join(names), source, value, reapply, files[source], warning)
 
 
 def _profiles(
@@ -81,10 +81,10 @@ def _after(
     for name, options in sections.items():
         if options.get("type", name) != "sysctl":
             continue
-        off = options.get("enabled", "1").strip().lower() in _NO
-        if off or options.get("replace", "0").strip().lower() not in _NO or _KEY in options.get("drop", ""):
+        is_disabled = options.get("enabled", "1").strip().lower() in _NO
+        if is_disabled or options.get("replace", "0").strip().lower() not in _NO or _KEY in options.get("drop", ""):
             value, source = None, ""
         for key, text in options.items():
-            if key in (_KEY, _KEY.replace(".", "/")) and not off:
+            if key in (_KEY, _KEY.replace(".", "/")) and not is_disabled:
                 value, source = text.strip().strip("\"'"), path
     return value, source

@@ -62,12 +62,12 @@ def _rule(words: list[str]) -> Rule | None:
             return None
     if len(words) not in (7, 9):  # with application names there are two more words, and ports are in their usual place
         return None
-    action, protocol, ports, to, source_ports, source = words[:6]
+    action, protocol, ports, destination, source_ports, source = words[:6]
     direction, _, interface = words[-1].partition("_")
     if not re.match(r"(route:)?(allow|deny|reject|limit)(_log(-all)?)?$", action):
         return None
     text = f"{action} {protocol} {ports} from {source}"
-    text += f" to {to}" if to not in _ANYWHERE else ""
+    text += f" to {destination}" if destination not in _ANYWHERE else ""
     text += f" source port {source_ports}" if source_ports != "any" else ""
     text += f" on {interface}" if interface else ""
     text += " out" if direction == "out" else ""

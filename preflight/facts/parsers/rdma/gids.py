@@ -81,8 +81,8 @@ def _gid(words: list[str]) -> Gid | None:
         return None
     kind: Literal["v1", "v2"] = "v1" if words[version] == "v1" else "v2"
     result = made(device, int(port), int(index), gid, kind, next(iter(words[version + 1 :]), None))
-    expected = address[0] if address else None
-    return result if result and result.address == expected else None
+    expected_address = address[0] if address else None
+    return result if result and result.address == expected_address else None
 
 
 def made(device: str, port: int, index: int, gid: str, kind: Literal["v1", "v2"], netdev: str | None) -> Gid | None:

@@ -61,8 +61,8 @@ def _port_history(block: list[str]) -> LinkHistory:
     changes = [_change(row) for row in rows]
     if len(tables.places(rows)) > 1:
         raise NotUnderstoodError("hccn_tool tells the link changes of several ports at once")
-    listed = [change.up for change in changes]
-    if listed.count(True) > ups or listed.count(False) > downs or (start is None and ups + downs):
+    states = [change.up for change in changes]
+    if states.count(True) > ups or states.count(False) > downs or (start is None and ups + downs):
         raise NotUnderstoodError(
             f"hccn_tool counts {ups} link ups and {downs} link downs, and lists {len(rows)} changes"
         )

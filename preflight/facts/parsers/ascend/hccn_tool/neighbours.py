@@ -26,11 +26,11 @@ _IFNAME = "Ifname:"
 
 def _neighbour(block: list[str]) -> Neighbour:
     port = system = ""
-    for line, after in pairwise([_PORT if block[0].startswith(_IFNAME) else "", *block, ""]):
-        if line == _PORT and (match := _PORT_NAME.fullmatch(after)):
+    for line, next_line in pairwise([_PORT if block[0].startswith(_IFNAME) else "", *block, ""]):
+        if line == _PORT and (match := _PORT_NAME.fullmatch(next_line)):
             port = match.group(1)
-        elif line == _SYSTEM and not after.endswith(" TLV"):
-            system = after
+        elif line == _SYSTEM and not next_line.endswith(" TLV"):
+            system = next_line
     if not system and block[0] == _CHASSIS and _END not in block:
         raise NotUnderstoodError(f"hccn_tool's answer ends with {quote(block[-1])}, before the name of the switch")
     return Neighbour(system, port)
@@ -100,8 +100,8 @@ def _route(line: str) -> DeviceRoute | None:
     addresses = [netmask, *({destination} - {"default"}), *({gateway} - _NO_GATEWAY)]
     if not all(map(_is_address, addresses)):
         return None
-    through = None if gateway in _NO_GATEWAY else as_address(Reading(gateway)).value
-    return DeviceRoute(destination, through, netmask, interface)
+    next_hop = None if gateway in _NO_GATEWAY else as_address(Reading(gateway)).value
+    return DeviceRoute(destination, next_hop, netmask, interface)
 
 
 def route(text: str) -> tuple[Found[tuple[DeviceRoute, ...]], ...]:
@@ -112,7 +112,7 @@ def route(text: str) -> tuple[Found[tuple[DeviceRoute, ...]], ...]:
     def starts(line: str) -> bool:
         """Return whether the line begins a table. A heading directly below another one belongs to the same table."""
         nonlocal below_heading
-        above, below_heading = below_heading, heading.fullmatch(line) is not None
-        return below_heading and not above
+        after_heading, below_heading = below_heading, heading.fullmatch(line) is not None
+        return below_heading and not after_heading
 
     return blocks(text, starts, lambda block: _rows(block, _ROUTE_LIKE, _route))

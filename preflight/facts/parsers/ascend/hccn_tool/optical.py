@@ -58,11 +58,11 @@ def _optics(block: list[str]) -> Optics:
     if _ABSENT in block[0]:
         return Optics(present=False)
     module = _Module(block)
-    present = module.texts.get("present")
-    if present not in ("present", "not present"):
-        raise NotUnderstoodError(f"hccn_tool says an optical module is present: {quote(present or '')}")
+    presence = module.texts.get("present")
+    if presence not in ("present", "not present"):
+        raise NotUnderstoodError(f"hccn_tool says an optical module is present: {quote(presence or '')}")
     optics = Optics(
-        present=present == "present",
+        present=presence == "present",
         vendor=module.text("vendorname") or "",
         part=module.text("vendorpartnumber") or "",
         serial=module.text("vendorserialnumber") or "",

@@ -70,8 +70,8 @@ class Line:
 
 def lines(text: str) -> Iterator[Line]:
     """Yield the lines of `text` that are not empty."""
-    *whole, tail = text.split("\n")
-    for line in whole:
+    *complete_lines, tail = text.split("\n")
+    for line in complete_lines:
         if line := line.strip():
             yield Line(line)
     if tail := tail.strip():

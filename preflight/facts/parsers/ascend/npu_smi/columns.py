@@ -97,5 +97,5 @@ def columns(heading: list[str]) -> Columns | None:
         fields += cell_fields
         parts = [f"(?P<{field}>{pattern})" if field else f"(?:{pattern})" for field, pattern in columns_of_cell]
         patterns.append(re.compile(r"\s+".join(parts), re.ASCII) if cell_fields or not parts else None)
-    free = heading.index("Process name") if "Process name" in heading else None
-    return Columns(tuple(fields), tuple(patterns), free)
+    free_cell = heading.index("Process name") if "Process name" in heading else None
+    return Columns(tuple(fields), tuple(patterns), free_cell)

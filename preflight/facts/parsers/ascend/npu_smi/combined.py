@@ -36,8 +36,8 @@ def physical(table: Table, ids: tuple[ChipId, ...] | Missing) -> Mapping[tuple[i
 
 def _by_ids(chips: list[tuple[int, int]], ids: tuple[ChipId, ...]) -> Mapping[tuple[int, int], int] | Missing:
     device_of = {(row.npu, row.chip): row.device for row in ids}
-    missing = [f"NPU {npu} chip {chip}" for npu, chip in chips if (npu, chip) not in device_of]
-    return Missing(f"npu-smi info -m does not list {', '.join(missing[:4])}") if missing else device_of
+    missing_chips = [f"NPU {npu} chip {chip}" for npu, chip in chips if (npu, chip) not in device_of]
+    return Missing(f"npu-smi info -m does not list {', '.join(missing_chips[:4])}") if missing_chips else device_of
 
 
 def combined(
@@ -50,8 +50,10 @@ def combined(
     if isinstance(device, Missing):
         return device
     processes = table.processes or ()
-    if stray := [row for row in processes if (row.npu, row.chip) not in device]:
-        return Missing(f"npu-smi info: process {stray[0].pid} runs on NPU {stray[0].npu}, which is not in the table")
+    if stray_rows := [row for row in processes if (row.npu, row.chip) not in device]:
+        return Missing(
+            f"npu-smi info: process {stray_rows[0].pid} runs on NPU {stray_rows[0].npu}, which is not in the table"
+        )
     user_of = users or {}
     return NpuSmi(
         version=table.version,

@@ -70,13 +70,13 @@ _FREE = re.compile(r"No running processes found(?: in NPU (\d{1,9}))?", re.ASCII
 def info(text: str) -> Table | Missing:
     """Parse `npu-smi info`. A table without its closing line was cut and is not trusted."""
     lines = (line.strip() for line in text.splitlines())
-    drawn = [line for line in lines if "|" in line or line.startswith("+")]
-    title = next((index for index, line in enumerate(drawn) if _VERSION.search(line)), None)
+    frame_lines = [line for line in lines if "|" in line or line.startswith("+")]
+    title = next((index for index, line in enumerate(frame_lines) if _VERSION.search(line)), None)
     if title is None:
         return Missing(trouble(text))
-    if _is_cut(drawn):
+    if _is_cut(frame_lines):
         return Missing("the table of npu-smi info is cut")
-    version, *rows = (line for line in drawn[title:] if not _RULE.fullmatch(line))
+    version, *rows = (line for line in frame_lines[title:] if not _RULE.fullmatch(line))
     try:
         return _table(_VERSION.findall(version)[0], rows)
     except _UnknownRowError as error:
@@ -194,8 +194,8 @@ def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...],
     processes, unlisted = [], set(npus)
     for line in rows[1:]:
         values = _cells(line)
-        if free := _FREE.fullmatch(values[0]):
-            unlisted -= npus if free.group(1) is None else {int(free.group(1))}
+        if idle_match := _FREE.fullmatch(values[0]):
+            unlisted -= npus if idle_match.group(1) is None else {int(idle_match.group(1))}
             continue
         fields = process_columns.read(values)
         if fields is None:

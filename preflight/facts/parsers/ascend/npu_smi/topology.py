@@ -71,12 +71,12 @@ def _heading(row: list[str]) -> _ChipHeading | None:
 
 
 def _topology(heading: _ChipHeading, rows: list[list[str]]) -> Topology:
-    numbered = [match.groups() for match in map(_DEVICE.fullmatch, heading.names) if match]
+    kinds_and_numbers = [match.groups() for match in map(_DEVICE.fullmatch, heading.names) if match]
     return Topology(
-        devices=tuple(int(number) for _, number in numbered),
+        devices=tuple(int(number) for _, number in kinds_and_numbers),
         links=tuple(tuple(row[1 : 1 + len(heading.names)]) for row in rows),
         cpus=tuple(row[-1] for row in rows) if heading.with_cpus else (),
-        numbers=numbered[0][0],
+        numbers=kinds_and_numbers[0][0],
     )
 
 
@@ -84,7 +84,7 @@ def by_device(topology: Topology, physical: Mapping[tuple[int, int], int]) -> Fo
     """Return the topology by physical ids. `physical`: (NPU, chip) → physical id."""
     if topology.numbers == "Phy-ID":
         return Found(topology)
-    unknown = [npu for npu in topology.devices if (npu, 0) not in physical]
-    if unknown:
-        return Found(error=f"npu-smi info -t topo tells of NPU {unknown[0]}, which npu-smi info does not list")
+    unknown_npus = [npu for npu in topology.devices if (npu, 0) not in physical]
+    if unknown_npus:
+        return Found(error=f"npu-smi info -t topo tells of NPU {unknown_npus[0]}, which npu-smi info does not list")
     return Found(replace(topology, devices=tuple(physical[npu, 0] for npu in topology.devices), numbers="Phy-ID"))

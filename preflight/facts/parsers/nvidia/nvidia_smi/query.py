@@ -134,8 +134,8 @@ class _Answers:
 
 def _current(value: str | None) -> str | None:
     """Return a value without the note that its name is deprecated."""
-    before, note, behind = (value or "").partition(_DEPRECATED)
-    return before.rstrip() if note and behind.endswith("]") else value
+    current, note, tail = (value or "").partition(_DEPRECATED)
+    return current.rstrip() if note and tail.endswith("]") else value
 
 
 def query(text: str) -> Gpus | Missing:

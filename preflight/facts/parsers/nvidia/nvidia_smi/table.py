@@ -116,15 +116,15 @@ _NO_PROCESSES = _pattern(r"([0-9]{1,3}) +Not Supported")
 def table(text: str) -> Table | Missing:
     """Parse plain `nvidia-smi`. A table without its closing line was cut and is not trusted."""
     lines = [line.strip() for line in text[:LONGEST].splitlines()]
-    drawn = [line for line in lines if line.startswith(_FRAME)]
-    title = next((line for line in drawn if "NVIDIA-SMI" in line), None)
+    frame_lines = [line for line in lines if line.startswith(_FRAME)]
+    title = next((line for line in frame_lines if "NVIDIA-SMI" in line), None)
     if title is None:
         return Missing(trouble(text))
-    if not drawn[-1].startswith("+") or not _RULE.fullmatch(drawn[-1]):
+    if not frame_lines[-1].startswith("+") or not _RULE.fullmatch(frame_lines[-1]):
         return Missing("the table of nvidia-smi is cut")
     unread = [Missing(message) for message in _messages(lines)]
     try:
-        return _table(title, drawn, unread)
+        return _table(title, frame_lines, unread)
     except _UnknownLineError as error:
         return Missing(str(error))
 
@@ -290,7 +290,7 @@ def _process(line: str, pattern: re.Pattern[str]) -> ProcessRow:
     match = pattern.fullmatch(line[1:-1].strip() if line.endswith("|") else "")
     if match is None:
         raise _UnknownLineError(line)
-    gpu, pid, kind, name, used = match.groups()
-    memory = _MIB.fullmatch(used)
+    gpu, pid, kind, name, memory_text = match.groups()
+    memory = _MIB.fullmatch(memory_text)
     name_text = "" if name in (None, *_NO_NAME) else name
     return ProcessRow(int(gpu), int(pid), kind, name_text, int(memory.group(1)) if memory else None)

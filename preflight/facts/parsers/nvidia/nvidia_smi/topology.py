@@ -69,8 +69,8 @@ def topology(text: str) -> GpuTopology | Missing:
         state = "is cut" if cut.strip() or not unread else "has rows that are not understood"
         unread.append(Missing(f"nvidia-smi topo -m has {len(devices)} columns and {len(rows)} rows: it {state}"))
     nics = _legend(body)
-    if nameless := _nic_without_name(devices, nics):
-        unread.append(Missing(f"nvidia-smi topo -m: the legend does not name {nameless}"))
+    if unnamed_nic := _nic_without_name(devices, nics):
+        unread.append(Missing(f"nvidia-smi topo -m: the legend does not name {unnamed_nic}"))
     return GpuTopology(devices, rows, nics, tuple(unread[-20:]))
 
 

@@ -1,18 +1,18 @@
 """The framed answer of a program of preflight/remote, among whatever else the host printed. Pure.
 
-The frame is `\\n<marker> <length>\\n<document>\\n`; the marker is made up for every call, so that no banner knows it.
+The frame is `\\n<marker> <length>\\n<document>\\n`. The marker is random for every call, so that no banner contains it.
 """
 
 from preflight.facts.quote import quote
 from preflight.transport.types import Answer
 
 
-class NoAnswer(Exception):  # noqa: N818  (what came of asking, not a fault of ours)
-    """There is no document, or not all of it: one sentence."""
+class NoAnswer(Exception):  # noqa: N818  (an outcome of the call, not a fault of preflight)
+    """A missing or incomplete document, with one sentence that says so."""
 
 
 def document(answer: Answer, marker: str) -> bytes:
-    """Return the framed document, not decoded. Raises NoAnswer."""
+    """Return the framed document, not decoded. Raises NoAnswer if it is missing or incomplete."""
     _, marker_line, framed = answer.stdout.partition(f"\n{marker} ".encode())
     if not marker_line:
         raise NoAnswer(_without_document(answer))
@@ -25,7 +25,7 @@ def document(answer: Answer, marker: str) -> bytes:
 
 
 def printed_before(answer: Answer, marker: str) -> str:
-    """Return the last line that the host printed before the frame, as it is; empty where there was none."""
+    """Return the last line that the host printed before the frame, unchanged; empty if there is none."""
     return _last_line(answer.stdout.partition(f"\n{marker} ".encode())[0])
 
 

@@ -1,4 +1,4 @@
-"""The first round over the hosts: facts in one round trip a host."""
+"""The first round over the hosts: facts in one round trip per host."""
 
 import json
 import secrets
@@ -22,7 +22,7 @@ from preflight.transport.programs import source
 from preflight.transport.types import ErrorKind, Program, Progress, Transport, TransportError
 
 POOL = 32  # hosts in flight
-# What a section may take on its host. `job` may have to start a container; hccn_tool is called 9 times a device.
+# Seconds for a section on its host. `job` may have to start a container; hccn_tool is called 9 times a device.
 HOST_SECTIONS = {
     "os": 5.0,
     "sysctl": 5.0,
@@ -38,12 +38,13 @@ HOST_SECTIONS = {
 }
 NPU_SECTIONS = {"driver": 5.0, "hccn": 30.0, "hccn_conf": 5.0, "npu_smi": 20.0}
 GPU_SECTIONS = {"nvidia": 30.0, "rdma": 10.0}  # a nvidia-smi that hangs is ended after 25 s
-# What the deep look adds, or gives more time: 16 more calls of hccn_tool a device, 5 of npu-smi a chip, data's digests.
+# Sections that a deep run adds, or that need more time in it: 16 more calls of hccn_tool a device, 5 of npu-smi a chip,
+# and digests of data.
 DEEP_HOST_SECTIONS = {"job": 45.0, "load": 10.0}
 DEEP_NPU_SECTIONS = {"hccn": 60.0, "chips": 40.0, "device_nodes": 10.0}
 SSH_SECTIONS = {"shells": 15.0, "neighbours": 15.0}  # where the inventory's launcher works over ssh
-EXTRAS = {"extras": 100.0}  # what is only kept for `preflight capture`; it waits for `hccn`
-WAY_SECONDS = 40.0  # what connecting, logging in and a busy host may take on top
+EXTRAS = {"extras": 100.0}  # output that only `preflight capture` keeps; it waits for `hccn`
+WAY_SECONDS = 40.0  # additional time for connecting, logging in and a busy host
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Request:
 
     @property
     def timeout(self) -> float:
-        """Return the seconds for the whole round trip."""
+        """Seconds for the whole round trip."""
         return max(self.deadlines.values()) + WAY_SECONDS
 
     def ask(self, transport: Transport, host: Host) -> Sections | Missing:
@@ -70,7 +71,7 @@ class Request:
 def _facts_request(
     cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str], *, deep: bool
 ) -> Request:
-    """Return the request to every host; its own device ids, names and partners come on top."""
+    """Return the request common to all hosts. Each host's device ids, names and partners are added later."""
     product = cluster.product
     words: dict[str, object] = {
         "ports": ports.ranges,
@@ -90,7 +91,7 @@ def _facts_request(
 
 
 def _queries(cluster: Cluster, readings: Sequence[str]) -> list[str]:
-    """Return the queries of hccn_tool. lldp has an answer behind a switch alone."""
+    """Return the queries of hccn_tool. Only devices behind a switch answer lldp."""
     queries = [name for name in (*READERS, "ip") if name != "lldp" or cluster.fabric is Fabric.SWITCHED]
     return [name for name in queries if name in readings] if readings else queries
 
@@ -114,13 +115,13 @@ def _job_request(cluster: Cluster, *, deep: bool) -> dict[str, object]:
 def _deadlines(cluster: Cluster, *, deep: bool) -> dict[str, float]:
     npu = cluster.product.is_npu
     basic = HOST_SECTIONS | (NPU_SECTIONS if npu else {}) | (GPU_SECTIONS if cluster.product is Product.NVIDIA else {})
-    # A wrapper leads into a container, and what ssh starts on its host is not where jobs are.
+    # A wrapper leads into a container, but processes that ssh starts run on its host, where no job runs.
     over_ssh = SSH_SECTIONS if cluster.job.over_ssh and not cluster.probe.wrapper else {}
     return basic | DEEP_HOST_SECTIONS | (DEEP_NPU_SECTIONS if npu else {}) | over_ssh if deep else basic
 
 
 def all_sections(cluster: Cluster) -> tuple[str, ...]:
-    """Return every section of the collector, also those that are only kept."""
+    """Return every section of the collector, including those that only a capture keeps."""
     return (*_deadlines(cluster, deep=True), *(EXTRAS if cluster.product.is_npu else {}))
 
 
@@ -162,9 +163,9 @@ def look(
 ) -> dict[str, Seen | Unreachable]:
     """Collect from every host in one round trip: its facts, and the answer that they were read from.
 
-    `ports`: the job ports whose sockets are wanted; `pool`: hosts in flight; `sections`: of the collector, if not all
-    are wanted (the others are `Missing`); `readings`: of hccn_tool, the same; `deep`: more than the basic set.
-    `heard` gets a host's facts when they come, before the connections that other hosts report. Where sudo refuses, the
+    `ports`: the job ports with the sockets to list. `pool`: hosts in flight. `deep`: more than the basic set.
+    `sections`, `readings`: of the collector and of hccn_tool, empty for all. Others are `Missing`.
+    `heard` gets a host's facts when they come, before the connections that other hosts report. If sudo refuses, the
     host is asked without root, and its `os` has the reason. Raises nothing that a host could cause.
     """
     request = _facts_request(cluster, ports, sections, readings, deep=deep)
@@ -175,14 +176,14 @@ def look(
     def collect_host(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
         ring = neighbours.targets(hosts, host.name) if tries_ssh else []
-        own = {
+        host_words = {
             "devices": devices,
             "called": [host.name, host.address],
             "connects": {**connects, "targets": partners[host.name]},
             "neighbours": {"user": cluster.probe.user, "targets": ring},
             "naming": naming.wanted(cluster.hosts, host.name),
         }
-        host_request = replace(request, words={**request.words, **own})
+        host_request = replace(request, words={**request.words, **host_words})
 
         def ask(host: Host, refused: Unreachable | None) -> Seen:
             sent = time.time()
@@ -238,7 +239,7 @@ def collect(
 
 
 def as_seen(host: Host, facts: ClusterFacts) -> Host:
-    """Return the host as a later round asks it: without sudo where it has refused already."""
+    """Return the host as later rounds contact it: without sudo if sudo has refused before."""
     contact = facts.hosts[host.name]
     refused = isinstance(contact, HostFacts) and isinstance(contact.os, Os) and contact.os.refused
     return _without_sudo(host) if refused else host

@@ -1,8 +1,8 @@
 """Releases of driver, firmware, CANN, torch_npu, torch, MindSpore and Python that are compatible.
 
 torch_npu's part is its project's public compatibility table (Ascend/pytorch, COMPATIBILITY; as of torch_npu 2.12.0),
-from CANN 5.1 on. The driver's, the firmware's and CANN's part is what their own version files say. A release that is
-not in the table, such as one that came out after it, is no finding: nothing is said of it.
+from CANN 5.1 on. Driver, firmware and CANN list compatible releases in their own version files. A release that is not
+in the table, such as a newer one, gives no finding.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from preflight.facts.parsers.ascend.packages import Package, Ranges
 
-# CANN → the torch_npu releases made for it. torch_npu's number begins with torch's.
+# CANN → the torch_npu releases that are made for it. torch_npu's version begins with torch's.
 TORCH_NPU = {
     "9.1.0": ("2.12.0", "2.11.0", "2.10.0.post4", "2.9.0.post6", "2.7.1.post8"),
     "9.0.0": ("2.9.0.post2", "2.8.0.post4", "2.7.1.post4"),
@@ -34,7 +34,7 @@ TORCH_NPU = {
     "5.1.RC1": ("1.8.1.rc1", "1.5.0.post5"),
 }
 
-# torch → the Pythons that torch_npu is built for, from … to (3.N).
+# torch → the oldest and the newest Python (3.N) that torch_npu is built for.
 PYTHON = {
     "2.13.0": (10, 14),
     "2.12.0": (10, 14),
@@ -53,7 +53,7 @@ PYTHON = {
 }
 
 
-# CANNs of which torch_npu's release notes (7.2.0) say that the builds for any of the first four run with all of them.
+# CANNs that run every torch_npu build for any of the first four, according to torch_npu's release notes (7.2.0).
 CLOSE_CANN = ("8.3.RC1", "8.2.RC1", "8.1.RC1", "8.0.0", "8.0.RC3", "8.0.RC2")
 _CLOSE_BUILDS = CLOSE_CANN[:4]
 
@@ -68,7 +68,7 @@ MINDSPORE = {
     "2.1.0": ("6.3.RC2",),
 }
 
-# CANN → the oldest driver that its release notes name; later CANNs need no older one.
+# CANN → the oldest driver that its release notes name. Later CANNs do not accept an older one.
 OLDEST_DRIVER = {"9.1.0": (25, 2), "8.5.0": (25, 0)}
 
 
@@ -88,9 +88,9 @@ class Stack:
 
 
 def fitting(installed: Stack) -> Stack | None:
-    """Return the releases that fit together and differ least from the installed ones; None where the table names none.
+    """Return the releases that fit together and differ least from the installed ones; None if the table has none.
 
-    Of three releases the two that fit together stay. Where no two do, CANN stays: with it would go the driver.
+    Two of the three releases that fit together stay. If no two do, CANN stays: to replace it is to replace the driver.
     """
     torch, build, cann = installed.torch or release(installed.torch_npu), installed.torch_npu, installed.cann
     name, made_for, pair = known_cann(cann), cann_of(build), release(torch) == release(build)
@@ -108,8 +108,8 @@ def fitting(installed: Stack) -> Stack | None:
 
 def builds_of(torch: str) -> dict[str, str]:
     """Return CANN → the torch_npu for this torch, newest CANN first."""
-    every = ((cann, build) for cann, builds in TORCH_NPU.items() for build in builds)
-    return {cann: build for cann, build in every if release(build) == release(torch)}
+    pairs = ((cann, build) for cann, builds in TORCH_NPU.items() for build in builds)
+    return {cann: build for cann, build in pairs if release(build) == release(torch)}
 
 
 def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
@@ -123,36 +123,39 @@ def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
 
 
 def cann_of(torch_npu: str) -> str:
-    """Return the CANN that a torch_npu is made for, as the table names it; empty where the table does not have it."""
-    # The table spells release candidates 2.1.0.rc1, a package's metadata 2.1.0rc1. Builds of a day are in no table.
+    """Return the CANN that a torch_npu is made for, as the table names it; empty if the table does not have it."""
+    # The table spells release candidates 2.1.0.rc1, a package's metadata 2.1.0rc1. No table has daily builds.
     build = re.sub(r"(?<=[0-9])rc(?=[0-9])", ".rc", torch_npu.partition("+")[0])
     return next((name for name, builds in TORCH_NPU.items() if build in builds), "")
 
 
 def too_old(cann: str, made_for: str) -> bool:
-    """Return whether a CANN lacks what a torch_npu for `made_for` calls; both as the table names them, newest first."""
+    """Return whether a CANN is older than the one that a torch_npu is made for, so that it lacks functions.
+
+    Both are spelled as in the table, which has the newest CANN first.
+    """
     newest_first = list(TORCH_NPU)
     return newest_first.index(cann) > newest_first.index(made_for)
 
 
 def torch_npu_for(torch: str, cann: str) -> str:
-    """Return the torch_npu for a torch and a CANN, else the nearest that runs with it; empty: the table has none."""
+    """Return the torch_npu for a torch and a CANN, else the nearest that runs with it; empty if the table has none."""
     installed, builds = known_cann(cann), builds_of(torch)
     if installed in builds or installed not in CLOSE_CANN:
         return builds.get(installed, "")
-    place = CLOSE_CANN.index(installed)
-    close = [(abs(CLOSE_CANN.index(name) - place), builds[name]) for name in _CLOSE_BUILDS if name in builds]
-    return min(close)[1] if close else ""
+    position = CLOSE_CANN.index(installed)
+    close_builds = [(abs(CLOSE_CANN.index(name) - position), builds[name]) for name in _CLOSE_BUILDS if name in builds]
+    return min(close_builds)[1] if close_builds else ""
 
 
 def mindspore_fits(mindspore: str, cann: str) -> tuple[str, ...]:
-    """Return the CANNs for this MindSpore, where the installed one is another; empty where it fits or is unknown."""
+    """Return the CANNs for this MindSpore if the installed CANN is not among them; empty if it is, or is unknown."""
     wanted, installed = MINDSPORE.get(release(mindspore), ()), known_cann(cann)
     return wanted if installed and installed not in wanted else ()
 
 
 def oldest_driver(cann: str) -> tuple[int, ...]:
-    """Return the oldest driver (25, 0) that a CANN is released with; empty where nothing is known."""
+    """Return the oldest driver that a CANN is released with, such as (25, 0); empty if it is unknown."""
     newest_first, installed = list(TORCH_NPU), known_cann(cann)
     for name, driver in OLDEST_DRIVER.items():
         if installed and newest_first.index(installed) <= newest_first.index(name):
@@ -163,7 +166,7 @@ def oldest_driver(cann: str) -> tuple[int, ...]:
 def known_cann(version: str) -> str:
     """Return the table's name of a CANN, as of 8.1.rc1, 8.1.RC1.beta1 (a community build) and 8.0.RC2.2 (a patch).
 
-    Empty for others, as for an alpha, which is older than the release.
+    Return "" for any other version, such as an alpha, which is older than the release.
     """
     name = re.sub(r"\.BETA[0-9]+$", "", version.strip().upper())
     return name if name in TORCH_NPU else next((match.group() for match in _RC.finditer(name)), "")
@@ -181,9 +184,9 @@ def python_fits(torch_npu: str | None, python: str | None) -> str:
 
 
 def firmware_fits(driver: Package, firmware: str) -> bool | None:
-    """Return whether the driver's version file lists this firmware; None where it has no list.
+    """Return whether the driver's version file lists this firmware; None if it has no list.
 
-    Compared are three numbers of the firmware's five (7.1.0.11.220), as the ranges have them (7.0.0 to 7.1.99).
+    Three of the firmware's five numbers (7.1.0.11.220) are compared, as the ranges have three (7.0.0 to 7.1.99).
     """
     wanted = numbers(firmware)
     if not driver.takes_firmware or not wanted:
@@ -192,26 +195,26 @@ def firmware_fits(driver: Package, firmware: str) -> bool | None:
 
 
 def driver_fits(firmware: Package, driver: Package) -> bool | None:
-    """Return whether the firmware's version file lists this driver; None where it has no list.
+    """Return whether the firmware's version file lists this driver; None if it has no list, or if that is unclear.
 
-    Its list has releases ("24.1" stands for every 24.1.…), without their patches. So False only where it has no release
-    of that year and number at all.
+    Its list has releases without their patches: "24.1" means every 24.1.…. So the result is False only if the list has
+    no release of that year and number.
     """
     if firmware.release and firmware.release == driver.release:
         return True
-    named = [bounds[0].lower() for bounds in firmware.takes_driver]
+    releases = [bounds[0].lower() for bounds in firmware.takes_driver]
     version = driver.version.lower()
-    if any(version == name or version.startswith(name + ".") for name in named):
+    if any(version == name or version.startswith(name + ".") for name in releases):
         return True
-    if not named or not numbers(version) or any(numbers(name)[:2] == numbers(version)[:2] for name in named):
+    if not releases or not numbers(version) or any(numbers(name)[:2] == numbers(version)[:2] for name in releases):
         return None
     return False
 
 
 def cann_fits(driver: Package, cann: Package) -> bool | None:
-    """Return whether driver and CANN list each other, by their inner versions (V100R001C19…); None: neither has a list.
+    """Return whether driver and CANN list each other, by inner versions (V100R001C19…); None if neither has a list.
 
-    The later one lists the earlier. That one of the lists is enough is inferred from pairs that work.
+    The later package lists the earlier one. One list is enough: this is inferred from pairs that work.
     """
     if not (driver.inner and cann.takes) and not (cann.inner and driver.takes):
         return None
@@ -219,13 +222,13 @@ def cann_fits(driver: Package, cann: Package) -> bool | None:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return (7, 1, 0) of 7.1.0.11.220; empty where it begins with no number."""
+    """Return (7, 1, 0) for 7.1.0.11.220; empty if the version begins with no number."""
     match = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,2}", version)
     return tuple(map(int, match.group().split("."))) if match else ()
 
 
 def _inner(version: str) -> tuple[int, ...]:
-    """Return (100, 1, 19) of V100R001C19SPC001B145."""
+    """Return (100, 1, 19) for V100R001C19SPC001B145."""
     match = re.match(r"V([0-9]{1,6})R([0-9]{1,6})C([0-9]{1,6})", version)
     return tuple(map(int, match.groups())) if match else ()
 

@@ -15,15 +15,18 @@ from preflight.facts.types import Missing
 from preflight.model.cluster import Cluster, Host
 from preflight.model.ports import PortSet
 
-_ALL_TO_ALL = 4  # hosts up to which every one tries every other; beyond, the next one in the ring
+_ALL_TO_ALL = 4  # hosts; in a larger cluster each host tries only the next host of the ring
 _MOST_PORTS = 8
-_NO_ERROR = 4096  # the kernel has none from here on
+_NO_ERROR = 4096  # the kernel has no error numbers from here on
 _REJECTED = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.ECONNREFUSED)
 
 
 @dataclass
 class Tried:
-    """What the collector sends of one connection. `code`: 0 or an errno; `icmp`: who answered like a firewall."""
+    """The outcome of one connection, as the collector sends it.
+
+    `code`: 0 or an errno. `icmp`: the address that answered like a firewall.
+    """
 
     host: str
     address: str | None = None
@@ -39,22 +42,22 @@ def targets(cluster: Cluster, hosts: Sequence[Host], name: str) -> list[tuple[st
     """Return the hosts that `name` tries, with the address to connect to."""
     position = [host.name for host in hosts].index(name)
     ring = [*hosts[position + 1 :], *hosts[:position]]
-    chosen = ring if len(hosts) <= _ALL_TO_ALL else ring[:1]
-    return [(host.name, _place(cluster, host)) for host in chosen]
+    partners = ring if len(hosts) <= _ALL_TO_ALL else ring[:1]
+    return [(host.name, _place(cluster, host)) for host in partners]
 
 
 def _place(cluster: Cluster, host: Host) -> str:
-    """Return the address in the cluster's networks where the inventory has one, else the name."""
+    """Return the host's address if it is in the cluster's networks, else its name."""
     try:
         address = ip_address(host.address)
     except ValueError:
         return host.name
-    inside = not cluster.cidrs or any(address in cidr for cidr in cluster.cidrs)
-    return host.address if inside else host.name
+    is_inside = not cluster.cidrs or any(address in cidr for cidr in cluster.cidrs)
+    return host.address if is_inside else host.name
 
 
 def ports(wanted: PortSet) -> list[int]:
-    """Return the first and last port of each range, where these are few; else some that are spread over all."""
+    """Return the first and last port of each range if these are few; else some, spread evenly over them."""
     ends = sorted({port for ends in wanted.ranges for port in ends})
     if len(ends) <= _MOST_PORTS:
         return ends
@@ -62,7 +65,7 @@ def ports(wanted: PortSet) -> list[int]:
 
 
 def arrived(tried: Mapping[str, Sequence[Tried] | Missing], asked: Mapping[str, Sequence[str]]) -> dict[str, Arrivals]:
-    """Return host → the connections to it. `tried`: by their source; `asked`: the targets that each source had."""
+    """Return host → the connections to it. `tried`: connections by source. `asked`: each source's targets."""
     connections: dict[str, list[Arrival]] = defaultdict(list)
     for source, attempts in tried.items():
         if isinstance(attempts, Missing):
@@ -76,12 +79,12 @@ def arrived(tried: Mapping[str, Sequence[Tried] | Missing], asked: Mapping[str, 
 
 
 def _arrival(source: str, one: Tried) -> Arrival:
-    outcome, why = _outcome(one)
-    return Arrival(source, outcome, one.port, _address(one.client), _address(one.address), _address(one.icmp), why)
+    outcome, message = _outcome(one)
+    return Arrival(source, outcome, one.port, _address(one.client), _address(one.address), _address(one.icmp), message)
 
 
 def _outcome(one: Tried) -> tuple[str, str]:
-    """Return the outcome, and the kernel's or the collector's own words for it."""
+    """Return the outcome, and the message of the kernel or the collector."""
     if one.busy:
         return "in-use", ""
     if one.code is None or one.error:
@@ -104,5 +107,5 @@ def _address(text: str | None) -> str | None:
 
 
 def _message(code: int) -> str:
-    """Return the system's message of an error number; the number itself where there is no message."""
+    """Return the system's message for an error number; the number itself if there is no message."""
     return os.strerror(code) if 0 <= code < _NO_ERROR else f"error {code}"

@@ -1,4 +1,4 @@
-"""JSON that hosts sent → typed values, from any thread."""
+"""Thread-safe decoder of the JSON that hosts send."""
 
 import threading
 from typing import TypeVar

@@ -1,7 +1,7 @@
 """Error messages of ranks: errors of torch_npu, HCCL, NCCL and the runtime → their usual cause and remedy.
 
-Texts and codes are those of torch_npu's wheel (2.1, 2.13) and of the HCCL user guide's fault pages; which cause is
-behind them most often, users' reports say. Pure; a text that is not known is None, never a guess.
+Texts and codes are from torch_npu's wheel (2.1, 2.13) and from the fault pages of the HCCL user guide. Their most
+frequent causes are from users' reports. Pure. An unknown text gives None, never a guess.
 """
 
 import re
@@ -10,14 +10,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Meaning:
-    """`cause` is a clause, `remedy` a sentence or a command; both without a full stop."""
+    """The usual cause and remedy. `cause` is a clause, `remedy` a sentence or a command; both without a full stop."""
 
     cause: str
     remedy: str
 
 
 def meaning(text: str) -> Meaning | None:
-    """Return the meaning of the first known error in `text`: a sentence before a code, HCCL's code before a number."""
+    """Return the meaning of the first known error in `text`.
+
+    A known sentence counts before a code, and HCCL's code before a number.
+    """
     for pattern, sentence_meaning in _SENTENCES:
         if re.search(pattern, text):
             return sentence_meaning
@@ -332,7 +335,7 @@ _RUNTIME = {  # numbers of ACL and the runtime, as in CANN's rt_error_codes.h
     507901: Meaning("the connection to the device was lost", "npu-smi info; dmesg on that host (NPU113)"),
 }
 
-_RESULTS = {  # HcclResult: only those that tell more than that something failed
+_RESULTS = {  # HcclResult: only values that say more than that something failed
     2: Meaning("HCCL was handed a null pointer (2): releases do not fit each other", _MATRIX),
     3: Meaning("HCCL got no memory (3)", "end what holds the device's memory (NPU118)"),
     5: Meaning("HCCL does not do that on this product (5), most often a data type", "compare with the product's types"),

@@ -1,4 +1,4 @@
-"""One run of HCCL Test over the cluster: who took part, how it was started, what it said."""
+"""One run of HCCL Test over the cluster: members, command and output."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,12 @@ from preflight.model.measure import Member
 
 @dataclass(frozen=True)
 class HcclTestRun:
-    """`command`: a line for a shell that does the same; empty where it did not come that far. `dtype`, `operation`: as
-    HCCL Test spells them. `members`: by rank. `exit` None: it was stopped after `seconds`. `sizes`: in bytes, for which
-    its table has to have a row, in this order; empty where it did not come that far."""
+    """One run of HCCL Test. `command` and `sizes` are empty if the run failed before its start.
+
+    `command`: a line for a shell that repeats the run. `dtype`, `operation`: as HCCL Test spells them. `members`: by
+    rank. `exit` None: the run was stopped after `seconds`. `sizes`: in bytes; its table must have a row for each, in
+    this order.
+    """
 
     members: tuple[Member, ...]
     said: HcclTest | Missing
@@ -24,6 +27,6 @@ class HcclTestRun:
 
     @property
     def strange_rows(self) -> bool:
-        """Whether the table is another one than was asked for, so that no row of it is believed."""
+        """True if the table is not for the requested sizes, so that no row of it is trusted."""
         sizes = tuple(row.size for row in self.said.rows) if isinstance(self.said, HcclTest) else ()
         return bool(self.sizes) and sizes != tuple(self.sizes[: len(sizes)])

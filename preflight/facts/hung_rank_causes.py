@@ -1,7 +1,7 @@
 """Usual causes of a rank that hangs between two stages of the probe, by its last completed stage. Pure.
 
-Ports and interfaces: gloo and NCCL listen on ephemeral ports of an interface they choose (NCCL user guide, networking
-troubleshooting), HCCL on 60000 and up of the host NIC and on 16666 of the device's (HCCL user guide).
+gloo and NCCL listen on ephemeral ports of an interface that they choose (NCCL user guide, networking troubleshooting).
+HCCL listens on ports from 60000 of the host NIC, and on port 16666 of the device's NIC (HCCL user guide).
 """
 
 from preflight.facts.error_catalogue import Meaning
@@ -87,7 +87,7 @@ _OF = {
 }
 
 
-_STATES = {  # of a process that was looked at when it was late, as in /proc/PID/stat
+_STATES = {  # of a process that was inspected after the timeout, as in /proc/PID/stat
     "T": Meaning(
         "something stopped that process: a debugger, job control, or a signal", "look at that host, not at the network"
     ),
@@ -99,9 +99,9 @@ _STATES = {  # of a process that was looked at when it was late, as in /proc/PID
 
 
 def usual(stage: str, backend: str, state: str = "") -> Meaning:
-    """Return the usual cause and remedy, both empty where none is known. `stage`: the last one that was completed."""
+    """Return the usual cause and remedy, both empty if none is known. `stage`: the last completed one."""
     if state in _STATES:
         return _STATES[state]
-    own = _OF.get(backend, {})
+    backend_causes = _OF.get(backend, {})
     stage_name = "iteration" if stage == "warm-up" else stage
-    return own.get(stage_name) or _ANY.get(stage_name) or Meaning("", "")
+    return backend_causes.get(stage_name) or _ANY.get(stage_name) or Meaning("", "")

@@ -1,7 +1,6 @@
-"""Causes for which something could not be had, though no format is new: a tool that hangs, a missing right, a device
-that is busy. Pure.
+"""Known causes of missing facts other than an unknown format: a hung tool, a missing right, a busy device. Pure.
 
-All else that is said of an answer means that it was not understood: a parser that words it anew cannot hide that.
+Any other error means that an answer was not understood. So a parser that changes its messages cannot hide that.
 """
 
 import re
@@ -14,7 +13,7 @@ from preflight.facts.refusal import refused
 _KNOWN = tuple(
     re.compile(pattern)
     for pattern in (
-        # the collector: a program that was not run to its end, a file that cannot be read
+        # from the collector: a program that did not run to its end, a file that cannot be read
         r".* (?:was still running at its deadline|was not started: the time for it was over|does not start: .*"
         r"|printed more than \d+ KiB|closed its output but did not end|is not installed, or not on PATH"
         r"|cannot be (?:read|listed|looked at): .*|is larger than \d+ KiB|did not resolve, or fail to, in time)",
@@ -24,7 +23,7 @@ _KNOWN = tuple(
         r".*, where the jobs run, ends with -?\d+: .*",
         r"ip .* failed: .*",
         r"the (?:program on the host ended with|host sent more than|answer of the program on the host is cut).*",
-        # what the controller makes of that
+        # from the controller, about such answers
         r"\S+(?: nvlink -e)? was not asked.*|\S+ did not answer in time|hccn_tool said nothing and ended with -?\d+",
         r"(?:ss|nft list ruleset|firewall-cmd --list-all-zones|\S+ -S INPUT) ended with -?\d+: .*",
         r"the Python of the jobs is not installed.*|the collector did not look.*|not in .*|the facts do not hold it",

@@ -1,4 +1,4 @@
-"""What the ports that RDMA goes over counted while the probe's tests ran: two looks, one before and one after. Pure.
+"""Counters of the RDMA ports during the probe's tests: their rise from before the tests to after them. Pure.
 
 Names of counters: Linux's Documentation/ABI/stable/sysfs-class-infiniband, mlx5's hw_counters, `hccn_tool -stat -g`.
 """
@@ -11,12 +11,12 @@ from preflight.facts.sections.nic import Nic
 from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
 
-# Of RDMA NICs: a link that went away, packets that came damaged, packets that were sent or asked for again.
+# Counters of RDMA NICs: lost links, damaged packets, and packets that were sent or requested again.
 FLAPS = ("link_downed", "link_error_recovery")
 DAMAGED = ("symbol_error", "port_rcv_errors", "local_link_integrity_errors")
 AGAIN = ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err", "port_xmit_discards")
-# Of devices' own NICs: what counts as an error, and what it is counted against. Others (queue pair errors, unexpected
-# acknowledgements) also come of jobs that were ended.
+# Counters of devices' own NICs: errors, and the total that each is compared with. Jobs that were ended also cause other
+# errors (queue pair errors, unexpected acknowledgements), which are left out.
 WATCHED = {
     "mac_rx_bad_pkt_num": "mac_rx_total_pkt_num",
     "mac_tx_bad_pkt_num": "mac_tx_total_pkt_num",
@@ -31,8 +31,10 @@ _ERRORS = (*FLAPS, *DAMAGED, *AGAIN, *WATCHED)
 
 @dataclass(frozen=True)
 class PortCount:
-    """`port`: "mlx5_0 port 1", or "device 3". `packets`: received and sent; None: not counted. `errors`: of those named
-    above each that rose, and by how much."""
+    """The counters of one port. `port`: "mlx5_0 port 1", or "device 3".
+
+    `packets`: received and sent. None: not counted. `errors`: each of the error counters above that rose → its rise.
+    """
 
     host: str
     port: str
@@ -43,7 +45,10 @@ class PortCount:
 
 @dataclass(frozen=True)
 class LinkCounts:
-    """`unknown`: host → why its counters are not known; `without`: hosts that have none, or whose tool tells none."""
+    """The counters of all ports.
+
+    `unknown`: host → why its counters are unknown. `without`: hosts without counters, or with a tool that prints none.
+    """
 
     ports: tuple[PortCount, ...]
     unknown: dict[str, str] = field(default_factory=dict)
@@ -55,34 +60,44 @@ _Values = Mapping[str, int]
 
 
 def between(before: ClusterFacts, after: ClusterFacts, hosts: Iterable[str], section: Section) -> LinkCounts:
-    """What was counted between two looks at `hosts`. A counter that was set back meanwhile is not known."""
+    """Return the rise of the counters of `hosts` between two runs. A counter that was reset meanwhile is left out."""
     ports: list[PortCount] = []
-    unknown: dict[str, str] = {}
+    unknown_reasons: dict[str, str] = {}
     without: list[str] = []
     for host in hosts:
-        earlier, now = (_counters(facts.hosts.get(host), section) for facts in (before, after))
-        if isinstance(earlier, str) or isinstance(now, str):
-            unknown[host] = f"before the tests: {earlier}" if isinstance(earlier, str) else f"after the tests: {now}"
-        elif not earlier:
+        earlier_counters, later_counters = (_counters(facts.hosts.get(host), section) for facts in (before, after))
+        if isinstance(earlier_counters, str) or isinstance(later_counters, str):
+            unknown_reasons[host] = (
+                f"before the tests: {earlier_counters}"
+                if isinstance(earlier_counters, str)
+                else f"after the tests: {later_counters}"
+            )
+        elif not earlier_counters:
             without.append(host)
         else:
-            ports += (_count(host, place, earlier[place], values) for place, values in now.items() if place in earlier)
-            if missing := sorted(place[0] for place in earlier if place not in now):
-                unknown[host] = f"{', '.join(missing[:4])} told none after the tests"
-    return LinkCounts(tuple(ports), unknown, tuple(without))
+            ports += (
+                _count(host, place, earlier_counters[place], values)
+                for place, values in later_counters.items()
+                if place in earlier_counters
+            )
+            if missing := sorted(place[0] for place in earlier_counters if place not in later_counters):
+                unknown_reasons[host] = f"{', '.join(missing[:4])} told none after the tests"
+    return LinkCounts(tuple(ports), unknown_reasons, tuple(without))
 
 
 def sentence(counts: LinkCounts) -> str:
-    """For the notes of a report, whether something went wrong or not; "" where nothing was looked at."""
+    """Return a sentence for the notes of a report, with or without errors; "" if no port has counters."""
     if not counts.ports:
         return ""
     hosts = len({port.host for port in counts.ports})
     packet_counts = [port.packets for port in counts.ports if port.packets is not None]
     packets = f"{sum(packet_counts)} packets" if packet_counts else "packets that they do not tell"
-    wrong = [port for port in counts.ports if port.errors]
-    shown = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in wrong[:4]]
-    uncounted = [f"{len(wrong) - 4} more ports"] if len(wrong) > 4 else []
-    errors = "no error was counted" if not wrong else f"errors were counted on {'; '.join(shown + uncounted)}"
+    failing_ports = [port for port in counts.ports if port.errors]
+    examples = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in failing_ports[:4]]
+    uncounted = [f"{len(failing_ports) - 4} more ports"] if len(failing_ports) > 4 else []
+    errors = (
+        "no error was counted" if not failing_ports else f"errors were counted on {'; '.join(examples + uncounted)}"
+    )
     ports = f"ports ({len(counts.ports)}) of {hosts} host{'s' if hosts > 1 else ''}"
     return f"RDMA during the tests: {ports} counted {packets}, and {errors}"
 
@@ -92,7 +107,7 @@ def told_of(errors: Mapping[str, int]) -> str:
 
 
 def _counters(contact: HostFacts | Unreachable | None, section: Section) -> dict[tuple[str, int | None], _Values] | str:
-    """(port's name, device) → its counters, or why there are none."""
+    """Return (port's name, device) → its counters, or why there are none."""
     if not isinstance(contact, HostFacts):
         return contact.summary if contact else "nobody looked"
     value = contact.rdma if section == "rdma" else contact.nic
@@ -101,8 +116,8 @@ def _counters(contact: HostFacts | Unreachable | None, section: Section) -> dict
 
 def _of_ports(value: Rdma | Nic | None) -> Iterator[tuple[tuple[str, int | None], _Values]]:
     if isinstance(value, Rdma):
-        for counted in (*value.counters, *value.later):  # of each port the later look counts
-            yield (f"{counted.device} port {counted.port}", None), counted.values
+        for counters in (*value.counters, *value.later):  # for each port, the later values count
+            yield (f"{counters.device} port {counters.port}", None), counters.values
     if isinstance(value, Nic):
         for device in value.devices:
             if device.packets.value:

@@ -1,11 +1,11 @@
-"""What a tool left behind on a host, as the collector sends it."""
+"""Output of a tool on a host, as the collector sends it."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class Output:
-    """`trouble`: it could not be run to its end."""
+    """Output and exit code of a tool. `trouble`: why it did not run to its end."""
 
     out: str
     err: str

@@ -1,4 +1,4 @@
-"""How host output is quoted in a sentence: one line, bounded, harmless to a terminal."""
+"""Quotes of host output for sentences: one line, bounded, harmless to a terminal."""
 
 LONGEST = 100  # characters
 

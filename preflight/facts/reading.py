@@ -1,4 +1,4 @@
-"""A reading: the value, or why there is none."""
+"""A reading: its value, or the reason why there is none."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,16 +8,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Missing:
-    """A section, or one reading of a device, that could not be had, and why."""
+    """A section or a reading that is not available, with the reason."""
 
     error: str
 
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """A value that was asked for. `error` empty: it is known, and None means "not set" or "not there".
+    """A requested value. `error` empty: it is known, and None means "not set" or "not there".
 
-    With an error, it could not be asked for, or the answer is not understood.
+    With an error, the request failed, or the answer is not understood.
     """
 
     value: T | None = None

@@ -1,8 +1,8 @@
-"""That a product, or this release of its tool, does not have what it is asked for: an answer, too, and no trouble."""
+"""Refusals: a product, or this release of its tool, does not support a query. This is an answer, not a failure."""
 
 import re
 
-NOT_LISTED = "its help (-h) does not list this query"  # so the collector does not ask it
+NOT_LISTED = "its help (-h) does not list this query"  # so the collector does not send it
 
 _WORDS = re.compile(
     "|".join(
@@ -28,5 +28,5 @@ _WORDS = re.compile(
 
 
 def refused(error: str) -> bool:
-    """Return whether the error of a reading, which quotes the tool, is a refusal and not a failure."""
+    """Return whether the error of a reading, which quotes the tool, is a refusal instead of a failure."""
     return bool(_WORDS.search(error))

@@ -1,6 +1,6 @@
-"""One host's round trip: the collector's answer, and the facts that today's parsers read from it. Pure.
+"""One host's round trip: the collector's answer, and the facts that the parsers read from it. Pure.
 
-An answer that was kept is read again the same way, see `documents/capture.py`.
+A saved answer is read again in the same way, see `documents/capture.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,11 @@ Other = TypeVar("Other")
 
 @dataclass(frozen=True)
 class Answered:
-    """`devices`: those that were asked for. `sent`, `received`: the controller's clock around the round trip.
-    `refused`: why sudo did not make the collector root; None if it was not refused."""
+    """The collector's answer. `devices`: those in the request.
+
+    `sent`, `received`: the controller's clock around the round trip. `refused`: why sudo did not make the collector
+    root; None if it was not refused.
+    """
 
     raw: Sections | Missing
     devices: tuple[int, ...]
@@ -36,7 +39,7 @@ class Seen:
 
     @property
     def raw(self) -> Sections | Missing:
-        """Return the tools' own output that the facts were read from."""
+        """The tools' own output that the facts were read from."""
         return self.answered.raw
 
 
@@ -48,7 +51,7 @@ def read(answered: Answered, product: Product, *, deep: bool) -> Seen:
 
 
 def targets(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
-    """Return host → the other hosts, and their addresses, that it is to connect to."""
+    """Return host → the other hosts that it connects to, with their addresses."""
     return {host.name: list(connections.targets(cluster, hosts, host.name)) for host in hosts}
 
 
@@ -56,8 +59,8 @@ def with_arrivals(
     seen: Mapping[str, Seen | Other], targets: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[str, Seen | Other]:
     """Return the hosts with the connections that other hosts made to them."""
-    tried = {name: host_answer.tried(host.raw) for name, host in seen.items() if isinstance(host, Seen)}
-    arrivals = connections.arrived(tried, {name: [host for host, _ in places] for name, places in targets.items()})
+    attempts = {name: host_answer.tried(host.raw) for name, host in seen.items() if isinstance(host, Seen)}
+    arrivals = connections.arrived(attempts, {name: [host for host, _ in places] for name, places in targets.items()})
 
     def whole(name: str, host: Seen) -> Seen:
         return replace(host, facts=replace(host.facts, arrivals=arrivals[name])) if name in arrivals else host

@@ -1,7 +1,7 @@
-"""Typed facts: what one round trip says about one host. A section is a value or `Missing`; there is no third state.
+"""Typed facts of one host from one round trip. A section is a value or `Missing`; there is no third state.
 
-Field names are the JSON of `preflight facts`. Addresses and networks are text as the tools print them; checks turn
-them into `ipaddress` objects. A tuple's order is the order of the source.
+Field names are the JSON of `preflight facts`. Addresses and networks are text as the tools print them. Checks turn them
+into `ipaddress` objects. A tuple's order is the order of the source.
 """
 
 from dataclasses import dataclass, field, fields
@@ -24,12 +24,12 @@ from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.sections.rdma import Rdma
 from preflight.facts.sections.shells import Shells
 
-Reading = Found[str]  # one word that a device says of itself
+Reading = Found[str]  # one word of a tool about a device
 
 
 @dataclass(frozen=True)
 class Unreachable:
-    """A host that gave no facts at all: the transport's word for why."""
+    """A host that gave no facts at all, with the transport's reason."""
 
     trouble: str  # a transport's ErrorKind
     summary: str
@@ -52,20 +52,22 @@ class Os:
     kernel: str
     arch: str
     hostname: str
-    user: str  # the user the collector ran as
+    user: str  # the user of the collector
     root: bool
     machine_id: str = ""  # /etc/machine-id; empty: none
-    open_run: str = ""  # a run that is changing this host, or was cut off while it did
+    open_run: str = ""  # a run that is changing this host, or was interrupted during its changes
     remove_ipc: bool | None = None  # logind removes a user's shared memory at its last logout; None: not known
-    refused: Unreachable | None = None  # why sudo did not make the collector root, though the inventory asks for it
+    refused: Unreachable | None = None  # why sudo did not make the collector root, though the inventory requests it
     preflight: tuple[OwnProcess, ...] = ()  # preflight's processes on the host, without the collector's own
     printed: str = ""  # the last line that the login shell or Python printed before the answer
 
 
 @dataclass(frozen=True)
 class Clock:
-    """`offset`: seconds the host is ahead of the controller, taken against the middle of the collector's round trip;
-    true within ± `uncertainty` seconds."""
+    """The host's clock. `offset`: seconds that it is ahead of the controller's, within ± `uncertainty` seconds.
+
+    It is compared with the middle of the collector's round trip.
+    """
 
     offset: float
     uncertainty: float
@@ -73,56 +75,59 @@ class Clock:
 
 @dataclass(frozen=True)
 class SysctlFile:
-    """A *.conf file of a folder of sysctl.d(5), or /etc/sysctl.conf, that has to do with
-    `net.ipv4.ip_local_reserved_ports`: it sets the key, hides a file of the same name that does, or cannot be read.
+    """A *.conf file of a folder of sysctl.d(5), or /etc/sysctl.conf, about `net.ipv4.ip_local_reserved_ports`.
 
-    `value` is what its last line for the key sets (None: no line does), `text` the whole file where it mentions the
-    key. `writable` is False for files of the distribution (/usr/lib, /lib): never edited."""
+    It sets the key, hides a file of the same name that does, or cannot be read. `value`: the value in its last line for
+    the key (None: no such line). `text`: the whole file, if it mentions the key. `writable` is False for files of the
+    distribution (/usr/lib, /lib), which are never edited.
+    """
 
     path: str
     value: str | None = None
     text: str = ""
     writable: bool = True
-    target: str = ""  # where `path` is a symbolic link: the file it leads to
+    target: str = ""  # the target of `path`, if that is a symbolic link
     error: str = ""  # why it could not be read
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """tuned sets the key too, after the boot: `value`, from the profile `source`. With `reapply` (its default), it
-    reads the files of /run/sysctl.d, /etc/sysctl.d and /etc/sysctl.conf once more afterwards."""
+    """The setting of the key by tuned, after the boot: `value`, from the profile `source`.
+
+    With `reapply` (its default), tuned then reads the files of /run/sysctl.d, /etc/sysctl.d and /etc/sysctl.conf again.
+    """
 
     profile: str  # names of the active profiles
     source: str
     value: str
     reapply: bool = True
     text: str = ""  # the whole profile
-    error: str = ""  # why it is not known what tuned sets
+    error: str = ""  # why tuned's setting is not known
 
 
 @dataclass(frozen=True)
 class Sysctl:
     reserved_ports: str  # net.ipv4.ip_local_reserved_ports as the kernel prints it
     local_port_range: tuple[int, int]
-    reserved_files: tuple[SysctlFile, ...]  # folder by folder, a folder that hides another one's files first
+    reserved_files: tuple[SysctlFile, ...]  # folder by folder; a folder comes before others with files that it hides
     somaxconn: int = 0  # 0: not known
     syn_backlog: int = 0  # net.ipv4.tcp_max_syn_backlog; 0: not known
-    open_files: int = 0  # of the whole host, and the most that may be: fs.file-nr; 0: not known
-    most_files: int = 0
+    open_files: int = 0  # of the whole host, from fs.file-nr; 0: not known
+    most_files: int = 0  # the host's limit of open files, from fs.file-nr; 0: not known
     read_only: bool = False  # /proc/sys cannot be written at all, as in most containers
     tuned: Tuned | None = None  # None: tuned is not used, or its profile does not set the key
 
 
 @dataclass(frozen=True)
 class Socket:
-    """A TCP socket, in any state, whose local port is one of the job's ports."""
+    """A TCP socket, in any state, on one of the job's ports."""
 
-    state: str  # LISTEN, ESTAB, TIME-WAIT … in the words of ss
+    state: str  # LISTEN, ESTAB, TIME-WAIT … as ss prints it
     local_address: str
     local_port: int
     remote_address: str
     remote_port: int
-    process: str | None = None  # None: not visible to the user who looked (or none, in TIME-WAIT)
+    process: str | None = None  # None: not visible to the collector's user (or none, in TIME-WAIT)
     pid: int | None = None
 
 
@@ -155,15 +160,18 @@ class Network:
 
 @dataclass(frozen=True)
 class Names:
-    """How the host resolves names (the files and services it is configured with)."""
+    """The host's addresses of names, by its configured files and services."""
 
-    hostname: tuple[str, ...]  # addresses its own name resolves to
+    hostname: tuple[str, ...]  # addresses that its own name resolves to
     cluster: dict[str, tuple[str, ...]]  # inventory host name → addresses; empty: does not resolve
 
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """What /dev/shm is where jobs run. `left`: files of NCCL that no process has mapped, and their bytes."""
+    """The state of /dev/shm in the jobs' view.
+
+    `left`, `left_bytes`: how many files of NCCL no process has mapped, and their bytes.
+    """
 
     mode: int  # 0o1777
     free: int  # bytes that its user may still take
@@ -178,12 +186,15 @@ class Limits:
     memlock_soft: int  # bytes, -1: unlimited
     shm_bytes: int  # size of /dev/shm
     stack_soft: int = 0  # bytes, -1: unlimited; 0: not known
-    shm: SharedMemory | None = None  # None: not looked at
+    shm: SharedMemory | None = None  # None: not collected
 
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions of what a job loads; None: not installed. Read from metadata and version files, nothing imported."""
+    """Versions of the packages that a job loads. None: not installed.
+
+    They are read from metadata and version files, without imports.
+    """
 
     python: str | None  # of the inventory's probe.python, behind probe.setup and wrapper
     torch: str | None
@@ -192,13 +203,13 @@ class Versions:
     driver: str | None
     firmware: str | None
     cann: str | None
-    packages: dict[str, Package] = field(default_factory=dict)  # driver, firmware, cann: as far as their files tell
-    unread: dict[str, str] = field(default_factory=dict)  # version file → what of it is not understood
+    packages: dict[str, Package] = field(default_factory=dict)  # driver, firmware, cann, if their files have the data
+    unread: dict[str, str] = field(default_factory=dict)  # version file → why it is not understood
 
 
 @dataclass(frozen=True)
 class HccnDevice:
-    """What hccn_tool says of one device."""
+    """Readings of hccn_tool for one device."""
 
     index: int
     address: Reading
@@ -220,7 +231,7 @@ class Hccn:
 
 @dataclass(frozen=True)
 class HccnConf:
-    """/etc/hccn.conf: key_<device>=value lines. `present` False: no such file."""
+    """The file /etc/hccn.conf: key_<device>=value lines. `present` False: no such file."""
 
     present: bool
     entries: dict[str, str]  # "address_0" → "10.0.0.1"
@@ -233,12 +244,12 @@ class NpuChip:
     name: str  # 910A, 910B3, Ascend910 …
     health: str
     busy_percent: int | None
-    npu: int | None = None  # npu-smi's own number, which `-i` of npu-smi takes
-    chip: int = 0  # of its NPU, the `-c` of npu-smi
+    npu: int | None = None  # npu-smi's own number, for its option `-i`
+    chip: int = 0  # the chip's number in its NPU, for the option `-c` of npu-smi
     bus: str = ""  # "0000:C1:00.0"
-    hbm_used: int | None = None  # MB; None: the product has none, or the tool does not tell
+    hbm_used: int | None = None  # MB; None: the product has none, or the tool does not print it
     hbm_total: int | None = None
-    ddr_used: int | None = None  # MB; 310 and 310P have DDR in the place of HBM, 910A has both
+    ddr_used: int | None = None  # MB; 310 and 310P have DDR instead of HBM, 910A has both
     ddr_total: int | None = None
 
 
@@ -256,13 +267,15 @@ class NpuSmi:
     version: str
     chips: tuple[NpuChip, ...]
     processes: tuple[NpuProcess, ...]
-    processes_listed: bool = True  # False: the tool prints no process table, or not of all: who is busy is not known
+    processes_listed: bool = True  # False: the process table is missing or incomplete, so the busy NPUs are not known
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """All sections of one host. A section that the product does not have is `None`; so is one of DEEP or ON_REQUEST
-    that was not asked for."""
+    """All sections of one host.
+
+    A section is `None` if the product does not have it, or if it is in DEEP or ON_REQUEST and was not requested.
+    """
 
     os: Os | Missing
     clock: Clock | Missing
@@ -288,35 +301,33 @@ class HostFacts:
     neighbours: Neighbours | Missing | None = None
     rdma: Rdma | Missing | None = None
     accelerators: Accelerators | Missing | None = None  # None: an older collector
-    arrivals: Arrivals | Missing = field(
-        default_factory=Arrivals
-    )  # what other hosts' looks brought home about this one
+    arrivals: Arrivals | Missing = field(default_factory=Arrivals)  # connections to this host that other hosts report
 
     def section(self, name: str) -> Any:
-        """A section by its name; raises AttributeError for a name that is none."""
+        """Return a section by its name. Raises AttributeError for an unknown name."""
         return getattr(self, name)
 
 
 SECTIONS = tuple(section.name for section in fields(HostFacts))
 DEEP = ("nic", "chips", "device_nodes", "job", "load")  # sections that --basic leaves out
-# Sections that are asked for only where the inventory wants them, and what it lacks otherwise.
+# Sections that are collected only if the inventory requires them, and the reason why they are missing.
 _NOT_OVER_SSH = "--basic, or [job] of the inventory names no launcher that works over ssh on the hosts themselves"
 ON_REQUEST = {"shells": _NOT_OVER_SSH, "neighbours": _NOT_OVER_SSH}
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """Facts of all hosts, by name."""
+    """The facts of all hosts, by name."""
 
     hosts: dict[str, HostFacts | Unreachable]
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """One ping of the second round, of several packets. `peer` is "node02/3" or "gateway"; `error`: could not look.
+    """One ping of the second round, of several packets. `peer`: "node02/3" or "gateway". `error`: why it has no result.
 
-    `purpose`: "reach" (does it answer at all), "mtu" (as much data as goes into one packet), "hccs" (`-hccs_ping` to a
-    vNIC of Atlas A3, whose answers are known from source only).
+    `purpose`: "reach" (does it answer at all), "mtu" (the most data that fits into one packet), or "hccs". The last is
+    `-hccs_ping` to a vNIC of Atlas A3. Its answers are known from source only.
     """
 
     host: str
@@ -327,6 +338,6 @@ class Ping:
     received: int = 0
     milliseconds: float | None = None  # median of the replies
     error: str = ""
-    size: int = 0  # bytes of data a packet; 0: the tool's own
-    plane_faults: int = 0  # of "hccs": replies that came and whose plane is not well
+    size: int = 0  # bytes of data per packet; 0: the tool's default
+    plane_faults: int = 0  # for "hccs": replies with an unhealthy plane
     purpose: Literal["reach", "mtu", "hccs"] = "reach"

@@ -1,4 +1,4 @@
-"""Answers of hosts that no parser understands: formats met for the first time. Pure."""
+"""Answers of hosts that no parser understands: unknown formats. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Unknown:
-    """A command whose output was not understood: on these hosts, in so many answers, and of one of them why."""
+    """A command with output that was not understood. `answers`: how many. `error`: that of the first one."""
 
     command: str
     hosts: tuple[str, ...]
@@ -39,7 +39,7 @@ class Unknown:
 
 
 def unknown(facts: Mapping[str, HostFacts]) -> tuple[Unknown, ...]:
-    """Return what was not understood, by command."""
+    """Return the answers that were not understood, by command."""
     answers: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for host, host_facts in facts.items():
         for command, error in _errors(host_facts):
@@ -52,7 +52,7 @@ def unknown(facts: Mapping[str, HostFacts]) -> tuple[Unknown, ...]:
 
 
 def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
-    """Yield (command, error) of everything that could not be had."""
+    """Yield (command, error) of all missing sections and readings."""
     for name in SECTIONS:
         if isinstance(section := facts.section(name), Missing):
             yield f"section {name}", section.error

@@ -1,1 +1,1 @@
-"""The collector's raw answer to typed sections, a module a group of sections."""
+"""Typed sections from the collector's raw answer, one module per group of sections."""

@@ -1,4 +1,4 @@
-"""From what the collector sends of accelerators to typed facts. Pure."""
+"""Typed facts about accelerators from the collector's answer. Pure."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class RawAccelerators:
 
 
 def accelerators(raw: RawAccelerators) -> Accelerators:
-    """Return the facts of what the collector sent."""
+    """Return typed facts from the collector's section."""
     table = info(raw.npu_smi.text) if raw.npu_smi else None
     rows = getattr(table, "chips", ())
     return Accelerators(

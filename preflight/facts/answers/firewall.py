@@ -1,4 +1,4 @@
-"""The collector's section `firewall` to typed facts. Pure."""
+"""Typed facts from the collector's section `firewall`. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -34,7 +34,10 @@ class RawFirewalld:
 
 @dataclass
 class RawFirewall:
-    """What the collector sends: see preflight/remote/collect. `iptables` and `nat`: by program; None: missing."""
+    """The section as the collector sends it: see preflight/remote/collect.
+
+    `iptables`, `nat`: output by program, None if the program is missing.
+    """
 
     nft: Output | None
     nft_boot_file: str | None
@@ -51,7 +54,7 @@ class RawFirewall:
     ssh_connection: str | None = None
 
 
-class _NotUnderstood(Exception):  # noqa: N818  (it ends as Missing, with this sentence)
+class _NotUnderstood(Exception):  # noqa: N818  (it becomes Missing, with this sentence)
     pass
 
 
@@ -103,7 +106,7 @@ def _nft_chains(raw: RawFirewall) -> tuple[NftChain, ...]:
 def _iptables_chains(raw: RawFirewall) -> list[IptablesChain]:
     """Return the chains that iptables has made.
 
-    A table that nft has changed is incompatible to iptables: its chain is one of nftables like any other.
+    A table that nft has changed is incompatible with iptables. Its chain is listed among those of nftables.
     """
     chains = []
     for program, output in raw.iptables.items():
@@ -122,18 +125,18 @@ def _firewalld(raw: RawFirewalld) -> Firewalld:
         raise _NotUnderstood(f"firewall-cmd --list-all-zones ended with {raw.zones.code}: {quote(raw.zones.err)}")
     default = firewalld.default_zone(raw.config or "")
     services = _by_name(raw.services.items())
-    own = _by_name(file for file in raw.zone_files.items() if file[0].startswith("/etc/"))
-    builtin = _by_name(file for file in raw.zone_files.items() if not file[0].startswith("/etc/"))
+    own_files = _by_name(file for file in raw.zone_files.items() if file[0].startswith("/etc/"))
+    builtin_files = _by_name(file for file in raw.zone_files.items() if not file[0].startswith("/etc/"))
     zones = tuple(
         zone
         for zone in _sure(firewalld.zones(raw.zones.out, services))
-        if _is_used(zone, default) or zone.ours or str(firewalld.PRIORITY) in own.get(zone.name, "")
+        if _is_used(zone, default) or zone.ours or str(firewalld.PRIORITY) in own_files.get(zone.name, "")
     )
     return Firewalld(
         version=firewalld.version(raw.module or ""),
         default_zone=default,
         zones=zones,
-        files={zone.name: ZoneFile(own.get(zone.name), builtin.get(zone.name)) for zone in zones},
+        files={zone.name: ZoneFile(own_files.get(zone.name), builtin_files.get(zone.name)) for zone in zones},
     )
 
 
@@ -149,7 +152,7 @@ def _by_name(files: Iterable[tuple[str, str]]) -> dict[str, str]:
 def _translating(raw: RawFirewall) -> tuple[str, ...]:
     chains = list(nft.translating(raw.nft.out)) if raw.nft else []
     for program, output in raw.nat.items():
-        # What cannot be listed may be anything: it counts as being there.
+        # A table that cannot be listed may hold any rule: it counts as a translating one.
         chains += [f"{program} nat"] if output.code else iptables.translating(output.out, program)
     if raw.firewalld:
         chains += firewalld.translating(raw.firewalld.zones.out, firewalld.default_zone(raw.firewalld.config or ""))

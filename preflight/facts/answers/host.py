@@ -1,7 +1,6 @@
-"""The collector's answer to typed facts. Pure.
+"""Typed facts from the collector's answer. Pure.
 
-The answer is untrusted: whatever it holds, every section ends as a value or as `Missing` with a sentence, never as an
-exception.
+The answer is untrusted. Every section becomes a value, or `Missing` with a sentence, but never an exception.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -60,12 +59,12 @@ from preflight.model.ports import PortSet
 from preflight.transport.types import Answer
 
 _FAR_FUTURE = 1e11  # seconds since 1970
-_MOST_PROCESSORS = 1e6  # of any host; also processes, and what they may want
-_BUSIEST = 5  # processes kept; of a name, or a user's:
-_NAME = 60  # characters
-_LINE = 200  # characters of what was printed before the answer
+_MOST_PROCESSORS = 1e6  # of a host; also limits its processes, and the processors that they want
+_BUSIEST = 5  # processes kept
+_NAME = 60  # characters kept of a process's or user's name
+_LINE = 200  # characters kept of the line that was printed before the answer
 
-# What the collector sends, section by section: see preflight/remote/collect.
+# The collector's sections as it sends them: see preflight/remote/collect.
 
 
 @dataclass
@@ -132,14 +131,14 @@ _PRINTED = "printed"  # a section that the controller adds
 def sections(answer: Answer, marker: str) -> Sections | Missing:
     """Return the framed document in `answer` by section, not decoded yet, and the last line printed before it."""
     try:
-        found = decode(answer_frame.document(answer, marker), dict[str, msgspec.Raw])
+        parts = decode(answer_frame.document(answer, marker), dict[str, msgspec.Raw])
     except answer_frame.NoAnswer as error:
         return Missing(str(error))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Missing(f"the collector's answer is not what was sent: {json_error(error)}")
     if printed := answer_frame.printed_before(answer, marker):
-        found[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
-    return found
+        parts[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
+    return parts
 
 
 def tried(found: Sections | Missing) -> list[Tried] | Missing:
@@ -168,7 +167,7 @@ def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mis
 
 def _os(raw: _Os, printed: str) -> Os:
     id_, version = os_release(raw.release)
-    removes = logind.remove_ipc(raw.logind, id_)
+    remove_ipc = logind.remove_ipc(raw.logind, id_)
     return Os(
         id_,
         version,
@@ -179,29 +178,31 @@ def _os(raw: _Os, printed: str) -> Os:
         raw.root,
         raw.machine_id,
         raw.open_run,
-        removes,
+        remove_ipc,
         preflight=tuple(raw.preflight),
         printed=printed,
     )
 
 
 def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
-    reserved = raw.values.get("net.ipv4.ip_local_reserved_ports")
+    reserved_ports = raw.values.get("net.ipv4.ip_local_reserved_ports")
     port_range = sysctl.port_range(raw.values.get("net.ipv4.ip_local_port_range") or "")
-    if reserved is None or port_range is None:
+    if reserved_ports is None or port_range is None:
         return Missing(
             "the kernel's settings under /proc/sys/net/ipv4 are not to be seen here; if this is a container, look at "
             "its host"
         )
     try:
-        PortSet.parse(reserved)
+        PortSet.parse(reserved_ports)
         PortSet.of([port_range])
     except ValueError:
-        return Missing(f"reserved ports {quote(reserved)} and port range {port_range} are not what a kernel prints")
+        return Missing(
+            f"reserved ports {quote(reserved_ports)} and port range {port_range} are not what a kernel prints"
+        )
     table = (raw.values.get("fs.file-nr") or "").split()
     files = [sysctl.file(file.path, file.text, file.target, file.error) for file in raw.files]
     return Sysctl(
-        reserved_ports=reserved.strip(),
+        reserved_ports=reserved_ports.strip(),
         local_port_range=port_range,
         reserved_files=sysctl.relevant(files),
         somaxconn=_count(raw.values.get("net.core.somaxconn")),
@@ -214,13 +215,13 @@ def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
 
 
 def _count(text: str | None) -> int:
-    """Return a small number of the kernel's; 0 where it is none."""
+    """Return a small number that the kernel printed; 0 if the text is no such number."""
     text = (text or "").strip()
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _many(text: str) -> int:
-    """Return a number of at most 64 bits; 0 where it is none."""
+    """Return a number of at most 64 bits; 0 if the text is no such number."""
     return int(text) if text.isdecimal() and len(text) < 20 else 0
 
 
@@ -250,14 +251,14 @@ def _names(raw: _Names) -> Names | Missing:
             ip_address(address)
         except ValueError:
             return Missing(f"the host's own name resolves to {quote(address)}, which is no address")
-    unique = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
-    return Names(tuple(dict.fromkeys(raw.hostname)), unique)
+    cluster_addresses = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
+    return Names(tuple(dict.fromkeys(raw.hostname)), cluster_addresses)
 
 
 def _load(raw: Load) -> Load | Missing:
     shares = (figure for process in raw.busiest for figure in (process.wanted, process.used))
-    wanted = all(0 <= figure < _MOST_PROCESSORS for figure in (raw.wanted, raw.others, *shares))
-    if not (wanted and 0 < raw.processors < _MOST_PROCESSORS and (raw.limit is None or raw.limit > 0)):
+    is_plausible = all(0 <= figure < _MOST_PROCESSORS for figure in (raw.wanted, raw.others, *shares))
+    if not (is_plausible and 0 < raw.processors < _MOST_PROCESSORS and (raw.limit is None or raw.limit > 0)):
         return Missing("the processors, or what processes want of them, are numbers that no host has")
     busiest = (
         replace(process, name=process.name[:_NAME], user=process.user and process.user[:_NAME])
@@ -269,8 +270,8 @@ def _load(raw: Load) -> Load | Missing:
 def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
     """Return the offset of the host's clock, and its uncertainty.
 
-    The clock was read after `sent` and before `received`, both the controller's: so the offset has two bounds. Nothing
-    is assumed about how the time in between divides.
+    The clock was read after `sent` and before `received`, both by the controller's clock. So the offset has two bounds.
+    Nothing is assumed about how the time between them divides.
     """
     if not (0 <= raw.start < _FAR_FUTURE and 0 <= raw.end < _FAR_FUTURE):
         return Missing("the host's clock shows no time at all")
@@ -292,14 +293,15 @@ def host_facts(
     received: float,
     deep: bool = True,
 ) -> HostFacts:
-    """Return all sections of one host. `devices`: those asked for; `deep`: more than the basic set.
+    """Return all sections of one host.
 
-    `sent`, `received`: the controller's clock around the round trip.
+    `devices`: those in the request. `deep`: more than the basic set. `sent`, `received`: the controller's clock around
+    the round trip.
     """
     read = partial(_made, found)
 
     def asked(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
-        """Return a section of ON_REQUEST, which was asked for if there is an answer."""
+        """Return a section of ON_REQUEST; None if the answer does not have it, as it was not requested."""
         return read(name, type_, make) if not isinstance(found, Missing) and name in found else None
 
     def newer(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
@@ -308,7 +310,7 @@ def host_facts(
 
     driver = section(found, "driver", RawDriver) if product.is_npu else None
     printed = asked(_PRINTED, str, lambda raw: raw[:_LINE])
-    basic = HostFacts(
+    basic_facts = HostFacts(
         os=read("os", _Os, lambda raw: _os(raw, printed if isinstance(printed, str) else "")),
         clock=read("clock", _Clock, lambda raw: _clock(raw, sent, received)),
         sysctl=read("sysctl", _Sysctl, _sysctl),
@@ -325,7 +327,7 @@ def host_facts(
         shells=asked("shells", Shells, lambda raw: raw),
         neighbours=asked("neighbours", RawNeighbours, neighbours.neighbours),
     )
-    return replace(basic, **dict(_of_product(read, product, devices, deep=deep)))
+    return replace(basic_facts, **dict(_of_product(read, product, devices, deep=deep)))
 
 
 def _of_product(
@@ -335,7 +337,7 @@ def _of_product(
     *,
     deep: bool,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the sections that a product or a deep look alone has, by name."""
+    """Yield the sections that only one product or only a deep run has, by name."""
     if deep:
         yield "job", read("job", RawJob, job)
         yield "load", read("load", Load, _load)

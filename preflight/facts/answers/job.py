@@ -1,4 +1,4 @@
-"""From the collector's `job` section to what a job would find: its limits, versions, environment and files. Pure."""
+"""Limits, versions, environment and files of a job, from the collector's section `job`. Pure."""
 
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -16,12 +16,12 @@ _NO_PYTHON = Missing("the Python of the jobs is not installed, so what a job may
 @dataclass
 class RawMpi:
     mpirun: str
-    parameters: list[tuple[str, str, str]]  # name, value, source; what counts first
+    parameters: list[tuple[str, str, str]]  # name, value, source; the effective one first
 
 
 @dataclass
 class RawDeep:
-    """What the basic set leaves out."""
+    """The part of the section that the basic set leaves out."""
 
     user: str
     uid: int
@@ -43,7 +43,7 @@ class RawDeep:
 
 @dataclass
 class RawJob:
-    """`python` None: the jobs' Python is not installed, and nothing else is known."""
+    """The section as the collector sends it. `python` None: the jobs' Python is not installed, the rest is unknown."""
 
     python: str | None
     packages: dict[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def limits(raw: RawJob) -> Limits | Missing:
 
 
 def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:
-    """`driver` None: not a host with NPUs."""
+    """Return the versions that a job uses. `driver` None: the host has no NPUs."""
     cann = version_files.cann(raw.cann_files)
     readings = {"cann": cann}
     if isinstance(driver, Missing):
@@ -92,8 +92,10 @@ def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions 
 
 
 def _packages(raw: RawJob, driver: RawDriver | None) -> tuple[dict[str, Package], dict[str, str]]:
-    """What the version files say beyond the versions, and by file why it is not understood. CANN's is the first that
-    says it; its version.cfg says the version alone."""
+    """Return the packages of the version files, and by path why a file is not understood.
+
+    For CANN the first file with an inner version counts. Its version.cfg has the version alone.
+    """
     texts = [(name, f"{name}/version.info", getattr(driver, name)) for name in ("driver", "firmware")] if driver else []
     texts += [("cann", path, text) for path, text in raw.cann_files if PurePosixPath(path).name != "version.cfg"]
     packages: dict[str, Package] = {}

@@ -1,4 +1,4 @@
-"""From what the collector sends of NPUs to typed facts: hccn_tool, npu-smi, device nodes, the PCI bus. Pure."""
+"""Typed facts about NPUs from the collector's answer: hccn_tool, npu-smi, device nodes, the PCI bus. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from preflight.facts.sections.chips import Chip, Chips, Topology
 from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import Hccn, HccnConf, HccnDevice, Missing, NpuSmi, Reading
 
-RawHccn = dict[int, dict[str, Output]]  # device → reading → what hccn_tool said
+RawHccn = dict[int, dict[str, Output]]  # device → reading → hccn_tool's output
 
 
 @dataclass
@@ -31,7 +31,7 @@ class RawNpuSmi:
 
 @dataclass
 class RawChips:
-    """`queries`: by what stood behind `npu-smi info -t`, such as "health -i 0 -c 0"."""
+    """The section `chips`. `queries`: by the arguments after `npu-smi info -t`, such as "health -i 0 -c 0"."""
 
     mapping: Output
     queries: dict[str, Output]
@@ -50,8 +50,10 @@ class RawNode:
 
 @dataclass
 class RawDeviceNodes:
-    """`lspci` None: not installed; then `pci` is [bus, device id] of Huawei's accelerators as the kernel has them.
-    `install`: /etc/ascend_install.info, None: there is none."""
+    """The section `device_nodes`. `install`: /etc/ascend_install.info, None if it does not exist.
+
+    `lspci` None: not installed. Then `pci` is [bus, device id] of Huawei's accelerators as the kernel has them.
+    """
 
     nodes: list[RawNode]
     lspci: Output | None
@@ -61,7 +63,7 @@ class RawDeviceNodes:
 
 
 def only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
-    """What the one query of a device was answered with, or an error."""
+    """Return the only answer to a query of one device, or an error."""
     if output is None or output.trouble:
         return output.trouble if output else f"hccn_tool was not asked for {name}"
     if output.code != 0 and not output.text.strip():
@@ -97,14 +99,14 @@ _LATE = "hccn_tool did not answer in time"
 
 
 def hccn(raw: RawHccn, asked: tuple[int, ...]) -> Hccn:
-    """Every device that was asked for is there, also one whose readings did not come in time."""
+    """Return every device of the request, including those without readings after the timeout."""
     indices = sorted(set(asked) | set(raw))
-    late = dict.fromkeys(("ip", *hccn_tool.READERS), Output("", "", -1, _LATE))
-    return Hccn(tuple(_hccn_device(index, raw.get(index) or late) for index in indices))
+    timeout_outputs = dict.fromkeys(("ip", *hccn_tool.READERS), Output("", "", -1, _LATE))
+    return Hccn(tuple(_hccn_device(index, raw.get(index) or timeout_outputs) for index in indices))
 
 
 def _deep_reading(name: str, output: Output | None) -> Found[Any]:
-    if output is None and name not in hccn_tool.READERS:  # the basic ones are asked for whatever the help says
+    if output is None and name not in hccn_tool.READERS:  # basic queries are sent even if the tool's help lacks them
         return Found(error=f"hccn_tool -{name}: {NOT_LISTED}")
     value = only(name, output, hccn_tool.DEEP_READERS[name].read)
     if isinstance(value, str):
@@ -113,11 +115,11 @@ def _deep_reading(name: str, output: Output | None) -> Found[Any]:
 
 
 def nic(raw: RawHccn, asked: tuple[int, ...]) -> Nic:
-    """The same devices as `hccn`, in depth."""
-    late = dict.fromkeys(hccn_tool.DEEP_READERS, Output("", "", -1, _LATE))
+    """Return the deep readings of the devices that `hccn` returns."""
+    timeout_outputs = dict.fromkeys(hccn_tool.DEEP_READERS, Output("", "", -1, _LATE))
 
     def device(index: int) -> NicDevice:
-        outputs = raw.get(index) or late
+        outputs = raw.get(index) or timeout_outputs
         readings = {deep.field: _deep_reading(name, outputs.get(name)) for name, deep in hccn_tool.DEEP_READERS.items()}
         return NicDevice(index, **readings)
 
@@ -142,7 +144,7 @@ def _mapping(output: Output) -> tuple[npu_smi.ChipId, ...] | Missing:
 
 @dataclass(frozen=True)
 class _Query:
-    """A type of `npu-smi info -t`, and the field of Chip that its answer is. The board is asked with -i alone."""
+    """A type of `npu-smi info -t`, and the field of Chip with its answer. The query of the board takes -i alone."""
 
     field: str
     read: Callable[[str], Found[Any]]
@@ -168,9 +170,9 @@ def chips(raw: RawChips) -> Chips | Missing:
         return ids
 
     def chip(id_: npu_smi.ChipId) -> Chip:
-        where = f"-i {id_.npu} -c {id_.chip}"
+        chip_options = f"-i {id_.npu} -c {id_.chip}"
         readings = {
-            query.field: _asked(raw.queries.get(f"{type_} {where}"), query.read)
+            query.field: _asked(raw.queries.get(f"{type_} {chip_options}"), query.read)
             for type_, query in CHIP_QUERIES.items()
         }
         board = _asked(raw.queries.get(f"board -i {id_.npu}"), npu_smi.board)
@@ -198,5 +200,5 @@ def _accelerators(raw: RawDeviceNodes) -> Found[tuple[Accelerator, ...]]:
     if raw.lspci is None or raw.lspci.code:
         return Found(tuple(Accelerator(bus, device) for bus, device in raw.pci))
     if not raw.lspci.out.strip():
-        return Found(())  # lspci was asked for one vendor's devices, and there are none
+        return Found(())  # lspci was called for one vendor's devices, and there are none
     return lspci(raw.lspci.out)

@@ -1,4 +1,4 @@
-"""From what the collector sends of NVIDIA GPUs to typed facts. Pure."""
+"""Typed facts about NVIDIA GPUs from the collector's answer. Pure."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _DRIVER_STARTS = "NVRM: loading NVIDIA UNIX"
 _LINKS, _ERRORS = "nvlink -s", "nvlink -e"
 _XML, _FEW = "-q -x", "--query-gpu"
 _STILL_RUNS = "was still running at its deadline"  # the collector's words
-_WIDEST = 32  # lanes; a device that fell off the bus tells 63
+_WIDEST = 32  # lanes; a device that fell off the bus reports 63
 
 
 @dataclass
@@ -39,7 +39,10 @@ class RawLog:
 
 @dataclass
 class RawNvidia:
-    """`answers`: by what stood behind `nvidia-smi`. `pci`: [bus, lanes, most lanes, whether it answers]."""
+    """The section `nvidia`. `answers`: by the arguments after `nvidia-smi`.
+
+    `pci`: [bus, lanes, most lanes, True if it answers].
+    """
 
     tool: bool
     answers: dict[str, Output]
@@ -56,9 +59,9 @@ class RawNvidia:
 
 
 def nvidia(raw: RawNvidia) -> Nvidia | Missing:
-    strange = [bus for bus in (*(gpu[0] for gpu in raw.pci), *raw.switches) if not _BUS.fullmatch(bus)]
-    if strange:
-        return Missing(f"the PCI bus has {quote(strange[0])}, which is no place of a device")
+    invalid_ids = [bus for bus in (*(gpu[0] for gpu in raw.pci), *raw.switches) if not _BUS.fullmatch(bus)]
+    if invalid_ids:
+        return Missing(f"the PCI bus has {quote(invalid_ids[0])}, which is no place of a device")
     manager, gpus = raw.fabric_manager, _gpus(raw)
     package = _PACKAGE.match(manager.package or "")
     return Nvidia(
@@ -67,8 +70,8 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         topology=_asked(raw, "topo -m", nvidia_smi.topology),
         hung=_STILL_RUNS in gpus.error,
         pci=tuple(
-            PciGpu(bus, _lanes(width), _lanes(widest), alive, raw.pci_drivers.get(bus), bus in raw.virtual)
-            for bus, width, widest, alive in raw.pci
+            PciGpu(bus, _lanes(width), _lanes(widest), answers, raw.pci_drivers.get(bus), bus in raw.virtual)
+            for bus, width, widest, answers in raw.pci
         ),
         switches=tuple(raw.switches),
         module=_module(raw.version),
@@ -84,7 +87,7 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
 
 
 def _gpus(raw: RawNvidia) -> Found[nvidia_smi.Gpus]:
-    """By `-q`; by the ways in which it was asked else only where that is no answer, and then why it is none."""
+    """Return the GPUs of `-q`. If that failed, return those of another query, with the error of `-q` in `unread`."""
     first = _asked(raw, "-q", nvidia_smi.query)
     if first.value is not None:
         return first
@@ -120,7 +123,7 @@ def _module(text: str | None) -> KernelModule | None:
 
 
 def _log(raw: RawLog) -> Found[DriverLog]:
-    """From the driver's last start on: what it said before is of GPUs that it has set up anew since."""
+    """Return the errors since the driver's last start. Earlier messages are about GPUs that it has set up again."""
     if raw.trouble:
         return Found(error=raw.trouble)
     start = raw.text.rfind(_DRIVER_STARTS)

@@ -1,4 +1,4 @@
-"""From the collector's section `rdma` to facts. Pure."""
+"""Typed facts from the collector's section `rdma`. Pure."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from preflight.facts.types import Missing
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _NAME = re.compile(r"[\w.:-]{1,60}", re.ASCII)
-# Makers of machines that are none, as DMI names them; a cloud's bare metal says so in the product's name.
+# Makers of virtual machines, as DMI names them. A cloud's bare metal has that in its product name.
 _HYPERVISORS = ("QEMU", "KVM", "VMware", "Xen", "Bochs", "innotek", "Parallels", "OpenStack", "Virtual Machine")
 
 
@@ -28,7 +28,7 @@ class RawFunction:
 
 @dataclass
 class RawRdma:
-    """`silent`: devices that did not answer in time; `left_out`: those that are too many."""
+    """The section `rdma`. `silent`: devices that did not answer in time. `left_out`: how many devices were skipped."""
 
     infiniband: str
     later: str
@@ -44,7 +44,7 @@ class RawRdma:
     iommu_arguments: list[str]
     hypervisor: bool
     dmi: list[str] = field(default_factory=list)
-    devinfo: Output | None = None  # of ibv_devinfo; None: no port is of InfiniBand, or there is no such tool
+    devinfo: Output | None = None  # of ibv_devinfo; None: no InfiniBand port, or no such tool
 
 
 def rdma(raw: RawRdma) -> Rdma | Missing:
@@ -85,7 +85,7 @@ def _has_pci_addresses(raw: RawRdma) -> bool:
 
 
 def _devinfo(said: Output | None) -> RdmaPorts | Missing | None:
-    """Return the ports of ibv_devinfo; None where it was not asked."""
+    """Return the ports of ibv_devinfo; None if it was not called."""
     if said is None:
         return None
     if said.trouble:

@@ -1,12 +1,12 @@
-"""Raw output of a whole site as one JSON document, `preflight.capture/1` (docs/contracts.md), and back to facts.
+"""Raw output of a whole site as one JSON document, `preflight.capture/1` (docs/contracts.md), and facts from it.
 
     {"schema": "preflight.capture/1", "preflight", "taken", "anonymous", "inventory": TOML,
      "not_understood": [{"command", "hosts", "answers", "error"}],
      "hosts": {NAME: {"devices", "sent", "received", "refused", "sections": {NAME: {"value"} or {"error"}}}
                      or {"unreachable": …} or {"error": "…"}}}
 
-What it holds is what the collector sent, without what looks like a secret and without serial numbers; facts are read
-from it by the parsers of today. So a later version understands more of it.
+It holds the collector's answers, without likely secrets and without serial numbers. The parsers of the running version
+read facts from it, so a later version understands more of it.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
 
 SCHEMA = "preflight.capture/1"
-_TOLD = 3  # places where something is left
+_TOLD = 3  # places with a remaining name that the error lists
 
-# A serial number is what stands behind such a key at the start of a line, or in quotes behind one in quotes.
+# A serial number follows such a key at the start of a line, or in quotes after a key in quotes.
 _CALLED = (
     r"(?:[\w /-]{0,30}serial(?:[ _-]?(?:no|num|number))?\.?|(?:[\w /-]{0,30}\b)?S/?N"
     r"|[VN]?Die[ _]ID|UUID|Barcode|E-?label)"
@@ -48,7 +48,10 @@ _SERIAL_HINTS = ("serial", "sn", "s/n", "die", "uuid", "barcode", "label")
 
 @dataclass(frozen=True)
 class Capture:
-    """`taken`: when, in UTC. `inventory`: the text of a hosts.toml that the facts can be judged by, clean already."""
+    """The content of a capture. `taken`: its time, in UTC.
+
+    `inventory`: the text of a hosts.toml for checks of the facts, without secrets already.
+    """
 
     preflight: str
     taken: str
@@ -59,7 +62,7 @@ class Capture:
 
 
 def clean(value: Any) -> Any:
-    """Without secrets and serial numbers, whatever JSON holds them in."""
+    """Return a JSON value without secrets and serial numbers, at any depth."""
     return redacted(value, _clean)
 
 
@@ -72,15 +75,17 @@ def _clean(text: str) -> str:
 
 
 def _machine_id(sections: dict[str, Any], salt: str) -> None:
-    """machine-id(5) is confidential; whether two hosts have the same has to be seen still."""
+    """Replace the machine id by a salted hash: machine-id(5) is confidential, but equal ids must stay visible."""
     system = sections.get("os", {}).get("value")
     if isinstance(system, dict) and isinstance(id_ := system.get("machine_id"), str) and id_:
         system["machine_id"] = hashlib.sha256((salt + id_).encode()).hexdigest()[:32]
 
 
 def _digests(sections: dict[str, Any], salt: str) -> None:
-    """Whoever guesses a rank table's addresses could tell by its digest that they are right; whether two hosts have the
-    same has to be seen still."""
+    """Replace digests of files by salted hashes, which are equal on hosts with equal files.
+
+    The digest of a rank table would confirm a guess of its addresses.
+    """
     job = sections.get("job", {}).get("value")
     deep = job.get("deep") if isinstance(job, dict) else None
     files = deep.get("files") if isinstance(deep, dict) else None
@@ -93,14 +98,14 @@ def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) 
     disguise = pseudonyms.value if pseudonyms else _as_it_is
     if isinstance(it, Unreachable):
         return {"unreachable": disguise(msgspec.to_builtins(it))}
-    known = {
+    common_fields = {
         "devices": it.devices,
         "sent": it.sent,
         "received": it.received,
         "refused": disguise(msgspec.to_builtins(it.refused)),
     }
     if isinstance(it.raw, Missing):
-        return {**known, "error": disguise(clean(it.raw.error))}
+        return {**common_fields, "error": disguise(clean(it.raw.error))}
     sections: dict[str, Any] = {}
     for name, part in it.raw.items():
         try:
@@ -110,25 +115,31 @@ def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) 
     _machine_id(sections, salt)
     if pseudonyms:
         _digests(sections, salt)
-    return {**known, "sections": disguise(sections)}
+    return {**common_fields, "sections": disguise(sections)}
 
 
 def documents(hosts: Mapping[str, Answered | Unreachable]) -> Iterator[Any]:
-    """Yield what hosts sent, section by section, as JSON values without secrets."""
-    for it in hosts.values():
-        for part in it.raw.values() if isinstance(it, Answered) and not isinstance(it.raw, Missing) else ():
+    """Yield the hosts' answers, section by section, as JSON values without secrets."""
+    for contact in hosts.values():
+        for part in (
+            contact.raw.values() if isinstance(contact, Answered) and not isinstance(contact.raw, Missing) else ()
+        ):
             try:
                 yield clean(msgspec.json.decode(part))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                continue  # it is not kept
+                continue  # a capture does not keep it
 
 
 def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> str:
-    """The document's text. `salt`: made up for this one. `pseudonyms`: for names and addresses, of which the inventory
-    has only marks already. Raises PreflightError where a known name or address would be left."""
+    """Return the document's text. `salt`: a random text for this document alone.
+
+    `pseudonyms`: for names and addresses, which the inventory has replaced by marks already. Raises PreflightError if a
+    known name or address would remain.
+    """
     disguise = pseudonyms.value if pseudonyms else _as_it_is
     hosts = {
-        pseudonyms.name(name) if pseudonyms else name: _host(it, salt, pseudonyms) for name, it in capture.hosts.items()
+        pseudonyms.name(name) if pseudonyms else name: _host(contact, salt, pseudonyms)
+        for name, contact in capture.hosts.items()
     }
     document = {
         "schema": SCHEMA,
@@ -142,10 +153,10 @@ def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> s
     text = msgspec.json.format(msgspec.json.encode(document).decode(), indent=1) + "\n"
     if pseudonyms is None:
         return text
-    if found := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _TOLD + 1)):
+    if leaks := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _TOLD + 1)):
         raise PreflightError(
-            f"nothing was written: the capture would still hold {'; '.join(found[:_TOLD])}"
-            f"{' and more' if len(found) > _TOLD else ''}; report this, and take one without --anonymous meanwhile"
+            f"nothing was written: the capture would still hold {'; '.join(leaks[:_TOLD])}"
+            f"{' and more' if len(leaks) > _TOLD else ''}; report this, and take one without --anonymous meanwhile"
         )
     return pseudonyms.shown(text)
 
@@ -182,12 +193,12 @@ class _Document(msgspec.Struct):
 
 
 def is_capture(text: str) -> bool:
-    """Whether it begins like one: enough to tell it from a facts document."""
+    """Return whether the text begins like a capture, which is enough to tell it from a facts document."""
     return SCHEMA in text[:200]
 
 
 def load(text: str, source: str) -> Capture:
-    """What `dump` wrote. `source` names it in errors. Raises UsageError for a document that is none."""
+    """Return the capture that `dump` wrote. `source` names it in errors. Raises UsageError for any other document."""
     try:
         document = msgspec.json.decode(text, type=_Document)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
@@ -212,10 +223,10 @@ def _answered(host: _Host) -> Answered | Unreachable:
 
 
 def read(capture: Capture, cluster: Cluster, hosts: Sequence[Host]) -> dict[str, Seen | Unreachable]:
-    """The facts of those of `hosts` that the capture holds, as a look at them would have given them."""
-    found = {
-        host.name: seen.read(it, cluster.product, deep=True) if isinstance(it, Answered) else it
+    """Return the facts of those `hosts` that the capture holds, as `collect.look` would return them."""
+    results = {
+        host.name: seen.read(contact, cluster.product, deep=True) if isinstance(contact, Answered) else contact
         for host in hosts
-        if (it := capture.hosts.get(host.name)) is not None
+        if (contact := capture.hosts.get(host.name)) is not None
     }
-    return seen.with_arrivals(found, seen.targets(cluster, hosts))
+    return seen.with_arrivals(results, seen.targets(cluster, hosts))

@@ -1,7 +1,7 @@
 """Differences in the facts of two runs over the same hosts. Pure.
 
-A difference has a name as in the JSON of the facts, without places in lists: `versions.driver`, `hccn.devices.mtu`,
-`network.interfaces.mtu`, `job.variables.HCCL_IF_IP`. Which device or interface it is is part of where it was seen.
+A difference has a name as in the JSON of the facts, without positions in lists: `versions.driver`, `hccn.devices.mtu`,
+`network.interfaces.mtu`, `job.variables.HCCL_IF_IP`. Its place names the host and the device or interface.
 """
 
 import re
@@ -28,7 +28,7 @@ _ID = re.compile(rf"{re.escape(REDACTED)}(?: \d+)?")
 
 @dataclass(frozen=True)
 class Place:
-    """`element`: what of the host: a device's number, an interface's name; empty for the host as a whole."""
+    """A host, or a part of it. `element`: a device's number or an interface's name, empty for the host as a whole."""
 
     host: str
     element: str = ""
@@ -39,7 +39,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Difference:
-    """The same one on all `places`. Of texts and lists `before` and `after` are what only one of them has."""
+    """A difference that is the same on all `places`.
+
+    For texts and lists, `before` and `after` hold only the parts that one run has and the other lacks.
+    """
 
     name: str
     before: str
@@ -49,8 +52,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class FactsCompared:
-    """Of the hosts that both looks have. `unseen`: section → those of which one of them does not have it; `sections`:
-    how many sections of hosts both have."""
+    """Differences of the hosts that both runs have.
+
+    `unseen`: section → hosts for which one run lacks it. `sections`: how many sections of hosts both runs have.
+    """
 
     differences: tuple[Difference, ...]
     unseen: Mapping[str, tuple[str, ...]]
@@ -61,7 +66,7 @@ _Found = tuple[str, str, str, str]  # name, element, before, after
 
 
 def compared(before: ClusterFacts, after: ClusterFacts) -> FactsCompared:
-    """Return the differences, those on most hosts first."""
+    """Return the differences, the most widespread first."""
     comparison = _Comparison()
     for host, was in before.hosts.items():
         if now := after.hosts.get(host):
@@ -141,7 +146,7 @@ def _are(type_: type, was: object, now: object) -> bool:
 
 
 def _readings(name: str, element: str, was: Found[Any], now: Any) -> Iterator[_Found]:
-    """Yield the differences of two readings. Two errors are none: a finding explains them."""
+    """Yield the differences of two readings. Two errors are no difference: a finding explains them."""
     if isinstance(now, Found) and not (was.error and now.error):
         old, new = (UNSEEN if reading.error else reading.value for reading in (was, now))
         yield from _walk(name, element, old, new)
@@ -158,27 +163,27 @@ def _pair(name: str, element: str, was: Any, now: Any) -> Iterator[_Found]:
 def _leaf(name: str, element: str, was: str, now: str) -> Iterator[_Found]:
     if was not in _WORDS and now not in _WORDS:
         if _is_secret(was) or _is_secret(now):
-            return  # nobody knows whether it changed
+            return  # unknown: the redacted value may have changed
         was, now = _alike_redacted(was, now)
     if was != now:
         yield name, element, *cut(redact(was), redact(now), LONGEST)
 
 
 def _is_secret(text: str) -> bool:
-    """All of it: an id has a number behind it (shared.py), others than it has in another bundle."""
+    """Return whether the whole text is redacted. An id also has a number (shareable.py), which differs by bundle."""
     return _ID.fullmatch(text) is not None
 
 
 def _alike_redacted(was: str, now: str) -> tuple[str, str]:
-    """Return both redacted where one of them is, as in a support bundle: a secret is no difference."""
+    """Return both redacted if one of them is, as in a support bundle: a secret is no difference."""
     return (clean(was), clean(now)) if REDACTED in was or REDACTED in now else (was, now)
 
 
 def cut(was: str, now: str, most: int) -> tuple[str, str]:
-    """Return at most so many characters of each, around the first difference."""
-    both = zip(was, now, strict=False)
-    same = next((at for at, (old, new) in enumerate(both) if old != new), min(len(was), len(now)))
-    begin = max(0, same - most // 4) if same > most // 2 and max(len(was), len(now)) > most else 0
+    """Return at most `most` characters of each, around the first difference."""
+    char_pairs = zip(was, now, strict=False)
+    first = next((index for index, (old, new) in enumerate(char_pairs) if old != new), min(len(was), len(now)))
+    begin = max(0, first - most // 4) if first > most // 2 and max(len(was), len(now)) > most else 0
     return _part(was, begin, most), _part(now, begin, most)
 
 
@@ -190,8 +195,8 @@ def _part(text: str, begin: int, most: int) -> str:
 
 def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) -> Iterator[_Found]:
     was, now = (tuple(item for item in items if not is_passing(item)) for items in (was, now))
-    keyed = [_by_identity(items) for items in (was, now)]
-    first, second = keyed
+    elements = [_by_identity(items) for items in (was, now)]
+    first, second = elements
     if first is None or second is None:
         pairs = _alike_lists([*map(_text, was)], [*map(_text, now)])
         yield from _sequences(name, element, *pairs)
@@ -201,7 +206,7 @@ def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) 
 
 
 def _by_identity(items: Sequence[Any]) -> dict[str, Any] | None:
-    """Return the elements by their number or name; None where they have none, or share one."""
+    """Return the elements by their number or name; None if they have none, or share one."""
     elements = {}
     for item in items:
         if (parts := KNOWN_BY.get(type(item))) is not None:
@@ -225,7 +230,7 @@ def _sequences(name: str, element: str, was: Sequence[str], now: Sequence[str]) 
 
 
 def _joined(lines: Sequence[str]) -> str:
-    """Return as many lines as can be shown."""
+    """Return the lines in one, redacted, as many as may be shown."""
     return ", ".join(map(redact, lines[:LONGEST])) or ABSENT
 
 

@@ -3,8 +3,8 @@
     {"schema": "preflight.facts/1", "hosts": {NAME: {SECTION: {"value": …} or {"error": "…"}}}}
 
 A host that could not be reached is `{"unreachable": {"trouble", "summary", "remedy"}}`. A section that the product does
-not have is left out; one that was not asked for is `{"skipped": "--basic"}`. With raw output kept, it stands as "raw"
-beside "value" or "error".
+not have is left out. A section that was not requested is `{"skipped": "--basic"}`. If raw output is kept, it is "raw"
+next to "value" or "error".
 """
 
 import errno
@@ -25,21 +25,21 @@ from preflight.model.errors import UsageError
 SCHEMA = "preflight.facts/1"
 LARGEST = 1 << 29  # bytes of a document; the facts of 1,000 hosts with 8 devices have 111 MB
 
-# What a fact section was read from, where the collector's section is not the one of the same name.
+# Fact section → the collector's sections that it is read from, unless it is the one of the same name.
 _RAW_OF = {"limits": ("job",), "versions": ("job", "driver"), "nic": ()}  # nic: with hccn
 
-# Sections that other products do not have: those that there have always been, and those that came later.
+# Sections that other products do not have: those of all versions of preflight, and those that were added later.
 _OF_A_PRODUCT = ("hccn", "hccn_conf", "npu_smi", "nvidia", "rdma")
 _NEW_OF_NPUS = ("nic", "chips", "device_nodes")
 
 
 def load_file(path: Path) -> ClusterFacts:
-    """The facts of a saved document; raises UsageError for a file that cannot be read or is none."""
+    """Return the facts of a saved document. Raises UsageError for a file that cannot be read or is no such document."""
     return load(text_of(path), str(path))
 
 
 def text_of(path: Path) -> str:
-    """The text of a file of saved facts; raises UsageError for one that cannot be read."""
+    """Return the text of a file of saved facts. Raises UsageError for a file that cannot be read."""
     try:
         return read_bounded(path, LARGEST).decode()
     except OSError as error:
@@ -51,12 +51,12 @@ def text_of(path: Path) -> str:
 
 
 def _raw(section: str, raw: Mapping[str, bytes]) -> dict[str, Any]:
-    """What the section was read from, by the collector's own names."""
+    """Return the raw output that the section was read from, by the collector's own names."""
     parts = {name: raw[name] for name in _RAW_OF.get(section, (section,)) if name in raw}
     try:
         return {name: redacted(msgspec.json.decode(part).get("value")) for name, part in parts.items()}
     except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, RecursionError):
-        return {}  # the section says as an error that nothing could be read there
+        return {}  # the section's error says that it could not be read
 
 
 def _host(host: HostFacts | Unreachable, raw: Mapping[str, bytes]) -> dict[str, Any]:
@@ -70,18 +70,18 @@ def _host(host: HostFacts | Unreachable, raw: Mapping[str, bytes]) -> dict[str, 
                 sections[name] = {"skipped": "--basic"}
             continue
         sections[name] = {"error": value.error} if isinstance(value, Missing) else {"value": value}
-        if kept := _raw(name, raw):
-            sections[name]["raw"] = kept
+        if raw_output := _raw(name, raw):
+            sections[name]["raw"] = raw_output
     return sections
 
 
 def dump(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None = None) -> str:
-    """The document's text. `raw`: host → the collector's section → its JSON, kept beside the values, redacted."""
+    """Return the document's text. `raw`: host → the collector's section → its JSON, kept redacted beside the values."""
     return msgspec.json.format(compact(facts, raw).decode(), indent=1) + "\n"
 
 
 def compact(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None = None) -> bytes:
-    """The same without blanks and line ends."""
+    """Return the document of `dump` without blanks and line ends."""
     hosts = {name: _host(host, (raw or {}).get(name, {})) for name, host in facts.hosts.items()}
     return msgspec.json.encode({"schema": SCHEMA, "hosts": hosts})
 
@@ -99,7 +99,7 @@ class _Section(msgspec.Struct):
 
 @cache
 def _section_types() -> dict[str, Any]:
-    """Section → the type of its value: the first of `Os | Missing`, `Hccn | Missing | None`."""
+    """Return section → the type of its value: the first of `Os | Missing`, `Hccn | Missing | None`."""
     return {name: get_args(hint)[0] for name, hint in get_type_hints(HostFacts).items()}
 
 
@@ -115,31 +115,31 @@ def _read_section(raw: msgspec.Raw, type_: Any) -> Any:
 
 
 def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> HostFacts | Unreachable:
-    """Sections that this version does not know are passed over; those that the document lacks are missing."""
+    """Return one host's facts. Unknown sections are ignored; those that the document lacks are `Missing`."""
     section = "unreachable"
     try:
         if section in sections:
             return msgspec.json.decode(sections[section], type=Unreachable)
-        found = {}
+        values = {}
         for section, type_ in _section_types().items():
             if section in sections:
-                found[section] = _read_section(sections[section], type_)
+                values[section] = _read_section(sections[section], type_)
             elif (
                 section not in _OF_A_PRODUCT
                 and section not in ON_REQUEST
                 and ("hccn" in sections or section not in _NEW_OF_NPUS)
             ):
-                found[section] = Missing(f"not in {source}")
-        return HostFacts(**found)
+                values[section] = Missing(f"not in {source}")
+        return HostFacts(**values)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        wrong = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
-        raise UsageError(f"{wrong}; to write the facts again: {KINDS[FACTS].command}") from error
+        message = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
+        raise UsageError(f"{message}; to write the facts again: {KINDS[FACTS].command}") from error
 
 
 def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
-    """The facts of a document that `dump` wrote. `source` names it in errors.
+    """Return the facts of a document that `dump` wrote. `source` names it in errors.
 
-    Raises UsageError for a document that is none, or of another schema.
+    Raises UsageError for any other document, and for another schema.
     """
     try:
         document = msgspec.json.decode(text, type=_Document)

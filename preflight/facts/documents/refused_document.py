@@ -1,4 +1,4 @@
-"""Why a JSON file is none that preflight wrote: in words, for a decoder names its own types. Pure."""
+"""Error messages for JSON files that preflight did not write, in words instead of the decoder's type names. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LONGEST = 120  # characters of a decoder's own sentence
 
 @dataclass(frozen=True)
 class DocumentKind:
-    """A kind of document. `name`: with its article, as a sentence has it; `command`: what writes one."""
+    """A kind of document. `name`: with its article, for sentences. `command`: the command that writes one."""
 
     name: str
     command: str
@@ -43,9 +43,9 @@ class _Schema(msgspec.Struct):
 
 
 def refusal(source: str, wanted: str, version: str, text: str | bytes, error: Exception | None = None) -> str:
-    """Return what is wrong with the file `source`, and the command that writes the `wanted` kind of document.
+    """Return the error of the file `source`, and the command that writes the `wanted` kind of document.
 
-    `version`: the schema that is read; `error`: what the decoder raised, None where it raised nothing.
+    `version`: the schema that this version reads. `error`: the decoder's exception, None if it raised none.
     """
     kind, schema = KINDS[wanted], schema_of(text)
     family = schema.partition("/")[0]
@@ -54,12 +54,12 @@ def refusal(source: str, wanted: str, version: str, text: str | bytes, error: Ex
         return f"{source}: the schema is {schema[:80]!r}, and this preflight reads {version}; {write}"
     if family in KINDS and family != wanted:
         return f"{source}: this is {KINDS[family].name}, not {kind.name}; {write}"
-    why = json_error(error, text) if error else 'it has no "schema" of preflight'
-    return f"{source}: not {kind.name}: {why}; {write}"
+    reason = json_error(error, text) if error else 'it has no "schema" of preflight'
+    return f"{source}: not {kind.name}: {reason}; {write}"
 
 
 def schema_of(text: str | bytes) -> str:
-    """Return what the document calls itself, such as preflight.facts/1; empty where it names nothing."""
+    """Return the schema that the document names, such as preflight.facts/1; empty if it names none."""
     try:
         return msgspec.json.decode(text, type=_Schema).schema
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -67,12 +67,12 @@ def schema_of(text: str | bytes) -> str:
 
 
 def json_error(error: Exception, text: str | bytes = "") -> str:
-    """Return what is wrong with a JSON text, and where, as a clause."""
+    """Return the error of a JSON text and its place, as a clause."""
     if isinstance(error, UnicodeError):
         return "it is not text in UTF-8"
     if isinstance(error, RecursionError):
         return "its brackets are nested too deeply"
-    if not isinstance(error, msgspec.MsgspecError):  # has a sentence of its own
+    if not isinstance(error, msgspec.MsgspecError):  # its message is a sentence already
         return str(error)
     sentence, _, path = str(error).partition(" - at `")
     place = path.rstrip("`").removeprefix("$").lstrip(".")

@@ -1,4 +1,4 @@
-"""Documents as they may leave the site: redacted as a capture is, and what tells machines apart is a number. Pure."""
+"""Documents that may leave the site: redacted like a capture, with numbers instead of machines' ids. Pure."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,18 +9,20 @@ import msgspec
 from preflight.facts.documents.capture import clean
 from preflight.facts.redaction.redact import REDACTED, is_secret, redacted
 
-IDS = frozenset({"machine_id", "serial", "uuid"})  # fields whose values are confidential, and compared with each other
+IDS = frozenset({"machine_id", "serial", "uuid"})  # fields with confidential values, which are compared with each other
 _SHORT, _LONG = 200, 1 << 16  # characters of a text that many hosts may have alike
 
 
 def cleaner() -> Callable[[Any], Any]:
-    """What redacts whatever JSON holds: the same id becomes the same number. What it has seen it need not read again,
-    for hosts are much alike."""
+    """Return a function that redacts any JSON value, and replaces equal ids by the same number.
+
+    It caches texts, because hosts have many texts in common.
+    """
     numbers: dict[str, str] = {}
-    short, long = lru_cache(maxsize=1 << 16)(clean), lru_cache(maxsize=1 << 8)(clean)
+    clean_short, clean_long = lru_cache(maxsize=1 << 16)(clean), lru_cache(maxsize=1 << 8)(clean)
 
     def of_text(text: str) -> Any:
-        return (short if len(text) <= _SHORT else long if len(text) <= _LONG else clean)(text)
+        return (clean_short if len(text) <= _SHORT else clean_long if len(text) <= _LONG else clean)(text)
 
     def value(found: Any) -> Any:
         if isinstance(found, dict):
@@ -38,5 +40,5 @@ def cleaner() -> Callable[[Any], Any]:
 
 
 def shared(text: bytes, clean_: Callable[[Any], Any]) -> bytes:
-    """A JSON document without secrets. Raises msgspec.MsgspecError for what is none."""
+    """Return a JSON document without secrets. Raises msgspec.MsgspecError for any other text."""
     return msgspec.json.format(msgspec.json.encode(clean_(msgspec.json.decode(text))), indent=1) + b"\n"

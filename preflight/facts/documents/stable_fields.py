@@ -1,7 +1,7 @@
-"""Which facts stay as they are while nobody changes anything: the others say nothing about what changed.
+"""Facts that stay the same on an unchanged host. Comparisons of runs leave out all others.
 
-`RESTLESS` is the one list of fields that are left out of a comparison. A test holds its names against the types. All
-that is not in it is compared, so that a field that is added later is compared until somebody puts it here.
+`RESTLESS` is the only list of fields that comparisons leave out. A test checks its names against the types. All other
+fields are compared, so a new field is compared until it is added here.
 """
 
 import re
@@ -34,7 +34,7 @@ from preflight.facts.types import (
     SysctlFile,
 )
 
-# Times, counters, load, what is free at the moment, processes; and what stands in another field, too.
+# Times, counters, load, amounts free at the moment, processes, and copies of other fields.
 RESTLESS: dict[type, tuple[str, ...]] = {
     HostFacts: ("clock", "sockets", "arrivals"),
     Os: ("open_run", "preflight"),
@@ -70,7 +70,7 @@ RESTLESS: dict[type, tuple[str, ...]] = {
     Rdma: ("counters", "later", "seconds", "unread", "mtu_unread"),
 }
 
-# What an element of a list is known by, a device by its number; other lists are compared as a whole.
+# Fields that identify an element of a list, as the index does a device. Other lists are compared as a whole.
 KNOWN_BY: dict[type, tuple[str, ...]] = {
     HccnDevice: ("index",),
     NicDevice: ("index",),
@@ -95,14 +95,14 @@ KNOWN_BY: dict[type, tuple[str, ...]] = {
     PciFunction: ("name",),
 }
 
-# Whose lists have no order: resolvers and kernels give them as they come.
+# Facts with lists in no fixed order, as resolvers and kernels give them.
 UNORDERED = ("names", "naming.localhost", "naming.full_name", "network")
 
 _OF_CONTAINERS = ("veth", "cali", "lxc", "tap", "vnet")  # interfaces that come and go with containers and guests
 
 
 def is_passing(item: Any) -> bool:
-    """Of a list: what is there while a container or guest runs."""
+    """Return whether an element of a list exists only while a container or guest runs."""
     return isinstance(item, Interface) and item.name.startswith(_OF_CONTAINERS)
 
 
@@ -110,7 +110,7 @@ _COUNTED = re.compile(r"packets \d+ bytes \d+|\[\d+:\d+\]")  # of a firewall's r
 
 
 def steady_text(value: Any) -> str:
-    """A scalar in the words of a comparison."""
+    """Return a scalar as text, without a firewall's counts."""
     if value is None:
         return "none"
     if isinstance(value, bool):

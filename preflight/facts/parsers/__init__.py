@@ -1,1 +1,1 @@
-"""Raw output of a tool to typed facts, a module a tool. The registry names every parser."""
+"""Parsers of tools' raw output into typed facts, one module per tool. The registry names every parser."""

@@ -1,4 +1,4 @@
-"""Every parser by the name that `preflight parse` and the tests know it by."""
+"""Every parser, by its name in `preflight parse` and in the tests."""
 
 from collections.abc import Callable
 

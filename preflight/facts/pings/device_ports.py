@@ -1,4 +1,4 @@
-"""The devices' network ports by what they share: a rail, a leaf, a host. Pure."""
+"""Network ports of devices, by rail, leaf and host. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,10 @@ class Port:
 
 
 def ports(cluster: Cluster, facts: ClusterFacts) -> tuple[Port, ...]:
-    """Host by host in the order of `facts`, by device index. The gateway is the inventory's, or else the device's."""
+    """Return the ports, host by host in the order of `facts`, by device index.
+
+    The gateway is the inventory's, or else the device's.
+    """
     inventory = {(host.name, device.index): device for host in cluster.hosts for device in host.devices}
     return tuple(
         _port(name, device, inventory.get((name, device.index)))
@@ -51,7 +54,7 @@ def _port(host: str, device: HccnDevice, planned: Device | None) -> Port:
 
 
 class Rails:
-    """Ports, each with its place on its rail, behind its leaf and among the hosts."""
+    """Ports with their positions on their rails, behind their leaves and among the hosts."""
 
     def __init__(self, ports: Sequence[Port]) -> None:
         self._rails: dict[int, list[Port]] = defaultdict(list)
@@ -73,19 +76,20 @@ class Rails:
         self._next_host = dict(zip(names, [*names[1:], *names[:1]], strict=True))
 
     def rail(self, port: Port) -> tuple[Sequence[Port], int]:
-        """The port's rail, and its place there."""
+        """Return the port's rail, and its position on it."""
         return self._rails[port.device], self._place[port.name]
 
     def neighbour(self, port: Port) -> Port | None:
-        """The next one on the rail, which is a ring; None: it is alone there."""
+        """Return the next port on the rail, which is a ring; None if there is no other port."""
         rail, place = self.rail(port)
         return rail[(place + 1) % len(rail)] if len(rail) > 1 else None
 
     def behind_other_leaves(self, port: Port, most: int) -> Iterator[Port]:
-        """A port of the same rail behind each of `most` other leaves; LLDP not known counts as a leaf.
+        """Yield a port of the same rail behind each of `most` other leaves. Ports without LLDP count as one leaf.
 
-        The first of a leaf visits the first ports behind the next `most` leaves, the second the second ports behind the
-        `most` after these, and so on. So nobody is visited by many, and a full leaf visits all others.
+        The first port of a leaf visits the first ports behind the next `most` leaves. The second one visits the second
+        ports behind the `most` leaves after these, and so on. So few ports visit the same port, and the ports of a full
+        leaf visit all other leaves.
         """
         leaves, seat = self._behind[port.device], self._seat[port.name]
         own = self._number[port.device][port.leaf]
@@ -95,19 +99,24 @@ class Rails:
             yield leaf[seat % len(leaf)]
 
     def other_rails_of_the_next_host(self, port: Port) -> Iterator[Port]:
-        """Beginning with the rail after the own one, so that no two devices of a host begin with the same."""
-        following = self._next_host[port.host]
-        if following == port.host:
+        """Yield the next host's ports on other rails, from the port's next rail on.
+
+        So no two devices of a host begin with the same port.
+        """
+        next_host = self._next_host[port.host]
+        if next_host == port.host:
             return
-        devices = sorted(self._hosts[following])
-        later = [device for device in devices if device > port.device]
-        for device in [*later, *(device for device in devices if device < port.device)]:
-            yield self._hosts[following][device]
+        devices = sorted(self._hosts[next_host])
+        later_devices = [device for device in devices if device > port.device]
+        for device in [*later_devices, *(device for device in devices if device < port.device)]:
+            yield self._hosts[next_host][device]
 
 
 def is_way(one: Port, other: Port) -> bool:
-    """Whether packets can find their way: the same subnet, or a gateway on both sides. Settings that are not known
-    prevent nothing."""
+    """Return whether packets can be routed: the same subnet, or a gateway on both sides.
+
+    Unknown settings count as routable.
+    """
     if one.gateway and other.gateway:
         return True
     try:
@@ -118,7 +127,7 @@ def is_way(one: Port, other: Port) -> bool:
 
 
 def leaves(facts: ClusterFacts) -> dict[tuple[str, int], str]:
-    """(host, device) → the switch that its port hangs on, by LLDP; those that were told one."""
+    """Return (host, device) → the switch of its port by LLDP, for ports with a known switch."""
     return {
         (name, device.index): device.leaf.value
         for name, host in facts.hosts.items()

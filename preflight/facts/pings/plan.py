@@ -1,12 +1,14 @@
-"""Who pings whom in the second round: from the facts of the first to a plan. Pure.
+"""Plan of the second round's pings between devices, from the facts of the first round. Pure.
 
-A device goes through its pings one after the other; all devices go at the same time. Two things keep a device from
-being pinged by many at once. First, in every step of a plan a device is pinged by one other, or by two: neighbours on
-a rail form a ring, leaves are visited seat by seat, a mesh is a tournament whose pairs are disjoint (who has nobody to
-meet in a step goes on with the next one). Second, every device has its steps in the same order, and an answered ping
-takes about as long everywhere. There is no barrier between steps, which would cost a round trip each. So a device that
-waits for lost packets falls behind, as does one whose host had to wait for the pool, and meets others later than
-planned; but it still goes through them one by one, so each such device adds one ping at a time to somebody, not more.
+A device sends its pings one after the other, and all devices send at the same time. Two rules prevent that many devices
+ping the same device at once. First, in every step of a plan only one or two devices ping a device. Neighbours on a rail
+form a ring, leaves are visited seat by seat, and a mesh is a tournament with disjoint pairs. A device without an
+opponent in a step goes on with the next step. Second, every device has its steps in the same order, and an answered
+ping takes about as long everywhere.
+
+There is no barrier between steps, as each one would cost a round trip. So a device falls behind if it waits for lost
+packets, or if its host had to wait for the pool, and pings others later than planned. But it still sends one ping at a
+time, so each such device adds at most one ping at a time to another device.
 """
 
 import gc
@@ -22,16 +24,19 @@ from preflight.facts.types import ClusterFacts, HostFacts, Ping
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.model.errors import UsageError
 
-OTHER_LEAVES = 4  # that a device looks behind; the other devices on its leaf look behind the next ones
-MOST_PINGS = 1_000_000  # of one run: some 300 MB here, and a quarter of an hour at the least
+OTHER_LEAVES = 4  # leaves that a device pings behind; the other devices on its leaf ping behind the next leaves
+MOST_PINGS = 1_000_000  # of one run: some 300 MB on the controller, and at least a quarter of an hour
 HEADERS = 28  # bytes of IP and ICMP before a ping's data
 LARGEST = 65507  # bytes of data
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """`mesh`: every host of the rail, not only neighbours; `cross_rail`: the devices of other rails, too, of the next
-    host or, with `mesh`, of all hosts; `size`: bytes of data a packet, 0 for the tool's own."""
+    """The requested scope of pings. `size`: bytes of data per packet, 0 for the tool's default.
+
+    `mesh`: every host of the rail instead of neighbours. `cross_rail`: also the devices of other rails, those of the
+    next host or, with `mesh`, of all hosts.
+    """
 
     mesh: bool = False
     cross_rail: bool = False
@@ -40,7 +45,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class PingPlan:
-    """`notes`: what was asked for and is left out, and why."""
+    """The pings of the second round. `notes`: sentences on requested pings that are left out, and the reason."""
 
     pings: tuple[Ping, ...] = ()
     notes: tuple[str, ...] = ()
@@ -50,24 +55,24 @@ NEIGHBOURS = Wanted()
 
 
 def most_pings(devices: Mapping[str, Collection[int]], wanted: Wanted) -> int:
-    """How many pings a plan for `devices` (host → indices) has at most, without making it."""
+    """Return an upper bound of the pings in a plan for `devices` (host → indices), without making the plan."""
     rails: dict[int, int] = defaultdict(int)
     for indices in devices.values():
         for index in indices:
             rails[index] += 1
-    every, widest = sum(rails.values()), max(rails, default=0)
-    total = 4 * every  # gateway and neighbour, small and large
+    device_count, highest_rail = sum(rails.values()), max(rails, default=0)
+    total = 4 * device_count  # gateway and neighbour, small and large
     if wanted.mesh and wanted.cross_rail:
-        return total + every * (every - 1)
+        return total + device_count * (device_count - 1)
     if wanted.mesh:
         return total + sum(count * (count - 1) for count in rails.values())
-    return total + every * (OTHER_LEAVES + (widest if wanted.cross_rail else 0))
+    return total + device_count * (OTHER_LEAVES + (highest_rail if wanted.cross_rail else 0))
 
 
 def refuse_too_many(devices: Mapping[str, Collection[int]], wanted: Wanted) -> None:
-    """Raises UsageError for a plan that nobody would wait for, and that would not fit into memory."""
+    """Raise UsageError for a plan that would take too long and would not fit into memory."""
     count = most_pings(devices, wanted)
-    options = [word for word, on in (("--mesh", wanted.mesh), ("--cross-rail", wanted.cross_rail)) if on]
+    options = [word for word, is_set in (("--mesh", wanted.mesh), ("--cross-rail", wanted.cross_rail)) if is_set]
     if options and count > MOST_PINGS:
         raise UsageError(
             f"{' '.join(options)}: {len(devices):,} hosts make {count:,} pings, and "
@@ -77,51 +82,52 @@ def refuse_too_many(devices: Mapping[str, Collection[int]], wanted: Wanted) -> N
 
 
 def planned_devices(hosts: Sequence[Host]) -> dict[str, list[int]]:
-    """host → device indices, as the inventory has them."""
+    """Return host → device indices, as the inventory has them."""
     return {host.name: [device.index for device in host.devices] for host in hosts}
 
 
 def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOURS) -> PingPlan:
-    """The pings worth doing, not done yet, device by device, each device's in its order.
+    """Return the planned pings, device by device, each device's in its order.
 
-    From every device that has an address:
-      - to its gateway, on a switched fabric;
-      - along its rail to the next host, and to one host behind each of up to OTHER_LEAVES other leaves, different ones
-        for the devices of a leaf; with `mesh` to every host of the rail;
-      - with `cross_rail` to the other devices of the next host; with `mesh` to every device of all hosts;
-      - unless a size is asked for, once more to gateway and next host with as much data as the MTU of both ends allows.
-    And between the dies of a chip of Atlas A3 over HCCS, where their vNICs have addresses.
+    Every device that has an address pings:
+      - its gateway, on a switched fabric.
+      - the next host along its rail, and one host behind each of up to OTHER_LEAVES other leaves, which differ for the
+        devices of a leaf. With `mesh`, every host of the rail.
+      - with `cross_rail` the other devices of the next host. With `mesh` as well, every device of all hosts.
+      - its gateway and the next host once more, with as much data as the MTU of both ends allows.
+    A requested size leaves the last of these out. The dies of a chip of Atlas A3 also ping each other over HCCS, if
+    their vNICs have addresses.
 
-    Across rails only where there is a way: a subnet in common, or a gateway on both sides (the rails of Atlas A1 in SMP
-    mode are four subnets), and never on a direct fabric. Devices of one host ping each other only in a mesh across
-    rails, and not on Atlas A1, where device 0 routes for the others of its module; the dies of a chip of Atlas A3
-    never, since they do not reach each other over RoCE. The two planes of an Atlas A2 with 16 devices are of PCIe: over
-    RoCE they are one.
+    Pings across rails need a common subnet, or a gateway on both sides (the rails of Atlas A1 in SMP mode are four
+    subnets). A direct fabric never has such pings. Devices of one host ping each other only in a mesh across rails.
+    Devices of an Atlas A1 host never do, as device 0 routes for the others of its module. Neither do the dies of a chip
+    of Atlas A3, which do not reach each other over RoCE. The two planes of an Atlas A2 with 16 devices belong to PCIe:
+    over RoCE they are one.
 
-    Raises UsageError where more than MOST_PINGS are asked for.
+    Raises UsageError if the plan would have more than MOST_PINGS pings.
     """
     all_ports = ports(cluster, facts)
-    present: dict[str, list[int]] = defaultdict(list)
+    devices: dict[str, list[int]] = defaultdict(list)
     for port in all_ports:
-        present[port.host].append(port.device)
-    refuse_too_many(present, wanted)
+        devices[port.host].append(port.device)
+    refuse_too_many(devices, wanted)
     rails = Rails(all_ports)
     switched = cluster.fabric is Fabric.SWITCHED
     pings: list[Ping] = []
-    no_way = 0
+    unroutable = 0
     with _nothing_collected():
         for port, peers in zip(all_ports, _peers(all_ports, rails, wanted, cluster), strict=True):
-            reached = [peer for peer in peers if peer.device == port.device or is_way(port, peer)]
-            no_way += len(peers) - len(reached)
+            routable = [peer for peer in peers if peer.device == port.device or is_way(port, peer)]
+            unroutable += len(peers) - len(routable)
             gateway = port.gateway if switched else ""
             if gateway:
                 pings.append(Ping(port.host, port.device, gateway, "gateway", size=wanted.size))
-            pings += [Ping(port.host, port.device, peer.address, peer.name, size=wanted.size) for peer in reached]
+            pings += [Ping(port.host, port.device, peer.address, peer.name, size=wanted.size) for peer in routable]
             if not wanted.size:
                 pings += _large(port, gateway, rails.neighbour(port))
         if cluster.product is Product.ATLAS_A3:
             pings += _over_hccs(facts)
-        return PingPlan(tuple(pings), tuple(_notes(all_ports, wanted, switched=switched, no_way=no_way)))
+        return PingPlan(tuple(pings), tuple(_notes(all_ports, wanted, switched=switched, no_way=unroutable)))
 
 
 def _notes(all_ports: Sequence[Port], wanted: Wanted, *, switched: bool, no_way: int) -> Iterator[str]:
@@ -129,15 +135,17 @@ def _notes(all_ports: Sequence[Port], wanted: Wanted, *, switched: bool, no_way:
         yield "no pings across rails: on a direct fabric rails do not reach each other"
     if no_way:
         yield f"{no_way:,} pings across rails are left out: two subnets, without a gateway on both sides"
-    small = sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0
-    if small:
-        yield f"packets of {wanted.size} bytes exceed the MTU of {small:,} of the devices: split, or not sent"
+    small_mtus = sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0
+    if small_mtus:
+        yield f"packets of {wanted.size} bytes exceed the MTU of {small_mtus:,} of the devices: split, or not sent"
 
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Without Python's garbage collector: nothing here becomes garbage, and to walk all facts again and again for each
-    few thousand new pings takes as long as to plan them."""
+    """Switch Python's garbage collector off: planning makes no garbage.
+
+    A walk over all facts for each few thousand new pings would take as long as the planning.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -148,14 +156,14 @@ def _nothing_collected() -> Iterator[None]:
 
 
 def _peers(all_ports: Sequence[Port], rails: Rails, wanted: Wanted, cluster: Cluster) -> Iterator[list[Port]]:
-    """For each port the others to ping, gateways aside."""
-    across = wanted.cross_rail and cluster.fabric is Fabric.SWITCHED
-    for place, port in enumerate(all_ports):
-        if wanted.mesh and across:
-            yield list(_everybody(all_ports, place, cluster.product))
+    """Yield for each port the other ports that it pings, without gateways."""
+    crosses_rails = wanted.cross_rail and cluster.fabric is Fabric.SWITCHED
+    for position, port in enumerate(all_ports):
+        if wanted.mesh and crosses_rails:
+            yield list(_everybody(all_ports, position, cluster.product))
             continue
         peers = list(_mesh(*rails.rail(port)) if wanted.mesh else _neighbours(rails, port))
-        yield [*peers, *rails.other_rails_of_the_next_host(port)] if across else peers
+        yield [*peers, *rails.other_rails_of_the_next_host(port)] if crosses_rails else peers
 
 
 def _neighbours(rails: Rails, port: Port) -> Iterator[Port]:
@@ -166,7 +174,7 @@ def _neighbours(rails: Rails, port: Port) -> Iterator[Port]:
 
 
 def _mesh(players: Sequence[Port], place: int) -> Iterator[Port]:
-    """All others in the order of the tournament."""
+    """Yield all other ports in the order of the tournament."""
     for step in range(steps(len(players))):
         peer = opponent(place, step, len(players))
         if peer is not None:
@@ -184,7 +192,7 @@ def _everybody(players: Sequence[Port], place: int, product: Product) -> Iterato
 
 
 def _over_hccs(facts: ClusterFacts) -> Iterator[Ping]:
-    """From every device to the other die of its chip."""
+    """Yield a ping from every device to the other die of its chip."""
     for name, host in facts.hosts.items():
         if isinstance(host, HostFacts) and isinstance(host.nic, Nic):
             addresses = {nic.index: nic.vnic.value.address for nic in host.nic.devices if nic.vnic.value}
@@ -195,12 +203,12 @@ def _over_hccs(facts: ClusterFacts) -> Iterator[Ping]:
 
 
 def is_sibling(one: int, other: int) -> bool:
-    """Whether two devices of an Atlas A3 host are the dies of one chip: 0 and 1, 2 and 3, …"""
+    """Return whether two devices of an Atlas A3 host are the dies of one chip: 0 and 1, 2 and 3, …"""
     return one != other and one // 2 == other // 2
 
 
 def _large(port: Port, gateway: str, neighbour: Port | None) -> Iterator[Ping]:
-    """As much as goes into one packet."""
+    """Yield the pings with the most data that fits into one packet."""
     if gateway and port.mtu > HEADERS:
         yield Ping(port.host, port.device, gateway, "gateway", size=port.mtu - HEADERS, purpose="mtu")
     if neighbour and (mtu := min(port.mtu, neighbour.mtu)) > HEADERS:

@@ -1,4 +1,4 @@
-"""The second round over the hosts: the pings of a plan, one round trip a host."""
+"""The second round over the hosts: the pings of a plan, in one round trip per host."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,32 +15,32 @@ from preflight.transport.fanout import fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport
 
-# No source says how long hccn_tool waits between its three packets: a second a ping is assumed where time is foretold,
-# and six, two a packet, are granted.
+# No source has hccn_tool's delay between its three packets. The forecast assumes one second per ping, and the timeout
+# is six seconds, two per packet.
 PING_SECONDS = 1.0
 PING_GRANTED = 6.0
-LONG = 60.0  # seconds after which somebody who waits is told what is shorter
+LONG = 60.0  # seconds; a longer forecast names faster options
 
 
 def _longest(plan: Sequence[Ping]) -> int:
-    """The most pings that one device has to do, one after the other; devices and hosts go at the same time."""
+    """Return the most pings of one device, which sends one after the other. Devices and hosts work at the same time."""
     return max(Counter((ping.host, ping.device) for ping in plan).values(), default=0)
 
 
 def expected_seconds(plan: Sequence[Ping], pool: int = POOL) -> float:
-    """How long the pings will take, by the rule of thumb of PING_SECONDS."""
+    """Return the expected seconds of the pings, by the rule of thumb of PING_SECONDS."""
     rounds = -(-len({ping.host for ping in plan}) // pool)
     return _longest(plan) * rounds * PING_SECONDS
 
 
 def foretold(plan: Sequence[Ping], pool: int = POOL) -> str:
-    """What is about to be done and how long it takes, for who waits for it; empty where nothing is."""
+    """Return a forecast of the pings and their time for the user; empty for an empty plan."""
     if not plan:
         return ""
     seconds = expected_seconds(plan, pool)
     hosts, longest = len({ping.host for ping in plan}), _longest(plan)
-    where = f"{hosts:,} hosts" if hosts > 1 else "one host"
-    text = f"{len(plan):,} pings between the devices of {where}, {longest:,} a device: about {seconds:,.0f} s"
+    scope = f"{hosts:,} hosts" if hosts > 1 else "one host"
+    text = f"{len(plan):,} pings between the devices of {scope}, {longest:,} a device: about {seconds:,.0f} s"
     if seconds > LONG:
         text += "; shorter: without --mesh and --cross-rail, --limit fewer hosts, --pool more at once, or --no-ping"
     return text
@@ -55,43 +55,43 @@ def ping(
     *,
     pool: int = POOL,
 ) -> tuple[Ping, ...]:
-    """Do the pings of `plan`, one round trip a host, and return them in its order with what came of them.
+    """Send the pings of `plan`, in one round trip per host, and return them in its order with their results.
 
-    A host that cannot be reached (any more) leaves its pings with an error. `facts` names the hosts worth trying.
+    If a host cannot be reached (any more), its pings have an error. Only hosts with `facts` are tried.
     """
-    of_host: dict[str, list[Ping]] = {}
+    pings_by_host: dict[str, list[Ping]] = {}
     for planned in plan:
-        of_host.setdefault(planned.host, []).append(planned)
+        pings_by_host.setdefault(planned.host, []).append(planned)
     reachable = {name for name, host in facts.hosts.items() if isinstance(host, HostFacts)}
-    hosts = [as_seen(host, facts) for host in cluster.hosts if host.name in of_host and host.name in reachable]
+    hosts = [as_seen(host, facts) for host in cluster.hosts if host.name in pings_by_host and host.name in reachable]
     request = Request(source("collect"), {"pings": _longest(plan) * PING_GRANTED}, {})
 
     def one(host: Host) -> tuple[Ping, ...]:
-        mine = of_host[host.name]
-        words = {"pings": [[planned.device, _words(planned)] for planned in mine], "ping_seconds": PING_GRANTED}
-        return _answered(replace(request, words=words).ask(transport, host), mine)
+        host_pings = pings_by_host[host.name]
+        words = {"pings": [[planned.device, _words(planned)] for planned in host_pings], "ping_seconds": PING_GRANTED}
+        return _answered(replace(request, words=words).ask(transport, host), host_pings)
 
-    done = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="pings")
+    outcomes = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="pings")
     results: dict[str, Iterator[Ping]] = {}
-    for name, mine in of_host.items():
-        outcome = done.get(name)
+    for name, host_pings in pings_by_host.items():
+        outcome = outcomes.get(name)
         if isinstance(outcome, tuple):
             results[name] = iter(outcome)
         else:
-            why = str(outcome) if outcome else "the host gave no facts"
-            results[name] = iter(replace(planned, error=why) for planned in mine)
+            error = str(outcome) if outcome else "the host gave no facts"
+            results[name] = iter(replace(planned, error=error) for planned in host_pings)
     return tuple(next(results[planned.host]) for planned in plan)
 
 
 def _words(ping: Ping) -> list[str]:
-    """The arguments of hccn_tool. Its `pkt` is the size of a packet; of `-ping` it sends three, always."""
+    """Return the arguments of hccn_tool. Its `pkt` is the size of a packet. `-ping` always sends three packets."""
     if ping.purpose == "hccs":
         return ["-hccs_ping", "-g", "address", ping.address, "cnt", "3"]
     return ["-ping", "-g", "address", ping.address, *(["pkt", str(ping.size)] if ping.size else [])]
 
 
 def _answered(found: Sections | Missing, asked: Sequence[Ping]) -> tuple[Ping, ...]:
-    """The pings of one host with what came of each: of every device a list of answers, in the order of its pings."""
+    """Return the pings of one host with their results. Each device has a list of answers, in the order of its pings."""
     raw = section(found, "pings", dict[int, list[Output]])
     if isinstance(raw, Missing):
         return tuple(replace(ping, error=raw.error) for ping in asked)

@@ -1,1 +1,1 @@
-"""Removal of secrets, names and addresses from what leaves the site."""
+"""Removal of secrets, names and addresses from documents that leave the site."""

@@ -1,4 +1,4 @@
-"""What a document that was to be anonymous still holds of what is known. Pure."""
+"""Known names and addresses that remain in an anonymous document. Pure."""
 
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
@@ -9,8 +9,11 @@ from preflight.facts.redaction.pseudonyms import IPV4, IPV6, MAC, Pseudonyms, is
 
 
 def left(document: Any, pseudonyms: Pseudonyms) -> Iterator[str]:
-    """Of what kind it is, and where: "an IPv4 address in hosts.….sections.os"; never the thing itself. `document`: with
-    marks still in it, so that no pseudonym looks like a real name or address."""
+    """Yield the kind and place of each remaining name or address, never the name or address itself.
+
+    An example is "an IPv4 address in hosts.….sections.os". `document`: with marks instead of pseudonyms, as a pseudonym
+    may look like a real name or address.
+    """
     for place, text in _texts(document, ""):
         for kind in _kinds(text, pseudonyms):
             yield f"{kind} in {pseudonyms.shown(place)}"
@@ -24,11 +27,11 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, place)
     elif isinstance(value, dict):
         for key, item in value.items():
-            inside = f"{place}.{key}" if place else key
+            item_place = f"{place}.{key}" if place else key
             if not is_our_key(key):
-                yield inside, key
+                yield item_place, key
             if not is_word(key, item):
-                yield from _texts(item, inside)
+                yield from _texts(item, item_place)
 
 
 def _kinds(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
@@ -39,19 +42,19 @@ def _kinds(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
 
 
 def _kinds_of_plain(text: str, pseudonyms: Pseudonyms) -> Iterator[str]:
-    known = pseudonyms.known
-    if text.lower() in known.names or pseudonyms.names.stand_in(text):
+    identities = pseudonyms.known
+    if text.lower() in identities.names or pseudonyms.names.stand_in(text):
         yield "the name of a machine or a domain"
-    if any(_ipv4(".".join(match.group(1, 3, 4, 5))) in known.addresses for match in IPV4.finditer(text)):
+    if any(_ipv4(".".join(match.group(1, 3, 4, 5))) in identities.addresses for match in IPV4.finditer(text)):
         yield "an IPv4 address"
-    if any(_ipv6(match[0]) in known.addresses for match in IPV6.finditer(text)):
+    if any(_ipv6(match[0]) in identities.addresses for match in IPV6.finditer(text)):
         yield "an IPv6 address"
-    if any(_digits(match[0]) in known.macs for match in MAC.finditer(text)):
+    if any(_digits(match[0]) in identities.macs for match in MAC.finditer(text)):
         yield "a MAC address"
 
 
 def _ipv4(text: str) -> str:
-    """Empty for one that stays, as 127.0.0.1 does."""
+    """Return the address; empty if it is none, or if pseudonyms keep it, as 127.0.0.1."""
     try:
         return text if kept_bits(IPv4Address(text)) < 32 else ""
     except AddressValueError:

@@ -8,7 +8,7 @@ from functools import partial
 from urllib.parse import quote, unquote
 
 Decode = Callable[[str], str]
-Encode = Callable[[str, str], str]  # the text, and the encoded word in whose place it is to stand
+Encode = Callable[[str, str], str]  # the text, and the encoded word that it replaces
 Form = tuple[re.Pattern[str], Decode, Encode]
 
 _PERCENT = re.compile(r"[^\s\"'<>]{0,4096}%[0-9A-Fa-f]{2}[^\s\"'<>]{0,4096}")
@@ -18,15 +18,17 @@ _READABLE = re.compile(r"[\t\n\r\x20-\x7e]+")
 
 
 def replaced(text: str, by: Callable[[str], str]) -> str:
-    """Return the text with what `by` makes of each encoded word in it. `by`: the decoded word → what is to stand there,
-    decoded; the same word where nothing is to change, and then the encoded one stays byte by byte."""
+    """Return the text with its encoded words replaced. `by`: decoded word → its replacement, also decoded.
+
+    If `by` returns the same word, the encoded word stays byte by byte.
+    """
     for pattern, decode, encode in _forms(text):
         text = pattern.sub(partial(_word, by, decode, encode), text)
     return text
 
 
 def decoded(text: str) -> Iterator[str]:
-    """Yield what the encoded words of a text stand for."""
+    """Yield the decoded forms of the encoded words in a text."""
     for pattern, decode, _ in _forms(text):
         yield from filter(None, (decode(match[0]) for match in pattern.finditer(text)))
 
@@ -40,9 +42,9 @@ def _forms(text: str) -> Iterator[Form]:
 
 
 def _word(by: Decode, decode: Decode, encode: Encode, match: re.Match[str]) -> str:
-    plain = decode(match[0])
-    replacement = by(plain) if plain else plain
-    return encode(replacement, match[0]) if replacement != plain else match[0]
+    decoded_word = decode(match[0])
+    replacement = by(decoded_word) if decoded_word else decoded_word
+    return encode(replacement, match[0]) if replacement != decoded_word else match[0]
 
 
 def _from_percent(word: str) -> str:
@@ -50,7 +52,7 @@ def _from_percent(word: str) -> str:
 
 
 def _to_percent(text: str, word: str) -> str:
-    """Return it with those characters encoded that were in `word`."""
+    """Return the text percent-encoded, with the same characters left plain as in `word`."""
     return quote(text, safe="".join({char for char in word if not char.isalnum() and char != "%"}))
 
 
@@ -63,10 +65,10 @@ def _to_hex(text: str, word: str) -> str:
 
 
 def _from_base64(word: str) -> str:
-    """Return the text that it stands for; empty where it is a word like any other."""
-    usual = word.replace("-", "+").replace("_", "/").rstrip("=")
+    """Return the text that the word encodes; empty for an ordinary word."""
+    standard_word = word.replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        text = base64.b64decode(usual + "=" * (-len(usual) % 4), validate=True).decode("ascii")
+        text = base64.b64decode(standard_word + "=" * (-len(standard_word) % 4), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         return ""
     return text if _READABLE.fullmatch(text) else ""

@@ -22,7 +22,7 @@ from preflight.model.cluster import Cluster
 class Known:
     """Known names and addresses. `names`: every name of a host of the inventory → its pseudonym.
 
-    `others`: names of other machines, `domains`: the ends of such names, `users`: accounts of people. All of them are
+    `others`: names of other machines. `domains`: the ends of such names. `users`: accounts of people. All of them are
     in lower case. `macs`: as 12 hexadecimal digits.
     """
 
@@ -35,15 +35,15 @@ class Known:
 
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w-]{0,62}\.?){1,8}")
-# Names of no machine, by their first label.
+# Names that identify no machine, by their first label.
 _GENERIC = re.compile(r"localhost\d?|ip6-.*|broadcasthost|localdomain\d?")
 
 
 def known(cluster: Cluster, facts: Mapping[str, HostFacts], documents: Iterable[Any] = ()) -> Known:
     """Return the names and addresses of the inventory and of its hosts' facts.
 
-    `documents`: raw answers of the hosts, and the inventory, as JSON values. Names that are only in a comment, a
-    variable or a URL are searched in these.
+    `documents`: raw answers of the hosts, and the inventory, as JSON values. They are searched for names that are only
+    in a comment, a variable or a URL.
     """
     names = _names(cluster, facts)
     unlisted = search(documents)
@@ -72,11 +72,11 @@ def _is_machine(name: str) -> bool:
 def _domains_of(
     names: Iterable[str], machines: Iterable[str], full_names: Iterable[str], facts: Mapping[str, HostFacts]
 ) -> frozenset[str]:
-    """Return the domains of the hosts' `names`, and those of others that are not public."""
-    own = set(chain.from_iterable(map(_domains, names))) | set(_searched(facts))
-    foreign = set(chain.from_iterable(map(_domains, machines)))
-    foreign.update(domain for name in full_names for domain in (*_domains(name), *_bare(name)))
-    return frozenset(own | (foreign - DOMAINS)) - SUFFIXES - {"cluster.local", "svc.cluster.local"}
+    """Return the domains of the hosts' `names`, and the domains of other names that are not public."""
+    own_domains = set(chain.from_iterable(map(_domains, names))) | set(_searched(facts))
+    foreign_domains = set(chain.from_iterable(map(_domains, machines)))
+    foreign_domains.update(domain for name in full_names for domain in (*_domains(name), *_bare(name)))
+    return frozenset(own_domains | (foreign_domains - DOMAINS)) - SUFFIXES - {"cluster.local", "svc.cluster.local"}
 
 
 def _planned(cluster: Cluster) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _users(cluster: Cluster) -> Iterator[str]:
 
 
 def _machines(cluster: Cluster, facts: Mapping[str, HostFacts]) -> Iterator[str]:
-    """Yield machines beside the cluster's hosts, in lower case: bastions, switches, full names."""
+    """Yield names of machines besides the cluster's hosts, in lower case: bastions, switches, full names."""
     for host in cluster.hosts:
         if host.ssh.bastion and not _address(host.ssh.bastion.host):
             yield host.ssh.bastion.host.lower()
@@ -114,8 +114,8 @@ def _reported_names(facts: HostFacts) -> Iterator[object]:
 
 def _searched(facts: Mapping[str, HostFacts]) -> Iterator[str]:
     """Yield the domains of the hosts' DNS search lists, and their parents."""
-    for its in facts.values():
-        for name in its.naming.search if isinstance(its.naming, Naming) else ():
+    for host in facts.values():
+        for name in host.naming.search if isinstance(host.naming, Naming) else ():
             domain = name.lower().strip(".")
             if "." in domain or domain not in COMMON:
                 yield domain
@@ -127,9 +127,9 @@ def _names(cluster: Cluster, facts: Mapping[str, HostFacts]) -> dict[str, str]:
     names: dict[str, str] = {}
     width = len(str(len(cluster.hosts)))
     for number, host in enumerate(cluster.hosts, 1):
-        its = facts.get(host.name)
-        own = its.os.hostname if its and isinstance(its.os, Os) else ""
-        for alias in (host.name, own, host.address):
+        host_facts = facts.get(host.name)
+        hostname = host_facts.os.hostname if host_facts and isinstance(host_facts.os, Os) else ""
+        for alias in (host.name, hostname, host.address):
             if alias and not _address(alias) and not _GENERIC.fullmatch(alias.partition(".")[0].lower()):
                 for name in (alias, alias.partition(".")[0]):
                     names.setdefault(name.lower(), f"host{number:0{width}}")
@@ -137,7 +137,7 @@ def _names(cluster: Cluster, facts: Mapping[str, HostFacts]) -> dict[str, str]:
 
 
 def _hosts_file(facts: HostFacts) -> Iterator[tuple[str, list[str]]]:
-    """Yield (address, names in lower case) of its /etc/hosts, where collected; also of commented lines."""
+    """Yield (address, names in lower case) of the host's /etc/hosts, if collected. Commented lines count, too."""
     text = facts.environment.hosts if isinstance(facts.environment, Environment) else None
     for line in (text or "").splitlines():
         address, *names = line.lstrip("# \t").partition("#")[0].split() or [""]
@@ -146,7 +146,7 @@ def _hosts_file(facts: HostFacts) -> Iterator[tuple[str, list[str]]]:
 
 
 def _bare(name: str) -> Iterator[str]:
-    """Yield the name where it is a domain itself: example.com, example.com.cn."""
+    """Yield the name if it is a domain itself: example.com, example.com.cn."""
     if not set(_domains(name)) - SUFFIXES:
         yield name
 
@@ -154,12 +154,12 @@ def _bare(name: str) -> Iterator[str]:
 def _domains(name: str) -> Iterator[str]:
     """Yield the parents of a name: dc.example.com and example.com of a.dc.example.com."""
     labels = name.split(".")
-    for at in range(1, len(labels) - 1):
-        yield ".".join(labels[at:])
+    for start in range(1, len(labels) - 1):
+        yield ".".join(labels[start:])
 
 
 def _texts_of(facts: HostFacts) -> Iterator[str]:
-    """Yield every text of the sections that are about addresses."""
+    """Yield every text of the sections with addresses."""
     for section, type_ in ((facts.network, Network), (facts.names, Names), (facts.hccn, Hccn), (facts.nic, Nic)):
         if isinstance(section, type_):
             yield from _texts(msgspec.to_builtins(section))
@@ -176,7 +176,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _address(text: str) -> str:
-    """Return the address without the length of its prefix; empty where the text is none."""
+    """Return the address without the length of its prefix; empty if the text is no address."""
     try:
         return str(ip_interface(text).ip) if "/" in text else str(ip_address(text))
     except ValueError:
@@ -184,7 +184,7 @@ def _address(text: str) -> str:
 
 
 def _mac(text: str) -> str:
-    """Return the last 12 digits of a MAC address; InfiniBand's has 20 bytes. Empty where the text is none."""
+    """Return the last 12 digits of a MAC address, which has 20 bytes on InfiniBand; empty if the text is none."""
     digits = text.replace(":", "").lower()
-    right = re.fullmatch(r"[0-9a-f]{12,40}", digits) and text.count(":") == len(digits) // 2 - 1
-    return digits[-12:] if right and int(digits, 16) else ""
+    is_mac = re.fullmatch(r"[0-9a-f]{12,40}", digits) and text.count(":") == len(digits) // 2 - 1
+    return digits[-12:] if is_mac and int(digits, 16) else ""

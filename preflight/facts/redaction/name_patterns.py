@@ -1,4 +1,4 @@
-"""Where known names of machines and domains stand in a text. Pure."""
+"""Patterns of known names of machines and domains in a text. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -7,8 +7,8 @@ from preflight.facts.redaction.identities import Known
 from preflight.facts.redaction.public_names import COMMON
 
 _SHORT = 4  # letters: an account with fewer may be any word
-# Machines may be called like what the tools' answers are made of: such a name tells nobody anything, and is looked for
-# only where a name is expected.
+# Machines may have names that are words of the tools' answers. Such a name identifies no site, and is searched only
+# where a name is expected.
 _TOOLS_WORDS = frozenset(
     (
         "access",
@@ -98,29 +98,32 @@ _TOOLS_WORDS = frozenset(
 )
 
 
-# What may stand directly before a name though it ends in a letter: \n in JSON within JSON, and what sets a colour.
+# Escapes that may directly precede a name though they end in a letter: \n in JSON within JSON, and colour codes.
 _BEGIN = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=;\d\dm))"
-# Where an account is meant, whatever it is called.
+# Places of an account, for any name.
 _ACCOUNT = r"(?:(?<=home/)|(?<=~)|(?<=\d\()|(?<=[Uu]ser=)|(?<=USER=)|(?<=[Uu]ser: )|(?<=-u )|(?<=-U )|(?<=-l ))"
 
 
 class Names:
-    """A name with a digit, a dash or a dot in it is one wherever it stands as a word, with whatever is hung on
-    (`node01-ib`). A plain word, such as `master`, is none inside a longer word, nor as the key of something
-    (`"master": "bond0"`, `master = 1`). With a name goes the domain behind it. An account that is called like many
-    others (`train`) is looked for only where an account is meant."""
+    """The pattern of all known names.
+
+    A name with a digit, a dash or a dot in it matches wherever it begins a word, also with a suffix (`node01-ib`). A
+    plain word, such as `master`, matches neither inside a longer word nor as a key (`"master": "bond0"`, `master = 1`).
+    The domain after a name belongs to the match. An account with a common name (`train`) matches only in places of an
+    account.
+    """
 
     def __init__(self, known: Known) -> None:
         machines = {name for name in (*known.names, *known.others) if not name.isdigit()} - _TOOLS_WORDS
-        common = {name for name in known.users if name in COMMON | _TOOLS_WORDS or len(name) < _SHORT}
+        common_users = {name for name in known.users if name in COMMON | _TOOLS_WORDS or len(name) < _SHORT}
         domain = rf"(?:[\w-]{{1,63}}\.){{0,4}}{_any(known.domains)}" if known.domains else ""
-        names = machines | (known.users - common)
-        parts = [*_words(names, rf"(?:\.{domain})?" if domain else ""), *_accounts(common), *_stems(machines)]
+        names = machines | (known.users - common_users)
+        parts = [*_words(names, rf"(?:\.{domain})?" if domain else ""), *_accounts(common_users), *_stems(machines)]
         parts += _domains(domain, known) if domain else []
         self._pattern = re.compile("|".join(parts), re.IGNORECASE | re.ASCII) if parts else None
 
     def replaced(self, text: str, by: Callable[[str], str]) -> str:
-        """`by`: name, without the domain behind it → what is to stand there."""
+        """Return the text with its names replaced. `by`: name without the domain after it → its replacement."""
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda match: by(match[match.lastindex or 0]), text)
@@ -130,7 +133,7 @@ class Names:
 
 
 def _words(names: set[str], behind: str) -> Iterator[str]:
-    """Yield patterns of names as words. `behind`: of the domain that may follow."""
+    """Yield patterns of names as words. `behind`: the pattern of the domain that may follow."""
     plain = {name for name in names if name.isalpha()}
     if names - plain:
         yield rf"{_BEGIN}({_any(names - plain)}){behind}(?![A-Za-z0-9])"
@@ -140,31 +143,33 @@ def _words(names: set[str], behind: str) -> Iterator[str]:
 
 
 def _accounts(names: set[str]) -> Iterator[str]:
-    """Yield patterns of names where an account is meant."""
+    """Yield patterns of names in places of an account."""
     if names:
         yield rf"{_ACCOUNT}({_any(names)})(?![\w-])"
         yield rf"(?<![\w.-])({_any(names)})(?=@\w)"
 
 
 def _stems(names: Iterable[str]) -> Iterator[str]:
-    """Yield a pattern of what is before the numbers of names: of bj-train-07 it finds bj-train-[01-08]."""
+    """Yield a pattern of the names' parts before their numbers: that of bj-train-07 also finds bj-train-[01-08]."""
     stems = {name.rstrip("0123456789") for name in names}
     words = {stem: stem.strip("-_.") for stem in stems - set(names)}
-    telling = {stem for stem, word in words.items() if len(word) >= _SHORT and word not in COMMON | _TOOLS_WORDS}
-    if telling:
-        yield rf"{_BEGIN}({_any(telling)})(?=\[\d)"
+    specific = {stem for stem, word in words.items() if len(word) >= _SHORT and word not in COMMON | _TOOLS_WORDS}
+    if specific:
+        yield rf"{_BEGIN}({_any(specific)})(?=\[\d)"
 
 
 def _domains(domain: str, known: Known) -> Iterator[str]:
-    """Yield patterns of names in a domain, and of domains backwards, as Java has them."""
+    """Yield patterns of names in a domain, and of reversed domains, as Java has them."""
     yield rf"(?:(?<![\w.-])|(?<=\\[nrt]))({domain})(?![\w-])"
-    if backwards := _any(".".join(reversed(name.split("."))) for name in known.domains if "." in name):
-        yield rf"(?<![\w.-])({backwards}(?:\.[\w-]{{1,63}}){{0,4}})(?![\w-])"
+    if reversed_domains := _any(".".join(reversed(name.split("."))) for name in known.domains if "." in name):
+        yield rf"(?<![\w.-])({reversed_domains}(?:\.[\w-]{{1,63}}){{0,4}})(?![\w-])"
 
 
 def _any(words: Iterable[str]) -> str:
-    """A pattern for any of the words, the longest first. Beginnings that they share are tried once: a site has
-    thousands of names."""
+    """Return a pattern for any of the words, the longest first.
+
+    Beginnings that words share are tried once, as a site has thousands of names.
+    """
     by_first: dict[str, set[str]] = {}
     for word in words:
         by_first.setdefault(word[:1], set()).add(word[1:])

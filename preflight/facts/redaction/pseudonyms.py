@@ -1,12 +1,12 @@
-"""Names and addresses → pseudonyms: the same for the same, and a subnet stays one. Pure.
+"""Pseudonyms of names and addresses: equal ones stay equal, and a subnet stays a subnet. Pure.
 
-An address keeps its first byte, its last one, and how many leading bits it shares with any other address: so networks,
-gateways and pairs in one subnet are what they were. Addresses that mean something by themselves stay: loopback,
-multicast, masks, and those that Ascend's driver gives itself. A MAC address keeps its vendor.
+An address keeps its first byte, its last one, and the number of leading bits that it shares with any other address. So
+networks, gateways and pairs in one subnet stay what they are. Addresses with a fixed meaning are kept: loopback,
+multicast, masks, and those that Ascend's driver assigns itself. A MAC address keeps its vendor.
 
-A pseudonym can look like another host's real address. So texts first get marks in place of names and addresses
-(`hide`), which no real one looks like; what a mark stands for is put in last (`shown`), and in between it can be told
-whether anything known is left (preflight/facts/redaction/anonymity.py).
+A pseudonym can look like another host's real address. So `hide` first replaces names and addresses by marks, which look
+like no real name. `shown` later replaces the marks by their pseudonyms. Between these steps, a search finds remaining
+names and addresses (preflight/facts/redaction/anonymity.py).
 """
 
 import hmac
@@ -22,25 +22,25 @@ from preflight.facts.redaction.public_names import is_common
 
 IPV4 = re.compile(r"(?<!\d)(\d{1,3})([._-])(\d{1,3})\2(\d{1,3})\2(\d{1,3})(?!\d)(?:/(\d{1,2})(?!\d))?", re.ASCII)
 IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:]|\.\d)")
-# aa:bb:cc:dd:ee:ff, also with dashes, or of more bytes as InfiniBand has them; aabb.ccdd.eeff; enxaabbccddeeff; bare.
+# aa:bb:cc:dd:ee:ff, also with dashes or more bytes (InfiniBand); aabb.ccdd.eeff, enxaabbccddeeff and bare digits.
 MAC = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4,40}"
     r"|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}|(?:enx|wlx)[0-9A-Fa-f]{12}|(?P<bare>[0-9A-Fa-f]{12}))(?![0-9A-Za-z])"
 )
 _MASK = re.compile(r"(?<![\w.])(?:255\.){1,3}(?:255|254|252|248|240|224|192|128|0)(?:\.0){0,2}(?![\w.])")
-# Directly behind it stand numbers with dots that are no addresses: "Software Version : 25.2.0.1".
+# Numbers with dots directly after it are no addresses: "Software Version : 25.2.0.1".
 _VERSION = re.compile(r"version\w{0,20}[\"']?[ \t]{0,40}[:=]?[ \t]{0,9}[\[\"'<>=v~ ]{0,9}$", re.IGNORECASE)
-# What a word may begin behind though it ends in a letter: see known_names.
+# Escapes that may directly precede a word though they end in a letter: see _BEGIN of name_patterns.
 _ESCAPE = re.compile(r"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\x1b\[[\d;]{0,9}m)$")
 _BACKWARDS = re.compile(r"(?<![\w.])((?:\d{1,3}\.){2,4})in-addr\.arpa(?![\w-])", re.IGNORECASE | re.ASCII)
 _BACKWARDS_6 = re.compile(r"(?<![\w.])((?:[0-9a-f]\.){32})ip6\.arpa(?![\w-])", re.IGNORECASE | re.ASCII)
-# In a file's name there is an address of a private network; behind a version come a package's number and kind.
+# A file's name may have an address of a private network. A package's number and kind follow a version.
 _PRIVATE = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15")))
 _AHEAD = re.compile(r"\.[A-Za-z]|[_-]|$|[^\w.]")
 _OF_PACKAGE = re.compile(
     r"[-.~+]\d|[-_.](?:rpm|deb|whl|so|run|tar|t?gz|zip|x86_64|aarch64|noarch|amd64|arm64|linux|el|oe)"
 )
-# Comments of settings, of nft and of iptables; ufw keeps its rules in lines with ###.
+# Comments of settings, of nft and of iptables. ufw keeps its rules in lines with ###.
 _COMMENT = re.compile(
     r"((?:^|(?<=\s))#(?!## tuple)[^\n]{1,4096}|(?:^|(?<=\s));[^\n]{1,4096}"
     r"|\bcomment \\?\"[^\"\n]{1,512}|/\*.{1,4096}?\*/)",
@@ -49,13 +49,13 @@ _COMMENT = re.compile(
 _MACHINE = re.compile(r"(?<![\w.@/\ue000-])[A-Za-z][A-Za-z_-]*\d[\w-]*(?![\w/\ue001]|\.\w)", re.ASCII)
 _MARK = re.compile("\ue000(\\d{1,9})\ue001")
 
-# Network → how many of its leading bits stay; 32: these are nobody's, or everybody's.
+# Network → how many leading bits of its addresses are kept. 32: the addresses identify no site.
 _KEPT = (
     (IPv4Network("0.0.0.0/8"), 32),
     (IPv4Network("127.0.0.0/8"), 32),
     (IPv4Network("169.254.0.0/16"), 32),
     (IPv4Network("172.16.0.0/12"), 12),
-    (IPv4Network("192.168.0.0/21"), 32),  # vNICs that Ascend's driver makes, in every server alike
+    (IPv4Network("192.168.0.0/21"), 32),  # vNICs that Ascend's driver makes, the same in every server
     (IPv4Network("192.0.0.0/8"), 16),
     (IPv4Network("224.0.0.0/3"), 32),  # multicast, and masks
     (IPv4Network("0.0.0.0/0"), 8),
@@ -63,11 +63,11 @@ _KEPT = (
 _LIKE_THE_DRIVER_S = IPv4Network("192.0.0.0/8")
 _VERSIONS = ("driver", "packages", "cann_files", "release", "kernel")  # their numbers with dots are no addresses
 _ACCOUNTS = ("user", "group", "owner", "username")
-_WORDS = ("kind", "trouble", "product", "fabric", "policy", "backend")  # their values are words of ours
+_WORDS = ("kind", "trouble", "product", "fabric", "policy", "backend")  # their values are preflight's own words
 
 
 def _length(mask: str) -> int:
-    """Leading bits of 255.255.252.0; 32 for what is no mask."""
+    """Return the number of leading bits of a mask such as 255.255.252.0; 32 for any other text."""
     try:
         return IPv4Network(f"0.0.0.0/{mask}").prefixlen
     except ValueError:
@@ -75,18 +75,21 @@ def _length(mask: str) -> int:
 
 
 def is_word(key: str, value: Any) -> bool:
-    """Whether the value of a document's key is one of few words of ours, and so no name."""
+    """Return whether the value of a document's key is one of preflight's own words, and so no name."""
     return key in _WORDS and isinstance(value, str)
 
 
 def is_our_key(key: str) -> bool:
-    """Return whether the key of a document is a word of ours or of a tool, and so holds no name."""
+    """Return whether the key of a document is a word of preflight or of a tool, and so holds no name."""
     return re.fullmatch("[A-Za-z_]+", key) is not None
 
 
 def kept_bits(address: IPv4Address) -> int:
-    """How many of its leading bits stay. Of a server in a super-pod, 192.<server>.<2 + die>.<199 - device> all do: what
-    the driver computes names nobody."""
+    """Return how many leading bits of an address are kept.
+
+    Those of a server in a super-pod, 192.<server>.<2 + die>.<199 - device>, keep all bits: the driver computes them, so
+    they identify no site.
+    """
     first, _, third, last = address.packed
     if first == 192 and third in (2, 3) and 199 - 16 < last <= 199:
         return 32
@@ -101,7 +104,7 @@ def _is_private(text: str) -> bool:
 
 
 class Pseudonyms:
-    """`key`: whoever has it can tell which address was which."""
+    """The pseudonyms of a document. `key`: a secret that reveals which pseudonym belongs to which address."""
 
     def __init__(self, key: bytes, known: Known) -> None:
         self._key = key
@@ -114,7 +117,7 @@ class Pseudonyms:
         return self.shown(self.hide(text))
 
     def shown(self, text: str) -> str:
-        """With the pseudonyms in place of their marks."""
+        """Return the text with pseudonyms in place of their marks."""
         pseudonyms = list(self._marks)
 
         def pseudonym(match: re.Match[str]) -> str:
@@ -124,7 +127,7 @@ class Pseudonyms:
         return _MARK.sub(pseudonym, text)
 
     def value(self, value: Any) -> Any:
-        """Marks in what JSON or TOML holds. Keys that are words stay, but for names of hosts below `cluster`."""
+        """Return a JSON or TOML value with marks. Keys that are words stay, except names of hosts below `cluster`."""
         if isinstance(value, str):
             return self.hide(value)
         if isinstance(value, list):
@@ -145,7 +148,7 @@ class Pseudonyms:
         return self.value(value)
 
     def _names_in(self, value: Any) -> Any:
-        """The same, but for addresses."""
+        """Return the value with marks for names, but not for addresses."""
         if isinstance(value, str):
             return self.names.replaced(value, self._pseudonym)
         if isinstance(value, list):
@@ -153,11 +156,11 @@ class Pseudonyms:
         return {key: self._names_in(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def name(self, name: str) -> str:
-        """The mark of a host's name, of which the text is known to be one."""
+        """Return the mark of a text that is a host's name."""
         return self._pseudonym(name) if name.lower() in self.known.names else self.hide(name)
 
     def hide(self, text: str) -> str:
-        """The text with marks in place of names and addresses."""
+        """Return the text with marks in place of names and addresses."""
         if text.lower() in self.known.names:
             return self.name(text)
         return self._plain(encodings.replaced(text, self._encoded))
@@ -171,7 +174,7 @@ class Pseudonyms:
         return "".join(map(self._line, text.splitlines(keepends=True)))
 
     def _machine(self, match: re.Match[str]) -> str:
-        """In a comment what looks like a machine's name is taken for one."""
+        """Return the mark of a word in a comment that looks like a machine's name; a common word stays."""
         return match[0] if is_common(match[0].lower()) else self._pseudonym(match[0])
 
     def _line(self, line: str) -> str:
@@ -187,7 +190,7 @@ class Pseudonyms:
         return f"\ue000{self._marks.setdefault(pseudonym, len(self._marks))}\ue001"
 
     def _pseudonym(self, name: str) -> str:
-        """Of a host; of another machine or a domain one that is made up."""
+        """Return the mark of a name's pseudonym. Other machines, domains and users than the hosts get a random one."""
         name = name.lower()
         short = name.partition(".")[0]
         if name not in self.known.names and (short in self.known.names or short in self.known.others):
@@ -199,19 +202,19 @@ class Pseudonyms:
         return int.from_bytes(hmac.digest(self._key, what.encode(), "sha256")[:8], "big")
 
     def _mac(self, match: re.Match[str]) -> str:
-        """The last three bytes are others, whatever stands between them."""
+        """Return the mark of a MAC address with other digits in its last three bytes, for any separators."""
         text = match[0].lower()
-        at = [place for place, char in enumerate(text) if char in "0123456789abcdef"][-12:]
-        digits = "".join(text[place] for place in at)
+        positions = [position for position, char in enumerate(text) if char in "0123456789abcdef"][-12:]
+        digits = "".join(text[position] for position in positions)
         if (match["bare"] and digits not in self.known.macs) or digits in ("0" * 12, "f" * 12):
             return match[0]
-        found = list(match[0])
-        for place, digit in zip(at[-6:], f"{self._random(digits) & 0xFFFFFF:06x}", strict=True):
-            found[place] = digit
-        return self._mark("".join(found))
+        chars = list(match[0])
+        for position, digit in zip(positions[-6:], f"{self._random(digits) & 0xFFFFFF:06x}", strict=True):
+            chars[position] = digit
+        return self._mark("".join(chars))
 
     def _ipv4(self, match: re.Match[str], length: int) -> str:
-        """`length`: of the mask that stands in the line, for addresses that have none of their own."""
+        """Return the mark of an address. `length`: that of the line's mask, for addresses without a prefix length."""
         separator = match[2]
         text = ".".join(match.group(1, 3, 4, 5))
         before, after = (
@@ -224,65 +227,65 @@ class Pseudonyms:
             number = int(IPv4Address(text))
         except AddressValueError:
             return match[0]
-        found = self._mapped(number)
+        mapped = self._mapped(number)
         host_bits = (1 << (32 - min(int(match[6] or length), 32))) - 1
-        if not number & host_bits:  # a network stays one
-            found &= ~host_bits
-        return self._mark(str(IPv4Address(found)).replace(".", separator)) + match[0][match.end(5) - match.start() :]
+        if not number & host_bits:  # a network's address stays one
+            mapped &= ~host_bits
+        return self._mark(str(IPv4Address(mapped)).replace(".", separator)) + match[0][match.end(5) - match.start() :]
 
     def _is_address(self, text: str, separator: str, before: str, after: str) -> bool:
-        """Whether numbers with dots that are not known are an address, by what is around them."""
+        """Return whether unknown numbers with dots are an address, by the text around them."""
         before = _ESCAPE.sub("", before)
-        hung_on = re.search(r"[A-Za-z0-9][-_]$", before)
-        if separator != "." or _VERSION.search(before) or (hung_on and _OF_PACKAGE.match(after)):
+        is_suffix = re.search(r"[A-Za-z0-9][-_]$", before)
+        if separator != "." or _VERSION.search(before) or (is_suffix and _OF_PACKAGE.match(after)):
             return False
         if not re.search(r"[\w.]$", before) and not re.match(r"\.?\w", after):
             return True
-        in_file_name = hung_on or not re.search(r"[\w.]$", before)
+        in_file_name = is_suffix or not re.search(r"[\w.]$", before)
         return bool(in_file_name and _AHEAD.match(after) and _is_private(text))
 
     def _backwards(self, match: re.Match[str]) -> str:
-        """4.3.2.1.in-addr.arpa, also of a network; the digits are those of the other address, backwards."""
+        """Return 4.3.2.1.in-addr.arpa, also of a network, with the mark of the mapped address in reverse order."""
         parts = match[1].rstrip(".").split(".")[::-1]
         try:
             address = IPv4Address(".".join([*parts, "0", "0"][:4]))
         except AddressValueError:
             return match[0]
-        shown = str(IPv4Address(self._mapped(int(address)))).split(".")[: len(parts)]
-        return self._mark(".".join(shown[::-1])) + match[0][len(match[1]) - 1 :]
+        mapped_parts = str(IPv4Address(self._mapped(int(address)))).split(".")[: len(parts)]
+        return self._mark(".".join(mapped_parts[::-1])) + match[0][len(match[1]) - 1 :]
 
     def _backwards_6(self, match: re.Match[str]) -> str:
         address = IPv6Address(int(match[1].replace(".", "")[::-1], 16))
-        other = IPv6Address(self.shown(self._plain(str(address))))
-        digits = other.exploded.replace(":", "")[::-1]
+        pseudonym = IPv6Address(self.shown(self._plain(str(address))))
+        digits = pseudonym.exploded.replace(":", "")[::-1]
         return self._mark(".".join(digits)) + match[0][len(match[1]) - 1 :]
 
     def _map(self, number: int) -> int:
-        """Prefix-preserving: whether a bit is turned depends on those before it."""
+        """Return the mapped address. The mapping preserves prefixes: a bit's flip depends on the bits before it."""
         address = IPv4Address(number)
-        found = number
+        mapped = number
         for position in range(kept_bits(address), 24):
             before = number >> (32 - position)
-            # A byte's first one stays there: no other address gets into 192.168.0.0/21.
-            leading = address in _LIKE_THE_DRIVER_S and not before & ((1 << position % 8) - 1)
-            if not leading and self._random(f"{position}:{before}") & 1:
-                found ^= 1 << (31 - position)
-        return found
+            # Here a byte's bits up to its first 1 stay, so no other address is mapped into 192.168.0.0/21.
+            is_leading = address in _LIKE_THE_DRIVER_S and not before & ((1 << position % 8) - 1)
+            if not is_leading and self._random(f"{position}:{before}") & 1:
+                mapped ^= 1 << (31 - position)
+        return mapped
 
     def _ipv6(self, match: re.Match[str]) -> str:
-        """Group by group, each by those before it; the first says of what kind it is."""
+        """Return the mark of an address. Its first group, the kind of address, stays; others depend on those before."""
         try:
             address = IPv6Address(match[0])
         except AddressValueError:
             return match[0]
         if address.is_multicast or int(address) < 1 << 32:
             return match[0]
-        if address.ipv4_mapped:  # a GID of RoCE: still that of the interface's address
+        if address.ipv4_mapped:  # a GID of RoCE stays that of the interface's address
             number = self._mapped(int(address.ipv4_mapped))
             return self._mark(f"::ffff:{number >> 16:x}:{number & 0xFFFF:x}")
         groups = address.exploded.split(":")
-        found = [groups[0]]
-        for at in range(1, 8):
-            before = ":".join(groups[: at + 1])
-            found.append(f"{self._random(before) & 0xFFFF or 1:04x}" if int(groups[at], 16) else "0000")
-        return self._mark(str(IPv6Address(":".join(found))))
+        mapped_groups = [groups[0]]
+        for index in range(1, 8):
+            prefix = ":".join(groups[: index + 1])
+            mapped_groups.append(f"{self._random(prefix) & 0xFFFF or 1:04x}" if int(groups[index], 16) else "0000")
+        return self._mark(str(IPv6Address(":".join(mapped_groups))))

@@ -1,9 +1,9 @@
-"""Names that tell nobody whose cluster it is: public domains, users of systems, words of the trade. Pure data."""
+"""Names that do not identify a site: public domains, users of systems, words of the trade. Pure data."""
 
 import re
 
-# Documentation, packages and sources for everybody. What a cloud gives its tenants (myhuaweicloud.com, amazonaws.com)
-# is not here: a bucket's name stands before it.
+# Public sources of documentation, packages and code. Clouds' domains for tenants (myhuaweicloud.com, amazonaws.com) are
+# left out, as they follow the name of a tenant's bucket.
 DOMAINS = frozenset(
     (
         "alpinelinux.org",
@@ -83,14 +83,14 @@ DOMAINS = frozenset(
         "localhost.localdomain",
     )
 )
-# Below these somebody has a domain; they are no one's.
+# Public suffixes: domains below them have owners, these do not.
 SUFFIXES = frozenset(
     f"{second}.{top}"
     for top in ("cn", "hk", "tw", "jp", "kr", "uk", "au", "sg", "in", "nz", "br", "za")
     for second in ("com", "net", "org", "edu", "ac", "gov", "co")
 )
-# The last label of what is a machine or a domain wherever it stands; the second list where there are three labels or
-# more, because `rc.local` and `java.io` are something else. No `info`, `sh`, `py`: files end in these.
+# Last labels of names of machines and domains. Those of the second list need at least three labels, because `rc.local`
+# and `java.io` are no such names. `info`, `sh` and `py` are left out, as files end in them.
 _ENDS = "com|org|cn|edu|gov"
 _ENDS_OF_LONGER = "net|io|ai|local|lan|internal|intranet|corp|cloud|xyz|jp|kr|hk|tw|sg|eu|uk|ru|de|fr|ch|nl|co|ca|au"
 LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"
@@ -100,7 +100,7 @@ FULL_NAME = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 
-# Users that systems and their packages make.
+# Users that systems and their packages create.
 USERS = frozenset(
     (
         "root",
@@ -169,7 +169,7 @@ USERS = frozenset(
     )
 )
 
-# Words that machines and users are called by everywhere. Such a name is looked for only where a name is expected.
+# Common names of machines and users. Such a name is searched only where a name is expected.
 COMMON = frozenset(
     (
         "admin",
@@ -290,7 +290,7 @@ COMMON = frozenset(
     )
 )
 
-# Services and namespaces that every Kubernetes has, or a well-known part of it makes.
+# Services and namespaces of every Kubernetes, or of its well-known parts.
 OF_KUBERNETES = frozenset(
     (
         "default",
@@ -310,7 +310,7 @@ OF_KUBERNETES = frozenset(
     )
 )
 
-# Words with a digit in them that are no machine's name.
+# Words with a digit that are no machine's name.
 NO_MACHINE = re.compile(
     r"(?:(?:in|out)_)?(?:(?:eth|bond|ib|mlx|hns|roce|veth|vir|virbr|br|docker|vlan|tun|tap|team|wlan|if|end|npu|gpu|davinci"
     r"|nvme|sd[a-z]|tty|pts|hugepages|port|rank|device|dev|card|chip|cpu|core|numa|lane|die|level|step)[-_]?\d[\w.-]*"
@@ -325,9 +325,9 @@ NO_MACHINE = re.compile(
 def is_public(name: str) -> bool:
     """Return whether a full name, in lower case, is in a domain of DOMAINS."""
     labels = name.split(".")
-    return any(".".join(labels[at:]) in DOMAINS for at in range(len(labels)))
+    return any(".".join(labels[start:]) in DOMAINS for start in range(len(labels)))
 
 
 def is_common(word: str) -> bool:
-    """Return whether a word, in lower case, tells nobody whose machine or account is called by it."""
+    """Return whether a word, in lower case, is too common to identify a machine or an account."""
     return word in COMMON or word.isdigit() or NO_MACHINE.fullmatch(word) is not None

@@ -1,7 +1,7 @@
-"""What looks like a secret leaves no text that is kept. Pure.
+"""Removal of likely secrets from all texts that are kept. Pure.
 
-Tools print no secrets that we know of; but files and variables that a person wrote, the inventory's commands, and what
-these make a tool say, may hold one. Rather a harmless word too many is taken out than one secret too few.
+No known tool prints secrets. But files and variables that a person wrote, the inventory's commands, and the output of
+tools about these may have one. So a harmless word is removed rather than a secret missed.
 """
 
 import re
@@ -21,7 +21,7 @@ _SECRET_NAME = re.compile(LABEL, re.IGNORECASE)
 _NAME = re.compile("pass|pwd|secret|token|credential|auth|login|key", re.IGNORECASE)
 _KEY = "PRIVATE KEY"
 _END_OF_KEY = re.compile(rf"-----END [A-Z0-9 ]{{0,40}}{_KEY}(?: BLOCK)?-----")
-# Lines of a key, behind what a logger has put before them; the last one may be short.
+# Lines of a key, after a logger's prefix. The last line may be short.
 _KEY_LINE = re.compile(r"(?:.*\s)?[A-Za-z0-9+/=]{16,76}\s*")
 _LAST_KEY_LINE = re.compile(r"(?:.*\s)?[A-Za-z0-9+/=]{1,76}\s*")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -31,12 +31,12 @@ _NAME_OF_FILE = re.compile(
 )
 _ENTROPY = 3.0  # bits a character
 _KINDS = (ascii_lowercase, ascii_uppercase, digits)
-_CHANGES = 0.35  # of the kind, a character; of 62 characters at random it is 0.62
+_CHANGES = 0.35  # changes of kind per character; 0.62 for a random text of 62 different characters
 _WITH_PLACE = re.compile(r"[^\s\"'`]+")
 
 
 def redact(text: str) -> str:
-    """The text with everything that looks like a key, password or token replaced by `[redacted]`."""
+    """Return the text with everything that looks like a key, password or token replaced by `[redacted]`."""
     if may_match(text, (_KEY.lower(),)):
         text = _without_ends_of_keys(WHOLE_KEY.sub(REDACTED, text))
     for secret in SECRETS:
@@ -49,7 +49,7 @@ def redact(text: str) -> str:
 
 
 def _without_options(options: re.Pattern[str], match: re.Match[str]) -> str:
-    """The program, and its arguments without the secrets among them."""
+    """Return the program and its arguments without secrets."""
     return match[1] + options.sub(without_value, match[2])
 
 
@@ -58,7 +58,7 @@ def _without_random(match: re.Match[str]) -> str:
 
 
 def is_random(word: str) -> bool:
-    """Return whether a program made up this word: letters and digits that change often, or long hexadecimal."""
+    """Return whether a program generated this word: letters and digits that change often, or long hexadecimal."""
     if _UUID.fullmatch(word) or _NAME_OF_FILE.search(word):
         return False
     if _HEX.fullmatch(word):
@@ -66,57 +66,63 @@ def is_random(word: str) -> bool:
     shares = [word.count(char) / len(word) for char in set(word)]
     entropy = -sum(share * log2(share) for share in shares)
     kinds = [next((kind for kind in _KINDS if char in kind), "") for char in word]
-    changes = sum(kind != after for kind, after in pairwise(kinds))
+    changes = sum(kind != next_kind for kind, next_kind in pairwise(kinds))
     return entropy >= _ENTROPY and len(set(kinds)) >= len(_KINDS) and changes >= _CHANGES * len(word)
 
 
 def _without_ends_of_keys(text: str) -> str:
-    """Without keys whose beginning was cut off, as in the tail of a log: all lines of one before its end."""
-    kept, done = [], 0
+    """Return the text without keys that lack their beginning, as in the tail of a log: all lines up to their end."""
+    pieces, position = [], 0
     for end in _END_OF_KEY.finditer(text):
-        begin = text.rfind("\n", done, end.start()) + 1 or done  # of its line
+        begin = text.rfind("\n", position, end.start()) + 1 or position  # of the line with the end
         line = _LAST_KEY_LINE
-        while begin > done:
-            above = text.rfind("\n", done, begin - 1) + 1 or done
-            if not line.fullmatch(text, above, begin - 1):
+        while begin > position:
+            line_start = text.rfind("\n", position, begin - 1) + 1 or position
+            if not line.fullmatch(text, line_start, begin - 1):
                 break
-            begin, line = above, _KEY_LINE
-        kept += [text[done:begin], REDACTED]
-        done = end.end()
-    return "".join([*kept, text[done:]])
+            begin, line = line_start, _KEY_LINE
+        pieces += [text[position:begin], REDACTED]
+        position = end.end()
+    return "".join([*pieces, text[position:]])
 
 
 def may_match(text: str, hints: tuple[str, ...]) -> bool:
-    """Whether patterns that ignore case, and need one of these words in lower case, could match. Letters beyond ASCII
-    may be other ones in another case."""
-    small = text.lower()
-    for hint in hints:  # no generator: this is asked of every text of every host
-        if hint in small:
+    """Return whether patterns that ignore case, and need one of these lower-case words, could match.
+
+    Texts with letters beyond ASCII always could, as another case may turn these into ASCII.
+    """
+    lower_text = text.lower()
+    for hint in hints:  # no generator, for speed: this runs for every text of every host
+        if hint in lower_text:
             return True
     return not text.isascii()
 
 
 def without_value(match: re.Match[str]) -> str:
-    """The label, which is the first group, and of the value, the last one, the quotes: JSON stays JSON."""
+    """Return the label (the first group) and the redacted value (the last group). Quotes stay: JSON stays JSON."""
     label, value = match[1], match[match.re.groups]
     quote = next((quote for quote in ('\\"', '"', "'") if value.startswith(quote) and value.endswith(quote)), "")
     return f"{label}{quote}{REDACTED}{quote}"
 
 
 def _without_login(word: str) -> str:
-    """Of a URL, what stands between :// and the last @: a user with a password, or a token."""
-    scheme, place = word.find("://"), word.rfind("@")
-    return f"{word[: scheme + 3]}{REDACTED}{word[place:]}" if 0 <= scheme < place else word
+    """Return a URL without the user and password, or the token, between :// and the last @."""
+    scheme_end, login_end = word.find("://"), word.rfind("@")
+    return f"{word[: scheme_end + 3]}{REDACTED}{word[login_end:]}" if 0 <= scheme_end < login_end else word
 
 
 def redacted(value: Any, of_text: Callable[[str], str] = redact) -> Any:
-    """The same for whatever JSON or TOML holds: also the value of a key, and the word behind an option, that is
-    called like a secret. `of_text`: what is done to any other text in it."""
+    """Return a JSON or TOML value without likely secrets.
+
+    Values of keys, and words after options, with a secret's name are redacted. `of_text` redacts any other text.
+    """
     if isinstance(value, str):
         return of_text(value)
     if isinstance(value, list):
-        if any(isinstance(item, str) and _KEY in item for item in value) and all(isinstance(it, str) for it in value):
-            value = redact("\n".join(value)).split("\n")  # a key, a line an item
+        if any(isinstance(item, str) and _KEY in item for item in value) and all(
+            isinstance(item, str) for item in value
+        ):
+            value = redact("\n".join(value)).split("\n")  # a key, with one line per item
         return [
             REDACTED if isinstance(item, str) and _asks_for_secret(before) else redacted(item, of_text)
             for before, item in zip([None, *value], value, strict=False)
@@ -130,7 +136,7 @@ def _of_key(key: str, item: Any, of_text: Callable[[str], str]) -> Any:
     if isinstance(item, str) and item and is_secret(key):
         return REDACTED
     if isinstance(item, list) and _SECRET_NAME.search(key):
-        item = [REDACTED if isinstance(it, str) and it else it for it in item]
+        item = [REDACTED if isinstance(part, str) and part else part for part in item]
     return redacted(item, of_text)
 
 
@@ -139,5 +145,5 @@ def _asks_for_secret(option: Any) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable or setting of this name may hold a secret. A path is no such name."""
+    """Return whether a variable or setting of this name may hold a secret. A path is no such name."""
     return "/" not in name and len(name) <= 100 and _NAME.search(name) is not None

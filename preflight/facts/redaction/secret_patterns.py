@@ -1,6 +1,7 @@
-"""Patterns of secrets. In each the first group stays, and the last one is taken out. Pure data.
+"""Patterns of secrets. In each, the first group stays, and the last one is removed. Pure data.
 
-A secret is found by its name, by the program that is given it, or by its shape; a random word by a keyword before it.
+A secret is found by its name, by the program that takes it as an argument, or by its form. A random word is found by a
+keyword before it.
 """
 
 import re
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Secret:
-    """`hints`: an ASCII text without any of these, in lower case, is not matched. `random`: the value has to look
-    random."""
+    """A kind of secret. `random`: the value has to look random.
+
+    `hints`: the pattern is not tried on an ASCII text that has, in lower case, none of these.
+    """
 
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
@@ -26,12 +29,11 @@ class Command:
     options: re.Pattern[str]
 
 
-# A value is what is in quotes, also escaped ones; else what goes to the next blank; else, behind a sign with blanks
-# around it, as files of settings have it, what goes to the end of the line.
-# A quote that nothing closes counts to the end of the line.
+# A value is the text in quotes, also escaped ones. Without quotes it ends at the next blank. After a sign with blanks
+# around it, as in files of settings, it ends at the end of the line. So does the value after a quote without its end.
 _QUOTED = (
     r"(?:\"(?:[^\"\\\n]|\\.){0,4096}\"|'[^'\n]{0,4096}'|\\\"[^\"\n]{0,4096}\\\")+"
-    r"[^\s\"'\\,;)}\]]*|[\"'][^\n]*"  # a shell's word may go on behind the quotes
+    r"[^\s\"'\\,;)}\]]*|[\"'][^\n]*"  # a shell's word may continue after the quotes
 )
 _VALUE = rf"{_QUOTED}|\S+"
 _EQUALS = "[:=：＝]"
@@ -40,7 +42,7 @@ _TO_THE_END = rf"(?:(?<=[ \t])|(?<=[ \t]{_EQUALS})|(?<=[ \t]{_EQUALS}{_EQUALS}))
 _LIST = r"\[(?:[^\]]{0,4096}\]|[^\n]*)"
 
 # Names of secrets, by a part of the name: DB_PASS, AWS_SECRET_ACCESS_KEY, x-api-key, --auth-token. A shell's PWD=/ is
-# none.
+# no such name.
 _WORDS = r"(?<!by)pass(?:w|p|code|\b|_|s\b)|pwd(?!=/)|secret|token(?!i)|credential|psk\b"
 _KEYS = (
     r"(?:(?:api|access|private|secret|auth|account|signing|encryption|shared|license|session|ssh)[ _.-]?key"
@@ -51,7 +53,7 @@ _NUMBER = r"[\"']?-?\d[\d.,_]*(?:[ \t]?(?:[KMGTB]|ms|us|s|%)|e[+-]?\d{1,3})?[\"'
 _HARMLESS = (
     rf"tokens?(?:s|[_-]\w[\w.-]{{0,40}})(?:{_SIGN}|[ \t]{{1,9}}){_NUMBER}"
     rf"|tokens?(?:_\w{{1,20}})?(?:{_SIGN}|[ \t]{{1,9}})[\"']?(?:<[^<>\s]{{1,40}}>|\[[A-Z]{{2,12}}\d*\])"
-    r"|tokens?:[ ]?\d{1,9}(?:,[ ]|\])"  # of serving frameworks, and a line of token.py
+    r"|tokens?:[ ]?\d{1,9}(?:,[ ]|\])"  # from serving frameworks, and a line of token.py
     rf"|token(?:s|_ids){_SIGN}[A-Za-z_][\w.]{{0,80}}\("
     rf"|pass(?:es)?{_SIGN}\d[\d.]*[ \t]?(?:ms|us|s|%)(?!\w)"
     rf"|[\w.-]{{1,60}}?{_SIGN}[\"']?(?:true|false|null|none|yes|no)[\"']?(?=[\s,;)}}\]]|\Z)"
@@ -59,13 +61,13 @@ _HARMLESS = (
     rf"|expir\w{{1,5}}|budget|limit){_SIGN}"
     rf"|passwd: password |tokens(?:_map)?\.json{_SIGN}"
 )
-# WANDB_KEY; a key in small letters names a place. RSYNC_PW; model.conv_pw is a layer.
+# WANDB_KEY, but not a key in lower case, which names a place. RSYNC_PW, but not model.conv_pw, which is a layer.
 _NAME = rf"(?:{_WORDS}|{_KEYS}|(?-i:[A-Z0-9]_KEY\b)|(?-i:(?<=_)PW\b))"
 LABEL = rf"(?={_NAME})(?!{_HARMLESS}){_NAME}[\w.-]{{0,60}}"
 _HAN = r"(?:密码|口令|密钥|秘钥|令牌|凭证|私钥|授权码)"
 _NAMED = ("pass", "pw", "secret", "token", "credential", "psk", "key")
 
-# Tokens that say what they are, by their first characters.
+# First characters that identify tokens.
 _PREFIXES = (
     "gh[a-z]_",
     "github_pat_",
@@ -118,17 +120,17 @@ _PREFIXES = (
 
 
 def _secret(hints: tuple[str, ...], pattern: str, *, random: bool = False) -> Secret:
-    """Return the pattern of a secret in letters of any case."""
+    """Return the pattern of a secret, in letters of any case."""
     return Secret(hints, re.compile(pattern, re.IGNORECASE | re.MULTILINE), random)
 
 
 def _exact(hints: tuple[str, ...], pattern: str) -> Secret:
-    """Return the pattern of a secret of which the case tells."""
+    """Return the pattern of a secret, in letters of this case."""
     return Secret(hints, re.compile(pattern, re.MULTILINE))
 
 
 def _command(programs: str, options: str) -> Command:
-    """Return the secrets of `programs`, names with | between them: behind `-P value`, `-Pvalue` or `-P=value`."""
+    """Return the secrets of `programs` (names separated by |) in their options: `-P value`, `-Pvalue` or `-P=value`."""
     return Command(
         tuple(programs.split("|")),
         re.compile(rf"((?<![\w/.-])(?:[\w./-]{{0,200}}/)?(?:{programs})[\w.]{{0,20}}[ \t])([^\n|;]{{1,4096}})"),
@@ -211,7 +213,7 @@ COMMANDS = (
 )
 
 SECRETS = (
-    # YAML: the lines below a key, of a block all that are deeper.
+    # YAML: the line below a key, and all deeper lines of a block.
     _secret(
         _NAMED,
         rf"^((?P<indent>[ \t]{{0,40}})(?:- )?[\"']?[\w.-]{{0,60}}?{LABEL}[\"']?:[ \t]{{0,9}}[|>][+-]?\d?[ \t]*\n)"
@@ -224,7 +226,7 @@ SECRETS = (
     ),
     _secret(("authorization",), rf"(authorization{_SIGN})({_QUOTED}|[^\n]+)"),
     _secret(("bearer", "basic"), r"(\b(?:bearer|basic(?=[ \t]+[\w+/.~-]{0,200}[\d=]))[ \t]{1,9})([\w+/=.~-]{8,})"),
-    # XML, also a property's name with its value.
+    # XML, and a property's name with its value.
     _secret(_NAMED, rf"(<[\w:.-]{{0,60}}?{LABEL}(?:\s[^<>\n]{{0,200}})?>)([^<>\n]+)(?=</)"),
     _secret(
         ("<name>",),
@@ -233,12 +235,12 @@ SECRETS = (
     _secret(_NAMED, rf"({LABEL}{_SIGN}(?![ \t]*[|>][+-]?\d?[ \t]*(?:\n|\Z)))({_LIST}|{_QUOTED}|{_TO_THE_END}|\S+)"),
     _exact(("stdin",), rf"(-{{2}}password-stdin[ \t]{{1,9}}<<<[ \t]{{0,9}})({_VALUE})"),
     _secret(_NAMED, rf"((?<![\w-])--?[\w-]{{0,40}}?{LABEL}[ \t]{{1,9}})({_QUOTED}|[^\s-]\S*)"),
-    # Access keys of object stores: a short value of such a name is something else.
+    # Access keys of object stores. A short value of such a name is no key.
     _secret(
         ("ak", "sk"),
         rf"((?<![a-z0-9])(?:[a-z]{{1,20}}_){{0,3}}[as]k{_SIGN})([\"']?[\w/+=.-]{{12,}}[\"']?)",
     ),
-    # Chinese: behind a sign; else where the value is no word.
+    # Chinese names: with a sign after them, or with a value that is no word.
     _exact(
         (),
         rf"({_HAN}(?:[（(][\w \t]{{1,20}}[)）])?[\"']?\s{{0,9}}(?:为|是)?{_EQUALS}\s{{0,9}}[「『“‘【《]?)"
@@ -249,7 +251,7 @@ SECRETS = (
         rf"({_HAN}(?:[ \t]{{0,9}}(?:已)?(?:改|设|重置)?(?:为|是)[ \t]{{0,9}}|[ \t]{{1,9}}))"
         r"((?=[\x21-\x7e]*[\d@#!$%^&*])(?=[\x21-\x7e]*[A-Za-z])[\x21-\x7e]{6,})",
     ),
-    # Command lines that no option tells.
+    # Command lines without an option that names a secret.
     _exact(("login",), rf"(\blogin\b[^\n]{{0,200}}?[ \t]{{1,9}}-p[ \t]{{0,9}})({_VALUE})"),
     _exact(
         ("-u", "user"),
@@ -273,7 +275,7 @@ SECRETS = (
         r"(\b(?:wandb|swanlab|modelscope|hf)[ \t][^\n|;]{0,80}?login(?:[ \t]{1,9}-[\w-]{1,40})*[ \t]{1,9})"
         r"([A-Za-z0-9_]{16,})",
     ),
-    # A list of arguments; a variable of a container.
+    # Lists of arguments, and variables of containers.
     _secret(_NAMED, rf"([\"']--?[\w-]{{0,40}}?{LABEL}[\"'],[ \t]{{0,9}}(?![\"'](?:<|\d{{1,7}}[\"'])))({_QUOTED})"),
     _secret(
         ("value",),
@@ -295,13 +297,13 @@ SECRETS = (
     _secret(("identified",), rf"(\bidentified[ \t]{{1,9}}by[ \t]{{1,9}}(?:password[ \t]{{1,9}})?)({_VALUE})"),
     _secret(("auth",), rf"(\\?[\"']auth\\?[\"'][ \t]{{0,9}}:[ \t]{{0,9}})({_QUOTED})"),  # Docker's config.json
     _secret(("cookie",), r"(\bcookie2?[ \t]{0,9}:[ \t]{0,9})([^\n]+)"),
-    # Files of one line a login: .pgpass; DSNs without a scheme.
+    # Files with one login per line (.pgpass), and DSNs without a scheme.
     _exact((":",), r"^([\w.*-]{1,253}:(?:\d{4,5}|\*):[^:\s]{1,80}:[^:\s]{1,80}:)([^:\s]{6,200})$"),
     _exact(
         ("@",),
         r"((?<![\w/.:])[A-Za-z][\w.-]{0,63}:)([^\s:@/]{3,200})(?=@(?:(?:tcp|unix)\(|[\w.-]{1,253}(?::\d{1,5})?/))",
     ),
-    # URLs that grant something by themselves.
+    # URLs that grant access by themselves.
     _secret(
         ("hook", "/bot"),
         r"(\bhooks\.slack\.com/[a-z]{1,20}/|/bot/v2/hook/|/api/webhooks/\d{1,20}/|/webhookb?2?/(?!send\b)"
@@ -311,13 +313,13 @@ SECRETS = (
         ("sig", "key=", "code=", "auth="),
         r"([?&](?:(?:sig|sign|[\w-]{0,20}signature)=|(?:key|code|auth)=(?=[^&\s\"']{8})))([^&\s\"']+)",
     ),
-    # Words that tell by their shape.
+    # Words that are secrets by their form.
     _exact(("$",), r"()(\$(?:[156y]|2[aby]|gy|argon2id?)\$[\w./$=,+-]{8,})"),  # of /etc/shadow
     Secret(_HINTS_OF_SHAPES, re.compile(rf"()\b((?:{'|'.join(_PREFIXES)})[\w-]{{16,}}(?:\.[\w-]{{3,}}){{0,2}})")),
     _exact((":",), r"()\b(\d{8,10}:[A-Za-z0-9_-]{35})\b"),  # of Telegram
     _secret(("key",), rf"({_KEYS}[\w.-]{{0,40}}[ \t]{{1,9}})((?=[^\s\d]{{0,200}}\d)[a-z0-9+][\w/+=.-]{{15,200}})"),
     _exact(("env",), rf"(\bENV[ \t]{{1,9}}\w{{0,60}}?(?i:{LABEL})[ \t]{{1,9}})({_VALUE})"),  # Dockerfile
-    # Settings with blanks: of Redis, SNMP and switches; a variable that a table shows.
+    # Settings with blanks, of Redis, SNMP and switches, and variables in a table.
     _secret(
         ("requirepass", "masterauth"), rf"((?:^|[ \t])(?:requirepass|masterauth)[ \t]{{1,9}}(?!(?:is|not)\b))({_VALUE})"
     ),
@@ -341,13 +343,13 @@ SECRETS = (
         r"(\b[A-Z0-9_]{1,60}_(?:PWD|PW|PASSWORD|TOKEN|SECRET|KEY)[ \t]{1,9})"
         r"((?=[^\s/:]{0,200}\d)[^\s/:=]{6,200})(?!\S)",
     ),
-    _exact(("@",), r"(\b[a-z]{2}-[a-z]{3,10}-\d{1,2}@)([A-Z0-9]{16,40})\b"),  # the access key that swr logs in with
-    # What ansible-vault wrote: nobody without its password reads it, but somebody may guess that.
+    _exact(("@",), r"(\b[a-z]{2}-[a-z]{3,10}-\d{1,2}@)([A-Z0-9]{16,40})\b"),  # the access key of a login to swr
+    # Output of ansible-vault: a person may guess its password.
     _exact(
         ("$ansible_vault",),
         r"(\$ANSIBLE_VAULT;[\d.]{1,9};\w{1,20}(?:;\S{1,80})?\s{1,40})([0-9a-f]{16,}(?:\s{1,40}[0-9a-f]{16,})*)",
     ),
-    # What a person wrote of a password.
+    # Sentences of persons about a password.
     _secret(
         ("pass", "pw"),
         r"(\b(?:pass(?:word|wd|phrase|code)|pw)(?:[ \t]{1,9}[a-z]{1,20}){0,3}[ \t]{1,9}(?:is|to|as):?[ \t]{1,9})"
@@ -357,7 +359,7 @@ SECRETS = (
         ("pass", "psk"),
         r"(\b(?:pass(?:word|wd|phrase|code)|psk)[ \t]{1,9})((?=\S{0,200}\d)(?=\S{0,200}[a-z])[^\s/:=]{8,200})(?!\S)",
     ),
-    # What a person typed at a prompt that showed it.
+    # Passwords that a person typed at a prompt that showed them.
     _secret(("pass",), r"((?:\benter|\[sudo\])[ \t]pass(?:word|phrase)[ \t]for[ \t][^:\n]{1,200}:[ \t]{0,9})(\S+)"),
     # A random word with a keyword near it.
     _secret(

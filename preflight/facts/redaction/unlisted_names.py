@@ -1,4 +1,4 @@
-"""Names of machines and users that nothing lists: found by the place where they stand in what hosts sent. Pure."""
+"""Names of machines and users that no list has, found by their place in the hosts' answers. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ _MACHINES = (
 )
 # user@host:path, a shell's prompt, and a mail's address.
 _LOGIN = re.compile(rf"(?<![\w.@/-])({_USER})@({_NAME})(?=:|[ \t]+[~/])")
-# The same of a mail to a machine without a domain, in a comment.
+# The address of a mail to a machine without a domain, in a comment.
 _LOCAL_MAIL = re.compile(rf"#[^\n]{{0,400}}?(?<![\w.@/-])({_USER})@({_NAME})(?![\w.-])")
 # A service or pod of Kubernetes with its namespace.
 _OF_KUBERNETES = re.compile(
@@ -39,7 +39,7 @@ _USER_KEYS = frozenset(("user", "group", "owner", "username"))
 
 @dataclass(frozen=True)
 class UnlistedNames:
-    """In lower case. `full_names`: of machines or domains; `machines`: a word each."""
+    """The names, in lower case. `full_names`: those of machines or domains with dots. `machines`: single words."""
 
     full_names: frozenset[str] = frozenset()
     machines: frozenset[str] = frozenset()
@@ -47,41 +47,41 @@ class UnlistedNames:
 
 
 def search(documents: Iterable[Any]) -> UnlistedNames:
-    """Return the names in JSON values: also those that are only in comments, variables and addresses of services."""
-    full: set[str] = set()
+    """Return the names in JSON values, including those that are only in comments, variables and service addresses."""
+    full_names: set[str] = set()
     machines: set[str] = set()
     users: set[str] = set()
     for document in documents:
         for key, text in _plain_texts(document):
-            full.update(name for match in FULL_NAME.finditer(text) if not is_public(name := match[0].lower()))
+            full_names.update(name for match in FULL_NAME.finditer(text) if not is_public(name := match[0].lower()))
             for name in _machines(key, text):
-                (full if FULL_NAME.fullmatch(name) else machines).add(name)
+                (full_names if FULL_NAME.fullmatch(name) else machines).add(name)
             users.update(name.lower() for name in _users(key, text))
     return UnlistedNames(
-        frozenset(name for name in full if not is_public(name)),
+        frozenset(name for name in full_names if not is_public(name)),
         frozenset(name for name in machines if _is_telling(name)),
         frozenset(users - USERS),
     )
 
 
 def _plain_texts(document: Any) -> Iterator[tuple[str, str]]:
-    """Every text with its key, and what words in it that are encoded stand for."""
+    """Yield every text with its key, and the decoded forms of encoded words in it."""
     for key, text in _texts("", document):
         yield key, _ENCODED.sub(" ", text)
         yield from ((key, word) for word in decoded(text))
 
 
 def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Every text, with the key of the value that it is in."""
+    """Yield every text, with the key of the value that contains it."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, list):
         for item in value:
             yield from _texts(key, item)
     elif isinstance(value, dict):
-        for inside, item in value.items():
-            yield "", inside
-            yield from _texts(inside, item)
+        for item_key, item in value.items():
+            yield "", item_key
+            yield from _texts(item_key, item)
 
 
 def _machines(key: str, text: str) -> Iterator[str]:
@@ -97,12 +97,12 @@ def _machines(key: str, text: str) -> Iterator[str]:
     for match in _VARIABLE.finditer(text):
         if _MACHINE_VARIABLE.fullmatch(match[1]):
             yield from _listed(match[2])
-    if key == "source" and (mounted := _MOUNTED.match(text)):
-        yield mounted[1].lower()
+    if key == "source" and (mount := _MOUNTED.match(text)):
+        yield mount[1].lower()
 
 
 def _listed(value: str) -> Iterator[str]:
-    """Names of a variable's value: one, or several with commas between; a port may stand behind each."""
+    """Yield the names in a variable's value: one, or several separated by commas, each with or without a port."""
     for part in re.split(r"[,\s]+", value):
         if match := re.fullmatch(rf"({_NAME})(?::\d{{1,5}})?", part):
             yield match[1].lower()
@@ -120,6 +120,6 @@ def _users(key: str, text: str) -> Iterator[str]:
 
 
 def _is_telling(name: str) -> bool:
-    """Return whether it is a name, and not a number, an address or a word that machines everywhere are called by."""
-    plain = name.isalpha() and (len(name) < 4 or name in COMMON)
-    return not (plain or is_common(name) or re.fullmatch(r"[\d.]+|.*\.(?:service|py|sh|json|so|conf)", name))
+    """Return whether the name is specific, and not a number, an address or a common name of machines."""
+    is_plain = name.isalpha() and (len(name) < 4 or name in COMMON)
+    return not (is_plain or is_common(name) or re.fullmatch(r"[\d.]+|.*\.(?:service|py|sh|json|so|conf)", name))

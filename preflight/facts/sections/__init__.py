@@ -1,1 +1,1 @@
-"""Types of the facts, a module a section. The small sections are in preflight.facts.types."""
+"""Types of the facts, one module per section. The small sections are in preflight.facts.types."""

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Accelerators:
-    """`npu_nodes`, `gpu_nodes`: device nodes /dev/davinciN and /dev/nvidiaN. `npus`: PCI device ids of Huawei's
-    accelerators; `gpus`: NVIDIA's GPUs on the PCI bus. `chips`: their names in `npu-smi info`, where the inventory's
-    product is none with NPUs."""
+    """The accelerators of a host. `npu_nodes`, `gpu_nodes`: how many nodes /dev/davinciN and /dev/nvidiaN it has.
+
+    `npus`: PCI device ids of Huawei's accelerators. `gpus`: how many GPUs of NVIDIA the PCI bus has. `chips`: names of
+    the chips in `npu-smi info`, if the inventory's product has no NPUs.
+    """
 
     npu_nodes: int = 0
     gpu_nodes: int = 0

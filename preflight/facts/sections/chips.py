@@ -1,4 +1,4 @@
-"""The chips in depth: what `npu-smi info -t …` tells beyond the table of `NpuSmi`. By physical id."""
+"""Detailed facts of chips: output of `npu-smi info -t …` beyond the table of `NpuSmi`. By physical id."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from preflight.facts.reading import Found
 
 @dataclass(frozen=True)
 class Health:
-    """`-t health -i N -c C`. `codes`: alarm codes as printed, `words`: what the tool says of them."""
+    """Output of `-t health -i N -c C`. `codes`: alarm codes as printed. `words`: the tool's text on them."""
 
     status: str  # OK, Warning, Alarm, Critical, UNKNOWN, NA
     codes: tuple[str, ...] = ()
@@ -16,11 +16,11 @@ class Health:
 
 @dataclass(frozen=True)
 class Board:
-    """`-t board -i N`. Empty where the tool prints NA, or not at all."""
+    """Output of `-t board -i N`. Empty if the tool prints NA, or nothing."""
 
     driver: str = ""  # Software Version
     firmware: str = ""
-    compatible: str = ""  # OK, or what it says else
+    compatible: str = ""  # OK, or another text of the tool
     board_id: str = ""
     bus: str = ""
     serial: str = ""
@@ -29,7 +29,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Usages:
-    """`-t usages -i N -c C`, in percent but for the capacity (MB)."""
+    """Output of `-t usages -i N -c C`, in percent, except for the capacity (MB)."""
 
     hbm_capacity: int | None = None
     hbm: int | None = None
@@ -38,7 +38,7 @@ class Usages:
 
 @dataclass(frozen=True)
 class SuperPod:
-    """`-t spod-info -i N -c C` of Atlas A3 (source only)."""
+    """Output of `-t spod-info -i N -c C` on Atlas A3 (source only)."""
 
     sdid: int
     pod: int
@@ -48,10 +48,10 @@ class SuperPod:
 
 @dataclass(frozen=True)
 class Hccs:
-    """`-t hccs -i N -c C` (source only). A value a link; empty where the tool does not tell."""
+    """Output of `-t hccs -i N -c C` (source only). A value per link; empty if the tool does not print it."""
 
     health: str  # OK, NOK
-    lanes: tuple[str, ...] = ()  # "1111": a digit a lane, 0 for one that is down
+    lanes: tuple[str, ...] = ()  # "1111": a digit per lane, 0 for a lane that is down
     speeds: tuple[int, ...] = ()  # Gb/s
     retries: tuple[int, ...] = ()
     errors: tuple[int, ...] = ()
@@ -72,13 +72,14 @@ class Chip:
 
 @dataclass(frozen=True)
 class Topology:
-    """`-t topo`: how each device reaches each other one: X, HCCS, PIX, PXB, PHB, SYS, SIO, HCCS_SW, NA.
+    """Output of `-t topo`: the link from each device to each other one: X, HCCS, PIX, PXB, PHB, SYS, SIO, HCCS_SW, NA.
 
-    `numbers`: what the tool calls them by, `Phy-ID` on Atlas A3 and `NPU` (npu-smi's own number) elsewhere."""
+    `numbers`: the kind of the devices' numbers, `Phy-ID` on Atlas A3, `NPU` (npu-smi's own number) elsewhere.
+    """
 
     devices: tuple[int, ...]
     links: tuple[tuple[str, ...], ...]  # row by row, in the order of `devices`
-    cpus: tuple[str, ...] = ()  # "144-167", a row each; empty: not told, as by Atlas A3 on ARM
+    cpus: tuple[str, ...] = ()  # "144-167", one per row; empty: not printed, as on Atlas A3 on ARM
     numbers: str = "Phy-ID"
 
 

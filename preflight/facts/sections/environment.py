@@ -1,21 +1,21 @@
-"""The files that [host_setup] of the inventory is about."""
+"""The files that [host_setup] of the inventory changes."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Texts of files; of those that the inventory asks nothing of, only what preflight may have left in them."""
+    """Texts of files. If the inventory does not set a file up, only text that preflight may have left in it."""
 
     hosts: str | None  # /etc/hosts
     limits_files: dict[str, str]  # path → text: /etc/security/limits.conf and limits.d
-    profile: str | None  # our file of /etc/profile.d
-    nr_open: int | None = None  # fs.nr_open: the most that nofile can be; None: not to be seen
+    profile: str | None  # preflight's file in /etc/profile.d
+    nr_open: int | None = None  # fs.nr_open, the maximum of nofile; None: not visible
 
 
 @dataclass
 class RawEnvironment:
-    """What the collector sends: see preflight/remote/collect."""
+    """The section as the collector sends it: see preflight/remote/collect."""
 
     hosts: str | None
     limits: dict[str, str]

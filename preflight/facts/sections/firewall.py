@@ -1,7 +1,7 @@
-"""What one look says about a host's firewalls, tool by tool, and about the connections that came in from other hosts.
+"""A host's firewalls, tool by tool, and connections from other hosts to it.
 
-Several can be active at once: ufw writes iptables rules, firewalld and docker put chains beside those of nftables. A
-packet has to pass all of them.
+Several firewalls can be active at once: ufw writes iptables rules, and firewalld and docker add chains to those of
+nftables. A packet has to pass all of them.
 """
 
 from dataclasses import dataclass, field
@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class NftChain:
-    """A base chain with hook input. `rules` are all its rules as `nft` prints them, `ours` those whose comment is
-    `preflight`, in order."""
+    """A base chain with hook input. `rules`: all rules as `nft` prints them, in order.
+
+    `ours`: the rules with preflight's form and the comment `preflight`, in order.
+    """
 
     family: str
     table: str
@@ -22,8 +24,11 @@ class NftChain:
 
 @dataclass(frozen=True)
 class IptablesChain:
-    """The chain INPUT of the table `filter` as one iptables program keeps it, live or in a file for the next boot.
-    `rules` as `iptables -S` prints them, without `-A INPUT`; `ours` those whose comment is `preflight`."""
+    """The chain INPUT of the table `filter` of one iptables program, live or in a file for the next boot.
+
+    `rules`: as `iptables -S` prints them, without `-A INPUT`. `ours`: those with preflight's form and the comment
+    `preflight`.
+    """
 
     program: str  # iptables-nft | ip6tables-nft | iptables-legacy | ip6tables-legacy
     policy: str  # accept | drop
@@ -41,20 +46,20 @@ class SavedRules:
 
 @dataclass(frozen=True)
 class Zone:
-    """A zone of firewalld as it is at run time; `ours` are the rich rules that carry our priority."""
+    """A zone of firewalld at run time. `ours`: the rich rules with preflight's priority."""
 
     name: str
     target: str  # default | ACCEPT | %%REJECT%% | DROP
     interfaces: tuple[str, ...]
     sources: tuple[str, ...]  # networks, MAC addresses, ipset:NAME
-    ports: tuple[str, ...]  # "60000-60031/tcp": its own, and those of its services that the site defined itself
+    ports: tuple[str, ...]  # "60000-60031/tcp": the zone's own, and those of its services that the site defined
     rich_rules: tuple[str, ...]
     ours: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ZoneFile:
-    """The XML of a zone: what stands in /etc/firewalld/zones, and what firewalld brought along."""
+    """The XML of a zone. `own`: the file in /etc/firewalld/zones. `builtin`: the file of firewalld's package."""
 
     own: str | None = None
     builtin: str | None = None
@@ -62,60 +67,64 @@ class ZoneFile:
 
 @dataclass(frozen=True)
 class Firewalld:
-    """A firewalld that runs."""
+    """A running firewalld."""
 
     version: tuple[int, ...]  # (1, 3, 3); empty: not known
     default_zone: str
-    zones: tuple[Zone, ...]  # those in use, the default one, and those where rules of ours are
+    zones: tuple[Zone, ...]  # those in use, the default one, and those with rules of preflight
     files: dict[str, ZoneFile]  # by the zone's name
 
 
 @dataclass(frozen=True)
 class Login:
-    """The ssh connection over which this look was taken, as the host sees it."""
+    """The ssh connection of this collection, as the host sees it."""
 
-    client: str  # the address it comes from
+    client: str  # the address that it comes from
     port: int  # of sshd
 
 
 @dataclass(frozen=True)
 class Firewall:
-    """State of the host's firewalls. `nft_chains` include those that ufw, firewalld and iptables-nft made."""
+    """State of the host's firewalls. `nft_chains` includes the chains that ufw, firewalld and iptables-nft made."""
 
     nft_present: bool
     nft_chains: tuple[NftChain, ...]
     nft_boot_file: str | None  # text of /etc/nftables.conf
-    nft_preflight_file: str | None  # text of our own /etc/preflight/nftables.nft
+    nft_preflight_file: str | None  # text of preflight's own /etc/preflight/nftables.nft
     ufw_installed: bool
     ufw_enabled: bool
     ufw_rules: tuple[str, ...]  # "allow tcp 29500,60000:60031 from 10.1.0.0/16", one per tuple of user.rules
     ufw_ours: tuple[str, ...]  # those with the comment `preflight`
-    ufw_policy: str = "drop"  # what it does by default to what comes in: accept | drop
-    ufw_ipv6: bool = True  # whether it looks after IPv6 at all
-    firewalld: Firewalld | None = None  # None: does not run
-    iptables: tuple[IptablesChain, ...] = ()  # where iptables has made the chain
-    iptables_unread: tuple[str, ...] = ()  # programs that are missing, though the kernel holds rules made by them
+    ufw_policy: str = "drop"  # default for incoming packets: accept | drop
+    ufw_ipv6: bool = True  # ufw covers IPv6
+    firewalld: Firewalld | None = None  # None: it does not run
+    iptables: tuple[IptablesChain, ...] = ()  # chains that iptables has made
+    iptables_unread: tuple[str, ...] = ()  # programs that are missing, though the kernel has rules made by them
     iptables_saved: tuple[SavedRules, ...] = ()
     translating: tuple[str, ...] = ()  # chains that translate addresses or that containers need: "ip nat DOCKER"
     unjudged: tuple[str, ...] = ()  # chains that may drop before hook input: "netdev guard early (hook ingress)"
     at_boot: tuple[str, ...] = ()  # services that load a firewall and that systemd starts
-    login: Login | None = None  # None: not over ssh, or not to be seen
+    login: Login | None = None  # None: not over ssh, or not visible
 
 
 @dataclass(frozen=True)
 class Arrival:
     """A TCP connection that another host tried to this one.
 
-    `outcome`: connected; refused (nothing listens, but the packet came through); timeout (no answer at all); rejected
-    (a firewall or router answered, `by` is its address where it said so); in-use (not tried, a job is at work on that
-    port); error (could not be tried, see `error`).
+    `outcome` is one of:
+      - connected.
+      - refused (nothing listens, but the packet passed).
+      - timeout (no answer).
+      - rejected (a firewall or router answered; `by` is its address, if known).
+      - in-use (not tried, as a job uses that port).
+      - error (could not be tried, see `error`).
     """
 
     source: str  # the inventory's name of the host that tried
     outcome: str
     port: int | None = None
-    client: str | None = None  # the address it came from
-    address: str | None = None  # the address it went to
+    client: str | None = None  # the address that it came from
+    address: str | None = None  # the address that it went to
     by: str | None = None
     error: str = ""
 
@@ -130,6 +139,6 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What other hosts tried; empty where none did."""
+    """The connections that other hosts tried; empty if none did."""
 
     tries: tuple[Arrival, ...] = field(default=())

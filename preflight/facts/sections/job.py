@@ -1,12 +1,11 @@
-"""What a job would find where jobs run: behind probe.setup, probe.exec and probe.user, also where they lead into a
-container."""
+"""The environment of a job: with probe.setup, probe.exec and probe.user, even if these lead into a container."""
 
 from dataclasses import dataclass, field
 
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 
-# Variables of the jobs' environment that are looked at, by the beginning of their names.
+# Variables of the jobs' environment that are collected, by the beginning of their names.
 PREFIXES = (
     "HCCL_",
     "ASCEND_",
@@ -24,32 +23,32 @@ PREFIXES = (
     "CUDA_VISIBLE_DEVICES",
 )
 NAMED_BY = ("RANK_TABLE_FILE", "HCCL_WHITELIST_FILE", "HCCL_RDMA_QP_PORT_CONFIG_PATH")  # variables that name a file
-READ_BY = ("NCCL_CONF_FILE",)  # variables that name a file of which it matters that it is there
-# Variables that name a file which is to be written: what matters is its folder.
+READ_BY = ("NCCL_CONF_FILE",)  # variables that name a file that has to exist
+# Variables that name a file which a job writes, so that its folder has to exist.
 WRITTEN_BY = ("NCCL_DEBUG_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE")
 MPI_PARAMETERS = ("btl_tcp_if_include", "btl_tcp_if_exclude")
-NOWHERE = "the link leads nowhere"  # the collector's word for it
+NOWHERE = "the link leads nowhere"  # the collector's error
 
 
 def npu_files(installed: str = "/usr/local/Ascend") -> tuple[str, ...]:
-    """What a container for NPUs has to have from its host, where the driver is installed in this folder."""
+    """Return the files that a container for NPUs needs from its host, if the driver is installed in this folder."""
     driver = f"{installed}/driver"
     libraries = (f"{driver}/lib64", f"{driver}/lib64/common", f"{driver}/lib64/driver")
     return "/etc/hccn.conf", "/etc/ascend_install.info", "/usr/local/dcmi", *libraries, f"{driver}/version.info"
 
 
-# The collector looks for them where the driver is.
+# The collector searches them in the driver's actual folder.
 NPU_FILES = npu_files()
 
 
 @dataclass(frozen=True)
 class SeenFile:
-    """A file or folder in the job's view that matters to it. `kind`: file, folder, link, device, missing; of a link,
-    the rest is of what it leads to.
+    """A file or folder in the job's view. `kind`: file, folder, link, device, missing.
 
-    `text` is kept of files that a variable names (a rank table, a whitelist), up to 1 MiB; of a rank table over 64 KiB
-    it is a table with this host's servers alone. `digest` is kept of what must be equal on all hosts: sha256 of a whole
-    file's bytes, of a folder's sorted list of names and sizes.
+    The other fields of a link are those of its target. `text`: only for files that a variable names (a rank table, a
+    whitelist), up to 1 MiB. For a rank table over 64 KiB it is a table with only this host's servers. `digest`: only
+    for files and folders that must be equal on all hosts. It is the sha256 of a whole file's bytes, or of a folder's
+    sorted list of names and sizes.
     """
 
     path: str
@@ -62,8 +61,10 @@ class SeenFile:
 
 @dataclass(frozen=True)
 class SeenFolder:
-    """A folder in the job's view, and the file system that it is in. `source`: what is mounted (store:/export,
-    /dev/sda1) and the way from there to the folder; "" where that is not known. `error`: why a job cannot use it."""
+    """A folder in the job's view, and its file system. `error`: why a job cannot use it.
+
+    `source`: the mounted file system (store:/export, /dev/sda1) and the path from there to the folder; "" if unknown.
+    """
 
     path: str
     filesystem: str = ""  # its type, as in /proc/self/mountinfo: nfs4, ext4, overlay
@@ -73,7 +74,7 @@ class SeenFolder:
 
 @dataclass(frozen=True)
 class Parameter:
-    """`source`: the variable or the file that sets it."""
+    """A parameter of Open MPI. `source`: the variable or the file that sets it."""
 
     value: str
     source: str
@@ -81,7 +82,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Mpi:
-    """Open MPI in the job's view. `parameters`: those of MPI_PARAMETERS that are set, from the source that counts."""
+    """Open MPI in the job's view. `parameters`: those of MPI_PARAMETERS that are set, from the effective source."""
 
     mpirun: str = ""  # its path, by PATH; "": not on it
     parameters: dict[str, Parameter] = field(default_factory=dict)
@@ -89,8 +90,11 @@ class Mpi:
 
 @dataclass(frozen=True)
 class JobRdma:
-    """RDMA in the job's view. `devices`: /sys/class/infiniband; `nodes`: /dev/infiniband/uverbsN, by which a program
-    gets at them; `libibverbs`: why it cannot be loaded, "" where it can, or where there is no device."""
+    """RDMA in the job's view. `devices`: those of /sys/class/infiniband.
+
+    `nodes`: /dev/infiniband/uverbsN, by which programs use them. `libibverbs`: why it cannot be loaded; "" if it can,
+    or if there is no device.
+    """
 
     devices: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -99,10 +103,12 @@ class JobRdma:
 
 @dataclass(frozen=True)
 class Job:
-    """`variables`: those of PREFIXES in the environment that jobs start with, secrets redacted, and what NCCL's own
-    files add to it. `files`: by path. `groups`: ids of the user's groups, its own first. `contained`: runs in a
-    container. `nccl_files`: variable → NCCL's file that sets it, where the environment does not; `nccl_ignored`: file
-    and name of lines there that NCCL reads as no variable of its own."""
+    """The environment of a job. `files`: by path. `groups`: ids of the user's groups, its own first.
+
+    `variables`: those of PREFIXES in the jobs' environment, redacted, and those that NCCL's own files add.
+    `contained`: the job runs in a container. `nccl_files`: variable → NCCL's file that sets it, if the environment does
+    not. `nccl_ignored`: file and name of lines in these that NCCL does not accept as its variables.
+    """
 
     user: str
     uid: int
@@ -114,16 +120,16 @@ class Job:
     # mindspore, torch, torch_npu, numpy, scipy, decorator, attrs; nvidia_nccl_cu12 and the like
     packages: dict[str, str] = field(default_factory=dict)
     devices: tuple[int, ...] = ()  # N of /dev/davinciN in the job's view
-    hccl_test: Found[str] = field(default_factory=Found)  # where the built all_reduce_test is
+    hccl_test: Found[str] = field(default_factory=Found)  # path of the built all_reduce_test
     mpi: Mpi = field(default_factory=Mpi)
-    project: SeenFolder | None = None  # None: the inventory names none
+    project: SeenFolder | None = None  # None: the inventory has none
     environment: SeenFolder | None = None  # sys.prefix of the jobs' Python
-    imports: dict[str, str] = field(default_factory=dict)  # package → where an import would find it; "": nowhere
+    imports: dict[str, str] = field(default_factory=dict)  # package → path of an import; "": none
     nccl_files: dict[str, str] = field(default_factory=dict)
     nccl_ignored: tuple[tuple[str, str], ...] = ()
-    rdma: JobRdma | None = None  # None: not looked at
+    rdma: JobRdma | None = None  # None: not collected
 
     def told(self, name: str) -> str:
-        """`NCCL_IB_HCA='mlx5_1'`, and of which file that is, where it is not the environment's."""
+        """Return `NCCL_IB_HCA='mlx5_1'`, with the name of the file that sets it, if it is not the environment."""
         file = self.nccl_files.get(name)
         return f"{name}={quote(self.variables[name])}" + (f" ({file})" if file else "")

@@ -1,11 +1,11 @@
-"""Who wants a host's processors beside preflight itself."""
+"""Load of a host's processors by processes other than preflight's."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Busy:
-    """A process. `wanted`, `used`: in processors, averaged; it may get less than it wants."""
+    """A process. `wanted`, `used`: processors, averaged. A process may get less than it wants."""
 
     pid: int
     name: str
@@ -16,9 +16,12 @@ class Busy:
 
 @dataclass(frozen=True)
 class Load:
-    """What the collector saw in `seconds`. `limit`: processors' worth of time that a cgroup leaves all of the host;
-    None: no limit. `wanted`: by all processes but preflight's own and the kernel's; `others`: how many of them want a
-    tenth of a processor or more; `busiest`: the first few of these."""
+    """The load that the collector measured in `seconds`.
+
+    `limit`: processors' worth of time that a cgroup allows the whole host. None: no limit. `wanted`: processors that
+    all processes want, except preflight's own and the kernel's. `others`: how many of these processes want a tenth of a
+    processor or more. `busiest`: the first few of them.
+    """
 
     processors: int
     limit: float | None
@@ -29,5 +32,5 @@ class Load:
 
     @property
     def available(self) -> float:
-        """Processors, or their worth of time, that all processes have together."""
+        """Processors, or their worth of time, that all processes share."""
         return min(self.processors, self.limit or self.processors)

@@ -1,4 +1,4 @@
-"""What jobs find by names beside those of the cluster: section `naming` of the facts."""
+"""Resolution of names that jobs use besides those of the cluster: section `naming` of the facts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from preflight.model.cluster import Host
 from preflight.model.ip import is_address
 
-_ASKED = 2  # addresses whose names are looked up
+_ASKED = 2  # addresses for which names are looked up
 
 
 @dataclass(frozen=True)
 class FullName:
-    """`name`: what socket.getfqdn() says; `peers`: the names of other hosts in its domain → their addresses here."""
+    """The host's full name. `name`: result of socket.getfqdn().
+
+    `peers`: names of other hosts in its domain → their addresses on this host.
+    """
 
     name: str
     peers: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -19,12 +22,12 @@ class FullName:
 
 @dataclass(frozen=True)
 class Naming:
-    """None: the look-up was not over within `seconds`."""
+    """Results of name resolution. None: it did not end within `seconds`."""
 
     localhost: tuple[str, ...] | None  # its addresses
     full_name: FullName | None
-    reverse: dict[str, float | None]  # address of another host → seconds until its name, or that it has none, was known
-    endpoints: dict[str, bool | None]  # name or address of the first host → whether torchrun takes it for this one
+    reverse: dict[str, float | None]  # address of another host → seconds until the answer, with or without a name
+    endpoints: dict[str, bool | None]  # name or address of the first host → True if torchrun takes it for this host
     seconds: float
     search: tuple[str, ...] = ()  # domains that the resolver appends to names: the last `search` of /etc/resolv.conf
 
@@ -46,10 +49,14 @@ class RawNaming:
 
 
 def naming(raw: RawNaming) -> Naming:
-    full = raw.full_name
+    full_name = raw.full_name
     return Naming(
         localhost=None if raw.localhost is None else tuple(raw.localhost),
-        full_name=FullName(full.name, {peer: tuple(addresses) for peer, addresses in full.peers}) if full else None,
+        full_name=(
+            FullName(full_name.name, {peer: tuple(addresses) for peer, addresses in full_name.peers})
+            if full_name
+            else None
+        ),
         reverse=dict(raw.reverse),
         endpoints=dict(raw.endpoints),
         seconds=raw.seconds,
@@ -58,10 +65,10 @@ def naming(raw: RawNaming) -> Naming:
 
 
 def wanted(hosts: Sequence[Host], name: str) -> dict[str, list[str]]:
-    """What one host is to look up: the first host's names, and those of its neighbours in the list."""
-    at = next(index for index, host in enumerate(hosts) if host.name == name)
-    near = [hosts[index] for index in dict.fromkeys((0, at - 1, (at + 1) % len(hosts)))]
-    peers = list({host.name: host for host in near if host.name != name}.values())
+    """Return the names that one host looks up: those of the first host, and of its neighbours in the list."""
+    position = next(index for index, host in enumerate(hosts) if host.name == name)
+    nearby = [hosts[index] for index in dict.fromkeys((0, position - 1, (position + 1) % len(hosts)))]
+    peers = list({host.name: host for host in nearby if host.name != name}.values())
     first = hosts[0]
     return {
         "peers": [host.name for host in peers],

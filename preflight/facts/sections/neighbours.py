@@ -1,5 +1,6 @@
-"""Whether hosts get into each other over ssh without a password: whom each one tries, and what came of it. Asked for
-only where the inventory's [job] names a launcher that works over ssh. Pure; the trying is preflight/remote/collect's.
+"""Logins between hosts over ssh without a password: the targets of each host, and the results. Pure.
+
+This is collected only if the inventory's [job] names a launcher that works over ssh. preflight/remote/collect logs in.
 """
 
 import re
@@ -10,11 +11,11 @@ from enum import StrEnum
 from preflight.facts.quote import quote
 from preflight.model.cluster import Host
 
-_SSH = 22  # its port, unless somebody says another one
+_SSH = 22  # the default port
 
 
 class Entry(StrEnum):
-    """What came of `ssh HOST true`."""
+    """The result of `ssh HOST true`."""
 
     IN = "in"
     UNKNOWN_KEY = "unknown host key"
@@ -31,8 +32,10 @@ class Entry(StrEnum):
 
 @dataclass(frozen=True)
 class Visit:
-    """`host`: whom, in the inventory; `place`, `port`: what was given to ssh, 0 for no port; `said`: its last words, if
-    it did not get in."""
+    """One login. `host`: the target's name in the inventory. `place`, `port`: ssh's arguments, 0 for no port.
+
+    `said`: ssh's error message, if the login failed.
+    """
 
     host: str
     place: str
@@ -43,7 +46,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What one host's `user` met, in the order of trying."""
+    """The logins of one host's `user`, in their order."""
 
     user: str
     visits: tuple[Visit, ...]
@@ -51,7 +54,7 @@ class Neighbours:
 
 @dataclass
 class RawVisit:
-    """What the collector sends; `trouble`: why ssh was not run to its end."""
+    """One login as the collector sends it. `trouble`: why ssh did not run to its end."""
 
     host: str
     place: str
@@ -68,8 +71,10 @@ class RawNeighbours:
 
 
 def targets(hosts: Sequence[Host], name: str) -> list[tuple[str, str, int]]:
-    """Whom a host tries, where, and at which port, 0 for ssh's own: the next and the previous host of the ring, and
-    the first, where launchers start."""
+    """Return name, address and port (0 for ssh's default) of the hosts that a host logs in to.
+
+    They are the next and the previous host of the ring, and the first host, where launchers start.
+    """
     position = [host.name for host in hosts].index(name)
     ring = (hosts[(position + 1) % len(hosts)], hosts[position - 1], hosts[0])
     partners = {host.name: host for host in ring if host.name != name}
@@ -80,7 +85,7 @@ def _port(host: Host) -> int:
     return host.ssh.port if host.ssh.port and host.ssh.port != _SSH else 0
 
 
-# In the words of OpenSSH 6.6 to 9.9 (ssh.c, sshconnect.c, sshconnect2.c), most telling first.
+# Messages of OpenSSH 6.6 to 9.9 (ssh.c, sshconnect.c, sshconnect2.c), the most specific first.
 _WORDS = (
     (Entry.CHANGED_KEY, "REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for .* has changed"),
     (Entry.UNKNOWN_KEY, "host key is known for|Host key verification failed"),
@@ -104,7 +109,7 @@ def _visit(raw: RawVisit) -> Visit:
 
 
 def _entry(raw: RawVisit) -> tuple[Entry, str]:
-    """What came of it, and ssh's words."""
+    """Return the result of a login, and ssh's message."""
     if raw.trouble:
         return Entry.NO_ANSWER, raw.trouble
     if raw.code == 0:

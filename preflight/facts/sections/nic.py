@@ -1,7 +1,7 @@
-"""The device NICs in depth: what hccn_tool tells beyond the settings and states of `HccnDevice`.
+"""Detailed facts of device NICs: readings of hccn_tool beyond the settings and states of `HccnDevice`.
 
-Where the format of a command is known from the driver's source only, and no output of a real one has been seen, the
-field says "source only": such a reading never makes a check fail.
+A field says "source only" if its command's format is known from the driver's source only, and not from real output.
+Such a reading never makes a check fail.
 """
 
 from dataclasses import dataclass, field
@@ -11,8 +11,10 @@ from preflight.facts.reading import Found
 
 @dataclass(frozen=True)
 class LinkChange:
-    """`at`: the device's clock as the tool prints it, "Sun Oct  5 10:13:51 2025", read as seconds since 1970 of a clock
-    without a time zone; None where it is not understood."""
+    """A change of the link. `at`: the device's clock; None if it is not understood.
+
+    The tool prints it as "Sun Oct  5 10:13:51 2025". It is read as seconds since 1970 of a clock without a time zone.
+    """
 
     up: bool
     at: float | None
@@ -20,9 +22,9 @@ class LinkChange:
 
 @dataclass(frozen=True)
 class LinkHistory:
-    """`-link_stat -g`. `downs` None: older 910A drivers do not count them. `changes`: newest first.
+    """Output of `-link_stat -g`. `downs` None: older 910A drivers do not count them. `changes`: newest first.
 
-    `now` None: not told, as on Ascend 950, which lists no more than the last ten changes.
+    `now` None: not printed, as on Ascend 950, which lists at most the last ten changes.
     """
 
     now: float | None
@@ -33,7 +35,7 @@ class LinkHistory:
 
 @dataclass(frozen=True)
 class Band:
-    """What the module itself says its values may be."""
+    """The module's own limits of a value."""
 
     low: float
     high: float
@@ -41,9 +43,9 @@ class Band:
 
 @dataclass(frozen=True)
 class Optics:
-    """`-optical -g`. Powers in mW, a value a lane, None where the module does not tell ("NA", "not supported").
+    """Output of `-optical -g`. Powers in mW, a value per lane; None if the module has none ("NA", "not supported").
 
-    `*_los`, `*_lol`: loss of signal and of lock, a bit a lane; None where not told.
+    `*_los`, `*_lol`: loss of signal and of lock, a bit per lane; None if not printed.
     """
 
     present: bool
@@ -83,7 +85,7 @@ class DeviceRoute:
 
 @dataclass(frozen=True)
 class Vnic:
-    """`-vnic -g` (source only)."""
+    """Output of `-vnic -g` (source only)."""
 
     link: str = ""
     address: str = ""
@@ -92,16 +94,16 @@ class Vnic:
 
 @dataclass(frozen=True)
 class UdpPorts:
-    """`-udp -g` (source only): how the source port of RoCE packets is chosen."""
+    """Output of `-udp -g` (source only): the choice of the source port of RoCE packets."""
 
-    mode: str  # "auto", "custom", "multi_qp", "nslb_dp"; "unknown", as the tool says itself
+    mode: str  # "auto", "custom", "multi_qp", "nslb_dp"; "unknown", as the tool prints it
     port: int | None = None
     queue_pairs: int | None = None
 
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """`-bandwidth -g` (source only): MB/s at this moment."""
+    """Output of `-bandwidth -g` (source only): current MB/s."""
 
     tx: float
     rx: float
@@ -109,7 +111,7 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """`-lldp -g`: the switch and its port; empty where the switch does not tell."""
+    """Output of `-lldp -g`: the switch and its port; empty if the switch does not send them."""
 
     system: str = ""
     port: str = ""
@@ -120,11 +122,11 @@ class NicDevice:
     index: int
     history: Found[LinkHistory] = field(default_factory=Found)
     optics: Found[Optics] = field(default_factory=Found)
-    speed: Found[int] = field(default_factory=Found)  # Mb/s; None: "Unknown!", as of a link that is down
-    duplex: Found[str] = field(default_factory=Found)  # Full | Half; None: "Unknown!"
-    fec: Found[str] = field(default_factory=Found)  # rs | auto | no; Ascend 950: the mode, as 128 T4
+    speed: Found[int] = field(default_factory=Found)  # Mb/s; None for "Unknown!", as of a link that is down
+    duplex: Found[str] = field(default_factory=Found)  # Full | Half; None for "Unknown!"
+    fec: Found[str] = field(default_factory=Found)  # rs | auto | no; the mode on Ascend 950, such as 128 T4
     mac: Found[str] = field(default_factory=Found)
-    neighbour: Found[Neighbour] = field(default_factory=Found)  # None: no LLDP frame seen
+    neighbour: Found[Neighbour] = field(default_factory=Found)  # None: no LLDP frame received
     packets: Found[dict[str, int]] = field(default_factory=Found)  # -stat -g, by the tool's own keys
     resources: Found[dict[str, int]] = field(default_factory=Found)  # -hw_stats -g: qp_active …
     arp: Found[tuple[Arp, ...]] = field(default_factory=Found)

@@ -1,4 +1,4 @@
-"""What a host with NVIDIA GPUs tells of them: nvidia-smi, the PCI bus, the driver, fabric manager, the kernel log."""
+"""Facts about NVIDIA GPUs: nvidia-smi, the PCI bus, the driver, fabric manager, the kernel log."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,9 +15,12 @@ Since = Literal["boot", "driver", "unknown"]
 
 @dataclass(frozen=True)
 class PciGpu:
-    """A GPU as the kernel has it, without any tool. `width`: PCIe lanes in use, `width_max`: those the GPU has; None:
-    not told. `answers` False: its configuration space reads as all ones, so it fell off the bus. `driver`: the kernel's
-    that has it, None: none or not told. `virtual`: a virtual function (SR-IOV), a part of another one for a guest."""
+    """A GPU as the kernel has it, without any tool. `width`: PCIe lanes in use. `width_max`: those the GPU has.
+
+    None: not known. `answers` False: its configuration space reads as all ones, so it fell off the bus. `driver`: the
+    kernel driver that uses it. None: no driver, or not known. `virtual`: a virtual function (SR-IOV), a part of another
+    GPU for a guest.
+    """
 
     bus: str  # "0000:9b:00.0"
     width: int | None = None
@@ -37,8 +40,11 @@ class KernelModule:
 
 @dataclass(frozen=True)
 class FabricManager:
-    """The service that sets up NVSwitches. `at_boot` None: the host has no systemd. `version`: of its Debian package;
-    None: not known. `unit` False: systemd has no unit of it that could be enabled."""
+    """The service that sets up NVSwitches. `at_boot` None: the host has no systemd.
+
+    `version`: that of its Debian package. None: not known. `unit` False: systemd has no unit of it that could be
+    enabled.
+    """
 
     running: bool
     at_boot: bool | None
@@ -48,8 +54,10 @@ class FabricManager:
 
 @dataclass(frozen=True)
 class DriverLog:
-    """The driver's lines of the kernel log. `since`: they go back to the boot or to the driver's last start, whichever
-    is later; "unknown": older lines are lost."""
+    """The driver's lines of the kernel log.
+
+    `since`: they begin at the boot or at the driver's last start, whichever is later. "unknown": older lines are lost.
+    """
 
     lines: KernelLog
     since: Since
@@ -57,11 +65,14 @@ class DriverLog:
 
 @dataclass(frozen=True)
 class Nvidia:
-    """`hung`: nvidia-smi did not end within its time, so that its answer is an error, too. `switches`: bus ids of the
-    NVSwitches that the PCI bus shows (those of B200 hosts are not there). `module` None: no driver is loaded.
-    `libraries`: versions of libnvidia-ml and libcuda in the usual places. `contained`: all this was seen from within a
-    container, which need not have all GPUs of its machine; where jobs run is another matter (Job.contained).
-    `nvlink_errors` are not asked for where the kernel log has to be read from journald."""
+    """The NVIDIA GPUs of a host, and their software.
+
+    `hung`: nvidia-smi did not end within its time, so its answer is an error, too. `switches`: bus ids of the
+    NVSwitches on the PCI bus, which does not show those of B200 hosts. `module` None: no driver is loaded. `libraries`:
+    versions of libnvidia-ml and libcuda in the usual folders. `contained`: the collector ran in a container, which need
+    not have all GPUs of its machine. Jobs may run elsewhere (Job.contained). `nvlink_errors` are not collected if the
+    kernel log has to be read from journald.
+    """
 
     gpus: Found[Gpus] = field(default_factory=Found)
     nvlinks: Found[NvLinks] = field(default_factory=Found)

@@ -1,9 +1,11 @@
-"""What jobs find that a launcher starts over ssh, against what a person finds who logs in. Asked for only where the
-inventory's [job] names a launcher that works over ssh."""
+"""The environment of jobs that a launcher starts over ssh, and that of a person's login shell, for comparison.
+
+This is collected only if the inventory's [job] names a launcher that works over ssh.
+"""
 
 from dataclasses import dataclass
 
-# Variables that matter to jobs, by the beginning of their names. PATH is compared by the programs that it leads to.
+# Variables that matter to jobs, by the beginning of their names. PATH is compared by the programs that it finds.
 PREFIXES = ("LD_LIBRARY_PATH", "ASCEND_", "HCCL_", "NCCL_", "CUDA_", "GLOO_", "OMPI_MCA_")
 PROGRAMS = (
     "mpirun",
@@ -25,7 +27,10 @@ PROGRAMS = (
 
 @dataclass(frozen=True)
 class Way:
-    """`programs`: of PROGRAMS, the path of each by PATH; "": not on it. `mpi`: what mpirun says to --version."""
+    """The environment of one kind of shell. `mpi`: output of mpirun --version.
+
+    `programs`: each of PROGRAMS → its path by PATH. "": not on it.
+    """
 
     variables: dict[str, str]
     programs: dict[str, str]
@@ -34,7 +39,10 @@ class Way:
 
 @dataclass(frozen=True)
 class Shells:
-    """Of `user`, who logs in, and whose login shell is `shell`. `login`: interactive; None: `error` says why not."""
+    """The environments of `user`. `shell`: the user's login shell.
+
+    `login`: the environment of an interactive login shell. None: `error` has the reason.
+    """
 
     user: str
     shell: str

@@ -23,7 +23,7 @@ class DeviceNode:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A Huawei processing accelerator as lspci lists it. `device`: its PCI device id: d801 A1, d802 A2, d803 A3."""
+    """A Huawei processing accelerator as lspci lists it. `device`: its PCI device id, d801 on A1, d802 A2, d803 A3."""
 
     bus: str  # "0000:3d:00.0", with its domain
     device: str
@@ -38,11 +38,13 @@ class DeviceNodes:
 
 @dataclass(frozen=True)
 class ListedNode:
-    """A line, or a word, of what somebody saved of `ls -l /dev/davinci*` or of `ls /dev/davinci*`. `device` is False
-    for a folder, which a container engine makes where it was asked to bind a node that the host does not have."""
+    """A line or a word of saved output of `ls -l /dev/davinci*` or `ls /dev/davinci*`.
+
+    `device` is False for a folder. A container engine makes one for a node that it has to bind but the host lacks.
+    """
 
     path: str
-    device: bool | None = None  # None, as in the rest: plain ls does not tell
+    device: bool | None = None  # None, like the fields below: plain ls does not print it
     mode: int | None = None
     user: str = ""
     group: str = ""
@@ -98,7 +100,7 @@ def listed_nodes(text: str) -> Found[tuple[ListedNode, ...]]:
 
 
 def _long_node(line: re.Match[str]) -> Iterator[ListedNode]:
-    """Yield the node of a line of `ls -l`; nothing where it is another file."""
+    """Yield the node of a line of `ls -l`; nothing for any other file."""
     kind, mode, user, group, name = line.groups()
     if match := _NODE.fullmatch(name):
         yield ListedNode(f"/dev/{match.group(1)}", kind == "c", _mode(mode), user, group)
@@ -106,6 +108,6 @@ def _long_node(line: re.Match[str]) -> Iterator[ListedNode]:
 
 def _mode(letters: str) -> int:
     """Return 0o660 for rw-rw----."""
-    bits = sum(1 << (8 - at) for at, letter in enumerate(letters) if letter not in "-ST")
-    special = zip((2, 5, 8), (0o4000, 0o2000, 0o1000), strict=True)
-    return bits | sum(bit for at, bit in special if letters[at] in "sStT")
+    bits = sum(1 << (8 - index) for index, letter in enumerate(letters) if letter not in "-ST")
+    special_bits = zip((2, 5, 8), (0o4000, 0o2000, 0o1000), strict=True)
+    return bits | sum(bit for index, bit in special_bits if letters[index] in "sStT")

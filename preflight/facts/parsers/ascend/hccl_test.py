@@ -1,7 +1,7 @@
-"""What HCCL Test prints (all_reduce_test and its siblings, under mpirun): its table, and what kept it from one.
+"""Output of HCCL Test (all_reduce_test and its siblings, under mpirun): its table, and errors that prevented one.
 
-`alg_bandwidth` is size / time, with 2^30 bytes for a GB although the heading says GB/s: the rows of the vendor's manual
-agree only so. The root rank prints a row a size; a rank whose result was wrong prints a line of its own.
+`alg_bandwidth` is size / time, with 2^30 bytes for a GB although the heading says GB/s: only then do the rows of the
+vendor's manual agree. The root rank prints a row per size. A rank with a wrong result prints a separate line.
 """
 
 import re
@@ -14,7 +14,7 @@ from preflight.facts.types import Missing
 
 @dataclass(frozen=True)
 class Row:
-    """`check`: success, failed or NULL (not checked)."""
+    """A row of the table. `check`: success, failed or NULL (not checked)."""
 
     size: int  # bytes a device
     microseconds: float
@@ -26,13 +26,12 @@ class Row:
 class HcclTest:
     """One test. `codes`: error codes of HCCL or the runtime that ended it. There may be rows from before.
 
-    `trouble`: sentences about what kept it from starting, or its table from being read. `wrong_ranks`: ranks with wrong
-    results.
+    `trouble`: sentences on why it did not start, or why its table is not read. `wrong_ranks`: ranks with wrong results.
     """
 
     rows: tuple[Row, ...]
     wrong_ranks: tuple[int, ...] = ()
-    overflow: bool = False  # it reported that results overflow, and checks none
+    overflow: bool = False  # the test reported that results overflow, and checks none
     codes: tuple[int, ...] = ()
     trouble: tuple[str, ...] = ()
 
@@ -72,21 +71,21 @@ def hccl_test(text: str) -> HcclTest | Missing:
     """Parse the output of one test, standard output and error together."""
     text = text[:_LONGEST]
     lines = [line.strip() for line in text.split("\n")]
-    rows, strange = _rows(lines)
-    wrong = {int(match.group(1)) for line in lines if (match := _WRONG.search(line[:400]))}
+    rows, unknown_row = _rows(lines)
+    wrong_ranks = {int(match.group(1)) for line in lines if (match := _WRONG.search(line[:400]))}
     codes = tuple(sorted({int(match.group(1)) for match in _RETCODE.finditer(text)}))
     trouble = _trouble(text)
-    if strange:
-        trouble += (f"HCCL Test: the row {quote(strange)} is not understood, or cut",)
-    if not (rows or codes or trouble or wrong):
+    if unknown_row:
+        trouble += (f"HCCL Test: the row {quote(unknown_row)} is not understood, or cut",)
+    if not (rows or codes or trouble or wrong_ranks):
         return Missing(f"HCCL Test said {quote(text)}")
-    return HcclTest(tuple(rows), tuple(sorted(wrong)), bool(_OVERFLOW.search(text)), codes, trouble)
+    return HcclTest(tuple(rows), tuple(sorted(wrong_ranks)), bool(_OVERFLOW.search(text)), codes, trouble)
 
 
 def _rows(lines: list[str]) -> tuple[list[Row], str]:
-    """Return the rows below the heading, and the first line there that looks like one and is none."""
+    """Return the rows below the heading, and the first line there that resembles a row but is not understood."""
     rows: list[Row] = []
-    strange = ""
+    unknown_row = ""
     below_heading = dropwhile(lambda line: not _HEADING.fullmatch(line), lines)
     for line in below_heading:
         if _WRONG.search(line[:400]):
@@ -94,24 +93,24 @@ def _rows(lines: list[str]) -> tuple[list[Row], str]:
         if match := _ROW.fullmatch(line[:400]):
             rows.append(Row(int(match.group(1)), float(match.group(2)), float(match.group(3)), match.group(4)))
         elif line[:1].isdigit() and "|" in line:
-            strange = strange or line
-    return rows, strange
+            unknown_row = unknown_row or line
+    return rows, unknown_row
 
 
 def _trouble(text: str) -> tuple[str, ...]:
-    """Return one sentence a cause, however many ranks report it."""
+    """Return one sentence per cause, however many ranks report it."""
     matches = ((pattern.search(text), cause) for pattern, cause in _KNOWN)
     return tuple(f"HCCL Test said {quote(match.group())}: {cause}" for match, cause in matches if match)
 
 
-# Above this many devices the test cannot tell right from wrong, because the expected result is no exact number of the
-# type, and prints NULL.
+# Above this many devices the type cannot represent the expected result exactly. The test then cannot tell right from
+# wrong, and prints NULL.
 _MOST_SUM = {"int8": 63, "uint8": 63, "int16": 16_383, "fp16": 511, "bfp16": 63, "bf16": 63}
 _MOST_PRODUCT = {"int8": 6, "int16": 14, "int32": 30, "int64": 62, "fp32": 127, "fp16": 15, "bfp16": 127, "bf16": 127}
 
 
 def checks(dtype: str, op: str, devices: int) -> bool:
-    """Return whether all_reduce and reduce of `devices` can be checked; where they cannot, NULL is expected.
+    """Return whether the test can check all_reduce and reduce of `devices`; if not, NULL is expected.
 
     `dtype` and `op` as in the options -d and -o.
     """

@@ -1,6 +1,6 @@
 """/etc/hccn.conf: `key_<device>=value` lines, written by every `hccn_tool … -s`, read at boot.
 
-Of a key that stands there twice, the first line counts for the tool (driver source: cfg.c, `cfg_inner_read_conf_byfd`).
+If a key is in it twice, the tool uses the first line (driver source: cfg.c, `cfg_inner_read_conf_byfd`).
 """
 
 import re

@@ -1,7 +1,7 @@
 """Versions of the packages of driver, firmware and CANN, and the versions that they are compatible with.
 
 Their version files are `key=value` lines: driver/version.info, firmware/version.info, ascend_toolkit_install.info and
-its siblings of CANN. /etc/ascend_install.info says how driver and firmware were installed.
+its siblings of CANN. /etc/ascend_install.info has the options of the installation of driver and firmware.
 """
 
 import re
@@ -15,8 +15,10 @@ Ranges = tuple[tuple[str, ...], ...]  # [a,b],[c] → ((a, b), (c,)): from a to 
 
 @dataclass(frozen=True)
 class Package:
-    """Empty where the file does not tell. `inner`: V100R001C15SPC012B220. `takes`: inner versions, of CANN where this
-    is the driver and of the driver where this is CANN."""
+    """The versions in a version file; empty if the file does not have them. `inner`: such as V100R001C15SPC012B220.
+
+    `takes`: compatible inner versions, those of CANN for the driver, and those of the driver for CANN.
+    """
 
     version: str
     release: str = ""  # package_version: the bundle of driver and firmware it was delivered with
@@ -28,7 +30,7 @@ class Package:
 
 @dataclass(frozen=True)
 class DriverInstall:
-    """/etc/ascend_install.info. The device files belong to `user` and `group`; `for_all`: everybody may use them."""
+    """The content of /etc/ascend_install.info. `user` and `group` own the device files. `for_all`: all may use them."""
 
     user: str
     group: str

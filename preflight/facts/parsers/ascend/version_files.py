@@ -30,7 +30,7 @@ def version_cfg(text: str) -> Reading:
 
 
 def cann(files: Iterable[tuple[str, str]]) -> Reading:
-    """Return CANN's version from (path, text) of its version files: the first that has one. No file: no value."""
+    """Return CANN's version from (path, text) of its version files: the first one that has it. No file: no value."""
     unreadable = Reading()
     for path, text in files:
         reading = version_cfg(text) if PurePosixPath(path).name == "version.cfg" else install_info(text)

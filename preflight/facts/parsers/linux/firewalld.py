@@ -1,7 +1,7 @@
 """firewalld: output of `firewall-cmd --list-all-zones`, and files of zones and services.
 
-A rich rule has no comment. Ours are known by their priority, a number that nobody takes by chance, and by their form,
-which remote/apply/firewalld.py has, too; below zero they also come before what a zone rejects.
+A rich rule has no comment. preflight's rules are identified by their priority, an unlikely number, and by their form,
+which remote/apply/firewalld.py has, too. As it is below zero, they also come before a zone's rejecting rules.
 """
 
 import re
@@ -25,14 +25,14 @@ _SSH = '<service><port protocol="tcp" port="22"/></service>'
 
 
 def is_ours(rich_rule: str) -> bool:
-    """Return whether preflight has made the rich rule, in whatever order its words are."""
+    """Return whether preflight made the rich rule, for any order of its words."""
     return _OURS.fullmatch(" ".join(sorted(rich_rule.replace('"', "").split()))) is not None
 
 
 def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, ...] | Missing:
     """Parse all zones. `services`: the XML of those that the site defined, by name.
 
-    Of firewalld's own services, ssh alone matters to a cluster.
+    ssh is the only one of firewalld's own services that matters to a cluster.
     """
     zones_ = []
     definitions = {"ssh": _SSH, **(services or {})}
@@ -42,7 +42,7 @@ def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, .
         ports = lines.get("ports", "").split()
         ports += [port for service in lines.get("services", "").split() for port in _ports_of(definitions, service)]
         ports += [_EVERY_PORT] if "tcp" in lines.get("protocols", "").split() else []
-        rich = tuple(line for line in lines.get("rich rules", "").splitlines() if line)
+        rich_rules = tuple(line for line in lines.get("rich rules", "").splitlines() if line)
         zones_.append(
             Zone(
                 name,
@@ -50,8 +50,8 @@ def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, .
                 tuple(lines.get("interfaces", "").split()),
                 tuple(lines.get("sources", "").split()),
                 tuple(ports),
-                rich,
-                tuple(filter(is_ours, rich)),
+                rich_rules,
+                tuple(filter(is_ours, rich_rules)),
             )
         )
     return tuple(zones_) if zones_ else Missing(f"firewall-cmd --list-all-zones printed {quote(text)}, and no zone")
@@ -68,7 +68,7 @@ def translating(text: str, default_zone: str) -> tuple[str, ...]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each zone's lines by their key; what follows a key indented by a tabulator belongs to it, a line each."""
+    """Yield each zone's lines by their key. Lines below a key that begin with a tab belong to it."""
     name, lines, key = "", dict[str, str](), ""
     for line in [*text.splitlines(), "end"]:
         if line.startswith("\t"):
@@ -89,7 +89,7 @@ def _ports_of(services: Mapping[str, str], name: str) -> Iterator[str]:
 
 
 def version(text: str) -> tuple[int, ...]:
-    """Return the version in firewalld's module `firewall.config`; empty where it has none."""
+    """Return the version in firewalld's module `firewall.config`; empty if it has none."""
     match = _VERSION.search(text)
     return tuple(map(int, match[1].split("."))) if match else ()
 

@@ -54,10 +54,10 @@ def _address_json(text: str) -> tuple[Interface, ...] | Missing:
             up={"UP", "LOWER_UP"} <= set(link.flags),
             mtu=link.mtu,
             mac=link.address,
-            addresses=tuple(f"{a.local}/{a.prefixlen}" for a in link.addr_info if a.local),
+            addresses=tuple(f"{entry.local}/{entry.prefixlen}" for entry in link.addr_info if entry.local),
         )
         for link in links
-        if link.ifname  # iproute2 before 5.0 prints empty objects for what a filter left out
+        if link.ifname  # iproute2 before 5.0 prints empty objects for interfaces that a filter left out
     )
 
 
@@ -85,8 +85,11 @@ def _address_text(text: str) -> tuple[Interface, ...] | Missing:
         elif match := _MAC.fullmatch(line.strip()):
             interfaces[-1] = Interface(interfaces[-1].name, interfaces[-1].up, interfaces[-1].mtu, match.group(1), ())
         elif match := _INET.fullmatch(line.strip()):
-            last, new = interfaces[-1], match.group(1)
-            addresses = (*last.addresses, new if "/" in new else new + ("/128" if ":" in new else "/32"))
+            last, address = interfaces[-1], match.group(1)
+            addresses = (
+                *last.addresses,
+                address if "/" in address else address + ("/128" if ":" in address else "/32"),
+            )
             interfaces[-1] = Interface(last.name, last.up, last.mtu, last.mac, addresses)
     return tuple(interfaces) or Missing("ip address said nothing")
 

@@ -1,6 +1,6 @@
 """Output of `iptables -S INPUT`, and files of `iptables-save` for the next boot.
 
-The chain INPUT of the table `filter` decides what gets in. The chains of the table `nat` are read, too.
+The chain INPUT of the table `filter` decides on incoming packets. The chains of the table `nat` are read, too.
 """
 
 import re
@@ -10,8 +10,8 @@ from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import IptablesChain
 from preflight.facts.types import Missing
 
-# A rule of ours: our comment, and the form that our rules have (also in remote/apply/iptables.py). One of the site with
-# this comment that is anything else is the site's.
+# A rule of preflight: its comment, and the form of its rules (also in remote/apply/iptables.py). A rule with this
+# comment in any other form is the site's.
 _OURS = re.compile(
     r"-s [0-9a-fA-F.:]{2,45}(?:/\d{1,3})? -p tcp -m multiport --dports [0-9,:]{1,200} "
     r'-m comment --comment "?preflight"? -j ACCEPT'
@@ -24,24 +24,24 @@ _IN_NAT = re.compile(r"-A (\S{1,40}) .*-j (?:MASQUERADE|[SD]NAT|NETMAP|REDIRECT)
 
 
 def is_ours(rule: str) -> bool:
-    """Return whether preflight has made the rule, which comes without `-A INPUT`."""
+    """Return whether preflight made the rule, which is without `-A INPUT`."""
     return _OURS.fullmatch(rule) is not None
 
 
 def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:
     """Parse the chain INPUT of `iptables -S INPUT`, of `iptables-save`, or of a file that it wrote."""
     lines = [_COUNTERS.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
-    if strange := next((line for line in lines if not _KNOWN.fullmatch(line)), None):
-        return Missing(f"iptables: {quote(strange)} is not understood")
-    filtering = list(_of_filter(lines))
-    policies = [match[1] for line in filtering if (match := _POLICY.fullmatch(line))]
-    rules = tuple(match[1] for line in filtering if (match := _RULE.fullmatch(line)))
+    if unknown_line := next((line for line in lines if not _KNOWN.fullmatch(line)), None):
+        return Missing(f"iptables: {quote(unknown_line)} is not understood")
+    filter_lines = list(_of_filter(lines))
+    policies = [match[1] for line in filter_lines if (match := _POLICY.fullmatch(line))]
+    rules = tuple(match[1] for line in filter_lines if (match := _RULE.fullmatch(line)))
     policy = "drop" if policies and policies[-1] != "ACCEPT" else "accept"
     return IptablesChain(program, policy, rules, tuple(filter(is_ours, rules)))
 
 
 def _of_filter(lines: Iterable[str]) -> Iterable[str]:
-    """Yield the lines of the table `filter`; `iptables -S` names no table and prints no other."""
+    """Yield the lines of the table `filter`. `iptables -S` names no table, and prints no other."""
     table = "filter"
     for line in lines:
         if line.startswith("*"):

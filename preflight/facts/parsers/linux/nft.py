@@ -1,6 +1,6 @@
 """Output of `nft list ruleset`.
 
-Base chains with hook input decide what gets in. Chains that translate addresses, or that containers need, decide
+Base chains with hook input decide on incoming packets. Chains that translate addresses, or that containers need, decide
 whether the firewall may be switched off.
 """
 
@@ -12,8 +12,8 @@ from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import NftChain
 from preflight.facts.types import Missing
 
-# A rule of ours: our comment, and the form that our rules have (also in remote/apply/nftables.py). One of the site with
-# this comment that is anything else is the site's.
+# A rule of preflight: its comment, and the form of its rules (also in remote/apply/nftables.py). A rule with this
+# comment in any other form is the site's.
 _OURS = re.compile(
     r"ip6? saddr (?:\{ [0-9a-fA-F.:/, ]+ \}|[0-9a-fA-F.:/]+) tcp dport (?:\{ [0-9, -]+ \}|[0-9-]+) accept "
     r'comment "preflight"'
@@ -43,13 +43,13 @@ class _Chain:
 
 
 def _depth(line: str) -> int:
-    """Return how many braces the line opens; negative: closes. Braces in strings do not count."""
+    """Return how many braces the line opens, negative if it closes some. Braces in strings do not count."""
     bare = _STRING.sub("", line)
     return bare.count("{") - bare.count("}")
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their depth in braces. Raises ValueError where a brace is still open at the end."""
+    """Yield the lines with their depth in braces. Raises ValueError if a brace is still open at the end."""
     depth = 0
     for line in map(str.strip, text.splitlines()):
         if line and not line.startswith("#"):
@@ -60,7 +60,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _chains(text: str) -> Iterator[_Chain]:
-    """Yield every chain. Raises ValueError with a sentence for what nft does not print."""
+    """Yield every chain. Raises ValueError with a sentence for text that nft does not print."""
     table = ("", "")
     chain: _Chain | None = None
     for depth, line in _lines(text):
@@ -82,7 +82,7 @@ def _chains(text: str) -> Iterator[_Chain]:
 
 
 def is_ours(rule: str) -> bool:
-    """Return whether preflight has made the rule."""
+    """Return whether preflight made the rule."""
     return _OURS.fullmatch(rule) is not None
 
 
@@ -103,8 +103,8 @@ def _with_ours(chain: _Chain) -> NftChain:
 def unjudged(text: str) -> tuple[str, ...]:
     """Return the base chains that drop packets before any chain of hook input, as "netdev guard early (hook ingress)".
 
-    A chain that they jump to counts, too. A listing that is not understood has none. firewalld's own chain drops only
-    packets whose sender cannot be answered.
+    Chains that they jump to count, too. A listing that is not understood has none. firewalld's own chain is left out,
+    because it drops only packets from senders that cannot be answered.
     """
     try:
         chains = {(chain.family, chain.table, chain.name): chain for chain in _chains(text)}
@@ -125,7 +125,7 @@ def _drops(rule: str) -> bool:
 def _reached(chain: _Chain, chains: Mapping[tuple[str, str, str], _Chain]) -> list[_Chain]:
     """Return the chain and those that it jumps to, directly or not."""
     chains_, names = [chain], {chain.name}
-    for member in chains_:  # grows on the way
+    for member in chains_:  # grows in the loop
         for name in (name for rule in member.rules for name in _JUMP.findall(_STRING.sub("", rule))):
             target = chains.get((chain.family, chain.table, name))
             if target and name not in names:

@@ -8,7 +8,7 @@ from preflight.facts.types import Missing, Socket
 _LINE = re.compile(
     r"([A-Z][A-Z0-9-]{2,12})\s+\d{1,12}\s+\d{1,12}\s+(\S{1,90}):(\d{1,5})\s+(\S{1,90}):(\d{1,5}|\*)(\s.*)?"
 )
-_USER = re.compile(r'users:\(\("((?:[^"\\]|\\.){0,60})",(?:pid=)?(\d{1,9}),')  # old ones print no "pid="
+_USER = re.compile(r'users:\(\("((?:[^"\\]|\\.){0,60})",(?:pid=)?(\d{1,9}),')  # old releases print no "pid="
 
 
 def tcp(text: str) -> tuple[Socket, ...] | Missing:

@@ -9,8 +9,8 @@ from preflight.facts.types import Reading, SysctlFile
 from preflight.model.ports import PortSet
 
 OWN_FILE = "/etc/sysctl.d/90-preflight.conf"
-# A line about the key, as sysctl.d(5) and sysctl.conf(5) write it: dots or slashes, but not both, blanks around, and
-# "-" in front for "ignore errors". "-key" with no value takes the key out again. "#" and ";" start comments.
+# A line about the key, as in sysctl.d(5) and sysctl.conf(5): dots or slashes, but not both, blanks around, and "-" in
+# front for "ignore errors". "-key" with no value removes the key. "#" and ";" start comments.
 _LINE = re.compile(
     r"^[ \t]*+(?P<dash>-?)[ \t]*+net([./])ipv4\2ip_local_reserved_ports[ \t]*+"
     r"(?:=[ \t]*+(?P<value>[^\r\n]*))?(?=\r?$)",
@@ -24,8 +24,10 @@ _DISTRIBUTION = ("/usr/lib/", "/lib/")
 
 @dataclass(frozen=True)
 class Setting:
-    """One line about the reserved ports. `value` None: "-key", which takes the key out again. `start` and `end` are
-    where the value stands in the file's text."""
+    """One line about the reserved ports. `value` None: "-key", which removes the key.
+
+    `start` and `end` are the value's position in the file's text.
+    """
 
     value: str | None
     start: int
@@ -45,19 +47,19 @@ def settings(text: str) -> tuple[Setting, ...]:
 
 
 def port_list(text: str) -> PortSet:
-    """Read the value of a line as the kernel does: 0x50 is port 80, and 0120 too.
+    """Parse the value of a line as the kernel does: 0x50 and 0120 are port 80.
 
-    Raises ValueError for what the kernel refuses, such as blanks inside, 08, or a range that descends (measured on
-    Linux 6.18).
+    Raises ValueError for values that the kernel refuses, such as blanks inside, 08, or a range that descends (measured
+    on Linux 6.18).
     """
     text = text.strip()
     return PortSet.of(map(_port_range, text.removesuffix(",").split(","))) if text else PortSet()
 
 
 def intended_ports(text: str) -> PortSet | None:
-    """Return the ports of a value; None where a part of it is no number.
+    """Return the ports of a value; None if a part of it is no number.
 
-    Values that the kernel refuses have ports, too: blanks between them, a range that descends, a number above 65535.
+    Some values that the kernel refuses have ports, too: with blanks, a range that descends, or a number above 65535.
     """
     try:
         ranges = [sorted(_port_range(item)) for item in re.split(r"[,\s]+", text) if item]
@@ -86,13 +88,13 @@ def reserved_ports(text: str) -> Reading:
 
 
 def file(path: str, text: str, target: str = "", error: str = "") -> SysctlFile:
-    """Return the file as a fact. `target`: of a symbolic link; `error`: why the file could not be read."""
+    """Return the file as a fact. `target`: that of a symbolic link; `error`: why the file could not be read."""
     writable = not (target or path).startswith(_DISTRIBUTION)
     return SysctlFile(path, reserved_ports(text).value, text, writable, target, error)
 
 
 def relevant(files: Iterable[SysctlFile]) -> tuple[SysctlFile, ...]:
-    """Return the files that set the key, could not be read, or hide one of these from the loaders, and our own."""
+    """Return the files that set the key, could not be read, or hide such a file, and preflight's own file."""
     readable = tuple(files)
     names = {posixpath.basename(file.path) for file in readable if file.error or settings(file.text)}
     return tuple(file for file in readable if file.path == OWN_FILE or posixpath.basename(file.path) in names)

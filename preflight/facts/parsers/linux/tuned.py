@@ -1,6 +1,6 @@
-"""Reserved ports by the active profiles of tuned, read as tuned 2.20 reads them.
+"""Reserved ports from the active profiles of tuned, read as tuned 2.20 reads them.
 
-Its code is in profiles/loader, profiles/merger and plugin_sysctl.
+tuned's code for that is in profiles/loader, profiles/merger and plugin_sysctl.
 """
 
 import configparser
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from preflight.facts.types import Tuned
 
-# An administrator's profile hides one of the distribution with the same name; tuned 2.23 moved both into `profiles`.
+# An administrator's profile hides the distribution's one of the same name. tuned 2.23 moved both into `profiles`.
 FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 _KEY = "net.ipv4.ip_local_reserved_ports"
 _NO = ("0", "no", "false", "off")
@@ -22,10 +22,10 @@ class _UnreadableError(Exception):
 
 
 def tuned(active: str, post_loaded: str, main: str, files: Mapping[str, str]) -> Tuned | None:
-    """Return the value that tuned gives the key, None if its active profiles do not set it.
+    """Return the value that tuned sets for the key; None if its active profiles do not set it.
 
-    `active`, `post_loaded`: /etc/tuned/active_profile and post_loaded_profile, names with blanks between; `main`:
-    tuned-main.conf; `files`: path → text of every profile's tuned.conf.
+    `active`, `post_loaded`: texts of /etc/tuned/active_profile and post_loaded_profile, names separated by blanks.
+    `main`: the text of tuned-main.conf. `files`: path → text of every profile's tuned.conf.
     """
     names = [*active.split(), *post_loaded.split()]
     try:
@@ -38,17 +38,17 @@ def tuned(active: str, post_loaded: str, main: str, files: Mapping[str, str]) ->
     if value is None:
         return None
     reapply = options.get("reapply_sysctl", "1").strip().lower() not in _NO
-    doubt = f"{source} sets it by a variable, {value}" if "${" in value else ""
-    return Tuned(" ".join(names), source, value, reapply, files[source], doubt)
+    warning = f"{source} sets it by a variable, {value}" if "${" in value else ""
+    return Tuned(" ".join(names), source, value, reapply, files[source], warning)
 
 
 def _profiles(
     names: list[str], files: Mapping[str, str], seen: set[str]
 ) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]]:
-    """Yield the profiles in the order of their effect: the last one wins; an included one is before its includer."""
+    """Yield the profiles in the order of their effect: the last one wins. An included profile is before the other."""
     for name in names:
         bare = posixpath.basename(name.removeprefix("-"))
-        path = next((at for folder in FOLDERS if (at := f"{folder}/{bare}/tuned.conf") in files), "")
+        path = next((file for folder in FOLDERS if (file := f"{folder}/{bare}/tuned.conf") in files), "")
         if path in seen or (not path and name.startswith("-")):  # "-name": may be missing
             continue
         if not path or len(seen) >= _MOST:
@@ -77,14 +77,14 @@ def _sections(path: str, text: str) -> Mapping[str, Mapping[str, str]]:
 def _after(
     sections: Mapping[str, Mapping[str, str]], value: str | None, source: str, path: str
 ) -> tuple[str | None, str]:
-    """Return the value, and the file it comes from, after one more profile."""
+    """Return the value, and the file that it comes from, after one more profile."""
     for name, options in sections.items():
         if options.get("type", name) != "sysctl":
             continue
-        off = options.get("enabled", "1").strip().lower() in _NO
-        if off or options.get("replace", "0").strip().lower() not in _NO or _KEY in options.get("drop", ""):
+        is_disabled = options.get("enabled", "1").strip().lower() in _NO
+        if is_disabled or options.get("replace", "0").strip().lower() not in _NO or _KEY in options.get("drop", ""):
             value, source = None, ""
         for key, text in options.items():
-            if key in (_KEY, _KEY.replace(".", "/")) and not off:
+            if key in (_KEY, _KEY.replace(".", "/")) and not is_disabled:
                 value, source = text.strip().strip("\"'"), path
     return value, source

@@ -1,4 +1,4 @@
-"""ufw's own files: /etc/ufw/ufw.conf, /etc/default/ufw, and user.rules with one `### tuple ###` line a rule."""
+"""ufw's own files: /etc/ufw/ufw.conf, /etc/default/ufw, and user.rules with one `### tuple ###` line per rule."""
 
 import re
 from dataclasses import dataclass
@@ -7,15 +7,18 @@ from preflight.facts.quote import quote
 from preflight.facts.types import Missing
 
 TAG = "preflight"
-# The form that our rules have, also in remote/apply/ufw.py. One with our comment that is anything else is the site's.
+# The form of preflight's rules, also in remote/apply/ufw.py. A rule with their comment in any other form is the site's.
 _OURS = re.compile(r"allow tcp [0-9,:]{1,200} from [0-9a-fA-F.:/]{2,50}")
 _ANYWHERE = ("0.0.0.0/0", "::/0")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`text`: `allow tcp 29500,60000:60031 from 10.1.0.0/16`, and where it says more: `to A`, `source port P`,
-    `on INTERFACE`, `out`."""
+    """A rule of user.rules.
+
+    `text`: `allow tcp 29500,60000:60031 from 10.1.0.0/16`. It may also have `to A`, `source port P`, `on INTERFACE` and
+    `out`.
+    """
 
     text: str
     comment: str
@@ -57,14 +60,14 @@ def _rule(words: list[str]) -> Rule | None:
             comment = bytes.fromhex(words.pop().partition("=")[2]).decode("utf-8", "replace")
         except ValueError:
             return None
-    if len(words) not in (7, 9):  # with application names there are two more, and ports stand there all the same
+    if len(words) not in (7, 9):  # with application names there are two more words, and ports are in their usual place
         return None
-    action, protocol, ports, to, source_ports, source = words[:6]
+    action, protocol, ports, destination, source_ports, source = words[:6]
     direction, _, interface = words[-1].partition("_")
     if not re.match(r"(route:)?(allow|deny|reject|limit)(_log(-all)?)?$", action):
         return None
     text = f"{action} {protocol} {ports} from {source}"
-    text += f" to {to}" if to not in _ANYWHERE else ""
+    text += f" to {destination}" if destination not in _ANYWHERE else ""
     text += f" source port {source_ports}" if source_ports != "any" else ""
     text += f" on {interface}" if interface else ""
     text += " out" if direction == "out" else ""

@@ -1,8 +1,8 @@
 """Output of nccl-tests (all_reduce_perf and its siblings, alone or under mpirun): ranks, table, verdict.
 
 Columns differ by release and by test: `error` or `#wrong` at the end, redop and root before the figures or not, a Group
-of each rank or none. Times are microseconds, bandwidths GB/s of 10^9 bytes. What follows `# Avg bus bandwidth` is the
-mean over all sizes, so no single size is compared with it.
+of each rank or none. Times are microseconds, bandwidths GB/s of 10^9 bytes. `# Avg bus bandwidth` is the mean over all
+sizes, so no single size is compared with it.
 """
 
 import re
@@ -15,7 +15,7 @@ from preflight.facts.types import Missing
 
 @dataclass(frozen=True)
 class Figures:
-    """One measurement; None: the test printed N/A. `wrong`: count of wrong values; None: not checked (-c 0)."""
+    """One measurement. None: the test printed N/A. `wrong`: count of wrong values. None: not checked (-c 0)."""
 
     microseconds: float | None
     algbw: float | None
@@ -49,7 +49,7 @@ class Rank:
 class NcclTest:
     """One run. `out_of_bounds`: rows with wrong values. It and `average` are None before the run's end.
 
-    `failed`: lines in which a rank reports its error; `trouble`: sentences about text that is not understood.
+    `failed`: lines in which a rank reports its error. `trouble`: sentences about text that is not understood.
     """
 
     ranks: tuple[Rank, ...]
@@ -63,7 +63,7 @@ class NcclTest:
 
 @dataclass(frozen=True)
 class NcclTests:
-    """Runs in the order of the text."""
+    """The runs, in the order of the text."""
 
     runs: tuple[NcclTest, ...]
 
@@ -105,7 +105,7 @@ def nccl_tests(text: str) -> NcclTests | Missing:
 
 
 def _parts(lines: list[str]) -> list[list[str]]:
-    """Return the lines of each run. A first line begins a run where the one before has a rank or a row."""
+    """Return the lines of each run. A line that begins a run counts only if the run before has a rank or a row."""
     parts: list[list[str]] = [[]]
     has_results = False
     for line in (_PREFIX.sub("", line).strip()[:1000] for line in lines):
@@ -125,7 +125,7 @@ class _RunReader:
     rows: list[Row] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     strange_row: str = ""
-    strange_heading: str = ""  # below an unknown heading, a value may be taken for another
+    strange_heading: str = ""  # below an unknown heading, values may be confused
     headings: int = 0
     nccl: str = ""
     bounds: int | None = None

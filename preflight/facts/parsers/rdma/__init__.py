@@ -1,4 +1,4 @@
-"""RDMA NICs as infiniband-diags, libibverbs, iproute2, mlnx-tools and the kernel itself tell of them."""
+"""Parsers for RDMA NICs: output of infiniband-diags, libibverbs, iproute2 and mlnx-tools, and files of the kernel."""
 
 from preflight.facts.parsers.rdma.gids import Gid, Gids, show_gids
 from preflight.facts.parsers.rdma.ibstat import ibstat, ibstatus

@@ -19,9 +19,9 @@ MOST = 10_000
 
 @dataclass(frozen=True)
 class Gid:
-    """A GID. `address`: the IPv4 address that it is mapped from; None: it is no mapped one.
+    """A GID. `address`: the IPv4 address that it is mapped from; None if it is not mapped.
 
-    `kind`: of its packets; only RoCE v2 is routed. `netdev`: None where the port has none (InfiniBand).
+    `kind`: that of its packets; only RoCE v2 is routed. `netdev`: None if the port has none (InfiniBand).
     """
 
     device: str
@@ -73,7 +73,7 @@ def _gids(rows: Iterator[str], reader: Reader) -> tuple[list[Gid], bool]:
 
 def _gid(words: list[str]) -> Gid | None:
     """Parse DEV PORT INDEX GID [IPv4] VER [DEV]."""
-    version = next((at for at, word in enumerate(words) if word in ("v1", "v2")), 0)
+    version = next((index for index, word in enumerate(words) if word in ("v1", "v2")), 0)
     if version not in (4, 5) or len(words) > version + 2:
         return None
     device, port, index, gid, *address = words[:version]
@@ -81,12 +81,12 @@ def _gid(words: list[str]) -> Gid | None:
         return None
     kind: Literal["v1", "v2"] = "v1" if words[version] == "v1" else "v2"
     result = made(device, int(port), int(index), gid, kind, next(iter(words[version + 1 :]), None))
-    expected = address[0] if address else None
-    return result if result and result.address == expected else None
+    expected_address = address[0] if address else None
+    return result if result and result.address == expected_address else None
 
 
 def made(device: str, port: int, index: int, gid: str, kind: Literal["v1", "v2"], netdev: str | None) -> Gid | None:
-    """Return the GID. None: `gid` is no GID or `netdev` no name of an interface."""
+    """Return the GID; None if `gid` is no GID, or `netdev` no name of an interface."""
     try:
         mapped = IPv6Address(gid).ipv4_mapped
     except AddressValueError:

@@ -6,7 +6,7 @@ from preflight.facts.parsers.rdma.port import LONGEST, RdmaPort, RdmaPorts, Read
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
-# "CA 'mlx5_0'"; "iWARP RNIC 'cxgb4_0'", "??? 'efa_0'"; with a colon where one port was asked for
+# "CA 'mlx5_0'"; "iWARP RNIC 'cxgb4_0'", "??? 'efa_0'"; with a colon if the query is for one port
 _ADAPTER = re.compile(r"([^:']{1,30}):? '([A-Za-z][\w.-]{0,60})'", re.ASCII)
 _PORT = re.compile(r"Port ([0-9]{1,3}):", re.ASCII)
 _IBSTATUS = re.compile(r"Infiniband device '([A-Za-z][\w.-]{0,60})' port ([0-9]{1,3}) status:", re.ASCII)
@@ -41,7 +41,7 @@ _GONE = re.compile(r"stat of IB device '.{1,60}' failed: No such file")
 
 
 class _Adapter:
-    """An adapter as `ibstat` tells of it, line by line."""
+    """The lines of `ibstat` on one adapter so far."""
 
     def __init__(self, reader: Reader, last: str, kind: str = "", name: str = "") -> None:
         self.reader = reader
@@ -49,12 +49,12 @@ class _Adapter:
         self.kind = kind
         self.name = name
         self.number: int | None = None
-        self.ports_left: int | None = None  # None: it does not count its ports, as where one port was asked for
+        self.ports_left: int | None = None  # None: the adapter does not count its ports, as in a query for one port
         self.pairs: dict[str, str] = {}
         self.port_pairs: dict[str, str] = {}
 
     def add(self, line: str) -> None:
-        """Keep a line that tells of the adapter or of its port. Others may come several times, such as messages."""
+        """Keep a line about the adapter or its port. Other lines, such as messages, may come several times."""
         if not self.name:
             self.reader.above(line)
             return
@@ -65,13 +65,13 @@ class _Adapter:
             self.ports_left = int(value)
         if key not in _IBSTAT_KEYS and key != "Port GUID":
             return
-        into = self.pairs if self.number is None else self.port_pairs
-        if into.setdefault(key, value) != value:
+        pairs = self.pairs if self.number is None else self.port_pairs
+        if pairs.setdefault(key, value) != value:
             self.reader.note(f"{self.name}: {quote(key)} comes twice")
-            into[key] = ""
+            pairs[key] = ""
 
     def begin_port(self, number: int) -> None:
-        """Begin a port after the one before has ended."""
+        """Begin a port after the previous one has ended."""
         self.number, self.port_pairs = number, {}
         if self.ports_left is not None and number:  # port 0, of a switch, is not counted
             self.ports_left -= 1
@@ -98,7 +98,7 @@ class _Adapter:
 
 
 def _complaint(line: str) -> str:
-    """Return what a line of ibwarn or ibpanic says is wrong; nothing for debug output."""
+    """Return the error in a line of ibwarn or ibpanic; "" for debug output."""
     step = _STEP.fullmatch(line)
     if line.startswith("ibdebug:") or (step and not _FAILED.search(step.group(1))):
         return ""
@@ -112,11 +112,11 @@ def _complaint(line: str) -> str:
 def ibstat(text: str) -> RdmaPorts | Missing:
     """Parse `ibstat`, also where it ends with an error, as for a virtual function that was taken away.
 
-    Lines of ibwarn that tell what libibumad does are debug output and are ignored.
+    Lines of ibwarn on the steps of libibumad are debug output and are ignored.
     """
     reader = Reader("ibstat", _IBSTAT_KEYS)
     ports: list[RdmaPort] = []
-    last = "Link layer" if "Link layer:" in text[:LONGEST] else "Port GUID"  # older releases tell no link layer
+    last = "Link layer" if "Link layer:" in text[:LONGEST] else "Port GUID"  # older releases print no link layer
     adapter = _Adapter(reader, last)
     for line in whole_lines(text, reader):
         if match := _ADAPTER.fullmatch(line):

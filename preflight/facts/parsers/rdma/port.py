@@ -21,10 +21,10 @@ LinkLayer = Literal["InfiniBand", "Ethernet"]
 
 @dataclass(frozen=True)
 class RdmaPort:
-    """One port; None: the tool does not tell. Only `state` ACTIVE is healthy: INIT and ARMED wait for a subnet manager.
+    """One port. None: not printed. Only `state` ACTIVE is healthy: INIT and ARMED wait for a subnet manager.
 
-    `physical_state` Polling: no signal (cable, switch port); Disabled: switched off. `rate` in Gbit/s, of a port that
-    is down whatever the firmware left there. `lid` and `sm_lid` are 0 on Ethernet. `mtu` in bytes, as active.
+    `physical_state` Polling: no signal (cable, switch port); Disabled: switched off. `rate` in Gbit/s; if the port is
+    down, any value that the firmware left. `lid` and `sm_lid` are 0 on Ethernet. `mtu`: the active one, in bytes.
     """
 
     device: str  # mlx5_0
@@ -75,18 +75,20 @@ _PHYSICAL: dict[str, PhysicalState] = {
     "linkerrorrecover": "LinkErrorRecovery",  # rdma link
 }
 _LAYERS: dict[str, LinkLayer] = {"InfiniBand": "InfiniBand", "IB": "InfiniBand", "Ethernet": "Ethernet"}
-# Words of the tools for a value that the kernel does not have.
+# The tools' words for a value that the kernel does not have.
 _NOT_TOLD = {
     "physical_state": ("No state change", "NOP", "invalid physical state (0)"),
     "link_layer": ("Unspecified", "Unknown"),
 }
-_NUMBERED = re.compile(r"(?:[0-9]: )?([A-Za-z_ ]{1,40}?)(?: \([0-9]\))?", re.ASCII)  # by sysfs or verbs
+_NUMBERED = re.compile(r"(?:[0-9]: )?([A-Za-z_ ]{1,40}?)(?: \([0-9]\))?", re.ASCII)  # from sysfs or verbs
 _RATE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,2})?)(?: Gb/sec(?: \([0-9]{1,2}X [A-Z0-9]{1,6}\))?| \(FDR10\))?", re.ASCII)
 _MTU = re.compile(r"([0-9]{1,5})(?: \([0-9]\))?", re.ASCII)
 _LID = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)
 _WORD = re.compile(r"[\w.:/-]{1,60}", re.ASCII)
 _GUID = re.compile(r"(?:0x)?([0-9a-fA-F:]{16,19})", re.ASCII)
-_LAST = re.compile(r"[Ll]ink[ _]layer:\s*(InfiniBand|Ethernet)")  # the tools' last line, which cannot go on
+_LAST = re.compile(
+    r"[Ll]ink[ _]layer:\s*(InfiniBand|Ethernet)"
+)  # the tools' last line, which is complete without a line end
 DEVICE = re.compile(r"[A-Za-z][\w.-]{0,60}", re.ASCII)
 
 
@@ -108,12 +110,12 @@ class Reader:
             self.unread.append(Missing(f"{self.tool}: {problem}"))
 
     def note_cut(self, device: str, number: int, pairs: dict[str, str], last: str) -> None:
-        """Note that the text was cut where the port lacks `last`, the key of the last line that is read of a port."""
+        """Note that the text was cut if the port lacks `last`, the key of a port's last line that is read."""
         if last not in pairs and not self.ends_inside_a_line:
             self.note(f"{device} port {number} has no {quote(last)}: the text was cut")
 
     def above(self, line: str) -> None:
-        """Note, once, that a line above the first adapter belongs to one: the beginning of the text is missing."""
+        """Note, once, that a line above the first adapter belongs to an adapter: the text lacks its beginning."""
         if not self._begins_inside_an_adapter and pair(line)[0] in self.keys:
             self._begins_inside_an_adapter = True
             self.note(f"{quote(line)} is above the first adapter: the beginning of the text is missing")
@@ -129,7 +131,7 @@ class Reader:
         return RdmaPort(device, number, **values)  # type: ignore[arg-type]
 
     def ports(self, ports: list[RdmaPort], nothing: str, text: str) -> RdmaPorts | Missing:
-        """Return `ports` with what is not understood. `nothing`: begins the sentence on a `text` without a port."""
+        """Return `ports` and the notes. `nothing`: the beginning of the sentence on a `text` without a port."""
         if not ports:
             return self.unread[0] if self.unread else Missing(f"{nothing} {quote(text[:100_000])}")
         places = {(port.device, port.port) for port in ports}
@@ -174,7 +176,7 @@ def _word(value: str) -> str | None:
     return value if _WORD.fullmatch(value) else None
 
 
-# Fields of RdmaPort → the parser of their values, which returns None for one that is not understood; others are words.
+# Fields of RdmaPort → the parser of their values, which returns None for an unknown value. Other fields are words.
 _PARSERS: dict[str, Callable[[str], object]] = {
     "state": _state,
     "physical_state": _physical_state,
@@ -189,7 +191,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def whole_lines(text: str, reader: Reader) -> Iterator[str]:
-    """Yield stripped lines that are not empty. Text behind the last line end may be half a value: it is only noted."""
+    """Yield stripped lines that are not empty. Text after the last line end may be half a value: it is only noted."""
     *lines, cut = text[:LONGEST].split("\n")
     yield from filter(None, map(str.strip, lines))
     if _LAST.fullmatch(cut.strip()):

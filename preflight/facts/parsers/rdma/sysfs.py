@@ -38,7 +38,7 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class PortCounters:
-    """Counters since the driver was loaded. `values`: counters/ and hw_counters/ of the port, by name."""
+    """The counters of a port since the driver was loaded. `values`: those of counters/ and hw_counters/, by name."""
 
     device: str
     port: int
@@ -54,7 +54,7 @@ class SysfsPorts:
 
 
 class _Values:
-    """The values below /sys/class/infiniband so far, by device and by port; those of devices have no port."""
+    """The values below /sys/class/infiniband so far, by device, and by device and port."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -107,7 +107,7 @@ def infiniband(text: str) -> SysfsPorts | Missing:
 
 
 def _gids(place: tuple[str, int], pairs: dict[str, str], reader: Reader) -> Iterator[Gid]:
-    """Yield the GIDs of filled slots. An empty one has a GID of zeros, and neither kind nor interface."""
+    """Yield the GIDs of filled slots. An empty slot has a GID of zeros, and neither kind nor interface."""
     for path, value in pairs.items():
         if not re.fullmatch(r"gids/[0-9]{1,5}", path, re.ASCII) or set(value) <= set("0:"):
             continue

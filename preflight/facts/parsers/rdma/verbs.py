@@ -41,13 +41,13 @@ _LINK = re.compile(r"(?:link |[0-9]{1,5}/[0-9]{1,3}: )([A-Za-z][\w.-]{0,60})/([0
 
 
 class _Hca:
-    """An adapter as `ibv_devinfo` tells of it, line by line."""
+    """The lines of `ibv_devinfo` on one adapter so far."""
 
     def __init__(self, reader: Reader, last: str, name: str = "") -> None:
         self.reader = reader
         self.last = last  # key of a port's last line, without -v
         self.name = name
-        self.failed = False  # the tool says that it could not ask
+        self.failed = False  # the tool reports that its query failed
         self.number: int | None = None
         self.ports = 0
         self.pairs: dict[str, str] = {}
@@ -55,7 +55,7 @@ class _Hca:
         self.verbose = False  # -v
 
     def add(self, line: str) -> None:
-        """Keep a line that tells of the ports. With -v there are many others, some of which come several times."""
+        """Keep a line about the ports. With -v there are many other lines, some of which come several times."""
         if not self.name:
             self.reader.above(line)
             return
@@ -63,13 +63,13 @@ class _Hca:
         self.verbose |= key == "max_mr_size"
         if key not in _DEVINFO_KEYS and key not in _OTHER_KEYS:
             return
-        into = self.pairs if self.number is None else self.port_pairs
-        if into.setdefault(key, value) != value:
+        pairs = self.pairs if self.number is None else self.port_pairs
+        if pairs.setdefault(key, value) != value:
             self.reader.note(f"{self.name}: {quote(key)} comes twice")
-            into[key] = ""
+            pairs[key] = ""
 
     def begin_port(self, number: int) -> None:
-        """Begin a port after the one before has ended."""
+        """Begin a port after the previous one has ended."""
         self.number, self.port_pairs = number, {}
         self.ports += 1
 
@@ -80,8 +80,8 @@ class _Hca:
         if "state" not in self.port_pairs:
             self.reader.note(f"{self.name} port {self.number} has no state: the text was cut")
         else:
-            of_verbose = "phys_state" if self.pairs.get("transport", "").startswith("InfiniBand") else "active_speed"
-            last = of_verbose if self.verbose else self.last
+            verbose_last = "phys_state" if self.pairs.get("transport", "").startswith("InfiniBand") else "active_speed"
+            last = verbose_last if self.verbose else self.last
             self.reader.note_cut(self.name, self.number, self.port_pairs, last)
         port = self.reader.port(self.name, self.number, self.pairs | self.port_pairs)
         return [replace(port, rate=self._rate())]
@@ -90,28 +90,28 @@ class _Hca:
         """Return the last port, after a note on ports that are missing."""
         last = self.end_port()
         count = self.pairs.get("phys_port_cnt", "")
-        lacking = int(count) - self.ports if count.isdecimal() and len(count) < 4 else 0
+        missing = int(count) - self.ports if count.isdecimal() and len(count) < 4 else 0
         if self.name and not self.ports:
             self.reader.note(f"{self.name} has no port{'' if self.failed else ': the text was cut'}")
-        elif lacking > 0:
-            self.reader.note(f"{self.name} lacks {lacking} of its ports: the text was cut, or one port was asked for")
+        elif missing > 0:
+            self.reader.note(f"{self.name} lacks {missing} of its ports: the text was cut, or one port was asked for")
         return last
 
     def _rate(self) -> float | None:
-        """Return the port's Gbit/s, of all its lanes. Its width and speed are 0 where the kernel tells none."""
+        """Return the port's Gbit/s over all its lanes. Its width and speed are 0 if the kernel does not report them."""
         width, speed = self.port_pairs.get("active_width", ""), self.port_pairs.get("active_speed", "")
-        lanes, of_lane = _WIDTH.fullmatch(width), _SPEED.fullmatch(speed)
-        for value, match in ((width, lanes), (speed, of_lane)):
+        lanes, lane_speed = _WIDTH.fullmatch(width), _SPEED.fullmatch(speed)
+        for value, match in ((width, lanes), (speed, lane_speed)):
             if value and match is None and not _NO_VALUE.fullmatch(value):
                 self.reader.note(f"{self.name} port {self.number}: {quote(value)} is no width or speed of a link")
-        return int(lanes.group(1)) * float(of_lane.group(1)) if lanes and of_lane else None
+        return int(lanes.group(1)) * float(lane_speed.group(1)) if lanes and lane_speed else None
 
 
 def ibv_devinfo(text: str) -> RdmaPorts | Missing:
     """Parse `ibv_devinfo` and `-v`. `active_mtu: 1024` on Ethernet means 1500 of the NIC; 4096 takes 4192 and more."""
     reader = Reader("ibv_devinfo", _DEVINFO_KEYS)
     ports: list[RdmaPort] = []
-    last = "link_layer" if "link_layer:" in text[:LONGEST] else "port_lmc"  # older releases tell no link layer
+    last = "link_layer" if "link_layer:" in text[:LONGEST] else "port_lmc"  # older releases print no link layer
     hca = _Hca(reader, last)
     for line in whole_lines(text, reader):
         if match := _HCA.fullmatch(line):

@@ -1,5 +1,7 @@
-"""What `hccn_tool` prints (Ascend; the query commands of 910A, 910B and 910_93 drivers, formats as in the driver's
-source and in field pastes): a parser a query, `text -> tuple`, an entry a device. `tool_output` holds what they share.
+"""Parsers of `hccn_tool` (Ascend): one per query, `text -> tuple`, with one entry per device.
+
+They cover the query commands of 910A, 910B and 910_93 drivers. Formats are from the driver's source and from real
+output. `tool_output` holds their common part.
 """
 
 from preflight.facts.parsers.ascend.hccn_tool.address import Address, ip

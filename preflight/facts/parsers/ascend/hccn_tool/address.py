@@ -19,7 +19,7 @@ from preflight.facts.types import Reading
 
 @dataclass(frozen=True)
 class Address:
-    """Of `-ip -g`; both values None: no address is set."""
+    """The address of `-ip -g`. Both values None: no address is set."""
 
     address: Reading
     netmask: Reading

@@ -1,4 +1,4 @@
-"""What a device NIC counts: `-stat`, `-hw_stats`, `-bandwidth`."""
+"""Counters of a device NIC: `-stat`, `-hw_stats`, `-bandwidth`."""
 
 import re
 
@@ -30,17 +30,17 @@ def hw_stats(text: str) -> tuple[Found[dict[str, int]], ...]:
     device, names = "", set[str]()
 
     def starts(line: str) -> bool:
-        """There is no heading: another device, or a name that was there, is the next answer."""
+        """Return whether the line begins an answer. There is no heading: a new device or a repeated name begins one."""
         nonlocal device, names
         match = _RESOURCE.fullmatch(line)
         if match is None:
             return False
-        of, name = line.partition("]")[0], match.group(1)
-        first = of != device or name in names
-        if first:
-            device, names = of, set()
+        line_device, name = line.partition("]")[0], match.group(1)
+        is_first = line_device != device or name in names
+        if is_first:
+            device, names = line_device, set()
         names.add(name)
-        return first
+        return is_first
 
     return blocks(text, starts, lambda block: _counts(block, _RESOURCE))
 

@@ -1,4 +1,4 @@
-"""`-link_stat`: when a device NIC's link went up and down."""
+"""`-link_stat`: times at which a device NIC's link went up and down."""
 
 import re
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def _seconds(text: str) -> float | None:
-    """Return `Tue Aug  2 03:09:26 2022` as if it were UTC, whatever the locale is here. None: no date."""
+    """Return the seconds of `Tue Aug  2 03:09:26 2022` as if in UTC, in any locale. None: no date."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None or match.group(1) not in _MONTHS:
         return None
@@ -48,21 +48,21 @@ def _history(block: list[str]) -> LinkHistory:
         now=_seconds(values.get("current time") or ""),
         ups=_count(values.get("link up count")),
         downs=_count(values["link down count"]) if "link down count" in values else None,
-        changes=tuple(LinkChange(word == "UP", _seconds(at)) for at, word in changes),
+        changes=tuple(LinkChange(state == "UP", _seconds(time)) for time, state in changes),
     )
 
 
 def _port_history(block: list[str]) -> LinkHistory:
-    """Return what Ascend 950 tells of a port: two counts, then a table of up to ten changes, the newest first."""
+    """Parse the answer of Ascend 950 for a port: two counts, then a table of up to ten changes, the newest first."""
     counts = fields(block, _COUNT)
-    start = next((at for at, line in enumerate(block) if tables.rule(line)), None)
+    start = next((index for index, line in enumerate(block) if tables.rule(line)), None)
     rows = [] if start is None else tables.rows_of(block[start:])
     ups, downs = _count(counts.get("up")), _count(counts.get("down"))
     changes = [_change(row) for row in rows]
     if len(tables.places(rows)) > 1:
         raise NotUnderstoodError("hccn_tool tells the link changes of several ports at once")
-    listed = [change.up for change in changes]
-    if listed.count(True) > ups or listed.count(False) > downs or (start is None and ups + downs):
+    states = [change.up for change in changes]
+    if states.count(True) > ups or states.count(False) > downs or (start is None and ups + downs):
         raise NotUnderstoodError(
             f"hccn_tool counts {ups} link ups and {downs} link downs, and lists {len(rows)} changes"
         )

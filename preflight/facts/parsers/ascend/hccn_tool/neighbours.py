@@ -1,4 +1,4 @@
-"""Whom a device NIC sees and how it reaches others: `-lldp`, `-arp`, `-route`."""
+"""Neighbours and routes of a device NIC: `-lldp`, `-arp`, `-route`."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,11 +26,11 @@ _IFNAME = "Ifname:"
 
 def _neighbour(block: list[str]) -> Neighbour:
     port = system = ""
-    for line, after in pairwise([_PORT if block[0].startswith(_IFNAME) else "", *block, ""]):
-        if line == _PORT and (match := _PORT_NAME.fullmatch(after)):
+    for line, next_line in pairwise([_PORT if block[0].startswith(_IFNAME) else "", *block, ""]):
+        if line == _PORT and (match := _PORT_NAME.fullmatch(next_line)):
             port = match.group(1)
-        elif line == _SYSTEM and not after.endswith(" TLV"):
-            system = after
+        elif line == _SYSTEM and not next_line.endswith(" TLV"):
+            system = next_line
     if not system and block[0] == _CHASSIS and _END not in block:
         raise NotUnderstoodError(f"hccn_tool's answer ends with {quote(block[-1])}, before the name of the switch")
     return Neighbour(system, port)
@@ -40,7 +40,7 @@ def lldp(text: str) -> tuple[Found[Neighbour], ...]:
     """Parse `-lldp -g`: name and port of the switch; None where no LLDP frame came. Also of `| grep Ifname`."""
     if said_nothing(text):
         return (Found(),)
-    # The parts of a frame have a fixed order; an excerpt begins with the first of these that it has.
+    # The parts of a frame have a fixed order. An excerpt begins with the first of these parts that it has.
     first = next((part for part in (_CHASSIS, _PORT, _IFNAME, _SYSTEM) if part in text[:LONGEST_OUTPUT]), _CHASSIS)
     return blocks(text, lambda line: line.startswith(first), _neighbour, closed=lambda line: line == _END)
 
@@ -51,7 +51,7 @@ def leaf(text: str) -> tuple[Reading, ...]:
 
 
 def _rows(block: list[str], like: re.Pattern[str], row: Callable[[str], Row | None]) -> tuple[Row, ...]:
-    """The rows of a table; a line that is `like` one and is none makes the whole table not understood."""
+    """Return the rows of a table. Raises NotUnderstoodError for a line that is `like` a row, but none."""
 
     def read() -> Iterator[Row]:
         for line in block[1:]:
@@ -88,7 +88,7 @@ def arp(text: str) -> tuple[Found[tuple[Arp, ...]], ...]:
 
 
 _ROUTE_LIKE = re.compile(r"default\s|[0-9.]{7,15}\s")
-_FLAGS = re.compile(r"[A-Za-z!]{1,15}")  # `!`: what goes there is rejected
+_FLAGS = re.compile(r"[A-Za-z!]{1,15}")  # `!`: the route rejects packets
 _NO_GATEWAY = {"*", "-"}
 
 
@@ -100,8 +100,8 @@ def _route(line: str) -> DeviceRoute | None:
     addresses = [netmask, *({destination} - {"default"}), *({gateway} - _NO_GATEWAY)]
     if not all(map(_is_address, addresses)):
         return None
-    through = None if gateway in _NO_GATEWAY else as_address(Reading(gateway)).value
-    return DeviceRoute(destination, through, netmask, interface)
+    next_hop = None if gateway in _NO_GATEWAY else as_address(Reading(gateway)).value
+    return DeviceRoute(destination, next_hop, netmask, interface)
 
 
 def route(text: str) -> tuple[Found[tuple[DeviceRoute, ...]], ...]:
@@ -110,9 +110,9 @@ def route(text: str) -> tuple[Found[tuple[DeviceRoute, ...]], ...]:
     below_heading = False
 
     def starts(line: str) -> bool:
-        """A second heading directly below the first is of the same table."""
+        """Return whether the line begins a table. A heading directly below another one belongs to the same table."""
         nonlocal below_heading
-        above, below_heading = below_heading, heading.fullmatch(line) is not None
-        return below_heading and not above
+        after_heading, below_heading = below_heading, heading.fullmatch(line) is not None
+        return below_heading and not after_heading
 
     return blocks(text, starts, lambda block: _rows(block, _ROUTE_LIKE, _route))

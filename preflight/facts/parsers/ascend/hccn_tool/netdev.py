@@ -1,4 +1,4 @@
-"""`-status`: what ethtool says on the device."""
+"""`-status`: output of ethtool on the device."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from preflight.facts.reading import Found
 
 @dataclass(frozen=True)
 class Netdev:
-    """`speed` in Mb/s. None where it is not told: real answers differ in what they show."""
+    """The network interface on the device. `speed` in Mb/s. None: not printed, as real answers differ."""
 
     interface: str
     speed: int | None = None

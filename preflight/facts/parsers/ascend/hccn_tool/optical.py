@@ -1,4 +1,4 @@
-"""`-optical`: what the optical module of a device NIC says of itself."""
+"""`-optical`: readings of the optical module of a device NIC."""
 
 import re
 
@@ -15,13 +15,13 @@ _ABSENT = "Optical module is not present"
 
 
 class _Module:
-    """The fields of one module; names differ in blanks and capitals between drivers."""
+    """The fields of one module. Their names differ in blanks and capitals between drivers."""
 
     def __init__(self, block: list[str]) -> None:
         self.texts = {name.replace(" ", "").lower(): value for name, value in fields(block, _FIELD).items()}
 
     def text(self, name: str) -> str | None:
-        """None: the module does not tell."""
+        """Return the text of a field; None if the module does not report it."""
         text = self.texts.get(name)
         return None if text is None or _NOT_TOLD.fullmatch(text) else text
 
@@ -58,11 +58,11 @@ def _optics(block: list[str]) -> Optics:
     if _ABSENT in block[0]:
         return Optics(present=False)
     module = _Module(block)
-    present = module.texts.get("present")
-    if present not in ("present", "not present"):
-        raise NotUnderstoodError(f"hccn_tool says an optical module is present: {quote(present or '')}")
+    presence = module.texts.get("present")
+    if presence not in ("present", "not present"):
+        raise NotUnderstoodError(f"hccn_tool says an optical module is present: {quote(presence or '')}")
     optics = Optics(
-        present=present == "present",
+        present=presence == "present",
         vendor=module.text("vendorname") or "",
         part=module.text("vendorpartnumber") or "",
         serial=module.text("vendorserialnumber") or "",
@@ -85,7 +85,7 @@ def _optics(block: list[str]) -> Optics:
 def optical(text: str) -> tuple[Found[Optics], ...]:
     """Parse `-optical -g`: powers a lane, the module's own limits, loss of signal and of lock.
 
-    Copper modules have few of them. `present : not present` is above
-    full readings in a capture of a 910A: both are kept as they are printed.
+    Copper modules have few of them. A capture of a 910A has `present : not present` above full readings: both are kept
+    as they are printed.
     """
     return blocks(text, re.compile(rf"optical info ?:|{_ABSENT}\.?").fullmatch, _optics)

@@ -21,14 +21,14 @@ class PingResult:
 
 @dataclass(frozen=True)
 class HccsPingResult(PingResult):
-    """Result of `-hccs_ping -g`. `plane_faults`: replies whose `L1 plane check result` was not 0."""
+    """Result of `-hccs_ping -g`. `plane_faults`: replies with another `L1 plane check result` than 0."""
 
     plane_faults: int = 0
 
 
 @dataclass
 class _PingRun:
-    """One ping as it is being read."""
+    """The lines of one ping so far."""
 
     times: dict[str, float] = field(default_factory=dict)  # milliseconds, by sequence number
     lost: int = 0
@@ -67,7 +67,7 @@ class _PingRun:
             self.error = self.error or f"hccn_tool counts {received} of {sent} replies and shows {len(self.times)}"
 
     def broken_off(self, why: str) -> None:
-        """End without a summary. A loss stays a loss; replies alone do not prove that all of them came."""
+        """End without a summary. A lost packet stays lost, but replies alone do not prove that all of them came."""
         self.sent, self.received = len(self.times) + self.lost, len(self.times)
         if not self.lost:
             self.error = self.error or why
@@ -91,7 +91,7 @@ _LOST = (
     "This pkt check recv msg fail!",
 )
 _NO_SUMMARY = "hccn_tool's answer ends before it says how many replies came"
-_TOO_LONG = "Message too long"  # longer than the device's own MTU: it never left
+_TOO_LONG = "Message too long"  # longer than the device's own MTU: it was never sent
 
 
 def _runs(text: str) -> Iterator[_PingRun]:
@@ -125,7 +125,7 @@ def _read(text: str) -> list[_PingRun]:
 def ping(text: str) -> tuple[PingResult, ...]:
     """Parse `-ping -g address A`: packets sent and received, median of the replies.
 
-    The tool sends three. A lost one prints `recv time out seq=`, and the tool then says at the end that it failed.
+    The tool sends three packets. For a lost one it prints `recv time out seq=`, and at the end that it failed.
     """
     return tuple(
         PingResult(error=run.error) if run.error else PingResult(run.sent, run.received, run.milliseconds)
@@ -136,7 +136,7 @@ def ping(text: str) -> tuple[PingResult, ...]:
 def hccs_ping(text: str) -> tuple[HccsPingResult, ...]:
     """Parse `-hccs_ping -g address A`: as `-ping`, between dies of a super-pod. Known from the driver's source only.
 
-    It prints "Cmd executed successfully!" and ends with 0 although packets were lost: its summary is read.
+    It prints "Cmd executed successfully!" and ends with 0 even if packets were lost, so its summary counts.
     """
     return tuple(
         HccsPingResult(error=run.error or _NO_SUMMARY)

@@ -1,4 +1,4 @@
-"""States and settings of a device NIC that `hccn_tool` tells in one line each."""
+"""States and settings of a device NIC that `hccn_tool` prints in one line each."""
 
 import re
 
@@ -8,7 +8,7 @@ from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.types import Reading
 
-_UNKNOWN = "Unknown!"  # how speed and duplex of a link that is down are printed
+_UNKNOWN = "Unknown!"  # printed as speed and duplex of a link that is down
 _HEALTHS = (
     "Success|Socket fail(?:ed)?|Receive timeout|Unreachable|Time exceeded|Fault|Init|Thread error|Detect ip set|Unknown"
 )
@@ -27,7 +27,7 @@ def net_health(text: str) -> tuple[Reading, ...]:
 def tls(text: str) -> tuple[Reading, ...]:
     """Parse `-tls -g`: "0" disabled or "1" enabled; not set where no certificate has been installed.
 
-    The lines about certificates that may follow are not read, and older drivers print no `tls preconfigured`.
+    Lines about certificates may follow and are not read. Older drivers print no `tls preconfigured`.
     """
     pattern = re.compile(r"dev_id ?: ?\d{1,3}, ?tls switch\[([01])\].{0,200}")
     return readings(text, pattern, "No certificate found", closed=True)

@@ -1,4 +1,4 @@
-"""Every query of hccn_tool that is read, by its option."""
+"""Readers of hccn_tool's queries, by their option."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ from preflight.facts.parsers.ascend.hccn_tool.traffic import dscp_to_tc, pfc, ud
 from preflight.facts.reading import Found
 from preflight.facts.types import Reading
 
-# What HccnDevice is made of, in the order in which a device is asked: whether its settings are still being restored
-# comes before them, and what its probe asks before what came of it.
+# The readings of HccnDevice, in the order of the queries: `cfg` (are settings still being restored?) comes before the
+# settings, and the address of netdetect before its result, net_health.
 READERS: dict[str, Callable[[str], tuple[Reading, ...]]] = {
     "cfg": cfg_status,
     "link": link,
@@ -45,13 +45,13 @@ READERS: dict[str, Callable[[str], tuple[Reading, ...]]] = {
 
 @dataclass(frozen=True)
 class DeepReader:
-    """`field`: the one of NicDevice that `read`'s one answer of a device is."""
+    """The reader of a query. Its only answer for a device is the field `field` of NicDevice."""
 
     field: str
     read: Callable[[str], tuple[Found[Any], ...]]
 
 
-# What NicDevice is made of.
+# The readings of NicDevice.
 DEEP_READERS: dict[str, DeepReader] = {
     "link_stat": DeepReader("history", link_stat),
     "optical": DeepReader("optics", optical),

@@ -1,4 +1,4 @@
-"""What commands say that set something: `-cfg recovery`, `-a -cfg recovery`, `-s`."""
+"""Output of commands that change settings: `-cfg recovery`, `-a -cfg recovery`, `-s`."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from preflight.facts.reading import Found
 
 @dataclass(frozen=True)
 class Done:
-    """`device` None: the one that was named in the command."""
+    """The result for one device. `device` None: the one in the command."""
 
     device: int | None
     success: bool

@@ -10,9 +10,9 @@ from preflight.facts.reading import Found
 
 @dataclass(frozen=True)
 class RoceRow:
-    """`figures` by the heading of their column, unit included: `BW average[MB/sec]`, `t_avg[usec]` …
+    """A row of results. `figures`: by the heading of their column and its unit, as `BW average[MB/sec]`, `t_avg[usec]`.
 
-    The receiver of a bandwidth test prints a peak of 0.00: it measures none.
+    The receiver of a bandwidth test measures no peak, and prints 0.00.
     """
 
     bytes: int
@@ -22,7 +22,7 @@ class RoceRow:
 
 @dataclass(frozen=True)
 class RoceTest:
-    """`name`: "Send BW Test" …"""
+    """The results of one test. `name`: such as "Send BW Test"."""
 
     name: str
     receiver: bool
@@ -44,7 +44,7 @@ def _row(line: str, columns: list[str]) -> RoceRow:
 
 def _roce_test(block: list[str]) -> RoceTest:
     names = [line for line in block if _NAME.fullmatch(line)]
-    headings = [at for at, line in enumerate(block) if _HEADING.fullmatch(line)]
+    headings = [index for index, line in enumerate(block) if _HEADING.fullmatch(line)]
     if len(names) != 1 or len(headings) != 1:
         last = next((line for line in reversed(block) if line.strip("-* ")), block[0])
         raise NotUnderstoodError(f"hccn_tool's report of the test has no result; it ends with {quote(last)}")

@@ -1,5 +1,6 @@
-"""One file with the answers of many queries, each below its echoed command line: what `script`, a copied terminal or
-the collectors of support teams leave behind.
+"""Files with the answers to many queries, each below its echoed command line.
+
+`script`, copied terminals and the collectors of support teams write such files.
 """
 
 import re
@@ -15,7 +16,7 @@ from preflight.facts.reading import Found
 
 @dataclass(frozen=True)
 class Echoed:
-    """A command line and what was printed below it, to the next one."""
+    """A command line, and the output below it."""
 
     command: str
     output: str
@@ -23,14 +24,17 @@ class Echoed:
 
 @dataclass(frozen=True)
 class DeviceAnswer:
-    """`device` None: the command was a loop, and `values` has an entry a device. `query`: as in QUERIES."""
+    """The answer to one query. `query`: as in QUERIES.
+
+    `device` None: the command was a loop, and `values` has an entry per device.
+    """
 
     device: int | None
     query: str
     values: tuple[object, ...]
 
 
-# What stands after a prompt (`[root@node1 ~]# `, `root@node1:~$ `, `# `), or begins with a program.
+# A command line follows a prompt (`[root@node1 ~]# `, `root@node1:~$ `, `# `), or begins with a program.
 _PROMPT = r"(?:\(\w{1,40}\) ?)?(?:\[[^\]]{1,80}\]|[\w.@:~/-]{1,80})?[#$] +"
 _PROGRAMS = r"(?:\S{0,100}/)?(?:hccn_tool|npu-smi|lspci|cat|pip3?|ls|uname|dmesg|sudo|for)"
 _COMMAND = re.compile(rf"{_PROMPT}\S.*|{_PROGRAMS} +[-\w/$|].*|/\S{{1,100}}/bin/\S.*")
@@ -42,7 +46,7 @@ _LONGEST_COMMAND = 300
 
 
 def echoed(text: str) -> Iterator[Echoed]:
-    """Yield the command lines in `text` with their outputs; text before the first is left out."""
+    """Yield the command lines in `text` with their outputs. Text before the first one is ignored."""
     command: str | None = None
     output: list[str] = []
     for line in StringIO(text):
@@ -58,7 +62,7 @@ def echoed(text: str) -> Iterator[Echoed]:
 
 
 def _query(option: str, rest: str) -> str:
-    """Return the parser's name: the option, but for commands that set something, whose answers are all alike."""
+    """Return the parser's name: the option, or "recovery" for all commands that change settings."""
     if option == "cfg":
         return "recovery" if rest.startswith("recovery") else "cfg"
     return "recovery" if rest.startswith("-s ") else option

@@ -1,4 +1,4 @@
-"""Tables of `hccn_tool` on Ascend 950: a row a port, or an event of a port, read by the headings of its columns.
+"""Tables of `hccn_tool` on Ascend 950: a row per port, or per event of a port, read by the headings of its columns.
 
 +-----+------+------+---------+
 | NPU | UDie | Port | rs_mode |
@@ -35,11 +35,11 @@ def has_table(text: str) -> bool:
 
 
 def rows_of(lines: list[str]) -> list[TableRow]:
-    """Return the rows of the table that `lines` begin with, by heading. Ignore the lines below the table.
+    """Return the rows of the table that `lines` begin with, by heading. Lines below the table are ignored.
 
-    Raise NotUnderstoodError for a table that was cut, or is none.
+    Raises NotUnderstoodError for a table that was cut, or for other lines.
     """
-    rules = [at for at, line in enumerate(lines) if line == lines[0]]
+    rules = [index for index, line in enumerate(lines) if line == lines[0]]
     if len(rules) < _RULES or rules[:2] != [0, 2]:
         raise NotUnderstoodError(f"the table of hccn_tool ends with {quote(lines[-1])}: it is cut, or not understood")
     headings = _cells(lines[1])
@@ -55,7 +55,7 @@ def rows_of(lines: list[str]) -> list[TableRow]:
 
 
 def places(rows: list[TableRow]) -> set[tuple[str, ...]]:
-    """Return the ports that the rows are of: NPU, UDie, port."""
+    """Return the ports of the rows: NPU, UDie, port."""
     return {tuple(row[name] for name in _PLACE) for row in rows}
 
 
@@ -67,7 +67,7 @@ def _cells(line: str, number: int | None = None) -> list[str]:
 
 
 def each_row(text: str, heading: str, make: Callable[[str], T | None]) -> tuple[Found[T], ...]:
-    """Return an entry for every row of every table: the value below `heading`, through `make`; and for every failure.
+    """Return an entry for every failure, and for every row of every table: the value below `heading`, through `make`.
 
     `make` raises NotUnderstoodError.
     """

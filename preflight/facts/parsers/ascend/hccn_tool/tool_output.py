@@ -1,10 +1,10 @@
 """Failure texts of `hccn_tool`, and its output as lines and blocks, for all of its parsers.
 
-A saved text often holds the same query of several devices, so every parser returns a tuple, one entry a device. A query
-of one device must have given exactly one.
+A saved text often holds the same query of several devices, so every parser returns a tuple, one entry per device. A
+query of one device must give exactly one entry.
 
-The exit codes of hccn_tool collide and some failures end with 0: its text counts, not its code. It ends every line that
-it prints, so a last line without an end may have been cut: a value that could go on is not read from it.
+The exit codes of hccn_tool collide, and some failures end with 0. So its text counts, not its exit code. It ends every
+line, so a last line without a line end may be cut: a value that could be longer is not read from it.
 """
 
 import re
@@ -57,12 +57,12 @@ _FAILURE = re.compile(
 
 
 class NotUnderstoodError(ValueError):
-    """An answer that is no answer to its query; the sentence says why."""
+    """An answer that does not fit its query, with the reason as a sentence."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line without the blanks around it. `whole` False: the text ends inside it, or with it."""
+    """A line without the blanks around it. `whole` False: it has no line end, as the text ends there."""
 
     text: str
     whole: bool = True
@@ -70,8 +70,8 @@ class Line:
 
 def lines(text: str) -> Iterator[Line]:
     """Yield the lines of `text` that are not empty."""
-    *whole, tail = text.split("\n")
-    for line in whole:
+    *complete_lines, tail = text.split("\n")
+    for line in complete_lines:
         if line := line.strip():
             yield Line(line)
     if tail := tail.strip():
@@ -79,14 +79,14 @@ def lines(text: str) -> Iterator[Line]:
 
 
 def failure(line: str) -> str:
-    """Return the line if it is a failure text, else nothing; quoted where it is long or has control characters."""
+    """Return the line if it is a failure text, else "". It is quoted if it is long or has control characters."""
     if not _FAILURE.search(line):
         return ""
     return line if line.isprintable() and len(line) <= LONGEST else quote(line)
 
 
 def not_understood(text: str) -> str:
-    start = text[: 100 * LONGEST]  # of a text of any length
+    start = text[: 100 * LONGEST]  # the text may have any length
     return f"hccn_tool said {quote(start)}, which is not understood" if start.strip() else "hccn_tool said nothing"
 
 
@@ -95,7 +95,7 @@ def said_nothing(text: str) -> bool:
 
 
 def too_long(text: str) -> str:
-    """Return why `text` is not parsed at all, or nothing."""
+    """Return why `text` is too long to be parsed, else ""."""
     if len(text) <= LONGEST_OUTPUT:
         return ""
     return f"hccn_tool never prints {len(text)} characters; these begin with {quote(text[: 100 * LONGEST])}"
@@ -115,8 +115,8 @@ def each_line(
 ) -> tuple[Found[T], ...]:
     """Return an entry for every line that matches `pattern`, contains `unset`, or is a failure.
 
-    For queries with an answer of one line. `make` converts the pattern's group; other lines are passed over. `closed`:
-    a line that matches cannot go on.
+    For queries with an answer of one line. `make` converts the pattern's group. Other lines are ignored. `closed`: a
+    line that matches is complete even without a line end.
     """
     if error := too_long(text):
         return (Found(error=error),)
@@ -150,10 +150,10 @@ def blocks(
 ) -> tuple[Found[T], ...]:
     """Return an entry for every block, through `read`, and for every failure.
 
-    For queries with an answer of several lines. A block goes from a line that `starts` one to the next such line or
-    failure. A failure inside a block that `read` does not understand is the reason. Lines before the first block are
-    passed over. `read` raises NotUnderstoodError;
-    `closed`: a last line that cannot go on.
+    For queries with an answer of several lines. A block begins with a line that `starts` one, and ends before the next
+    such line or failure. If `read` does not understand a block with a failure in it, the failure is the reason. Lines
+    before the first block are ignored. `read` raises NotUnderstoodError. `closed`: tells which last lines are complete
+    without a line end.
     """
     if error := too_long(text):
         return (Found(error=error),)
@@ -164,8 +164,8 @@ def blocks(
         if block:
             try:
                 entries.append(Found(read(block)))
-            except NotUnderstoodError as trouble:
-                entries.append(Found(error=error or str(trouble)))
+            except NotUnderstoodError as exception:
+                entries.append(Found(error=error or str(exception)))
                 error = ""
             block.clear()
         if error:
@@ -187,7 +187,10 @@ def blocks(
 
 
 def fields(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
-    """Return name and value of the lines that match `pattern`. A name that comes twice: two answers are mixed."""
+    """Return name and value of the lines that match `pattern`.
+
+    Raises NotUnderstoodError for a name that comes twice, as two answers are mixed then.
+    """
     values: dict[str, str] = {}
     for line in block:
         if match := pattern.fullmatch(line):
@@ -199,7 +202,7 @@ def fields(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
 
 
 def as_address(reading: Reading) -> Reading:
-    """Return the reading, if it is an IPv4 address; 0.0.0.0 means "not set"."""
+    """Return the reading if it is an IPv4 address, else an error; 0.0.0.0 means "not set"."""
     if reading.value is None:
         return reading
     try:

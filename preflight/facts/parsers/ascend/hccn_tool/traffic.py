@@ -1,6 +1,6 @@
-"""How RoCE traffic of a device NIC is marked and spread: `-pfc`, `-dscp_to_tc`, `-udp`.
+"""Priorities and UDP ports of RoCE traffic of a device NIC: `-pfc`, `-dscp_to_tc`, `-udp`.
 
-All known from the driver's source only.
+All formats are known from the driver's source only.
 """
 
 import re

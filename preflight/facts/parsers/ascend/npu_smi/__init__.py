@@ -1,4 +1,4 @@
-"""What npu-smi prints (Ascend 310, 310P, 910A from driver 20.x on, 910B, 910_93, 950), a module a kind of output."""
+"""Parsers of npu-smi (Ascend 310, 310P, 910A from driver 20.x on, 910B, 910_93, 950), one module per kind of output."""
 
 from preflight.facts.parsers.ascend.npu_smi.chip import (
     ChipProcess,

@@ -1,7 +1,7 @@
-"""What `npu-smi info -t …` says of one chip.
+"""Output of `npu-smi info -t …` for one chip.
 
-Ask with `-i NPU -c CHIP`: without `-c` a card answers for all its chips. `-t board` is asked without, too: only so it
-tells the driver's version.
+Queries take `-i NPU -c CHIP`, as without `-c` a card answers for all its chips. `-t board` is called without `-c`, too,
+because only then it prints the driver's version.
 """
 
 import re
@@ -25,7 +25,7 @@ _PROCESS = re.compile(
 
 @dataclass(frozen=True)
 class ChipProcess:
-    """`chip`: None where the answer does not say which, as after `-c`. `memory` in MB."""
+    """A process on a chip. `chip`: None if the answer does not name it, as after `-c`. `memory` in MB."""
 
     pid: int
     name: str
@@ -38,7 +38,7 @@ class _UnknownAnswerError(Exception):
 
 
 def _fields(text: str, query: str, *needed: str) -> dict[str, str]:
-    """The answer to one query by its keys, NA as nothing; of a card that ends with its controller, without that."""
+    """Return the answer to one query by its keys, with "" for NA, and without the card's controller at its end."""
     values: dict[str, str] = {}
     for key, value in pairs(text):
         if key == "Chip Name" and value.lower() == "mcu":
@@ -167,19 +167,19 @@ def _links(found: dict[str, str], key: str) -> tuple[str, ...]:
 def processes(text: str) -> Found[tuple[ChipProcess, ...]]:
     """Parse `-t proc-mem`: a line a process, or a line for none; without `-c` a `Chip ID` after each chip's."""
     processes_: list[ChipProcess] = []
-    of_chip: list[tuple[int, str, int]] = []
-    looked = False
+    chip_processes: list[tuple[int, str, int]] = []
+    is_understood = False
     for line in map(str.strip, text[:100_000].split("\n")):
         if match := _PROCESS.fullmatch(line):
-            of_chip.append((int(match.group(1)), match.group(2).strip(), int(match.group(3))))
+            chip_processes.append((int(match.group(1)), match.group(2).strip(), int(match.group(3))))
         elif match := re.fullmatch(r"Chip ID[ \t]{1,40}:[ \t]{0,40}([0-9]{1,3})", line):
-            processes_ += [ChipProcess(*process, chip=int(match.group(1))) for process in of_chip]
-            of_chip = []
+            processes_ += [ChipProcess(*process, chip=int(match.group(1))) for process in chip_processes]
+            chip_processes = []
         elif line.startswith("Process id"):
             return Found(error=f"npu-smi info -t proc-mem: {quote(line)} is not understood")
         elif line != "No process in device.":
             continue
-        looked = True
-    if not looked:
+        is_understood = True
+    if not is_understood:
         return Found(error=trouble(text, "info -t proc-mem"))
-    return Found((*processes_, *(ChipProcess(*process) for process in of_chip)))
+    return Found((*processes_, *(ChipProcess(*process) for process in chip_processes)))

@@ -1,7 +1,7 @@
 """Columns of the tables of `npu-smi info`, by their headings.
 
-Which columns there are, and how they share the cells of a line, differs by generation and release. So each value is
-read below its heading; a heading that is not known is a column that is not read.
+The columns, and their cells in a line, differ by generation and release. So each value is read below its heading. A
+column with an unknown heading is not read.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _AMOUNT = r"(?:\d{1,9}|NA|-)"
 _USAGE = rf"{_AMOUNT}\s*/\s*{_AMOUNT}"  # "3402 / 65536", from five digits on "52553/ 65536"
 _ID = r"\d{1,9}"
-# Heading → the field that its values are, and what these look like. Without a field: known, and not read.
+# Heading → the field of its values, and their pattern. Without a field, the column is known but not read.
 _HEADINGS: dict[str, tuple[str, str]] = {
     "NPU": ("npu", _ID),
     "NPU ID": ("npu", _ID),
@@ -49,7 +49,7 @@ def cells(line: str) -> list[str] | None:
 
 
 def _headings(cell: str) -> list[str]:
-    """Split a cell of the heading: two blanks or more end a heading; a single blank only between two that are known."""
+    """Split a cell of the heading. Two blanks or more end a heading, a single blank only between two known headings."""
     headings: list[str] = []
     for part in re.split(r"\s{2,}", cell):
         headings += _ONE.findall(part) if _SEVERAL.fullmatch(part) else filter(None, [part])
@@ -68,7 +68,7 @@ class Columns:
     free: int | None = None
 
     def read(self, values: list[str]) -> dict[str, str] | None:
-        """Return the values of a row by field; None where the row is not one of this line."""
+        """Return the values of a row by field; None if the row does not fit these columns."""
         if len(values) > len(self.patterns) and self.free is not None:  # a | that is part of a process's name
             surplus = len(values) - len(self.patterns) + 1
             values = [*values[: self.free], "|".join(values[self.free :][:surplus]), *values[self.free + surplus :]]
@@ -84,18 +84,18 @@ class Columns:
 
 
 def columns(heading: list[str]) -> Columns | None:
-    """Return the columns below a line of headings; None where two are the same field, or the line has no end."""
+    """Return the columns below a line of headings; None if two are the same field, or if the line is too long."""
     if sum(map(len, heading)) > _WIDEST:
         return None
     fields: list[str] = []
     patterns: list[re.Pattern[str] | None] = []
     for cell in heading:
         columns_of_cell = [_HEADINGS.get(name, _NOT_READ) for name in _headings(cell)]
-        named = [field for field, _ in columns_of_cell if field]
-        if len({*fields, *named}) < len(fields) + len(named):
+        cell_fields = [field for field, _ in columns_of_cell if field]
+        if len({*fields, *cell_fields}) < len(fields) + len(cell_fields):
             return None
-        fields += named
+        fields += cell_fields
         parts = [f"(?P<{field}>{pattern})" if field else f"(?:{pattern})" for field, pattern in columns_of_cell]
-        patterns.append(re.compile(r"\s+".join(parts), re.ASCII) if named or not parts else None)
-    free = heading.index("Process name") if "Process name" in heading else None
-    return Columns(tuple(fields), tuple(patterns), free)
+        patterns.append(re.compile(r"\s+".join(parts), re.ASCII) if cell_fields or not parts else None)
+    free_cell = heading.index("Process name") if "Process name" in heading else None
+    return Columns(tuple(fields), tuple(patterns), free_cell)

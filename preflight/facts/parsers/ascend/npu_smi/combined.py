@@ -8,7 +8,7 @@ from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, Table
 from preflight.facts.types import Missing, NpuChip, NpuProcess, NpuSmi
 from preflight.model.cluster import Product
 
-# Names of chips in the table, by generation. A 910B without a digit is of the first.
+# Names of chips in the table, by generation. A 910B without a digit is of the first generation.
 _PRODUCTS = (
     (Product.ATLAS_A1, re.compile(r"910(A|ProA|ProB|B)")),
     (Product.ATLAS_A2, re.compile(r"910B[0-9]\S*")),
@@ -36,22 +36,24 @@ def physical(table: Table, ids: tuple[ChipId, ...] | Missing) -> Mapping[tuple[i
 
 def _by_ids(chips: list[tuple[int, int]], ids: tuple[ChipId, ...]) -> Mapping[tuple[int, int], int] | Missing:
     device_of = {(row.npu, row.chip): row.device for row in ids}
-    missing = [f"NPU {npu} chip {chip}" for npu, chip in chips if (npu, chip) not in device_of]
-    return Missing(f"npu-smi info -m does not list {', '.join(missing[:4])}") if missing else device_of
+    missing_chips = [f"NPU {npu} chip {chip}" for npu, chip in chips if (npu, chip) not in device_of]
+    return Missing(f"npu-smi info -m does not list {', '.join(missing_chips[:4])}") if missing_chips else device_of
 
 
 def combined(
     table: Table | Missing, ids: tuple[ChipId, ...] | Missing, users: Mapping[int, str] | None = None
 ) -> NpuSmi | Missing:
-    """Return both outputs of one host as facts by physical id. `users`: process id → its user, where known."""
+    """Return both outputs of one host as facts by physical id. `users`: process id → its user, if known."""
     if isinstance(table, Missing):
         return table
     device = physical(table, ids)
     if isinstance(device, Missing):
         return device
     processes = table.processes or ()
-    if stray := [row for row in processes if (row.npu, row.chip) not in device]:
-        return Missing(f"npu-smi info: process {stray[0].pid} runs on NPU {stray[0].npu}, which is not in the table")
+    if stray_rows := [row for row in processes if (row.npu, row.chip) not in device]:
+        return Missing(
+            f"npu-smi info: process {stray_rows[0].pid} runs on NPU {stray_rows[0].npu}, which is not in the table"
+        )
     user_of = users or {}
     return NpuSmi(
         version=table.version,

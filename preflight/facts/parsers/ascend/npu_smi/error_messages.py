@@ -1,6 +1,6 @@
-"""What npu-smi says instead of an answer, and what that means: "npu-smi said '…': what it means; what to do".
+"""Error messages of npu-smi and their meaning: "npu-smi said '…': meaning; remedy".
 
-The shell sees the low byte of the codes (-8005 ends with 187), so the texts are read and not the exit code.
+The shell sees only the low byte of the codes (-8005 ends with 187), so the texts are read instead of the exit code.
 """
 
 import re
@@ -17,7 +17,7 @@ _USED = (
 )
 _NO_TOPOLOGY = "this tool or product tells no topology; look at the cards with npu-smi info and lspci"
 
-# The first that fits counts: what names the cause stands before what only follows from it.
+# The first match counts: messages that name the cause come before those of its consequences.
 _KNOWN = (
     (re.compile(r"ret is -8005"), _NO_DRIVER),
     (re.compile(r"ret is -8020"), _USED),
@@ -43,7 +43,7 @@ _KNOWN = (
 
 
 def trouble(text: str, question: str = "") -> str:
-    """Return why `text` is no answer. `question`: as in `npu-smi info -t board`, for a text that is not known."""
+    """Return why `text` is no answer. `question`: for an unknown text, the arguments, as in `npu-smi info -t board`."""
     for pattern, meaning in _KNOWN:
         if match := pattern.search(text):
             start = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 60)
@@ -52,5 +52,5 @@ def trouble(text: str, question: str = "") -> str:
 
 
 def explained(error: str) -> bool:
-    """Return whether the error is of `trouble`, with its meaning."""
+    """Return whether the error is a result of `trouble` with a known meaning."""
     return error.startswith("npu-smi said ") and any(error.endswith(f": {meaning}") for _, meaning in _KNOWN)

@@ -4,7 +4,7 @@ _LONGEST = 100_000  # characters; the longest known answer, of a card with two c
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
-    """Return (key, value) of every such line, in order; other lines are left out."""
+    """Return (key, value) of every such line, in order. Other lines are ignored."""
     entries = []
     for line in text[:_LONGEST].split("\n"):
         key, colon, value = line.partition(":")

@@ -1,6 +1,6 @@
-"""Devices by every number they have: `npu-smi info -m` and `npu-smi info -l`.
+"""Numbers of devices: `npu-smi info -m` and `npu-smi info -l`.
 
-`-i` of hccn_tool and the N of /dev/davinciN are *physical* ids; the NPU ID is npu-smi's own.
+`-i` of hccn_tool and the N of /dev/davinciN are *physical* ids. The NPU ID is a number of npu-smi alone.
 """
 
 import re
@@ -17,7 +17,7 @@ _COLUMN_ENDS = re.compile(r"\s{2,}|\t")
 
 @dataclass(frozen=True)
 class ChipId:
-    """A line of `npu-smi info -m`. `device`: physical id; the logic id where the tool prints no physical one."""
+    """A line of `npu-smi info -m`. `device`: physical id, or the logic id if the tool prints no physical id."""
 
     npu: int
     chip: int
@@ -27,7 +27,7 @@ class ChipId:
 
 @dataclass(frozen=True)
 class Card:
-    """A block of `npu-smi info -l`. Empty, or None, where this version of the tool does not print it."""
+    """A block of `npu-smi info -l`. Fields that this version of the tool does not print are empty, or None."""
 
     npu: int
     chips: int | None = None
@@ -38,7 +38,7 @@ class Card:
 def mapping(text: str) -> tuple[ChipId, ...] | Missing:
     """Parse `npu-smi info -m`: the physical id of each NPU's chip. Rows of the `Mcu` are no chips."""
     rows = [_COLUMN_ENDS.split(line.strip()) for line in text.splitlines() if line.strip()]
-    start = next((at for at, row in enumerate(rows) if {"NPU ID", "Chip ID"} <= set(row)), None)
+    start = next((index for index, row in enumerate(rows) if {"NPU ID", "Chip ID"} <= set(row)), None)
     device = "" if start is None else _device_column(rows[start])
     if start is None or not device:
         return Missing(trouble(text, "info -m"))
@@ -55,7 +55,7 @@ def mapping(text: str) -> tuple[ChipId, ...] | Missing:
 
 
 def _device_column(header: list[str]) -> str:
-    """Return the heading of the device's number; empty where the header lacks a column, or has one twice."""
+    """Return the heading of the device's number; empty if the header lacks a column, or has one twice."""
     device = "Chip Phy-ID" if "Chip Phy-ID" in header else "Chip Logic ID"
     return device if {device, "Chip Name"} <= set(header) and len(set(header)) == len(header) else ""
 

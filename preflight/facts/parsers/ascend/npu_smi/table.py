@@ -1,8 +1,8 @@
 """The tables of `npu-smi info`: 310, 310P, 910A from driver 20.x on, 910B, 910_93 and 950.
 
-A chip has two lines: the card's (NPU, name, health, power …), then the chip's (chip, bus id, use). 910_93 prints the
-card's line for each die, or once for both. 950 has no chips, only NPUs. Newer releases print a table of processes
-below, with a fifth column from 26.0 on. Columns are read by their headings.
+A chip has two lines: one of the card (NPU, name, health, power …), then one of the chip (chip, bus id, use). 910_93
+prints the card's line for each die, or once for both. 950 has no chips, only NPUs. Newer releases print a table of
+processes below, with a fifth column from 26.0 on. Columns are read by their headings.
 """
 
 import re
@@ -17,10 +17,10 @@ from preflight.facts.types import Missing
 
 @dataclass(frozen=True)
 class ChipRow:
-    """One chip of the table. `device`: physical id, where the table has one. Figures are None where it says NA."""
+    """One chip of the table. `device`: physical id, if the table has one. Figures are None for NA."""
 
     npu: int
-    chip: int  # 0 where the product has no chips, only NPUs
+    chip: int  # 0 if the product has no chips, only NPUs
     device: int | None
     name: str
     health: str
@@ -37,15 +37,15 @@ class ProcessRow:
     npu: int
     chip: int
     pid: int  # in the host's PID namespace; the id in the process's container is not read
-    name: str  # empty where the tool cannot see it, as in another PID namespace
+    name: str  # empty if the tool cannot see it, as in another PID namespace
     memory: int | None = None  # MB
 
 
 @dataclass(frozen=True)
 class Table:
-    """The whole table. `processes` is None where the tool printed no process table: then no NPU is known to be idle.
+    """The whole table. `processes` is None if the tool printed no process table: then no NPU is known to be idle.
 
-    `untold`: NPUs that the process table leaves out. For every NPU it has a row a process, or a line without one.
+    `untold`: NPUs that are missing in the process table. It should have a row per process, or a line for no process.
     """
 
     version: str
@@ -55,7 +55,7 @@ class Table:
 
 
 class _UnknownRowError(Exception):
-    """A line that no known table has in its place."""
+    """A line that no known table has at that position."""
 
     def __init__(self, line: str) -> None:
         super().__init__(f"npu-smi info: {quote(line)} is not understood")
@@ -70,13 +70,13 @@ _FREE = re.compile(r"No running processes found(?: in NPU (\d{1,9}))?", re.ASCII
 def info(text: str) -> Table | Missing:
     """Parse `npu-smi info`. A table without its closing line was cut and is not trusted."""
     lines = (line.strip() for line in text.splitlines())
-    drawn = [line for line in lines if "|" in line or line.startswith("+")]
-    title = next((at for at, line in enumerate(drawn) if _VERSION.search(line)), None)
+    frame_lines = [line for line in lines if "|" in line or line.startswith("+")]
+    title = next((index for index, line in enumerate(frame_lines) if _VERSION.search(line)), None)
     if title is None:
         return Missing(trouble(text))
-    if _is_cut(drawn):
+    if _is_cut(frame_lines):
         return Missing("the table of npu-smi info is cut")
-    version, *rows = (line for line in drawn[title:] if not _RULE.fullmatch(line))
+    version, *rows = (line for line in frame_lines[title:] if not _RULE.fullmatch(line))
     try:
         return _table(_VERSION.findall(version)[0], rows)
     except _UnknownRowError as error:
@@ -90,7 +90,7 @@ def _is_cut(drawn: list[str]) -> bool:
 
 
 def _table(release: str, rows: list[str]) -> Table | Missing:
-    heading = next((at for at, line in enumerate(rows) if "Process id" in line), None)
+    heading = next((index for index, line in enumerate(rows) if "Process id" in line), None)
     chips = _chips(rows[:heading])
     if not chips:
         return Missing("npu-smi info lists no chip")
@@ -112,7 +112,7 @@ def _number(text: str) -> int | None:
 
 
 def _usage(text: str) -> tuple[int | None, int | None]:
-    """Return how much of a kind of memory is in use, and how much there is; of a kind that is not there, neither."""
+    """Return the used and the total amount of a kind of memory; both None if the chip has no such memory."""
     used, _, total = map(str.strip, text.partition("/"))
     return (_number(used), _number(total)) if _number(total) else (None, None)
 
@@ -185,7 +185,7 @@ def _chip(fields: dict[str, str]) -> ChipRow:
 
 
 def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...], set[int]]:
-    """Return the processes, and those of `npus` that have no row. `rows`: the heading, then the rest."""
+    """Return the processes, and those `npus` that have no row. `rows`: the heading, then the lines below it."""
     process_columns = columns(_cells(rows[0]))
     if process_columns is None or not {"npu", "pid"} <= set(process_columns.fields):
         raise _UnknownRowError(rows[0])
@@ -194,8 +194,8 @@ def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...],
     processes, unlisted = [], set(npus)
     for line in rows[1:]:
         values = _cells(line)
-        if free := _FREE.fullmatch(values[0]):
-            unlisted -= npus if free.group(1) is None else {int(free.group(1))}
+        if idle_match := _FREE.fullmatch(values[0]):
+            unlisted -= npus if idle_match.group(1) is None else {int(idle_match.group(1))}
             continue
         fields = process_columns.read(values)
         if fields is None:

@@ -1,4 +1,4 @@
-"""Logs in which NVIDIA's drivers and services report errors, a module a log."""
+"""Parsers of logs in which NVIDIA's drivers and services report errors, one module per log."""
 
 from preflight.facts.parsers.nvidia.nvidia_logs.fabric_manager import FabricManagerLog, fabric_manager
 from preflight.facts.parsers.nvidia.nvidia_logs.kernel import KernelLog, SXid, Xid, xids

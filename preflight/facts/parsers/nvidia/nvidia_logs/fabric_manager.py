@@ -1,7 +1,7 @@
-"""/var/log/fabricmanager.log: what the service that sets up the NVSwitches reports.
+"""/var/log/fabricmanager.log: messages of the service that sets up the NVSwitches.
 
-`[Feb 25 2025 13:59:45] [INFO] [tid 1803] message`; lines without such a beginning belong to the line before them.
-Its errors of NVSwitches are those that other tools search for in it; no capture has one.
+`[Feb 25 2025 13:59:45] [INFO] [tid 1803] message`; lines without such a beginning belong to the line before them. The
+form of its NVSwitch errors is known only from other tools that search for them, not from a capture.
 """
 
 import re
@@ -11,8 +11,8 @@ from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
-LONGEST = 64 << 20  # characters; of a longer log, the first ones are read: `last` tells how far
-MOST_MESSAGES = 50  # different ones that are kept
+LONGEST = 64 << 20  # characters; a longer log is read up to there: its time is `last`
+MOST_MESSAGES = 50  # different messages that are kept
 _LINE = re.compile(
     r"\[([A-Z][a-z]{2} [0-9]{2} [0-9]{4} [0-9:]{8})\] \[([A-Z]{4,10})\] \[tid [0-9]{1,10}\] (.{0,2000})", re.ASCII
 )
@@ -26,7 +26,7 @@ _QUIET = ("INFO", "DEBUG")
 
 @dataclass(frozen=True)
 class SwitchError:
-    """All errors of one code (an SXid) of one NVSwitch. `ports` of the switch, in ascending order."""
+    """All errors of one code (an SXid) of one NVSwitch. `ports`: those of the switch, in ascending order."""
 
     bus: str
     physical_id: int
@@ -51,7 +51,7 @@ class Message:
 
 @dataclass(frozen=True)
 class FabricManagerLog:
-    """The errors and messages of a log. `lines` begin with a time; `first` and `last` are those of the log's ends."""
+    """The errors and messages of a log. `lines`: those with a time. `first`, `last`: the first and the last time."""
 
     lines: int
     first: str
@@ -62,7 +62,7 @@ class FabricManagerLog:
 
 @dataclass
 class _LogEntry:
-    """The lines of one error or message so far. `ports`: of the NVSwitch, where the error has one."""
+    """The lines of one error or message so far. `ports`: those of the NVSwitch, if the error names them."""
 
     first: str
     last: str = ""
@@ -83,8 +83,8 @@ def fabric_manager(text: str) -> FabricManagerLog | Missing:
         last, level, message = match.groups()
         lines, first = lines + 1, first or last
         if error := _SWITCH_ERROR.search(message):
-            spared, code, domain, bus, device, function, physical, port = error.groups()
-            place = (bus_address(domain, bus, device, function), int(physical), int(code), not spared)
+            non_fatal, code, domain, bus, device, function, physical, port = error.groups()
+            place = (bus_address(domain, bus, device, function), int(physical), int(code), not non_fatal)
             errors.setdefault(place, _LogEntry(last)).add(last, (int(port),))
         elif level not in _QUIET and (len(messages) < MOST_MESSAGES or (level, message[:200]) in messages):
             messages.setdefault((level, message[:200].strip()), _LogEntry(last)).add(last)

@@ -1,8 +1,8 @@
 """Xid and SXid in a kernel log: errors that the NVIDIA driver reports of a GPU, and of an NVSwitch.
 
 Sources are dmesg with any of its time stamps, journalctl -k, syslog and /dev/kmsg. Lines of one GPU and code are one
-entry, since a failing GPU repeats itself thousands of times. The log has no resets: a later reset may have fixed what
-an Xid reports.
+entry, since a failing GPU repeats itself thousands of times. The log does not have resets: a later reset may have fixed
+the error of an Xid.
 """
 
 import re
@@ -29,7 +29,7 @@ class XidProcess:
 class Xid:
     """All lines of one GPU with one code. `first` and `last`: their time as the log writes it; empty: none.
 
-    `text` is the first line's, of Xid 154 the last one's. `processes`: the first ten that ran on the GPU then.
+    `text`: that of the first line, for Xid 154 that of the last one. `processes`: the first ten that the lines name.
     """
 
     bus: str  # "0000:9b:00.0"
@@ -45,7 +45,7 @@ class Xid:
 
 @dataclass(frozen=True)
 class SXid:
-    """All lines of one NVSwitch with one code. `fatal`: whether the driver calls it so; None: it does not say."""
+    """All lines of one NVSwitch with one code. `fatal`: True if the driver calls it fatal. None: it does not say."""
 
     switch: str  # "nvidia-nvswitch0"
     bus: str
@@ -54,12 +54,12 @@ class SXid:
     count: int
     first: str
     last: str
-    text: str  # of the first line; the others are the registers
+    text: str  # of the first line; further lines are the registers
 
 
 @dataclass(frozen=True)
 class KernelLog:
-    """`lines`: how many lines of a kernel log were read. `unread`: what of it was not read, or is not understood."""
+    """The errors in a kernel log. `lines`: how many lines were read. `unread`: parts not read, or not understood."""
 
     lines: int
     xids: tuple[Xid, ...]
@@ -79,7 +79,7 @@ _TIMES = (
     re.compile(r"\[ *([0-9]{1,10}\.[0-9]{1,6})\]"),  # seconds since boot
     re.compile(r"^[0-9]{1,4},[0-9]{1,15},([0-9]{1,18}),"),  # /dev/kmsg: microseconds since boot
 )
-_ANOTHER_PROGRAM = re.compile(r"\s(?!kernel\b)[\w./-]{1,60}(?:\[[0-9]{1,10}\])?:\s*$")  # in syslog, before its words
+_ANOTHER_PROGRAM = re.compile(r"\s(?!kernel\b)[\w./-]{1,60}(?:\[[0-9]{1,10}\])?:\s*$")  # in syslog, before its message
 _RECOVERY = re.compile(r"to 0x[0-9a-fA-F]+ \(([A-Za-z ]{1,40})\)")
 
 
@@ -121,7 +121,7 @@ class _Errors:
         place = bus_address(domain, bus, device, function or "0"), int(code)
         error = self.gpus.setdefault(place, _Occurrences(time, text))
         if code == "154":
-            error.text = text  # what the GPU needs by now
+            error.text = text  # the latest recovery action
         if pid is not None and pid.isdecimal() and len(error.processes) < MOST_PROCESSES:
             error.processes.setdefault(int(pid), name or "")
         return error
@@ -156,8 +156,8 @@ def xids(text: str) -> KernelLog | Missing:
 
 
 def _message_start(line: str) -> int:
-    """Return where the driver's message begins; the length of the line where there is none."""
-    return next((at for at in map(line.find, ("NVRM:", "nvidia-nvswitch")) if at >= 0), len(line))
+    """Return where the driver's message begins; the length of the line if there is none."""
+    return next((start for start in map(line.find, ("NVRM:", "nvidia-nvswitch")) if start >= 0), len(line))
 
 
 def _time(prefix: str) -> tuple[str, str]:

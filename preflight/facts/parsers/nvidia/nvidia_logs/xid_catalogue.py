@@ -1,20 +1,20 @@
-"""What an Xid means, and what is to be done: NVIDIA's catalogue of 2025, with its immediate actions as classes.
+"""Meanings of Xids and their remedies: NVIDIA's catalogue of 2025, with its immediate actions as classes.
 
-Where the catalogue refers to a flow chart, the class is the one that AWS's health check of 2026 takes. Codes that
-NVIDIA does not use are not here.
+If the catalogue refers to a flow chart, the class is that of AWS's health check of 2026. Codes that NVIDIA does not use
+are left out.
 """
 
 from typing import Literal
 
 Action = Literal[
-    "nothing",  # it informs, or follows from another Xid
+    "nothing",  # for information, or a consequence of another Xid
     "restart the job",
     "reset the GPU",
     "reboot the host",
     "check the hardware",  # power cables, seat of the board
     "update driver or firmware",
-    "read its text",  # Xid 154 names the action itself
-    "watch the NVLinks",  # NVLink 5: the text says whether it was fatal
+    "read its text",  # the message of Xid 154 names the action
+    "watch the NVLinks",  # NVLink 5: the message says whether it was fatal
     "ask the vendor",
     "unknown",
 ]
@@ -87,7 +87,7 @@ _XIDS: tuple[tuple[Action, str, tuple[int, ...]], ...] = (
 
 XIDS: dict[int, tuple[Action, str]] = {code: (action, meaning) for action, meaning, codes in _XIDS for code in codes}
 
-# What Xid 154 says in its text ("… changed from 0x0 (None) to 0x1 (GPU Reset Required)").
+# Actions in the text of Xid 154 ("… changed from 0x0 (None) to 0x1 (GPU Reset Required)").
 RECOVERIES: dict[str, Action] = {
     "None": "nothing",
     "GPU Reset Required": "reset the GPU",

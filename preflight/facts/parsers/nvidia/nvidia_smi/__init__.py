@@ -1,4 +1,4 @@
-"""What nvidia-smi prints (drivers 418 to 610 seen), a module a kind of output."""
+"""Parsers of nvidia-smi (checked with drivers 418 to 610), one module per kind of output."""
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import trouble
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu, Gpus

@@ -4,7 +4,7 @@ import re
 
 from preflight.facts.quote import quote
 
-# The first that fits counts: what names the cause stands before what is said of many.
+# The first match counts: messages that name the cause come before general ones.
 _KNOWN = tuple(
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in (
@@ -58,8 +58,8 @@ _KNOWN = tuple(
         (r"nvidia-smi: (command )?not found", "the driver's tools are not installed here, or not in PATH"),
     )
 )
-# What the driver, or this release of it, does not have: an answer, too. As drivers 470 to 595 put it. The last is what
-# GPUs in MIG mode answer.
+# Messages of drivers 470 to 595 on features that they lack, which are answers, too. The last ones are those of GPUs in
+# MIG mode.
 _LACKS = re.compile(
     r"is not recognized\. Please run 'nvidia-smi|does not have or support NVLink|all links are inactive"
     r"|\b(?:not|un)[ -]?supported\b|\bMIG (?:mode )?(?:is )?enabled\b|\bin MIG mode\b",
@@ -68,12 +68,12 @@ _LACKS = re.compile(
 
 
 def lacks(text: str) -> bool:
-    """Return whether the GPU or the tool has no answer: no NVLink, none that is up, MIG mode, no such option."""
+    """Return whether the text says that the GPU or the tool lacks it: no NVLink, none up, MIG mode, no such option."""
     return bool(_LACKS.search(text))
 
 
 def known(text: str) -> str:
-    """Return the first known message in `text`, quoted, with its meaning; empty where it has none."""
+    """Return the first known message in `text`, quoted, with its meaning; empty if it has none."""
     for pattern, meaning in _KNOWN:
         if match := pattern.search(text):
             start = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 60)
@@ -82,7 +82,7 @@ def known(text: str) -> str:
 
 
 def trouble(text: str, question: str = "") -> str:
-    """Return why `text` is no answer. `question`: as in `nvidia-smi topo -m`, for a text that is not known."""
+    """Return why `text` is no answer. `question`: for an unknown text, the arguments, as in `nvidia-smi topo -m`."""
     start = text[:100_000]
     if message := known(start):
         return message

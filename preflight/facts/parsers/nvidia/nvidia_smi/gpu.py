@@ -1,19 +1,19 @@
-"""What `nvidia-smi -q` tells of one GPU. None: it does not say, or says N/A; never a guess."""
+"""Readings of one GPU by `nvidia-smi -q`. None: not printed, or N/A; never a guess."""
 
 from dataclasses import dataclass
 
 from preflight.facts.reading import Missing
 
-# What the readers say of an answer that breaks off.
+# Phrases of the readers' errors on incomplete answers.
 TEXT_ENDS, XML_ENDS, XML_BREAKS = "the text ends inside the line", "the XML is cut, or breaks,", "the XML breaks"
 CUT = (TEXT_ENDS, XML_ENDS, XML_BREAKS)
-# And of one that has nothing but what every driver can be asked for.
+# Their error for an answer with only the values that every driver has.
 NAMES_ALONE = "nvidia-smi tells names and memory of the GPUs alone: their health is not known"
 
 
 @dataclass(frozen=True)
 class Mode:
-    """A switch of the GPU. `pending`: how it is set after the next reset or reboot."""
+    """A switch of the GPU. `pending`: its state after the next reset or reboot."""
 
     current: bool | None
     pending: bool | None
@@ -21,7 +21,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class Pcie:
-    """`generation` falls while the GPU idles, `width` does not. `replays` since the last reset."""
+    """The GPU's PCIe link. `generation` falls while the GPU idles, `width` does not. `replays` since the last reset."""
 
     generation: int | None
     generation_max: int | None
@@ -32,7 +32,7 @@ class Pcie:
 
 @dataclass(frozen=True)
 class EccCounts:
-    """Memory errors, by where from Turing on, as totals (`single_bit`, `double_bit`) on older GPUs."""
+    """Memory errors: by kind of memory from Turing on, as totals (`single_bit`, `double_bit`) on older GPUs."""
 
     sram_corrected: int | None
     sram_uncorrected: int | None  # newer drivers print it as two numbers: their sum
@@ -44,19 +44,19 @@ class EccCounts:
 
 @dataclass(frozen=True)
 class Ecc:
-    """`volatile` since the driver was loaded, `aggregate` since the GPU was made."""
+    """The state of ECC. `volatile`: errors since the driver was loaded. `aggregate`: errors in the GPU's lifetime."""
 
     mode: Mode
     volatile: EccCounts
     aggregate: EccCounts
     sram_threshold_exceeded: bool | None
-    channel_repair_pending: bool | None  # by a reset, as TPC's; from driver 570 on
+    channel_repair_pending: bool | None  # a reset repairs it, as for TPC; from driver 570 on
     tpc_repair_pending: bool | None
 
 
 @dataclass(frozen=True)
 class RetiredPages:
-    """Of GPUs before Ampere. `pending`: a page waits for a reset to be taken out of use."""
+    """The retired pages of GPUs before Ampere. `pending`: a page will be retired at the next reset."""
 
     single_bit: int | None
     double_bit: int | None
@@ -65,7 +65,10 @@ class RetiredPages:
 
 @dataclass(frozen=True)
 class RemappedRows:
-    """Of GPUs from Ampere on. `pending`: a row waits for a reset to be replaced; `failed`: no spare row was left."""
+    """The remapped rows of GPUs from Ampere on.
+
+    `pending`: a row will be replaced at the next reset. `failed`: no spare row was left.
+    """
 
     correctable: int | None
     uncorrectable: int | None
@@ -75,7 +78,7 @@ class RemappedRows:
 
 @dataclass(frozen=True)
 class Power:
-    """In watts."""
+    """The GPU's power, in watts."""
 
     draw: float | None
     limit: float | None
@@ -85,7 +88,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Clocks:
-    """In MHz."""
+    """The GPU's clocks, in MHz."""
 
     sm: int | None
     sm_max: int | None
@@ -95,7 +98,7 @@ class Clocks:
 
 @dataclass(frozen=True)
 class Fabric:
-    """The GPU's place in the NVSwitch fabric (Hopper on): `state` Completed and `status` Success when it is ready."""
+    """The GPU's state in the NVSwitch fabric (Hopper on): `state` Completed and `status` Success if it is ready."""
 
     state: str | None
     status: str | None
@@ -103,7 +106,7 @@ class Fabric:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """`kind`: C computes, G draws, C+G both, M+C computes through MPS. `memory` in MiB."""
+    """A process on a GPU. `kind`: C computes, G draws, C+G both, M+C computes through MPS. `memory` in MiB."""
 
     pid: int
     kind: str
@@ -113,8 +116,10 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class Gpu:
-    """`slowed_by`: active reasons for lower clocks in the tool's words (Idle and SW Power Cap are no faults); None:
-    nothing told. `processes`: None: not told. Temperatures in °C, memory in MiB."""
+    """One GPU. Temperatures in °C, memory in MiB. None: not printed.
+
+    `slowed_by`: active reasons for lower clocks in the tool's words (Idle and SW Power Cap are no faults).
+    """
 
     bus: str  # "0000:9b:00.0", as lspci -D prints it
     product: str | None
@@ -147,8 +152,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Gpus:
-    """A host's answer. `cuda`: the newest CUDA that the driver serves. `attached`: how many GPUs the driver counts.
-    `unread`: what was said and is not understood, or was not answered; those fields are None."""
+    """A host's GPUs. `cuda`: the newest CUDA that the driver supports. `attached`: how many GPUs the driver counts.
+
+    `unread`: values that are not understood, or missing. Their fields are None.
+    """
 
     driver: str | None
     cuda: str | None
@@ -158,10 +165,10 @@ class Gpus:
 
     @property
     def cut(self) -> bool:
-        """Return whether the answer breaks off, so that a GPU without one need not be lost."""
+        """True if the answer is incomplete, so that a missing GPU need not be lost."""
         return any(words in missing.error for missing in self.unread for words in CUT)
 
     @property
     def names_alone(self) -> bool:
-        """Return whether only the names of the GPUs are known: no check of their health passes."""
+        """True if only the names of the GPUs are known, so that no check of their health passes."""
         return Missing(NAMES_ALONE) in self.unread

@@ -1,6 +1,6 @@
 """`nvidia-smi nvlink -s`: the speed of each NVLink of each GPU.
 
-A healthy A100 has 12 of 25 GB/s, a healthy H100 18 of 26.562 GB/s.
+A healthy A100 has 12 links of 25 GB/s, a healthy H100 18 links of 26.562 GB/s.
 """
 
 import re
@@ -18,7 +18,7 @@ _ALL_INACTIVE = "all links are inactive"
 
 @dataclass(frozen=True)
 class NvLink:
-    """An NVLink. `speed` in GB/s each way; None: the link is inactive."""
+    """An NVLink. `speed` in GB/s each way. None: the link is inactive."""
 
     number: int
     speed: float | None
@@ -26,9 +26,9 @@ class NvLink:
 
 @dataclass(frozen=True)
 class GpuNvLinks:
-    """A GPU's NVLinks: none where it has no NVLink, or is in MIG mode.
+    """A GPU's NVLinks: empty if it has none, or is in MIG mode.
 
-    `all_inactive`: the driver lists no link, since none is up.
+    `all_inactive`: the driver lists no link, because none is up.
     """
 
     index: int
@@ -46,7 +46,7 @@ class NvLinks:
 
 @dataclass
 class _GpuLinks:
-    """A GPU's lines so far."""
+    """The lines of one GPU so far."""
 
     index: int
     name: str
@@ -55,7 +55,7 @@ class _GpuLinks:
     all_inactive: bool = False
 
     def read(self, line: str) -> bool:
-        """Read a line below the GPU's. Return whether it is understood."""
+        """Read a line below the GPU's heading. Return whether it is understood."""
         match = _LINK.fullmatch(line)
         if match and int(match.group(1)) not in self.links:
             number, speed = int(match.group(1)), match.group(2)
@@ -74,12 +74,14 @@ class _GpuLinks:
 def nvlink(text: str) -> NvLinks | Missing:
     """Parse `nvidia-smi nvlink -s`. Text behind the last line end may be half a number and is not read."""
     *lines, cut = text[:LONGEST].split("\n")
-    gpus, strange = _read(lines)
+    gpus, unknown_lines = _read(lines)
     if not gpus:
         return Missing(trouble(text, "nvlink -s"))
     if len({gpu.index for gpu in gpus}) < len(gpus):
         return Missing("nvidia-smi nvlink -s lists a GPU twice: the answers of several hosts or calls are mixed")
-    unread = [Missing(known(line) or f"nvidia-smi nvlink -s: {quote(line)} is not understood") for line in strange[:20]]
+    unread = [
+        Missing(known(line) or f"nvidia-smi nvlink -s: {quote(line)} is not understood") for line in unknown_lines[:20]
+    ]
     if cut.strip():
         unread.append(Missing(f"nvidia-smi nvlink -s: the text ends inside the line {quote(cut)}"))
     return NvLinks(tuple(gpu.result() for gpu in gpus), tuple(unread))
@@ -88,10 +90,10 @@ def nvlink(text: str) -> NvLinks | Missing:
 def _read(lines: list[str]) -> tuple[list[_GpuLinks], list[str]]:
     """Return the GPUs, and the lines that are not understood."""
     gpus: list[_GpuLinks] = []
-    strange: list[str] = []
+    unknown_lines: list[str] = []
     for line in filter(None, map(str.strip, lines)):
         if match := _GPU.fullmatch(line):
             gpus.append(_GpuLinks(int(match.group(1)), match.group(2), match.group(3)))
         elif not gpus or not gpus[-1].read(line):
-            strange.append(line)
-    return gpus, strange
+            unknown_lines.append(line)
+    return gpus, unknown_lines

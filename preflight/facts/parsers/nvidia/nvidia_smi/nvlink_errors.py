@@ -1,10 +1,10 @@
-"""`nvidia-smi nvlink -e`: what each NVLink of each GPU has counted since the driver was loaded.
+"""`nvidia-smi nvlink -e`: error counters of each NVLink of each GPU since the driver was loaded.
 
-Known from what users posted of drivers 470 to 595, with and without the UUID; no capture is at hand. NVLink 5 (B200 and
-newer, driver 570 on) has other counters, NVML_FI_DEV_NVLINK_COUNT_… of NVML: their names here are those that were
-posted of a healthy B300 with driver 595.91.07, where all were 0. They were 0 on all links of 320 GB200 but one, which
-had recovered 505 times and went down days later (marin-community/marin#9086). What such a driver tells besides
-(packets, bit error rates, raw errors of lanes, corrected symbols) healthy links have, too, and is passed over.
+The format is known from posts of users with drivers 470 to 595, with and without the UUID, but not from a capture.
+NVLink 5 (B200 and newer, from driver 570 on) has other counters, NVML_FI_DEV_NVLINK_COUNT_… of NVML. Their names are
+from a post on a healthy B300 with driver 595.91.07, where all were 0. They were 0 on all links of 320 GB200 except one,
+which had recovered 505 times and went down days later (marin-community/marin#9086). Such a driver also prints packets,
+bit error rates, raw errors of lanes and corrected symbols. Healthy links have these, too, so they are ignored.
 """
 
 import re
@@ -16,8 +16,8 @@ from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
 LONGEST = 1 << 20  # characters
-# Healthy links count nothing here. Names are read in any case. Older drivers have two kinds of CRC errors, newer ones
-# their sum.
+# Counters that are 0 on healthy links. Names are read in any case. Older drivers have two kinds of CRC errors, newer
+# drivers their sum.
 _CLASSIC = ("replay errors", "recovery errors", "crc errors", "crc flit errors", "crc data errors")
 _NVLINK_5 = (
     "malformed packet errors",
@@ -42,12 +42,12 @@ _Counts = dict[str, int | None]  # None: N/A, or not understood
 
 @dataclass(frozen=True)
 class LinkErrors:
-    """Errors of one link; None: not printed. `others`: counters of NVLink 5, by the tool's names in lower case."""
+    """The errors of one link. None: not printed. `others`: counters of NVLink 5, by the tool's names in lower case."""
 
     number: int
     replay: int | None = None  # packets that were sent again
-    recovery: int | None = None  # times that the link was trained anew
-    crc: int | None = None  # packets that came damaged
+    recovery: int | None = None  # times that the link was trained again
+    crc: int | None = None  # packets that arrived damaged
     others: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -69,7 +69,7 @@ _Links = dict[int, _Counts]  # link → counters
 def nvlink_errors(text: str) -> NvLinkErrors | Missing:
     """Parse `nvidia-smi nvlink -e`. Text behind the last line end may be half a number and is not read.
 
-    A link without a known counter is in `unread`: its errors are not known.
+    A link without a known counter is in `unread`, as its errors are not known.
     """
     *lines, cut = text[:LONGEST].split("\n")
     gpus, unread = _read(lines)
@@ -78,8 +78,8 @@ def nvlink_errors(text: str) -> NvLinkErrors | Missing:
     if len({index for index, _ in gpus}) < len(gpus):
         return Missing("nvidia-smi nvlink -e lists a GPU twice: answers of several hosts or calls are mixed")
     for index, links in gpus:
-        if strange := [number for number, link in links.items() if not link]:
-            sentence = f"nvidia-smi nvlink -e, GPU {index}: link {strange[0]} has no error counter that is known"
+        if uncounted := [number for number, link in links.items() if not link]:
+            sentence = f"nvidia-smi nvlink -e, GPU {index}: link {uncounted[0]} has no error counter that is known"
             unread.append(Missing(sentence))
     if cut.strip():
         unread.append(Missing(f"nvidia-smi nvlink -e: the text ends inside the line {quote(cut)}"))
@@ -98,13 +98,13 @@ def _read(lines: list[str]) -> tuple[list[tuple[int, _Links]], list[Missing]]:
             link = links.setdefault(int(match.group(1)), {})
             if not _put(link, match.group(2).strip().lower(), match.group(3)):
                 unread.append(Missing(f"nvidia-smi nvlink -e, GPU {index}: {quote(line)} is not understood"))
-        elif not gpus or not lacks(line):  # GPU115 judges, by nvlink -s, whether links are up
+        elif not gpus or not lacks(line):  # GPU115 checks by nvlink -s that links are up
             unread.append(Missing(known(line) or f"nvidia-smi nvlink -e: {quote(line)} is not understood"))
     return gpus, unread
 
 
 def _put(link: _Counts, name: str, value: str) -> bool:
-    """Put a known counter into `link`, whatever its value. Return whether the value is understood."""
+    """Put a known counter into `link`, with None for an unknown value. Return whether the value is understood."""
     if name not in _COUNTERS:
         return True
     if name in link:
@@ -119,12 +119,12 @@ def _gpu(index: int, links: _Links) -> GpuLinkErrors:
 
 def _link(number: int, counts: _Counts) -> LinkErrors:
     flit, data = counts.get("crc flit errors"), counts.get("crc data errors")
-    both = None if flit is None or data is None else flit + data
+    crc_sum = None if flit is None or data is None else flit + data
     crc = counts.get("crc errors")
     return LinkErrors(
         number,
         replay=counts.get("replay errors"),
         recovery=counts.get("recovery errors"),
-        crc=both if crc is None else crc,
+        crc=crc_sum if crc is None else crc,
         others={name: count for name, count in counts.items() if name in _NVLINK_5 and count is not None},
     )

@@ -1,7 +1,7 @@
-"""`nvidia-smi -q`: all that the driver tells of its GPUs (held against drivers 535 to 610); the same as XML, and the
-few values of a CSV query, for where the text is none.
+"""`nvidia-smi -q`: the driver's readings of its GPUs (checked with drivers 535 to 610), as text or XML.
 
-Fields that drivers have renamed are looked for under each of their names.
+If both fail, a CSV query has a few of the values. Fields that drivers have renamed are searched under each of their
+names.
 """
 
 import re
@@ -30,7 +30,7 @@ from preflight.facts.parsers.nvidia.nvidia_smi.xml import xml_begins, xml_tree
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
-MOST_UNREAD = 50  # that are told one by one
+MOST_UNREAD = 50  # values that are listed one by one
 NOT_TOLD = {
     "",
     "N/A",
@@ -40,7 +40,7 @@ NOT_TOLD = {
     "Requested functionality has been deprecated",  # of "GPU Reset Status", from driver 570 on
     "[redacted]",  # in a capture
 }
-# What every driver has for --query-gpu → its path in the text of -q.
+# Fields that every driver has for --query-gpu → their path in the text of -q.
 FEW = {
     "pci.bus_id": "",
     "name": "Product Name",
@@ -50,7 +50,7 @@ FEW = {
     "memory.used": "FB Memory Usage/Used",
 }
 _NO_ANSWER = re.compile(r"Error|requires reset|Permission")
-SLOWDOWNS = (  # "HW …" of two words more stand below "HW Slowdown"
+SLOWDOWNS = (  # "HW Thermal Slowdown" and "HW Power Brake Slowdown" are below "HW Slowdown" in the text
     "Idle",
     "Applications Clocks Setting",
     "SW Power Cap",
@@ -63,7 +63,7 @@ SLOWDOWNS = (  # "HW …" of two words more stand below "HW Slowdown"
 )
 _REASONS = ("Clocks Event Reasons/", "Clocks Throttle Reasons/")  # the name until driver 530
 _POWER = ("GPU Power Readings/GPU Ceiling Power Limit/", "GPU Power Readings/", "Power Readings/")  # from driver 610 on
-_DEPRECATED = "[Deprecated"  # what driver 610 writes behind a value of a name that a later one will not have
+_DEPRECATED = "[Deprecated"  # driver 610 writes it after a value if later drivers will not have its name
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -83,7 +83,7 @@ _SWITCH = {"Enabled": True, "Disabled": False, "Yes": True, "No": False, "Active
 
 
 class _Answers:
-    """What is said of one GPU (`whose`), and what of it is not understood."""
+    """The readings of one GPU or of the host (`whose`), and those that are not understood."""
 
     def __init__(self, whose: str, block: Block) -> None:
         self.whose = whose
@@ -96,7 +96,7 @@ class _Answers:
         self.unread.append(Missing(f"nvidia-smi -q, {self.whose}: {quote(path)}{problem}"))
 
     def text(self, pattern: re.Pattern[str], *paths: str) -> str | None:
-        """Return group 1 of `pattern` in the first of `paths` that is there."""
+        """Return group 1 of `pattern` in the value of the first of `paths` that exists."""
         path = next((path for path in paths if path in self.fields), None)
         value = None if path is None else _current(self.fields[path])
         if path is None or value in NOT_TOLD:
@@ -126,22 +126,22 @@ class _Answers:
         return None if value is None else float(value)
 
     def power_draw(self) -> float | None:
-        """Return the average, or what is drawn at this moment where the driver has no average."""
-        average = [path for section in _POWER if (path := f"{section}Average Power Draw") in self.fields]
-        silent = bool(average) and self.fields[average[0]] in NOT_TOLD
-        return self.watts("Power Draw", "Instantaneous Power Draw" if silent else "Average Power Draw")
+        """Return the average power draw, or the current one if the driver has no average."""
+        averages = [path for section in _POWER if (path := f"{section}Average Power Draw") in self.fields]
+        lacks_average = bool(averages) and self.fields[averages[0]] in NOT_TOLD
+        return self.watts("Power Draw", "Instantaneous Power Draw" if lacks_average else "Average Power Draw")
 
 
 def _current(value: str | None) -> str | None:
     """Return a value without the note that its name is deprecated."""
-    before, note, behind = (value or "").partition(_DEPRECATED)
-    return before.rstrip() if note and behind.endswith("]") else value
+    current, note, tail = (value or "").partition(_DEPRECATED)
+    return current.rstrip() if note and tail.endswith("]") else value
 
 
 def query(text: str) -> Gpus | Missing:
     """Parse `nvidia-smi -q`, or `-q -x`: all GPUs of a host.
 
-    Where only some answered, or the text was cut, `unread` says so.
+    If only some answered, or if the text was cut, `unread` says so.
     """
     begin = xml_begins(text)
     if begin is None:
@@ -272,7 +272,7 @@ def _pcie(answers: _Answers) -> Pcie:
 
 
 def _slowed_by(answers: _Answers) -> tuple[str, ...] | None:
-    """Return the active reasons. One of an unknown name is not understood."""
+    """Return the active reasons. A reason with an unknown name is not understood."""
     active_reasons = {}
     for path in [path for path in answers.fields if path.startswith(_REASONS)]:
         name = path.rpartition("/")[2]
@@ -286,10 +286,12 @@ def _slowed_by(answers: _Answers) -> tuple[str, ...] | None:
 def _ecc(answers: _Answers, section: str) -> EccCounts:
     parity = answers.number(_COUNT, section + "SRAM Uncorrectable Parity")
     sec_ded = answers.number(_COUNT, section + "SRAM Uncorrectable SEC-DED")
-    both = None if parity is None or sec_ded is None else parity + sec_ded
+    uncorrected_sum = None if parity is None or sec_ded is None else parity + sec_ded
     return EccCounts(
         sram_corrected=answers.number(_COUNT, section + "SRAM Correctable"),
-        sram_uncorrected=both if both is not None else answers.number(_COUNT, section + "SRAM Uncorrectable"),
+        sram_uncorrected=(
+            uncorrected_sum if uncorrected_sum is not None else answers.number(_COUNT, section + "SRAM Uncorrectable")
+        ),
         dram_corrected=answers.number(_COUNT, section + "DRAM Correctable"),
         dram_uncorrected=answers.number(_COUNT, section + "DRAM Uncorrectable"),
         single_bit=answers.number(_COUNT, section + "Single Bit/Total"),
@@ -301,14 +303,14 @@ def _processes(answers: _Answers, lines: Sequence[tuple[str, str]] | None) -> tu
     """Return the processes, each of which begins with its id. An id that cannot be read makes all of them unknown."""
     if lines is None and answers.fields.get("Processes") != "None":
         return None
-    started: list[dict[str, str]] = []
+    blocks: list[dict[str, str]] = []
     for key, value in lines or ():
         if key == "Process ID":
-            started.append({})
-        if started:
-            started[-1].setdefault(key, value)
+            blocks.append({})
+        if blocks:
+            blocks[-1].setdefault(key, value)
     processes_ = []
-    for process in started:
+    for process in blocks:
         if not _COUNT.fullmatch(process["Process ID"]):
             answers.unread.append(
                 Missing(f"nvidia-smi -q, {answers.whose}: process {quote(process['Process ID'])} is no number")

@@ -1,8 +1,8 @@
-"""The table of plain `nvidia-smi` (drivers 418 to 615): for where -q was not saved.
+"""The table of plain `nvidia-smi` (drivers 418 to 615), used if the output of -q was not saved.
 
-As many lines a GPU as the heading has. The heading says what each column holds: a column that is not known makes the
-table unreadable, since its values could be taken for others. Columns differ in width by driver and are told apart by
-the | between them. Names may be cut short by the tool ("NVIDIA GeForce ...").
+A GPU has as many lines as the heading. The heading names each column. An unknown column makes the table unreadable,
+since its values could be confused. The width of columns differs by driver, so they are split at the | between them. The
+tool may shorten names ("NVIDIA GeForce ...").
 """
 
 import re
@@ -22,8 +22,8 @@ LONGEST = 1 << 20  # characters
 class GpuRow:
     """A GPU of the table. None: the table says N/A or ERR!.
 
-    `persistence`: None on Windows, whose table has the driver model in its place. `ecc_uncorrected`: volatile memory
-    errors; None where ECC is off, or the GPU is in MIG mode. Memory in MiB, power in watts, temperature in °C; `fan`
+    `persistence`: None on Windows, as the table has the driver model in its place. `ecc_uncorrected`: volatile memory
+    errors; None if ECC is off, or if the GPU is in MIG mode. Memory in MiB, power in watts, temperature in °C; `fan`
     and `busy` in percent.
     """
 
@@ -49,15 +49,16 @@ class ProcessRow:
     gpu: int  # index
     pid: int
     kind: str
-    name: str  # cut short by the tool; "" where it is not told
+    name: str  # shortened by the tool; "" if it is not printed
     memory: int | None  # MiB
 
 
 @dataclass(frozen=True)
 class Table:
-    """The whole table. `driver`: of the kernel module; `cuda`: the newest CUDA that the driver serves.
+    """The whole table. `driver`: of the kernel module. `cuda`: the newest CUDA that the driver supports.
 
-    `processes`: None: no table of them, though the tool always prints one. `unread`: cells without a value.
+    `processes` None: there is no table of processes, though the tool always prints one. `unread`: cells without a
+    value.
     """
 
     driver: str | None
@@ -76,7 +77,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.ASCII)
 
 
-# Driver 610 calls the two versions by the names of what has them: the kernel module and CUDA's own driver.
+# Driver 610 names the two versions after their components: the kernel module and CUDA's user-mode driver.
 _DRIVER = _pattern(r"\b(?:Driver|KMD) Version: {1,40}(\S{1,40})")
 _CUDA = _pattern(r"\bCUDA (?:UMD )?Version: {1,40}(\S{1,40})")
 _VERSION = _pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}")
@@ -99,7 +100,7 @@ _PERCENT, _CELSIUS, _WATT, _MIB = (_pattern(rf"([0-9]{{1,9}}){unit}") for unit i
 _COUNT = _pattern(r"([0-9]{1,15})")
 _SWITCH = {"On": True, "Off": False, "Enabled": True, "Disabled": False}
 _MIG = ("Enabled", "Enabled*")  # with a star: from the next reset on
-# The lines of the heading of processes, with single blanks → what a line below it looks like.
+# The heading's lines of the process table, with single blanks → the pattern of a line below it.
 _LAST = r" +([A-Z+]{1,5}|N/A) +(?:(\S.{0,120}?) +)?([0-9]{1,9}MiB|N/A|\[N/A\]|ERR!)"
 _INSTANCE = r"(?:N/A|[0-9]{1,3})"
 _PROCESSES = {
@@ -115,15 +116,15 @@ _NO_PROCESSES = _pattern(r"([0-9]{1,3}) +Not Supported")
 def table(text: str) -> Table | Missing:
     """Parse plain `nvidia-smi`. A table without its closing line was cut and is not trusted."""
     lines = [line.strip() for line in text[:LONGEST].splitlines()]
-    drawn = [line for line in lines if line.startswith(_FRAME)]
-    title = next((line for line in drawn if "NVIDIA-SMI" in line), None)
+    frame_lines = [line for line in lines if line.startswith(_FRAME)]
+    title = next((line for line in frame_lines if "NVIDIA-SMI" in line), None)
     if title is None:
         return Missing(trouble(text))
-    if not drawn[-1].startswith("+") or not _RULE.fullmatch(drawn[-1]):
+    if not frame_lines[-1].startswith("+") or not _RULE.fullmatch(frame_lines[-1]):
         return Missing("the table of nvidia-smi is cut")
     unread = [Missing(message) for message in _messages(lines)]
     try:
-        return _table(title, drawn, unread)
+        return _table(title, frame_lines, unread)
     except _UnknownLineError as error:
         return Missing(str(error))
 
@@ -151,8 +152,8 @@ def _table(title: str, drawn: list[str], unread: list[Missing]) -> Table | Missi
 
 
 def _position(rows: list[str], title: re.Pattern[str]) -> int:
-    """Return the position of the title; the number of rows where it is not there."""
-    return next((at for at, line in enumerate(rows) if title.search(line)), len(rows))
+    """Return the position of the title; the number of rows if there is none."""
+    return next((index for index, line in enumerate(rows) if title.search(line)), len(rows))
 
 
 def _versions(title: str, unread: list[Missing]) -> tuple[str | None, str | None]:
@@ -170,7 +171,7 @@ def _versions(title: str, unread: list[Missing]) -> tuple[str | None, str | None
 
 
 def _gpus(rows: list[str], unread: list[Missing]) -> tuple[GpuRow, ...]:
-    """Parse the lines below the title: those of the heading, then as many for each GPU."""
+    """Parse the lines below the title: those of the heading, then the same number for each GPU."""
     height = 3 if any("MIG M." in line for line in rows[:3]) else 2
     for line, (first, *titles) in zip(rows, _HEADINGS[:height], strict=False):
         cells = _cells(line)
@@ -179,7 +180,7 @@ def _gpus(rows: list[str], unread: list[Missing]) -> tuple[GpuRow, ...]:
     body = rows[height:]
     if len(body) % height:
         raise _UnknownLineError(body[-1])
-    return tuple(_gpu(body[at : at + height], unread) for at in range(0, len(body), height))
+    return tuple(_gpu(body[start : start + height], unread) for start in range(0, len(body), height))
 
 
 def _cells(line: str) -> list[str]:
@@ -190,7 +191,7 @@ def _cells(line: str) -> list[str]:
 
 
 class _Cells:
-    """The cells of one GPU that hold numbers, and what of them is no number."""
+    """The values of one GPU's cells, with notes on cells without a valid value."""
 
     def __init__(self, index: int, unread: list[Missing]) -> None:
         self._index, self._unread = index, unread
@@ -206,13 +207,13 @@ class _Cells:
         return None
 
     def errors(self, cell: str, mig: str) -> int | None:
-        """Return the count of memory errors. "Off" is ECC's mode, as is "On", which stands there in MIG mode."""
+        """Return the count of memory errors; None for ECC's mode, which is "Off", or "On" in MIG mode."""
         if cell == "Off" or (cell == "On" and mig in _MIG):
             return None
         return self.number(_COUNT, "the count of memory errors", cell)
 
     def memory(self, cell: str) -> tuple[int | None, int | None]:
-        """Return the memory in use and in all. GPUs that share the host's memory have "Not Supported" here."""
+        """Return the used and the total memory. GPUs that share the host's memory have "Not Supported" here."""
         if match := _MEMORY.fullmatch(cell):
             used = self.number(_MIB, "the memory in use", match.group(1))
             return used, self.number(_MIB, "the memory", match.group(2))
@@ -221,7 +222,7 @@ class _Cells:
         return None, None
 
     def words(self, name: str, cell: str, *known_words: str) -> str | None:
-        """Return a word; without `known_words` any is taken."""
+        """Return a word; without `known_words`, any word is valid."""
         if cell in _ABSENT:
             return None
         if cell == "ERR!" or (known_words and cell not in known_words):
@@ -243,7 +244,7 @@ def _gpu(lines: list[str], unread: list[Missing]) -> GpuRow:
     index, mig = int(first.group(1)), rows[2][2]
     cells = _Cells(index, unread)
     state = cells.words("the performance state", second.group(3))
-    mode = cells.words("the MIG mode", mig, "Enabled", "Disabled")  # "Disabled*": pending; seen in documents only
+    mode = cells.words("the MIG mode", mig, "Enabled", "Disabled")  # "Disabled*": pending, known from documents only
     fan = cells.number(_PERCENT, "the fan", second.group(1))
     temperature = cells.number(_CELSIUS, "the temperature", second.group(2))
     draw = cells.number(_WATT, "the power", second.group(4))
@@ -269,7 +270,7 @@ def _gpu(lines: list[str], unread: list[Missing]) -> GpuRow:
 
 
 def _processes(rows: list[str], unread: list[Missing]) -> tuple[ProcessRow, ...] | None:
-    """Parse the lines of the heading, then a process each, or a line without one. None: the driver lists none."""
+    """Parse the lines of the heading, then a line per process, or a line for none. None: the driver lists none."""
     cells = [" ".join(line.strip("|").split()) for line in rows]
     heading = next((words for words in _PROCESSES if tuple(cells[: len(words)]) == words), None)
     if heading is None:
@@ -289,7 +290,7 @@ def _process(line: str, pattern: re.Pattern[str]) -> ProcessRow:
     match = pattern.fullmatch(line[1:-1].strip() if line.endswith("|") else "")
     if match is None:
         raise _UnknownLineError(line)
-    gpu, pid, kind, name, used = match.groups()
-    memory = _MIB.fullmatch(used)
-    shown = "" if name in (None, *_NO_NAME) else name
-    return ProcessRow(int(gpu), int(pid), kind, shown, int(memory.group(1)) if memory else None)
+    gpu, pid, kind, name, memory_text = match.groups()
+    memory = _MIB.fullmatch(memory_text)
+    name_text = "" if name in (None, *_NO_NAME) else name
+    return ProcessRow(int(gpu), int(pid), kind, name_text, int(memory.group(1)) if memory else None)

@@ -1,7 +1,7 @@
-"""`nvidia-smi topo -m`: how GPUs and NICs of a host reach each other.
+"""`nvidia-smi topo -m`: links between the GPUs and NICs of a host.
 
-New drivers separate columns by tabs, underline the heading and call NICs NIC0, NIC1 …, with a legend of their names;
-old ones separate by blanks and write the names themselves.
+New drivers separate columns by tabs, underline the heading and call NICs NIC0, NIC1 …, with a legend of their names.
+Old drivers separate columns by blanks and print the names of NICs instead.
 """
 
 import re
@@ -26,7 +26,7 @@ class TopologyRow:
     """A device's links to each device of the topology, in the order of the columns.
 
     A link is X (the device itself), NV and a number of NVLinks, or from near to far PIX, PXB, PHB, NODE, SYS.
-    `cpus` and `numa`: None where the row does not have them.
+    `cpus` and `numa`: None if the row does not have them.
     """
 
     device: str
@@ -37,7 +37,7 @@ class TopologyRow:
 
 @dataclass(frozen=True)
 class GpuTopology:
-    """The matrix of links. `devices`: the columns. `nics`: NIC0 → mlx5_0, where there is a legend.
+    """The matrix of links. `devices`: the columns. `nics`: NIC0 → mlx5_0, if there is a legend.
 
     `unread`: rows that are missing or not understood.
     """
@@ -57,7 +57,7 @@ class _MatrixHeading:
 def topology(text: str) -> GpuTopology | Missing:
     """Parse `nvidia-smi topo -m`. Text behind the last line end may be half a row and is not read."""
     *lines, cut = (_ESCAPE.sub("", line).rstrip() for line in text[:LONGEST].split("\n"))
-    start = next((at for at, line in enumerate(lines) if _is_heading(line)), None)
+    start = next((index for index, line in enumerate(lines) if _is_heading(line)), None)
     if start is None:
         return Missing(_without_heading(text, lines, cut))
     heading = _heading(lines[start])
@@ -69,8 +69,8 @@ def topology(text: str) -> GpuTopology | Missing:
         state = "is cut" if cut.strip() or not unread else "has rows that are not understood"
         unread.append(Missing(f"nvidia-smi topo -m has {len(devices)} columns and {len(rows)} rows: it {state}"))
     nics = _legend(body)
-    if nameless := _nic_without_name(devices, nics):
-        unread.append(Missing(f"nvidia-smi topo -m: the legend does not name {nameless}"))
+    if unnamed_nic := _nic_without_name(devices, nics):
+        unread.append(Missing(f"nvidia-smi topo -m: the legend does not name {unnamed_nic}"))
     return GpuTopology(devices, rows, nics, tuple(unread[-20:]))
 
 
@@ -89,7 +89,7 @@ def _without_heading(text: str, lines: list[str], cut: str) -> str:
 
 
 def _heading(line: str) -> _MatrixHeading | None:
-    """Return the columns of a heading. None: a device has two of them, or there are too many."""
+    """Return the columns of a heading; None if a device has two columns, or if there are too many."""
     words = line.split()
     devices = tuple(takewhile(_DEVICE.fullmatch, words))
     if len(set(devices)) < len(devices) or len(devices) > 512:
@@ -98,7 +98,7 @@ def _heading(line: str) -> _MatrixHeading | None:
 
 
 def _rows(lines: list[str], heading: _MatrixHeading) -> tuple[tuple[TopologyRow, ...], list[Missing]]:
-    """Return the rows of devices, and those that are not understood. Of a device with two rows, neither counts."""
+    """Return the rows of devices, and those that are not understood. If a device has two rows, neither counts."""
     rows: dict[str, TopologyRow] = {}
     unread: list[Missing] = []
     for line in lines:
@@ -133,6 +133,6 @@ def _legend(lines: list[str]) -> dict[str, str]:
 
 
 def _nic_without_name(devices: tuple[str, ...], nics: dict[str, str]) -> str:
-    """Return the first NIC that a legend does not name; empty where there is no legend."""
+    """Return the first NIC that the legend does not name; empty if there is no legend."""
     columns = (name for name in devices if name.startswith("NIC") and name not in nics)
     return next(columns, "") if nics else ""

@@ -1,7 +1,7 @@
 """The indented text of `nvidia-smi -q`: fields of the host and of each GPU, by path.
 
-NVIDIA calls this text unstable: sections come and go with the driver. So fields are read by their path alone
-("ECC Errors/Volatile/SRAM Correctable"), and nothing depends on their order.
+NVIDIA calls this text unstable: its sections differ by driver. So fields are read by their path alone ("ECC
+Errors/Volatile/SRAM Correctable"), and nothing depends on their order.
 """
 
 import re
@@ -16,9 +16,9 @@ _PLACE = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-
 
 @dataclass
 class Block:
-    """The fields of the host or of one GPU: path → value; None where the path comes twice.
+    """The fields of the host or of one GPU: path → value; None for a path that comes twice.
 
-    `processes`: the lines of that section, which repeat; None: there is no such section.
+    `processes`: the lines of that section, in which keys repeat. None: there is no such section.
     """
 
     fields: dict[str, str | None] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Tree:
     host: Block = field(default_factory=Block)
     gpus: list[tuple[str, Block]] = field(default_factory=list)  # bus address and fields
     messages: list[str] = field(default_factory=list)  # known messages between the answers, explained
-    cut: str = ""  # a last line without its end, where more was to come
+    cut: str = ""  # the last line, if it has no line end and the text is incomplete
 
 
 def bus_address(domain: str, bus: str, device: str, function: str = "0") -> str:
@@ -39,13 +39,13 @@ def bus_address(domain: str, bus: str, device: str, function: str = "0") -> str:
 
 
 def bus_of(text: str) -> str | None:
-    """Return the bus address of "00000000:1B:00.0", as all forms of nvidia-smi write it; None: it is none."""
+    """Return the bus address of "00000000:1B:00.0", as all forms of nvidia-smi write it; None for any other text."""
     match = _PLACE.fullmatch(text)
     return bus_address(*match.groups()) if match else None
 
 
 def tree(text: str) -> Tree:
-    """Parse every line that has a line end; text behind the last one may be half a value."""
+    """Parse every line that has a line end. Text after the last line end may be half a value."""
     reader = _TreeReader()
     *lines, cut = text[:LONGEST].split("\n")
     for line in filter(None, map(str.rstrip, lines)):
@@ -58,7 +58,7 @@ def tree(text: str) -> Tree:
 
 
 class _TreeReader:
-    """The tree so far, the block that lines belong to, and the sections around the line with their indentation."""
+    """The tree so far, the current block, and the sections around the current line with their indentation."""
 
     def __init__(self) -> None:
         self.tree = Tree()
@@ -83,13 +83,13 @@ class _TreeReader:
         return len(self.tree.gpus) > MOST or len(self._sections) > 20
 
     def expects_more(self, cut: str) -> bool:
-        """Return whether the last block has no section of processes: it is the last one that anything here reads."""
+        """Return whether the last block still lacks its section of processes, the last section that is read."""
         if self._block.processes is not None or "Processes" in self._block.fields:
             return False
         return cut.partition(" : ")[0].strip() != "Processes"
 
     def _begin_gpu_or_message(self, line: str) -> None:
-        """Begin a GPU, or keep a known message. Other programs' lines in between end no section."""
+        """Begin a GPU, or keep a known message. Lines of other programs between them end no section."""
         if line.startswith("GPU ") and (bus := bus_of(line[4:])):
             self._block, self._sections = Block(), []
             self.tree.gpus.append((bus, self._block))

@@ -1,9 +1,7 @@
-"""The XML of `nvidia-smi -q -x`, read into the tree that `nvidia-smi -q` is read into: its elements by the names that
-the text has for them.
+"""The XML of `nvidia-smi -q -x` as the tree of `nvidia-smi -q`: its elements by their names in the text.
 
-Names of elements are those of nvsmi_device_v11.dtd to v13 (drivers 470 to 595). Those that driver 610 has in its text
-are taken under the names that the DTD would give them. What stands behind a cut, or behind what is no XML, is left out
-and told of.
+Names of elements are those of nvsmi_device_v11.dtd to v13 (drivers 470 to 595). New fields of driver 610 are read under
+the names that the DTD would give them. Anything after a cut, or after text that is no XML, is left out and reported.
 """
 
 import re
@@ -55,7 +53,7 @@ _COUNTS = {
     "double_bit/total": "Double Bit/Total",
     "sram_threshold_exceeded": "SRAM Threshold Exceeded",
 }
-# What is read of a GPU: the path of an element below <gpu> → its path in the text.
+# The elements of a GPU that are read: path of an element below <gpu> → its path in the text.
 _GPU = {
     "product_name": "Product Name",
     "product_architecture": "Product Architecture",
@@ -114,24 +112,25 @@ _GPU = {
         for kind in ("event", "throttle")
     },
 }
-# Driver 610 has a section for limits. What its XML calls that is not known: any name with "ceiling" in it is taken.
+# Driver 610 has a section for limits. Its name in the XML is not known: any name with "ceiling" in it is accepted.
 _CEILING = re.compile(r"gpu_power_readings/\w{0,40}ceiling\w{0,40}/(\w{1,60})", re.ASCII)
 _SLOWED = ("clocks_event_reasons/", "clocks_throttle_reasons/")
 
 
-# What a login or a shell writes before it is passed over, but for the text of -q: a process may be called anything.
+# Lines of a login or a shell before the XML are ignored. After text of -q there is no XML, as a process may have any
+# name.
 _BEGINS = re.compile(r"^[ \t\ufeff]*(?=<(?:\?xml|!DOCTYPE|nvidia_smi_log))", re.MULTILINE)
 _OTHER_FORM = re.compile(r"^(?:GPU [0-9A-Fa-f]{4,8}:|=+NVSMI LOG=)", re.MULTILINE)
 
 
 def xml_begins(text: str) -> int | None:
-    """Return where the XML begins; None: there is none."""
+    """Return where the XML begins; None if there is none."""
     match = _BEGINS.search(text[:LONGEST])
     return match.end() if match and not _OTHER_FORM.search(text[: match.start()]) else None
 
 
 class _RefusedError(Exception):
-    """The end of a sentence on what nvidia-smi does not print."""
+    """XML that nvidia-smi does not print; the message is the end of a sentence."""
 
 
 class _XmlReader:
@@ -189,7 +188,7 @@ class _XmlReader:
             _put(self.block, _GPU[path], value)
         elif ceiling and ceiling.group(1) in _POWER:
             _put(self.block, f"GPU Power Readings/GPU Ceiling Power Limit/{_POWER[ceiling.group(1)]}", value)
-        elif path.startswith(_SLOWED):  # one that is not known is to be told of
+        elif path.startswith(_SLOWED):  # an unknown reason is kept, to be reported
             _put(self.block, f"Clocks Event Reasons/{path.partition('/')[2]}", value)
 
     def _of_process(self, path: list[str], value: str) -> None:
@@ -214,8 +213,8 @@ def _put(block: Block, path: str, value: str) -> None:
 def xml_tree(text: str, begin: int) -> Tree:
     """Parse every complete element from `begin` on.
 
-    Declarations of entities, which can expand to any size, are refused. expat alone reads the host's answer: it opens
-    no file and no connection.
+    Declarations of entities are refused, because entities can expand to any size. Only expat reads the host's answer:
+    it opens no file and no connection.
     """
     reader, parser = _XmlReader(), expat.ParserCreate("utf-8")
     parser.buffer_text = True
@@ -225,9 +224,9 @@ def xml_tree(text: str, begin: int) -> Tree:
     parser.StartDoctypeDeclHandler = reader.doctype
     parser.SkippedEntityHandler = reader.entity
     head = text[:begin]
-    body, end, behind = text[begin:LONGEST].partition(_END)
+    body, end, tail = text[begin:LONGEST].partition(_END)
     try:
-        if "<nvidia_smi_log" in behind:
+        if "<nvidia_smi_log" in tail:
             raise _RefusedError("comes twice: the answers of several hosts or calls are mixed")
         parser.Parse((body + end).encode("utf-8", "replace"), True)
     except expat.ExpatError as error:
@@ -235,5 +234,5 @@ def xml_tree(text: str, begin: int) -> Tree:
         reader.tree.messages.append(f"nvidia-smi -q -x: {XML_BREAKS if end else XML_ENDS} in line {line}")
     except _RefusedError as refused:
         return Tree(messages=[f"nvidia-smi -q -x: the XML {refused}"])
-    reader.tree.messages += filter(None, map(known, (head, behind if end else body[-1000:])))
+    reader.tree.messages += filter(None, map(known, (head, tail if end else body[-1000:])))
     return reader.tree

@@ -39,7 +39,7 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
     """
     yield from unreadable(here, hccn, "the address", lambda device: device.address)
-    moved = _plan_moved(here, hccn)
+    plan_moved = _plan_moved(here, hccn)
     for device in hccn.devices:
         planned, actual = planned_device(here.host, device.index).address, device.address.value
         if device.address.error or (actual is None and planned is None and len(here.cluster.hosts) == 1):
@@ -55,8 +55,8 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
                     device.index,
                     str(before) if before else None,
                     planned,
-                    risk=Risk.DISTURBING if moved else Risk.SAFE,
-                    note=_PLAN_MOVED if moved else "" if is_wrong else _CANNOT_UNSET,
+                    risk=Risk.DISTURBING if plan_moved else Risk.SAFE,
+                    note=_PLAN_MOVED if plan_moved else "" if is_wrong else _CANNOT_UNSET,
                 )
             yield here.bad(
                 f"{here.host.name}: device {device.index}: " + (f"address {actual}" if is_wrong else "no address"),
@@ -64,7 +64,7 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
                 expected=str(planned or "an address"),
                 found=actual or "none",
                 remedy="preflight configure-device-ips" if planned else _add_a_plan(here.cluster.product),
-                cause=_PLAN_MOVED if moved else "",
+                cause=_PLAN_MOVED if plan_moved else "",
                 change=change,
             )
 
@@ -145,7 +145,9 @@ def _inventory_lines(groups: Iterable[Sequence[_Holder]], hccn: Mapping[str, Hcc
             if interface := interfaces[name][index]:
                 interfaces[name][index] = _free_address(interface, addresses_taken)
         moves |= {device: device if device in moving else moving[0] for device in unplanned if moving}
-    return {device: line for device, moved in moves.items() if (line := _inventory_line(moved, interfaces[moved[0]]))}
+    return {
+        device: line for device, target in moves.items() if (line := _inventory_line(target, interfaces[target[0]]))
+    }
 
 
 def _not_free(device: HccnDevice) -> Iterator[IPv4Address]:
@@ -290,12 +292,12 @@ def _elsewhere(all_: All, position: list[tuple[Host, int, IPv4Interface]]) -> It
     (usual, usual_count), *other_counts = Counter(interface.network for _, _, interface in position).most_common()
     tie = any(count == usual_count for _, count in other_counts)
     for host, index, interface in position:
-        apart = (
+        candidates = (
             (peer_host.name, f"{peer_host.name}/{device} ({peer_interface})")
             for peer_host, device, peer_interface in position
             if (tie or peer_interface.network == usual) and not _on_one_wire(interface, peer_interface)
         )
-        if (tie or interface.network != usual) and (counterpart := next(apart, None)):
+        if (tie or interface.network != usual) and (counterpart := next(candidates, None)):
             peer, where = counterpart
             yield _off_rule(
                 all_, host, index, interface, f"share a subnet with {where}", peer if peer != host.name else None

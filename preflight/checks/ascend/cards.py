@@ -136,10 +136,10 @@ def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[
     chips = {chip.device: chip for chip in npu_smi.chips}
     # NPU116 reports the cards of lost chips' nodes.
     orphans = sorted(nodes - set(chips)) if not lost(npu_smi, device_nodes).on_pci else []
-    twice = (index for index, number in Counter(chip.device for chip in npu_smi.chips).items() if number > 1)
-    strays = sorted([*twice, *(set(chips) - nodes)])
-    if len(orphans) == len(strays):  # every chip is present under another number
-        for device, reported in zip(orphans, strays, strict=True):
+    duplicates = (index for index, number in Counter(chip.device for chip in npu_smi.chips).items() if number > 1)
+    unmatched_chips = sorted([*duplicates, *(set(chips) - nodes)])
+    if len(orphans) == len(unmatched_chips):  # every chip is present under another number
+        for device, reported in zip(orphans, unmatched_chips, strict=True):
             yield here.bad(
                 f"{here.host.name}: device {device}: npu-smi has it as device {reported}",
                 device=device,
@@ -148,7 +148,7 @@ def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[
                 remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
             )
         return
-    for device in strays:
+    for device in unmatched_chips:
         has = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
         yield here.bad(
             f"{here.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "

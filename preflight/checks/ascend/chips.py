@@ -89,10 +89,10 @@ def compatible(here: Here, chips: Chips, versions: Versions | None) -> Iterator[
     by_file = driver and firmware and (firmware_fits(driver, firmware.version), driver_fits(firmware, driver))
     if driver and firmware and set(words.values()) <= {"", "OK"}:
         yield from _by_their_files(here, driver, firmware, says_ok="OK" in words.values())
-    silent = [device for device, word in words.items() if not word]
-    if silent and by_file in (None, (None, None)):
-        which = "" if len(silent) == len(chips.chips) else f"{_devices(silent)}: "
-        yield here.skip(f"{here.host.name}: {which}neither npu-smi nor a file tells whether they suit each other")
+    without_verdict = [device for device, word in words.items() if not word]
+    if without_verdict and by_file in (None, (None, None)):
+        subject = "" if len(without_verdict) == len(chips.chips) else f"{_devices(without_verdict)}: "
+        yield here.skip(f"{here.host.name}: {subject}neither npu-smi nor a file tells whether they suit each other")
 
 
 def _by_their_files(here: Here, driver: Package, firmware: Package, *, says_ok: bool) -> Iterator[Finding]:

@@ -95,10 +95,10 @@ def memory(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     for chip in npu_smi.chips:
         if not chip.hbm_total or chip.hbm_used is None or chip.device in unmeasured:
             continue
-        stray = chip.hbm_used - listed_memory[chip.device]
-        if stray > IDLE_SHARE * chip.hbm_total:
+        excess = chip.hbm_used - listed_memory[chip.device]
+        if excess > IDLE_SHARE * chip.hbm_total:
             yield here.bad(
-                f"{here.host.name}: device {chip.device}: {100 * stray // chip.hbm_total} % of its memory is in use by "
+                f"{here.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use by "
                 "no process that npu-smi lists",
                 device=chip.device,
                 found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed_memory[chip.device]} MB of listed processes",

@@ -27,8 +27,8 @@ def counters(here: Here, nic: Nic) -> Iterator[Finding]:
         counts = device.packets.value or {}
         errors = {
             key: (number, total)
-            for key, of in WATCHED.items()
-            if (number := counts.get(key, 0)) >= max(FEW, SHARE * (total := counts.get(of, 0)))
+            for key, total_key in WATCHED.items()
+            if (number := counts.get(key, 0)) >= max(FEW, SHARE * (total := counts.get(total_key, 0)))
         }
         if errors:
             yield here.bad(

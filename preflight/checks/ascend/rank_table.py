@@ -99,7 +99,7 @@ class _Own:
 
 
 def _own_server(here: Here, job: Job, network: Network | None) -> Found[_Own]:
-    """Return the host's server in the rank table of its jobs; an error if a table is named but has no such server."""
+    """Return the host's server in the rank table of its jobs; an error if a table is named but does not give it."""
     path = job.variables.get(_VARIABLE)
     if not path:
         return Found()

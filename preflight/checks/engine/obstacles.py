@@ -68,7 +68,7 @@ def remedy(cluster: Cluster, host: str, error: str) -> str:
 
 
 def _python(cluster: Cluster, host: str, error: str) -> str:
-    """Return the wrong key of [probe] among those that lead to the jobs' Python."""
+    """Return the remedy for the wrong key of [probe] among those that lead to the jobs' Python."""
     python, probe = cluster.probe.python, cluster.probe
     if error.startswith(_NO_PYTHON) or (python in error.partition(_WHERE_JOBS_RUN)[2] and _ABSENT.search(error)):
         return f"set python under [probe] of the inventory: the hosts have no {python} that runs"

@@ -45,6 +45,7 @@ from preflight.model.outcome import Outcome
 
 NPU = frozenset(product for product in Product if product.is_npu)
 EVERY = frozenset(Product)
+# Inputs that are not sections of the facts.
 ROUNDS = (
     "pings",
     "rehearsal",
@@ -55,7 +56,7 @@ ROUNDS = (
     "baseline",
     "link_counts",
     "limit",
-)  # inputs that are not sections of the facts
+)
 KNOWN = "known"  # the findings of checks with smaller ids, as input of a check that names a cause
 
 

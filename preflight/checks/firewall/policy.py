@@ -344,7 +344,7 @@ def _not_tried(all_: All, host: str, tries: Sequence[Arrival]) -> Iterator[Findi
 
 def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
     senders = _some(sorted({loss.source for loss in losses}))
-    look = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
+    first_step = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
     return all_.bad(
         summary,
         host=host,
@@ -353,5 +353,5 @@ def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str
         found=blocked_connections.told(losses[0].dead),
         cause=cause,
         evidence=tuple(f"{loss.source} to {loss.target}: {blocked_connections.told(loss.dead)}" for loss in losses[:8]),
-        remedy=f"{look}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
+        remedy=f"{first_step}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
     )

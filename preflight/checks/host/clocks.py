@@ -20,8 +20,8 @@ def clocks_agree(all_: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
     """
     from statistics import median  # its import costs more than listing all checks
 
-    middle = median(host_clock.offset for host_clock in clock.values())
-    reference = min(clock, key=lambda name: (abs(clock[name].offset - middle), abs(clock[name].offset), name))
+    median_offset = median(host_clock.offset for host_clock in clock.values())
+    reference = min(clock, key=lambda name: (abs(clock[name].offset - median_offset), abs(clock[name].offset), name))
     for name, host_clock in clock.items():
         ahead = host_clock.offset - clock[reference].offset
         doubt = 0.0 if name == reference else host_clock.uncertainty + clock[reference].uncertainty

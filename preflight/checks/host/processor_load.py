@@ -31,13 +31,13 @@ def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) 
     if may_be_a_job and share < FAIL:
         yield here.skip(f"{may_be_a_job}; {_wanted(load)}")
         return
-    ours = [process.pid for process in load.busiest if owner(os, process.pid, process.name) is not Owner.JOB]
+    own_pids = [process.pid for process in load.busiest if owner(os, process.pid, process.name) is not Owner.JOB]
     yield (here.bad if share >= FAIL and not may_be_a_job else here.warn)(
         f"{name}: {_wanted(load)}{_who(load)}",
         expected=f"less than {_number(WARN * load.available)}",
         found=_number(load.wanted),
         cause=may_be_a_job,
-        remedy=wait(name, ours[0]) if ours else f"on {name}: top; end what is left over, or wait for it",
+        remedy=wait(name, own_pids[0]) if own_pids else f"on {name}: top; end what is left over, or wait for it",
         evidence=tuple(map(_in_depth, load.busiest)),
     )
 

@@ -98,12 +98,14 @@ def _switches(
     Such a MAC is no device's. It answers for several devices, or is that of a virtual router. A stranger with a
     device's address answers for one."""
     own = {holder.mac for holders in owners.values() for holder in holders if holder.mac}
-    answered = defaultdict(list)
+    addresses_by_mac = defaultdict(list)
     for address in sorted(owners.keys() & seen.keys()):
         for mac in sorted(seen[address].keys() - own):
-            answered[mac].append(address)
+            addresses_by_mac[mac].append(address)
     return {
-        mac: addresses for mac, addresses in answered.items() if len(addresses) > 1 or mac.startswith(_VIRTUAL_ROUTERS)
+        mac: addresses
+        for mac, addresses in addresses_by_mac.items()
+        if len(addresses) > 1 or mac.startswith(_VIRTUAL_ROUTERS)
     }
 
 

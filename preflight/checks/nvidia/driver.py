@@ -82,8 +82,8 @@ def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield here.skip("the driver's libraries are in no usual place")
     elif nvidia.module.version not in nvidia.libraries:
         answers = nvidia.gpus.value is not None
-        speak = here.warn if answers else here.bad
-        yield speak(
+        report = here.warn if answers else here.bad
+        yield report(
             f"{here.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
             f"{', '.join(nvidia.libraries)}",
             expected=nvidia.module.version,

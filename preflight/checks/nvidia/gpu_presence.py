@@ -36,15 +36,15 @@ def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> It
     if nvidia.gpus.value:
         yield from _not_answered(here, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:
-        stuck = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
+        hung_gpus = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
         yield here.bad(
             f"{host}: nvidia-smi hangs: {error}",
             expected="an answer within 25 s",
-            cause=f"the system processor (GSP) of GPU {', '.join(stuck)} does not answer the driver (Xid 119)"
-            if stuck
+            cause=f"the system processor (GSP) of GPU {', '.join(hung_gpus)} does not answer the driver (Xid 119)"
+            if hung_gpus
             else "the driver waits for a GPU; Xid 119 in dmesg names it",
-            remedy=f"reset the GPU (nvidia-smi --gpu-reset -i {stuck[0]}), else reboot {host}"
-            if stuck
+            remedy=f"reset the GPU (nvidia-smi --gpu-reset -i {hung_gpus[0]}), else reboot {host}"
+            if hung_gpus
             else f"dmesg | grep Xid on {host}; reboot it",
         )
     elif not nvidia.pci and nvidia.module is None:

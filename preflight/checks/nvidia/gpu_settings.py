@@ -81,8 +81,8 @@ def compute_mode(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     yield from silent(here, here.host, nvidia)
     for index, gpu in numbered(nvidia):
         if gpu.compute_mode in (_NOBODY, _ONE_PROCESS):
-            speak = here.bad if gpu.compute_mode == _NOBODY else here.warn
-            yield speak(
+            report = here.bad if gpu.compute_mode == _NOBODY else here.warn
+            yield report(
                 f"{called(here.host, index, gpu)}: compute mode is {gpu.compute_mode}",
                 device=index,
                 expected="Default",

@@ -144,8 +144,8 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 def _judged(said: Nvidia) -> dict[Pair, str]:
     """Return the links between GPUs that are to have NVLink.
 
-    Left out are GPUs in MIG mode, GPUs without an active NVLink, which GPU115 reports, and hosts on which no GPU is
-    known."""
+    Empty for a host with GPUs in MIG mode, or without known GPUs. GPUs without an active NVLink, which GPU115 reports,
+    are left out."""
     dark = _dark(said)
     if not gpus(said) or any(gpu.mig.current for gpu in gpus(said)):
         return {}

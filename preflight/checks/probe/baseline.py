@@ -42,11 +42,11 @@ def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baselin
         yield all_.skip("PRB103 names what is slow" if slow else "the probe measured no bandwidth")
         return
     scopes_apart = strangers(baseline, now) if compared else [*LIMITS]
-    due = _due(baseline, [observation.test for observation in observations], {host.name for host in all_.hosts})
-    if missing := [scope for scope in scopes_apart if scope in due]:
+    due_scopes = _due(baseline, [observation.test for observation in observations], {host.name for host in all_.hosts})
+    if missing_scopes := [scope for scope in scopes_apart if scope in due_scopes]:
         yield all_.unknown(
-            f"run {baseline.run}, the baseline, has figures of {', '.join(missing)} that this one lacks: it measured "
-            "fewer ranks, or not those sizes",
+            f"run {baseline.run}, the baseline, has figures of {', '.join(missing_scopes)} that this one lacks: it "
+            "measured fewer ranks, or not those sizes",
             host=None,
             remedy="preflight baseline compare shows both; preflight baseline save makes a new one",
         )

@@ -69,16 +69,18 @@ def copies(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding
 def _judge(
     all_: All, observations: Sequence[Observation], kinds: Sequence[_Kind], verb: str, remedy: str
 ) -> Iterator[Finding]:
-    done = [observation for observation in observations if observation.test.op in {kind.op for kind in kinds}]
-    devices = {observation.ranks[0].member for observation in done}
-    wrong = {observation.ranks[0].member for observation in done if observation.test.wrong_values}
+    results = [observation for observation in observations if observation.test.op in {kind.op for kind in kinds}]
+    devices = {observation.ranks[0].member for observation in results}
+    wrong = {observation.ranks[0].member for observation in results if observation.test.wrong_values}
     for member in sorted(wrong, key=lambda member: member.place):
-        yield _wrong(all_, member, [observation for observation in done if observation.ranks[0].member == member], verb)
-    if any(view.on_host for observation in done for view in observation.ranks):
+        yield _wrong(
+            all_, member, [observation for observation in results if observation.ranks[0].member == member], verb
+        )
+    if any(view.on_host for observation in results for view in observation.ranks):
         if not wrong:
             yield all_.skip("tensors were in the hosts' memory (gloo, or a stand-in): no device to compare")
         return
-    speeds = {kind: _speeds(done, kind) for kind in kinds}
+    speeds = {kind: _speeds(results, kind) for kind in kinds}
     measured = {member for by_type in speeds.values() for speeds_of in by_type.values() for member in speeds_of}
     if len(measured) < FEWEST <= len(devices):
         yield all_.unknown(f"fewer than {FEWEST} of {len(devices)} devices brought a time", host=None)
@@ -91,7 +93,7 @@ def _judge(
             for entry in _slow(kind, dtype, speeds_of)
             if entry.member not in wrong
         ]
-        yield from _told(all_, kind, slow, measured, done, remedy)
+        yield from _told(all_, kind, slow, measured, results, remedy)
 
 
 def _wrong(all_: All, member: Member, seen: Sequence[Observation], verb: str) -> Finding:
@@ -144,11 +146,11 @@ def _slow(kind: _Kind, dtype: str, speeds: _Speeds) -> Iterator[_Slow]:
     if peers is None:
         return
     steadiness = usual([min(measured) / max(measured) for measured in speeds.values()])
-    calm = peers.median * (steadiness.median if steadiness else 1.0)
+    steady_limit = peers.median * (steadiness.median if steadiness else 1.0)
     for member, speed in best.items():
-        if speed < min(calm, peers.limit(1 / kind.warn, _FAR[0])):
+        if speed < min(steady_limit, peers.limit(1 / kind.warn, _FAR[0])):
             words = f"{speed:.3g} {kind.unit} in {dtype}, the median device has {peers.median:.3g}"
-            far = speed < min(calm, peers.limit(1 / kind.fail, _FAR[1]))
+            far = speed < min(steady_limit, peers.limit(1 / kind.fail, _FAR[1]))
             yield _Slow(member, words, speed / peers.median, far)
 
 

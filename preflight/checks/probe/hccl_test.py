@@ -48,7 +48,8 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
         row_sizes = sorted({row.size for row in result.rows})
         yield all_.unknown(
             f"HCCL Test's table is another one than was asked for: {len(result.rows)} rows, of "
-            f"{row_sizes[0]} to {row_sizes[-1]} bytes, instead of {len(hccl_test.sizes)}, doubling from {hccl_test.sizes[0]}",
+            f"{row_sizes[0]} to {row_sizes[-1]} bytes, instead of "
+            f"{len(hccl_test.sizes)}, doubling from {hccl_test.sizes[0]}",
             host=None,
             cause="mpirun of another MPI than the one it was built with starts every rank as a job of its own, each "
             "with a table; or something else prints into it",

@@ -25,9 +25,9 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
 
     Mend: end what uses them, lift the limit, or take the host out of jobs
     """
-    done = [observation for observation in observations if observation.test.op == OP]
-    for host in sorted({observation.test.members[0].host for observation in done if observation.test.wrong_values}):
-        own = [observation for observation in done if observation.test.members[0].host == host]
+    results = [observation for observation in observations if observation.test.op == OP]
+    for host in sorted({observation.test.members[0].host for observation in results if observation.test.wrong_values}):
+        own = [observation for observation in results if observation.test.members[0].host == host]
         wrong = [observation for observation in own if observation.test.wrong_values]
         yield all_.bad(
             f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
@@ -40,21 +40,21 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
                 "host", (host,), tuple(observation.test.id for observation in wrong), "processors compute wrongly"
             ),
         )
-    ranks, steady = _ranks(done)
+    ranks, steady = _ranks(results)
     peers = usual(list(ranks.values()))
     if peers is None:
-        planned = {observation.test.members[0].place for observation in done}
+        planned = {observation.test.members[0].place for observation in results}
         if len(planned) < FEWEST:
             yield all_.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
         else:
             yield all_.unknown(f"fewer than {FEWEST} of {len(planned)} ranks brought a time", host=None)
         return
-    calm = peers.median * steady
+    steady_limit = peers.median * steady
     for host, speed in sorted(_hosts(ranks).items()):
-        if speed >= min(calm, peers.limit(WARN, WARN_FAR)):
+        if speed >= min(steady_limit, peers.limit(WARN, WARN_FAR)):
             continue
-        far = speed < min(calm, peers.limit(FAIL, FAIL_FAR))
-        ids = tuple(observation.test.id for observation in done if observation.test.members[0].host == host)
+        far = speed < min(steady_limit, peers.limit(FAIL, FAIL_FAR))
+        ids = tuple(observation.test.id for observation in results if observation.test.members[0].host == host)
         yield (all_.bad if far else all_.warn)(
             f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
             f"has {_gflops(peers.median)}",

@@ -58,9 +58,11 @@ def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
             )
         if not bad:
             packets = sum(port.packets or 0 for port in ports)
-            few = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
+            error_note = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
             yield all_.finding(
-                Outcome.PASS, f"{host}: {len(ports)} ports counted {packets} packets during the tests{few}", host=host
+                Outcome.PASS,
+                f"{host}: {len(ports)} ports counted {packets} packets during the tests{error_note}",
+                host=host,
             )
 
 

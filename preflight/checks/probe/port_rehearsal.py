@@ -41,9 +41,9 @@ def reaches_the_ports(
         if attendance.host in host_names:
             yield from _of_itself(all_, attendance, sockets.get(attendance.host))
     lost_connections = lost(rehearsal)
-    walled = {wall.target.host for wall in lost_connections.walls if wall.all_ports}
+    blocked_hosts = {wall.target.host for wall in lost_connections.walls if wall.all_ports}
     findings = [
-        (visits_of_host, _cut_off(all_, attendance, visits_of_host, both_ways=attendance in walled))
+        (visits_of_host, _cut_off(all_, attendance, visits_of_host, both_ways=attendance in blocked_hosts))
         for attendance, visits_of_host in lost_connections.cut_off.items()
     ]
     walls = [
@@ -115,7 +115,8 @@ def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bo
 
 def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
     senders = {visit.source for visit in wall.visits}
-    either = senders if wall.all_ports and len(senders) == 1 else ()  # no connection succeeds, and no other host tried
+    # No connection succeeds, and no other host tried.
+    lone_sender = senders if wall.all_ports and len(senders) == 1 else ()
     subject = "the other host does" if hosts == 2 else "other hosts do"
     objects = "any port that it listens on" if wall.all_ports else _ports(all_, wall)
     return all_.bad(
@@ -127,7 +128,7 @@ def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
         evidence=_evidence(wall.visits, wall.ports),
         cause=_cause(wall.target, wall.visits),
         remedy=_remedy(all_, wall.ephemeral),
-        culprit=_culprit("port blocked", wall.target.host, *either),
+        culprit=_culprit("port blocked", wall.target.host, *lone_sender),
     )
 
 

@@ -68,9 +68,8 @@ def all_arrive(
         )
     not_run = [observation for observation in observations if observation.test.outcome is TestOutcome.NOT_RUN]
     skipped_tests = [observation.test.id for observation in not_run if not any(map(_not_waited_for, observation.ranks))]
-    if skipped_tests and not any(
-        observation.test.outcome in TROUBLE for observation in observations
-    ):  # else these follow from the failed tests
+    # Tests may be skipped because of failed ones, which are findings themselves.
+    if skipped_tests and not any(observation.test.outcome in TROUBLE for observation in observations):
         spent = f": the budget of {limit.budget:.0f} s was spent; {limit.enough:.0f} s would do" if limit else ""
         yield all_.unknown(
             f"{len(skipped_tests)} tests did not run{spent}",
@@ -140,9 +139,8 @@ def _stopped(
     stops_left = [
         stop for stop in stops_left if not (stop.moving and any(fault.explains(stop.places) for fault in slow))
     ]
-    compared = [
-        fault for fault in objects if fault.kind not in ("system", "scale")
-    ]  # found by comparison with tests that passed
+    # Objects that were found by comparison with tests that passed.
+    compared = [fault for fault in objects if fault.kind not in ("system", "scale")]
     slow_or_hung = [
         stop
         for stop in stops_left
@@ -198,12 +196,12 @@ def _suspects(run: _HangInputs, behind: Sequence[Behind], convicted: Sequence[Na
     suspects: list[_Suspect] = []
     behind_left = list(behind)
     for fault in convicted:
-        same = [straggler for straggler in behind_left if fault.part(straggler.places) == straggler.places]
-        wider = [straggler for straggler in behind_left if straggler not in same and fault.part(straggler.places)]
-        own = same[0] if same else of_its_tests(fault, run.observations)
+        matching = [straggler for straggler in behind_left if fault.part(straggler.places) == straggler.places]
+        wider = [straggler for straggler in behind_left if straggler not in matching and fault.part(straggler.places)]
+        own = matching[0] if matching else of_its_tests(fault, run.observations)
         if own and not wider:
-            suspects.append(_Suspect(fault, own, more=tuple(map(_tests, same[1:]))))
-        behind_left = [straggler for straggler in behind_left if straggler not in same]
+            suspects.append(_Suspect(fault, own, more=tuple(map(_tests, matching[1:]))))
+        behind_left = [straggler for straggler in behind_left if straggler not in matching]
     for straggler in behind_left:
         enclosing = [fault.one for fault in convicted if fault.part(straggler.places)]
         partner_lines = [line for fault in enclosing for line in with_partners(fault, by_id(run.observations))]
@@ -341,7 +339,7 @@ def _all_stopped(run: _HangInputs, stop: Stop, others: Sequence[str]) -> Iterato
     later = passed_later(stop, run.observations)
     once = f", and did well when tried again ({later})" if later else ""
     if len(stop.members) == 2:
-        both = [
+        findings = [
             tell(
                 all_,
                 _group("link", stop, (member.place, peer.place)),
@@ -358,13 +356,13 @@ def _all_stopped(run: _HangInputs, stop: Stop, others: Sequence[str]) -> Iterato
             )
             for member, peer in (stop.members, stop.members[::-1])
         ]
-        blamed = [
+        attributed = [
             finding
-            for finding in both
+            for finding in findings
             if finding.culprit and {finding.host, _place(finding)} & set(finding.culprit.members)
         ]
-        apart = len({member.host for member in stop.members}) == 2 and not later
-        yield from blamed or (both if apart else both[:1])
+        on_two_hosts = len({member.host for member in stop.members}) == 2 and not later
+        yield from attributed or (findings if on_two_hosts else findings[:1])
         return
     common = "common to all ranks"
     yield tell(

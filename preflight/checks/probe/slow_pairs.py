@@ -38,12 +38,14 @@ def _both_ways(seen: Observation) -> bool:
 def _called_slow(observations: Sequence[Observation]) -> set[_Pair]:
     """Return the pairs that the probe called slow in all their measurements. The probe knows the noise of the
     machines."""
-    calm: dict[_Pair, bool] = {}
+    always_slow: dict[_Pair, bool] = {}
     for observation in observations:
         if _both_ways(observation):
             first, second = sorted(member.place for member in observation.test.members)
-            calm[first, second] = calm.get((first, second), True) and observation.test.outcome is TestOutcome.SLOW
-    return {pair for pair, slow in calm.items() if slow}
+            always_slow[first, second] = (
+                always_slow.get((first, second), True) and observation.test.outcome is TestOutcome.SLOW
+            )
+    return {pair for pair, slow in always_slow.items() if slow}
 
 
 def _pair_bandwidths(observations: Sequence[Observation]) -> tuple[dict[_Pair, float], Usual | None]:
@@ -114,9 +116,8 @@ def no_slow_rail(
     together = _together(observations)
     if peers is None and not objects and not together:
         rail_pairs = (observation.test.members for observation in observations if _is_rail_pair(observation))
-        planned = {
-            frozenset(member.place for member in pair) for pair in rail_pairs
-        }  # each pair is tested in both orders
+        # Each pair is tested in both orders.
+        planned = {frozenset(member.place for member in pair) for pair in rail_pairs}
         if len(planned) < FEWEST:
             yield all_.skip(f"there are fewer than {FEWEST} pairs along the rails: no median to compare with")
         else:
@@ -199,7 +200,7 @@ def _unlike(all_: All, observations: Sequence[Observation], bandwidth: Mapping[_
 
 
 def _unproven(observations: Sequence[Observation], kind: str, *pairs: _Pair) -> Named:
-    """Return slow pairs of which neither end is named."""
+    """Return the slow pairs as an object of which neither end is proven at fault."""
     wanted = {frozenset(pair) for pair in pairs}
     slow = (observation.test for observation in observations if observation.test.outcome is TestOutcome.SLOW)
     ids = tuple(test.id for test in slow if frozenset(member.place for member in test.members) in wanted)

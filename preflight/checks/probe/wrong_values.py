@@ -30,18 +30,17 @@ def values_exact(
 
     Mend: take the device that is named out of jobs; run the probe again with another partner before it is replaced
     """
-    with_partners = [
-        observation for observation in observations if observation.test.scope is not Scope.DEVICE
-    ]  # PRB111 and PRB112 test a device alone
+    # PRB111 and PRB112 judge the tests of a device alone.
+    with_partners = [observation for observation in observations if observation.test.scope is not Scope.DEVICE]
     collectives = [observation for observation in with_partners if observation.test.op not in _NO_COLLECTIVE]
-    done = [observation for observation in collectives if observation.test.outcome is not TestOutcome.NOT_RUN]
+    finished = [observation for observation in collectives if observation.test.outcome is not TestOutcome.NOT_RUN]
     if not with_partners and any(observation.test.outcome is not TestOutcome.NOT_RUN for observation in observations):
         yield all_.skip("each device was tested alone, no two met")
-    elif not any(view.stage in ("values", "closed") for observation in done for view in observation.ranks):
+    elif not any(view.stage in ("values", "closed") for observation in finished for view in observation.ranks):
         yield all_.unknown("no test came as far as comparing values", host=None)
     # Values that ranks hold after another one dropped out of a test may be its leftovers.
-    wrong = [observation for observation in done if observation.test.outcome is TestOutcome.WRONG_DATA]
-    unfinished = [observation for observation in done if observation not in wrong and _receivers(observation)]
+    wrong = [observation for observation in finished if observation.test.outcome is TestOutcome.WRONG_DATA]
+    unfinished = [observation for observation in finished if observation not in wrong and _receivers(observation)]
     sources = _sources(wrong)
     alone = {
         observation.ranks[0].member.place

@@ -293,8 +293,8 @@ def same_rails(
     for odd_hosts in odd:
         for odd_host in odd_hosts:
             usual = dict(odd_host.usual)
-            moved = [(device, place) for device, place in odd_host.value if usual.get(device) != place]
-            device, place = moved[0] if moved else odd_host.value[0]
+            differences = [(device, place) for device, place in odd_host.value if usual.get(device) != place]
+            device, place = differences[0] if differences else odd_host.value[0]
             yield all_.bad(
                 f"{odd_host.host}: {device} is in {place}, on {odd_host.elsewhere} in {usual.get(device, 'none')}",
                 host=odd_host.host,

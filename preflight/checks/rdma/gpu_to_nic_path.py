@@ -113,10 +113,10 @@ def _between(rdma: Rdma) -> dict[str, tuple[str, str]]:
 
 def _same(one: PciFunction, other: PciFunction) -> Iterator[str]:
     """Yield the bridges above both, from the root down."""
-    for ours, theirs in zip(one.path[:-1], other.path[:-1], strict=False):
-        if ours != theirs:
+    for bridge, other_bridge in zip(one.path[:-1], other.path[:-1], strict=False):
+        if bridge != other_bridge:
             return
-        yield ours
+        yield bridge
 
 
 @host_check("RDM111", "The IOMMU leaves GPUs and RDMA NICs alone", severity=Outcome.WARN, products=NVIDIA)

@@ -26,7 +26,7 @@ class Gate:
     by_hand: str = ""  # Commands to run manually, where preflight does not write.
     to_name: str = ""  # The inventory key to set first, where each host would be a rule.
     tries: tuple[Arrival, ...] = ()  # Connections from other hosts that this gate let through or stopped.
-    logins: tuple[FirewallRule, ...] = ()  # those of `ours` that let one address log in; only a rollback removes them
+    logins: tuple[FirewallRule, ...] = ()  # Those of `ours` that let one address log in. Only a rollback removes them.
 
     def objections(self, *, without_ours: bool = False) -> list[tuple[Source, RuleJudgement]]:
         """Return the networks that this gate may keep out, as it is or as it would be without our rules.

@@ -28,8 +28,8 @@ _HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluste
 class BootFile:
     """A file that needs an edit. `before` and `after` are its whole content.
 
-    `zone`: a zone of firewalld that the file defines; then `before` and `after` hold only our rules, as firewalld
-    writes them. `lacks`: the next boot would shut the cluster out; else the file holds something that is not needed any
+    `zone`: the zone of firewalld that the file defines. Then both hold only our rules there, since firewalld writes the
+    file itself. `lacks`: the next boot would shut the cluster out; else the file holds something that is not needed any
     more."""
 
     path: str

@@ -41,7 +41,7 @@ class FirewallRule:
 class RuleJudgement:
     """The effect of a list of rules on the given ports from one network."""
 
-    closed: PortSet  # ports that are not let through
+    closed: PortSet  # Ports that are not let through.
     doubtful: PortSet  # Ports that are let through unless an unjudged rule or an unread chain objects.
     by: str  # The first rule that closes or may close, or "policy drop".
     perhaps: PortSet = field(default_factory=PortSet)  # Closed ports, unless an unjudged rule lets them in first.

@@ -80,7 +80,7 @@ def _sources_not_known(zone: Zone) -> str:
 
 
 def _in_doubt(rules: Sequence[FirewallRule], policy: str, sources: str) -> tuple[FirewallRule, ...]:
-    """Return the zone's rules for packets of which only those from `sources` meet them.
+    """Return the zone's rules as rules that only packets from `sources` meet.
 
     Closing rules, and the policy with them, leave a doubt."""
     doubted = (replace(rule, partial=rule.partial or rule.verdict == "drop") for rule in rules)

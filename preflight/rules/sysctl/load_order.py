@@ -1,10 +1,10 @@
 """The value of net.ipv4.ip_local_reserved_ports after each way of loading sysctl files. Pure.
 
 The ways differ (measured with systemd 252 and procps 4.0.2, repeated by tests/lab/test_ports.py). Both read one file of
-a name, the one in the first folder, sorted by name. The daemon systemd-sysctl writes only the last value that it has
-read, which the kernel may refuse. It knows /etc/sysctl.conf only as 99-sysctl.conf, a link that Debian and Red Hat
-ship. Procps writes one value after the other, and /etc/sysctl.conf last. A long value takes the kernel several writes:
-systemd and tuned make them all, procps only the first."""
+a name, the one in the first folder, sorted by name. Systemd writes only the last value that it has read, which the
+kernel may refuse. It knows /etc/sysctl.conf only as 99-sysctl.conf, a link that Debian and Red Hat ship. Procps writes
+one value after the other, and /etc/sysctl.conf last. A long value takes the kernel several writes: systemd and tuned
+make them all, procps only the first."""
 
 import posixpath
 from collections.abc import Iterable

@@ -61,7 +61,8 @@ def counting(sysctl: Sysctl) -> list[SysctlFile]:
     last."""
     files = sysctl.reserved_files
     now = read_in_order(files)
-    boot = read_in_order(file for file in files if not file.path.startswith("/run/"))  # /run hides nothing
+    # /run is empty at boot, so its files hide nothing then.
+    boot = read_in_order(file for file in files if not file.path.startswith("/run/"))
     return [*now, *(file for file in boot if file not in now), *(file for file in files if file.path == CONF)]
 
 

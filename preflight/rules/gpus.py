@@ -37,7 +37,7 @@ _PROFILES = (
 
 def profile(product: str | None) -> Profile | None:
     """Return the profile of a GPU model; None if it is not known, and its hosts are only compared with each other."""
-    return next((profile for pattern, profile in _PROFILES if pattern.fullmatch(product or "")), None)
+    return next((candidate for pattern, candidate in _PROFILES if pattern.fullmatch(product or "")), None)
 
 
 def gpus(nvidia: Nvidia) -> tuple[Gpu, ...]:

@@ -98,8 +98,8 @@ def memory(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
         excess = chip.hbm_used - listed_memory[chip.device]
         if excess > IDLE_SHARE * chip.hbm_total:
             yield here.bad(
-                f"{here.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use by "
-                "no process that npu-smi lists",
+                f"{here.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use "
+                "by no process that npu-smi lists",
                 device=chip.device,
                 found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed_memory[chip.device]} MB of listed processes",
                 remedy=wait(here.host.name)

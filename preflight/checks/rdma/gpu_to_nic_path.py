@@ -13,7 +13,7 @@ from preflight.rules.nics.rdma import NVIDIA, used, used_or_all
 
 DMABUF_SINCE = (5, 12)  # The first kernel that can import DMA-BUF into RDMA.
 REDIRECT = 0x0C  # ReqRedir and CmpltRedir of the ACS control register.
-ENOUGH = 1 << 30  # Bytes that may be locked. The buffers of NCCL's channels are some tens of MB a peer.
+ENOUGH = 1 << 30  # Bytes that may be locked. The buffers of NCCL's channels take some tens of MB a peer.
 _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h.
 
 

@@ -74,7 +74,7 @@ def _needs_ours(gate: Gate) -> bool:
 def own_file(rules: dict[str, tuple[str, ...]], now: str | None = None) -> str:
     """Return the whole of our file, from `rules` by "FAMILY TABLE CHAIN".
 
-    Rules are inserted at the top, so the last comes first. Lines that others have added to the file, as it is `now`,
+    Rules are inserted at the top, so the last goes in first. Lines that others have added to the file, as it is `now`,
     stay after ours."""
     lines = [f"insert rule {target} {rule}\n" for target, texts in rules.items() for rule in reversed(texts)]
     return _HEADER + "".join(lines) + "".join(_others(now or ""))

@@ -1,1 +1,1 @@
-"""How firewalls, sysctl files, HCCL and NCCL work, as rules that checks apply to facts. Pure."""
+"""Rules of firewalls, sysctl files, HCCL and NCCL, which checks apply to facts. Pure."""

@@ -1,4 +1,4 @@
-"""The vendor of the accelerators that a host has, beside that of the inventory's product. Pure."""
+"""The vendor of a host's accelerators, compared with that of the inventory's product. Pure."""
 
 from preflight.facts.sections.accelerators import Accelerators
 from preflight.model.cluster import Product

@@ -1,4 +1,4 @@
-"""GPUs of a host: presence, numbers and names, and what their model is known to have. Pure."""
+"""GPUs of a host: presence, numbers and names, and the known properties of their model. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -10,21 +10,23 @@ from preflight.facts.sections.nvidia import Nvidia, PciGpu
 from preflight.model.cluster import Host, Product
 
 GPU = frozenset({Product.NVIDIA})
-_FOR_THE_HOST = (None, "nvidia", "nouveau")  # drivers of a GPU that is not given to a virtual machine (vfio-pci)
+_FOR_THE_HOST = (None, "nvidia", "nouveau")  # drivers of a GPU that is not passed to a virtual machine (vfio-pci)
 OFF_THE_BUS = 79  # the Xid of a GPU that PCIe lost
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What hosts with a model of GPU have. `gpus`: numbers a host that are usual; `nvlinks` a GPU, None: not known;
-    `nvlink_speed`: GB/s of one link, each way. All its GPUs reach each other over NVLink."""
+    """The usual GPUs and NVLinks of hosts with a model of GPU; all GPUs of such a host reach each other over NVLink.
+
+    `gpus`: usual numbers a host. `nvlinks`: links a GPU, None if not known. `nvlink_speed`: GB/s of one link, each
+    way."""
 
     gpus: tuple[int, ...]
     nvlinks: int | None = None
     nvlink_speed: float | None = None
 
 
-# By the name that the driver gives the GPU. Links and speeds as captures of healthy hosts show them.
+# Keyed by the driver's name of the GPU. Links and speeds are those of captures of healthy hosts.
 _PROFILES = (
     (re.compile(r"NVIDIA A100-SXM4-(40|80)GB"), Profile((4, 8, 16), 12, 25.0)),
     (re.compile(r"NVIDIA H100 80GB HBM3"), Profile((4, 8), 18, 26.562)),
@@ -34,26 +36,28 @@ _PROFILES = (
 
 
 def profile(product: str | None) -> Profile | None:
-    """None: the model is not known here, and its hosts are compared with each other alone."""
-    return next((known for pattern, known in _PROFILES if pattern.fullmatch(product or "")), None)
+    """Return the profile of a GPU model; None if it is not known, and its hosts are only compared with each other."""
+    return next((candidate for pattern, candidate in _PROFILES if pattern.fullmatch(product or "")), None)
 
 
 def gpus(nvidia: Nvidia) -> tuple[Gpu, ...]:
-    """Those that answer, in the order of their places on the PCI bus."""
+    """Return the GPUs that answer, in the order of their places on the PCI bus."""
     return nvidia.gpus.value.gpus if nvidia.gpus.value else ()
 
 
 def numbered(nvidia: Nvidia) -> Iterator[tuple[int, Gpu]]:
-    """With the numbers by which nvidia-smi calls them: those that it tells, else the places on the PCI bus among all
-    GPUs. One that is lost keeps its number, though `nvidia-smi -q` leaves it out."""
-    told = {links.uuid: links.index for links in nvidia.nvlinks.value.gpus} if nvidia.nvlinks.value else {}
-    found = gpus(nvidia)
-    places = {gpu.bus: told[gpu.uuid] for gpu in found if gpu.uuid in told}
-    if len(set(places.values())) < len(found):
-        given = set() if nvidia.contained else {gpu.bus for gpu in _own(nvidia)}
-        buses = sorted(given | {gpu.bus for gpu in found}, key=lambda bus: (len(bus), bus))
+    """Yield the GPUs with their numbers in nvidia-smi: the reported ones, else their places on the PCI bus among all
+    GPUs.
+
+    A lost GPU keeps its number, though `nvidia-smi -q` omits it."""
+    reported = {links.uuid: links.index for links in nvidia.nvlinks.value.gpus} if nvidia.nvlinks.value else {}
+    answering = gpus(nvidia)
+    places = {gpu.bus: reported[gpu.uuid] for gpu in answering if gpu.uuid in reported}
+    if len(set(places.values())) < len(answering):
+        usable_buses = set() if nvidia.contained else {gpu.bus for gpu in _own(nvidia)}
+        buses = sorted(usable_buses | {gpu.bus for gpu in answering}, key=lambda bus: (len(bus), bus))
         places = {bus: place for place, bus in enumerate(buses)}
-    return ((places[gpu.bus], gpu) for gpu in found)
+    return ((places[gpu.bus], gpu) for gpu in answering)
 
 
 def called(host: Host, index: int, gpu: Gpu) -> str:
@@ -61,15 +65,16 @@ def called(host: Host, index: int, gpu: Gpu) -> str:
 
 
 def _own(nvidia: Nvidia) -> Iterator[PciGpu]:
-    """GPUs on the bus that the host itself is to use."""
+    """Return the GPUs on the bus that the host itself is to use."""
     return (gpu for gpu in nvidia.pci if gpu.driver in _FOR_THE_HOST and not gpu.virtual)
 
 
 def gone(nvidia: Nvidia) -> dict[str, str]:
-    """GPUs that are lost: bus id → how it shows. A container need not have all GPUs of its host, nor an answer that
-    breaks off."""
-    told = nvidia.gpus.value
-    shown = {gpu.bus for gpu in told.gpus} if told and not told.cut else set()
+    """Return the lost GPUs: bus id → symptom.
+
+    A container need not have all GPUs of its host, and an answer that breaks off need not list them."""
+    answer = nvidia.gpus.value
+    shown = {gpu.bus for gpu in answer.gpus} if answer and not answer.cut else set()
     return {
         gpu.bus: "is on the PCI bus, but not in nvidia-smi"
         if gpu.answers
@@ -80,11 +85,11 @@ def gone(nvidia: Nvidia) -> dict[str, str]:
 
 
 def xids_of(nvidia: Nvidia) -> tuple[Xid, ...]:
-    """None, too, where the kernel log is not known: GPU107 says so."""
+    """Return the Xids of the kernel log. Empty, too, where the log is not known, which GPU107 reports."""
     return nvidia.log.value.lines.xids if nvidia.log.value else ()
 
 
 def line(error: Xid | SXid) -> str:
-    """What the driver said, with the time of its last line; /dev/kmsg counts microseconds since the boot."""
+    """Return the driver's message with the time of its last line; /dev/kmsg counts microseconds since the boot."""
     when = f"{int(error.last) / 1e6:.0f} s after the boot:" if error.last.isdecimal() else error.last
     return f"{when} {error.text}".strip()

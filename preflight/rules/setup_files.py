@@ -1,4 +1,4 @@
-"""The texts that [host_setup] asks for: our block in /etc/hosts, our file of limits.d, our file of profile.d. Pure."""
+"""The texts for [host_setup]: our block in /etc/hosts, our file of limits.d, our file of profile.d. Pure."""
 
 import posixpath
 import re
@@ -18,27 +18,27 @@ _UNLIMITED = ("unlimited", "infinity", "-1")
 
 
 class BlockDamagedError(ValueError):
-    """Our block cannot be told from the rest of the file any more."""
+    """The markers of our block in the file are incomplete or out of order."""
 
 
 def ours(text: str | None) -> bool:
-    """Whether a file holds, or is, what preflight has written."""
+    """Return whether a file holds, or is, a text that preflight has written."""
     return text is not None and (text.startswith(MARK) or BEGIN in text.splitlines())
 
 
 def with_others(found: str | None, wanted: str | None, own: re.Pattern[str]) -> str | None:
-    """What a file of ours should hold: `wanted`, and behind it the lines of `found` that preflight would not write.
+    """Return the content of a file of ours: `wanted`, and after it the lines of `found` that preflight would not write.
 
-    `own`: the form of ours."""
+    `own`: the form of our lines."""
     lines = (found or "").splitlines(keepends=True)
     return (wanted or "") + "".join(line for line in lines if not own.fullmatch(line.rstrip("\r\n"))) or None
 
 
 def with_block(text: str, lines: Sequence[str]) -> str:
-    """The text with our block made of `lines`, at the place of the old one or at the end; without lines, without it.
+    """Return the text with our block made of `lines`, at the place of the old one or at the end; without lines, without
+    it.
 
-    Every other byte is kept. Raises BlockDamagedError.
-    """
+    Every other byte is kept. Raise BlockDamagedError if the old block is incomplete."""
     block = "\n".join((BEGIN, *lines, END, "")) if lines else ""
     if block and text.count(BEGIN) == text.count(END) == 1 and f"\n{text}".startswith(f"\n{block}", text.find(BEGIN)):
         return text  # 4,000 hosts have 4,000 lines each
@@ -54,7 +54,8 @@ def with_block(text: str, lines: Sequence[str]) -> str:
 
 
 def limits_file(setup: HostSetup) -> str | None:
-    """The whole of our file in limits.d; None where no limit is asked for. "*" does not mean root (limits.conf(5))."""
+    """Return the whole of our file in limits.d; None where no limit is wanted. "*" does not mean root
+    (limits.conf(5))."""
     values = [("memlock", setup.memlock), ("nofile", str(setup.nofile or ""))]
     rows = [
         f"{domain} {kind} {item} {value}\n"
@@ -67,8 +68,9 @@ def limits_file(setup: HostSetup) -> str | None:
 
 
 def lower_limits(setup: HostSetup, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Lines of other files, path → text, that set a lower limit and count before ours: they name a user or a group, or
-    stand in a file that is read later."""
+    """Yield lines of other files, path → text, that set a lower limit and win over ours.
+
+    They name a user or a group, or are in a file that is read later."""
     wanted = {"memlock": setup.memlock, "nofile": str(setup.nofile or "")}
     for path in sorted(set(files) - {LIMITS_FILE}, key=lambda path: ("limits.d/" in path, posixpath.basename(path))):
         later = "limits.d/" in path and posixpath.basename(path) > posixpath.basename(LIMITS_FILE)
@@ -87,7 +89,8 @@ def _lower(value: str, wanted: str) -> bool:
 
 
 def profile_file(cluster: Cluster, interface: str) -> str | None:
-    """The whole of our file in profile.d; None where it is not asked for. `interface`: the host NIC, if it is known."""
+    """Return the whole of our file in profile.d; None where the inventory has none. `interface`: the host NIC, if it is
+    known."""
     own = cluster.setup.profile
     if own is None:
         return None

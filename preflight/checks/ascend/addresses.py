@@ -39,15 +39,15 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
     """
     yield from unreadable(here, hccn, "the address", lambda device: device.address)
-    moved = _plan_moved(here, hccn)
+    plan_moved = _plan_moved(here, hccn)
     for device in hccn.devices:
-        planned, found = planned_device(here.host, device.index).address, device.address.value
-        if device.address.error or (found is None and planned is None and len(here.cluster.hosts) == 1):
+        planned, actual = planned_device(here.host, device.index).address, device.address.value
+        if device.address.error or (actual is None and planned is None and len(here.cluster.hosts) == 1):
             continue
-        if found is None or (planned and found != str(planned.ip)):
-            before, wrong = interface_of(device), found is not None
+        if actual is None or (planned and actual != str(planned.ip)):
+            before, is_wrong = interface_of(device), actual is not None
             change = None
-            if planned and (before or not wrong):
+            if planned and (before or not is_wrong):
                 change = device_change(
                     here,
                     here.host,
@@ -55,26 +55,27 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
                     device.index,
                     str(before) if before else None,
                     planned,
-                    risk=Risk.DISTURBING if moved else Risk.SAFE,
-                    note=_PLAN_MOVED if moved else "" if wrong else _CANNOT_UNSET,
+                    risk=Risk.DISTURBING if plan_moved else Risk.SAFE,
+                    note=_PLAN_MOVED if plan_moved else "" if is_wrong else _CANNOT_UNSET,
                 )
             yield here.bad(
-                f"{here.host.name}: device {device.index}: " + (f"address {found}" if wrong else "no address"),
+                f"{here.host.name}: device {device.index}: " + (f"address {actual}" if is_wrong else "no address"),
                 device=device.index,
                 expected=str(planned or "an address"),
-                found=found or "none",
+                found=actual or "none",
                 remedy="preflight configure-device-ips" if planned else _add_a_plan(here.cluster.product),
-                cause=_PLAN_MOVED if moved else "",
+                cause=_PLAN_MOVED if plan_moved else "",
                 change=change,
             )
 
 
 def _plan_moved(here: Here, hccn: Hccn) -> bool:
-    """Whether this is a provisioned host that a changed plan would give new addresses. One device at the address of
-    another host's is a mistake; all of them are a plan that has moved."""
-    held = [device.address.value for device in hccn.devices if device.address.value]
-    owners = {here.cluster.planned_for.get(address) for address in held}
-    return len(held) > 1 and not owners & {None, here.host.name}
+    """Return whether a changed plan would give a provisioned host new addresses.
+
+    One device at the address of another host's is a mistake; all of them are a plan that has moved."""
+    addresses = [device.address.value for device in hccn.devices if device.address.value]
+    owners = {here.cluster.planned_for.get(address) for address in addresses}
+    return len(addresses) > 1 and not owners & {None, here.host.name}
 
 
 @cluster_check(
@@ -94,18 +95,20 @@ def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         for device in hccn[host.name].devices:
             if device.address.value:
                 holders[device.address.value].append((host, device.index))
-    shared = {address: same for address, same in holders.items() if len(same) > 1}
+    shared = {address: sharers for address, sharers in holders.items() if len(sharers) > 1}
     lines = _inventory_lines(shared.values(), hccn)
-    for address, same in shared.items():
+    for address, sharers in shared.items():
         # The device that the inventory gives this address to keeps it.
-        wrong = [(h, i) for h, i in same if (p := planned_device(h, i).address) is None or str(p.ip) != address] or same
+        wrong = [
+            (h, i) for h, i in sharers if (p := planned_device(h, i).address) is None or str(p.ip) != address
+        ] or sharers
         for host, index in wrong:
-            others = [f"{h.name}/{i}" for h, i in same if (h, i) != (host, index)]
+            other_holders = [f"{h.name}/{i}" for h, i in sharers if (h, i) != (host, index)]
             yield all_.bad(
-                f"{host.name}: device {index}: its address {address} is also that of {', '.join(others)}",
+                f"{host.name}: device {index}: its address {address} is also that of {', '.join(other_holders)}",
                 host=host.name,
                 device=index,
-                peer=others[0],
+                peer=other_holders[0],
                 expected="an address of its own",
                 found=address,
                 remedy="preflight configure-device-ips"
@@ -123,22 +126,28 @@ def _add_a_plan(product: Product) -> str:
 
 
 def _inventory_lines(groups: Iterable[Sequence[_Holder]], hccn: Mapping[str, Hccn]) -> dict[tuple[str, int], str]:
-    """Return the remedy of each unplanned device whose address is not its own: the line for its host's [[hosts]].
+    """Return the remedy of each unplanned device with an address of another device: the line for its host's [[hosts]].
 
-    The first device of a group keeps its address where none is planned; its remedy is that of the second.
-    """
-    interfaces = {name: {device.index: interface_of(device) for device in seen.devices} for name, seen in hccn.items()}
-    taken = {interface.ip for own in interfaces.values() for interface in own.values() if interface}
-    taken |= {address for seen in hccn.values() for device in seen.devices for address in _not_free(device)}
+    The first device of a group keeps its address where none is planned; its remedy is that of the second."""
+    interfaces = {
+        name: {device.index: interface_of(device) for device in hccn_of_host.devices}
+        for name, hccn_of_host in hccn.items()
+    }
+    addresses_taken = {interface.ip for own in interfaces.values() for interface in own.values() if interface}
+    addresses_taken |= {
+        address for hccn_of_host in hccn.values() for device in hccn_of_host.devices for address in _not_free(device)
+    }
     moves: dict[tuple[str, int], tuple[str, int]] = {}  # device → the device to move, of its group
     for group in groups:
         unplanned = [(host.name, index) for host, index in group if planned_device(host, index).address is None]
         moving = unplanned if len(unplanned) < len(group) else unplanned[1:]
         for name, index in moving:
             if interface := interfaces[name][index]:
-                interfaces[name][index] = _free_address(interface, taken)
+                interfaces[name][index] = _free_address(interface, addresses_taken)
         moves |= {device: device if device in moving else moving[0] for device in unplanned if moving}
-    return {device: line for device, moved in moves.items() if (line := _inventory_line(moved, interfaces[moved[0]]))}
+    return {
+        device: line for device, target in moves.items() if (line := _inventory_line(target, interfaces[target[0]]))
+    }
 
 
 def _not_free(device: HccnDevice) -> Iterator[IPv4Address]:
@@ -198,27 +207,34 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
                 )
             interface = interface_of(device)
             if interface is None and device.address.value and not device.netmask.error:
-                found = device.netmask.value or "nothing"
+                mask = device.netmask.value or "nothing"
                 yield all_.unknown(
-                    f"{host.name}: device {device.index}: {found} is no mask", host=host.name, device=device.index
+                    f"{host.name}: device {device.index}: {mask} is no mask", host=host.name, device=device.index
                 )
             if interface and has_planned_address(host, device):
                 rails[device.index].append((host, interface))
     for index, rail in rails.items():
-        (usual, most), *others = Counter(str(interface.netmask) for _, interface in rail).most_common()
-        if any(count == most for _, count in others):
-            usual = "the same along the rail"  # no majority: nobody is right
+        (usual, usual_count), *other_counts = Counter(str(interface.netmask) for _, interface in rail).most_common()
+        if any(count == usual_count for _, count in other_counts):
+            usual = "the same along the rail"  # no majority, so no mask is the right one
         for host, interface in rail:
             planned = planned_device(host, index).address
             wanted = str(planned.netmask) if planned else usual
             if str(interface.netmask) != wanted:
-                other = next((one.name for one, its in rail if its.netmask != interface.netmask), None)
+                peer = next(
+                    (
+                        peer_host.name
+                        for peer_host, peer_interface in rail
+                        if peer_interface.netmask != interface.netmask
+                    ),
+                    None,
+                )
                 yield all_.bad(
                     f"{host.name}: device {index}: mask {interface.netmask}",
                     host=host.name,
                     device=index,
                     rail=index,
-                    peer=None if planned else other,
+                    peer=None if planned else peer,
                     expected=wanted,
                     found=str(interface.netmask),
                     remedy="preflight configure-device-ips"
@@ -252,38 +268,37 @@ def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """
     positions: dict[int, list[tuple[Host, int, IPv4Interface]]] = defaultdict(list)
     for host in all_.hosts:
-        seen = {
+        interfaces = {
             device.index: planned_device(host, device.index).address or interface
             for device in hccn[host.name].devices
             if (interface := interface_of(device)) and has_planned_address(host, device)
         }
-        flat = len(seen) > 2 and all(_on_one_wire(a, b) for a in seen.values() for b in seen.values())
+        flat = len(interfaces) > 2 and all(_on_one_wire(a, b) for a in interfaces.values() for b in interfaces.values())
         if flat:
             yield all_.warn(
                 f"{host.name}: all devices share one subnet, which is right in AMP mode only", host=host.name
             )
-        for index, interface in seen.items():
+        for index, interface in interfaces.items():
             positions[index % 4].append((host, index, interface))
-            for other in range(index + 1, 4):
-                if not flat and other in seen and _on_one_wire(interface, seen[other]):
-                    yield _off_rule(all_, host, other, seen[other], f"be in another subnet than device {index}")
+            for second in range(index + 1, 4):
+                if not flat and second in interfaces and _on_one_wire(interface, interfaces[second]):
+                    yield _off_rule(all_, host, second, interfaces[second], f"be in another subnet than device {index}")
     for position in positions.values():
         yield from _elsewhere(all_, position)
 
 
 def _elsewhere(all_: All, position: list[tuple[Host, int, IPv4Interface]]) -> Iterator[Finding]:
-    """The devices of one position that are not in the subnet of most of them; without a majority nobody is right, and
-    all are named."""
-    (usual, most), *others = Counter(interface.network for _, _, interface in position).most_common()
-    tie = any(count == most for _, count in others)
+    """Yield the devices of one position that are not in the subnet of most of them; without a majority, yield all."""
+    (usual, usual_count), *other_counts = Counter(interface.network for _, _, interface in position).most_common()
+    tie = any(count == usual_count for _, count in other_counts)
     for host, index, interface in position:
-        apart = (
-            (other.name, f"{other.name}/{device} ({there})")
-            for other, device, there in position
-            if (tie or there.network == usual) and not _on_one_wire(interface, there)
+        candidates = (
+            (peer_host.name, f"{peer_host.name}/{device} ({peer_interface})")
+            for peer_host, device, peer_interface in position
+            if (tie or peer_interface.network == usual) and not _on_one_wire(interface, peer_interface)
         )
-        if (tie or interface.network != usual) and (one := next(apart, None)):
-            peer, where = one
+        if (tie or interface.network != usual) and (counterpart := next(candidates, None)):
+            peer, where = counterpart
             yield _off_rule(
                 all_, host, index, interface, f"share a subnet with {where}", peer if peer != host.name else None
             )
@@ -315,8 +330,8 @@ def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
     """
     ranges = refused_ranges(here.cluster.product, amp=here.cluster.amp, superpod=here.cluster.superpod)
     for device in hccn.devices:
-        planned, found = planned_device(here.host, device.index).address, interface_of(device)
-        address = planned.ip if planned else found.ip if found else None
+        planned, actual = planned_device(here.host, device.index).address, interface_of(device)
+        address = planned.ip if planned else actual.ip if actual else None
         range_ = refused_range(address, ranges) if address else None
         if range_:
             yield here.bad(
@@ -338,19 +353,19 @@ def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (the address has to be set first)
     """
     for device in hccn.devices:
-        planned, found = planned_device(here.host, device.index).gateway, device.gateway.value
+        planned, actual = planned_device(here.host, device.index).gateway, device.gateway.value
         name = f"{here.host.name}: device {device.index}"
         if planned and device.gateway.error:
-            if device.address.value is not None:  # without an address, the tool may well refuse to tell
+            if device.address.value is not None:  # without an address, the tool may refuse the query
                 yield here.unknown(
                     f"{name}: the gateway could not be read: {device.gateway.error}", device=device.index
                 )
-        elif planned and found != str(planned):
+        elif planned and actual != str(planned):
             yield here.bad(
-                f"{name}: " + (f"gateway {found}" if found else "no gateway"),
+                f"{name}: " + (f"gateway {actual}" if actual else "no gateway"),
                 device=device.index,
                 expected=str(planned),
-                found=found or "none",
+                found=actual or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(here, here.host, Kind.DEVICE_GATEWAY, device.index, found, planned),
+                change=device_change(here, here.host, Kind.DEVICE_GATEWAY, device.index, actual, planned),
             )

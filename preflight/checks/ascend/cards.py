@@ -1,4 +1,4 @@
-"""Checks of cards and device nodes: those of npu-smi, the PCI bus and /dev agree."""
+"""Checks of cards and device nodes: npu-smi, the PCI bus and /dev agree."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,8 +13,10 @@ from preflight.model.finding import Finding
 
 @dataclass(frozen=True)
 class MissingCards:
-    """Cards that only one side knows, by bus id. `on_pci`: the PCI bus has it and npu-smi has not; `devices`: the
-    device nodes that are left without a chip, where each must be one of those."""
+    """Cards that only one side lists, by bus id.
+
+    `on_pci`: cards on the PCI bus that npu-smi lacks. `in_npu_smi`: the reverse. `devices`: the device nodes without a
+    chip, if each must be one of the cards in `on_pci`."""
 
     on_pci: tuple[str, ...] = ()
     in_npu_smi: tuple[str, ...] = ()
@@ -25,7 +27,8 @@ class MissingCards:
 
 
 def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
-    """Nothing, too, where the PCI bus or the chips' places on it are not known."""
+    """Return the cards that only one side lists. Empty, too, where the PCI bus or the chips' places on it are not
+    known."""
     chips = {chip.bus.lower(): chip.device for chip in npu_smi.chips if chip.bus}
     if nodes is None or not nodes.accelerators.value or len(chips) < len(npu_smi.chips):
         return MissingCards()
@@ -38,15 +41,15 @@ def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
 
 
 def explained(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> set[int]:
-    """The devices about which NPU116 or NPU119 says more than that the inventory has others."""
+    """Return the devices that NPU116 or NPU119 explains better than "not in the inventory"."""
     if nodes is None:
         return set()
-    seen = lost(npu_smi, nodes)
-    return (node_ids(nodes) ^ {chip.device for chip in npu_smi.chips}) | set(seen.devices)
+    missing_cards = lost(npu_smi, nodes)
+    return (node_ids(nodes) ^ {chip.device for chip in npu_smi.chips}) | set(missing_cards.devices)
 
 
 def node_ids(nodes: DeviceNodes) -> set[int]:
-    """N of every /dev/davinciN."""
+    """Return N of every /dev/davinciN."""
     names = (node.path.removeprefix("/dev/davinci") for node in nodes.nodes)
     return {int(name) for name in names if name.isascii() and name.isdigit()}
 
@@ -67,35 +70,39 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
     if not device_nodes.accelerators.value:
         yield here.unknown(f"{here.host.name}: the PCI bus shows no accelerator at all, as in some virtual machines")
         return
-    on_pci, here_ = len(device_nodes.accelerators.value), len(npu_smi.chips)
-    if here_ < on_pci and _given(npu_smi, device_nodes, len(here.host.devices), contained=bool(job and job.contained)):
-        yield here.skip(f"{here.host.name}: only some devices are given to this container: {here_} of {on_pci} cards")
+    on_pci, in_npu_smi = len(device_nodes.accelerators.value), len(npu_smi.chips)
+    if in_npu_smi < on_pci and _given(
+        npu_smi, device_nodes, len(here.host.devices), contained=bool(job and job.contained)
+    ):
+        yield here.skip(
+            f"{here.host.name}: only some devices are given to this container: {in_npu_smi} of {on_pci} cards"
+        )
         return
     unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
-    if unplaced and here_ != on_pci:
+    if unplaced and in_npu_smi != on_pci:
         yield here.unknown(
-            f"{here.host.name}: {here_} chips in npu-smi, {on_pci} cards on the PCI bus; npu-smi does not tell where "
-            f"device {_numbers(unplaced)} is on it",
+            f"{here.host.name}: {in_npu_smi} chips in npu-smi, {on_pci} cards on the PCI bus; npu-smi does not tell "
+            f"where device {_numbers(unplaced)} is on it",
             expected=f"{on_pci} chips",
-            found=str(here_),
+            found=str(in_npu_smi),
             remedy=f"compare npu-smi info with lspci -D -d 19e5: on {here.host.name}",
         )
         return
-    seen = lost(npu_smi, device_nodes)
-    numbers = seen.devices or (None,) * len(seen.on_pci)
+    missing_cards = lost(npu_smi, device_nodes)
+    numbers = missing_cards.devices or (None,) * len(missing_cards.on_pci)
     remedy = f"power {here.host.name} off and on; if it stays so, call the vendor"
-    for bus, device in zip(seen.on_pci, numbers, strict=True):
+    for bus, device in zip(missing_cards.on_pci, numbers, strict=True):
         subject = f"the card at {bus}" if device is None else f"device {device}"
         yield here.bad(
             f"{here.host.name}: {subject}: on the PCI bus, but not in npu-smi",
             device=device,
-            expected=f"{len(npu_smi.chips) + len(seen.on_pci)} chips in npu-smi",
+            expected=f"{len(npu_smi.chips) + len(missing_cards.on_pci)} chips in npu-smi",
             found=str(len(npu_smi.chips)),
             cause="the card is lost to the driver; its PCIe link is alive",
             remedy=remedy,
         )
     at = {chip.bus.lower(): chip.device for chip in npu_smi.chips}
-    for bus in seen.in_npu_smi:
+    for bus in missing_cards.in_npu_smi:
         yield here.bad(
             f"{here.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus",
             device=at[bus],
@@ -107,8 +114,10 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
 
 
 def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
-    """Whether fewer chips than cards may be all that there should be: each has its node, and no others are there; and
-    the inventory has no more, or, where it names none, jobs run in a container."""
+    """Return whether a container may rightly have fewer chips than the host has cards.
+
+    Each chip has its node, and there are no other nodes. The inventory has no more devices, or, where it names none,
+    jobs run in a container."""
     devices = {chip.device for chip in npu_smi.chips}
     return node_ids(nodes) == devices and (planned <= len(devices) if planned else contained)
 
@@ -125,21 +134,21 @@ def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[
     """
     nodes = node_ids(device_nodes)
     chips = {chip.device: chip for chip in npu_smi.chips}
-    # NPU116 says which cards the nodes of lost chips had.
+    # NPU116 reports the cards of lost chips' nodes.
     orphans = sorted(nodes - set(chips)) if not lost(npu_smi, device_nodes).on_pci else []
-    twice = (index for index, number in Counter(chip.device for chip in npu_smi.chips).items() if number > 1)
-    strays = sorted([*twice, *(set(chips) - nodes)])
-    if len(orphans) == len(strays):  # each chip is there, by another number
-        for device, other in zip(orphans, strays, strict=True):
+    duplicates = (index for index, number in Counter(chip.device for chip in npu_smi.chips).items() if number > 1)
+    unmatched_chips = sorted([*duplicates, *(set(chips) - nodes)])
+    if len(orphans) == len(unmatched_chips):  # every chip is present under another number
+        for device, reported in zip(orphans, unmatched_chips, strict=True):
             yield here.bad(
-                f"{here.host.name}: device {device}: npu-smi has it as device {other}",
+                f"{here.host.name}: device {device}: npu-smi has it as device {reported}",
                 device=device,
                 expected=f"/dev/davinci{device} is device {device} of npu-smi",
                 found=f"chips {_numbers(chips)}",
                 remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
             )
         return
-    for device in strays:
+    for device in unmatched_chips:
         has = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
         yield here.bad(
             f"{here.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "

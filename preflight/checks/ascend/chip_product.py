@@ -1,4 +1,4 @@
-"""The product that the inventory names, beside the chips that are there."""
+"""The inventory's product, compared with the chips of the host."""
 
 import re
 from collections import Counter
@@ -24,21 +24,22 @@ def product(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     Mend: product under [cluster] of the inventory; an inventory of its own for each product
     """
     for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
-        found = product_of(name)
-        told = f"{here.host.name}: {number} of its chips are {quote(name)}"
+        chip_product = product_of(name)
+        subject = f"{here.host.name}: {number} of its chips are {quote(name)}"
         if _INFERENCE.fullmatch(name):
             yield here.bad(
-                f"{told}: these have no device NIC, and HCCL takes one server of them at most",
+                f"{subject}: these have no device NIC, and HCCL takes one server of them at most",
                 expected=here.cluster.product.value,
                 found=name,
                 remedy="take the host out of the inventory: preflight is for Atlas A1, A2 and A3",
             )
-        elif found is None:
-            yield here.unknown(f"{told}, a name that preflight does not know: of which product is not clear")
-        elif found is not here.cluster.product:
+        elif chip_product is None:
+            yield here.unknown(f"{subject}, a name that preflight does not know: of which product is not clear")
+        elif chip_product is not here.cluster.product:
             yield here.bad(
-                f"{told}, of {found}; the inventory says {here.cluster.product}",
-                found=f"{name}, {found}",
+                f"{subject}, of {chip_product}; the inventory says {here.cluster.product}",
+                found=f"{name}, {chip_product}",
                 expected=here.cluster.product.value,
-                remedy=f'set product = "{found}" under [cluster] of the inventory, or move {here.host.name} to another',
+                remedy=f'set product = "{chip_product}" under [cluster] of the inventory, '
+                f"or move {here.host.name} to another",
             )

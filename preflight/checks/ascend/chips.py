@@ -1,4 +1,4 @@
-"""Chips in depth: alarm codes, driver beside firmware, and how the devices of a host reach each other inside it."""
+"""Chips in depth: alarm codes, versions of driver and firmware, and the links between the devices of a host."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,9 +51,13 @@ def _codes(health: Health) -> str:
 
 
 def alarming(chips: Chips | None) -> set[int]:
-    """The devices of which NPU117 says that they are not well."""
-    seen = chips.chips if chips else ()
-    return {chip.device for chip in seen if (health := chip.health.value) and (health.status != "OK" or health.codes)}
+    """Return the devices that NPU117 reports as unhealthy."""
+    chips_of_host = chips.chips if chips else ()
+    return {
+        chip.device
+        for chip in chips_of_host
+        if (health := chip.health.value) and (health.status != "OK" or health.codes)
+    }
 
 
 @host_check("NPU120", "Driver and firmware suit each other", products=NPU, optional=("versions",))
@@ -85,14 +89,15 @@ def compatible(here: Here, chips: Chips, versions: Versions | None) -> Iterator[
     by_file = driver and firmware and (firmware_fits(driver, firmware.version), driver_fits(firmware, driver))
     if driver and firmware and set(words.values()) <= {"", "OK"}:
         yield from _by_their_files(here, driver, firmware, says_ok="OK" in words.values())
-    silent = [device for device, word in words.items() if not word]
-    if silent and by_file in (None, (None, None)):
-        which = "" if len(silent) == len(chips.chips) else f"{_devices(silent)}: "
-        yield here.skip(f"{here.host.name}: {which}neither npu-smi nor a file tells whether they suit each other")
+    without_verdict = [device for device, word in words.items() if not word]
+    if without_verdict and by_file in (None, (None, None)):
+        subject = "" if len(without_verdict) == len(chips.chips) else f"{_devices(without_verdict)}: "
+        yield here.skip(f"{here.host.name}: {subject}neither npu-smi nor a file tells whether they suit each other")
 
 
 def _by_their_files(here: Here, driver: Package, firmware: Package, *, says_ok: bool) -> Iterator[Finding]:
-    """`says_ok`: npu-smi, which knows better than the inferred rule of the files."""
+    """Yield the findings of the version files. `says_ok`: npu-smi reports OK, which outweighs the files' inferred
+    rule."""
     remedy = f"install the firmware that belongs to driver {driver.version}, then reboot {here.host.name}"
     if firmware_fits(driver, firmware.version) is False:
         yield (here.warn if says_ok else here.bad)(
@@ -111,7 +116,7 @@ def _by_their_files(here: Here, driver: Package, firmware: Package, *, says_ok: 
 
 
 def _ranges(ranges: Ranges) -> str:
-    return ", ".join(" to ".join(dict.fromkeys((one[0], one[-1]))) for one in ranges[:8])
+    return ", ".join(" to ".join(dict.fromkeys((versions[0], versions[-1]))) for versions in ranges[:8])
 
 
 @cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)
@@ -126,49 +131,54 @@ def topology(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """
     links: dict[str, _Links] = {}
     for host in all_.hosts:
-        found = chips[host.name].topology
-        if found.value is not None:
-            links[host.name] = _links(found.value)
-        elif refused(found.error):
+        reading = chips[host.name].topology
+        if reading.value is not None:
+            links[host.name] = _links(reading.value)
+        elif refused(reading.error):
             yield all_.skip("npu-smi does not tell the topology", host=host.name)
         else:
-            why = found.error or "npu-smi told nothing"
+            why = reading.error or "npu-smi told nothing"
             yield all_.unknown(f"{host.name}: could not look: {why}", host=host.name)
-    usual = {pair: seen for pair, seen in _seen(links.values()).items() if 2 * seen.fast.total() >= seen.hosts}
+    usual = {
+        pair: pair_links
+        for pair, pair_links in _seen(links.values()).items()
+        if 2 * pair_links.fast.total() >= pair_links.hosts
+    }
     for host in all_.hosts:
         own = links.get(host.name, {})
         slow = {pair: link for pair, link in own.items() if pair in usual and link not in _FAST}
         has_hccs = any(link in _FAST for link in own.values())
         for device, peers in _by_culprit(list(slow)):
             pairs = [(min(device, peer), max(device, peer)) for peer in peers]
-            words = "/".join(sorted({slow[pair] for pair in pairs}))
+            link_names = "/".join(sorted({slow[pair] for pair in pairs}))
             expected = "/".join(sorted({usual[pair].fast.most_common(1)[0][0] for pair in pairs}))
-            most = any(2 * usual[pair].fast.total() > usual[pair].hosts for pair in pairs)
-            yield (all_.bad if most or has_hccs else all_.warn)(
-                f"{host.name}: device {device}: reaches {_devices(peers)} by {words}; by {expected} on other hosts",
+            majority = any(2 * usual[pair].fast.total() > usual[pair].hosts for pair in pairs)
+            yield (all_.bad if majority or has_hccs else all_.warn)(
+                f"{host.name}: device {device}: reaches {_devices(peers)} by {link_names}; "
+                f"by {expected} on other hosts",
                 host=host.name,
                 device=device,
                 expected=expected,
-                found=words,
+                found=link_names,
                 remedy=f"npu-smi info -t hccs on {host.name}; reset the device, else power the host off and on",
             )
 
 
 @dataclass
 class _PairLinks:
-    """Of a pair of devices: how many hosts tell a link, and how many have which fast one."""
+    """The links of a pair of devices: the number of hosts that report one, and of those with each fast one."""
 
     hosts: int = 0
     fast: Counter[str] = field(default_factory=Counter)
 
 
 def _seen(links: Iterable[_Links]) -> Mapping[tuple[int, int], _PairLinks]:
-    seen: dict[tuple[int, int], _PairLinks] = defaultdict(_PairLinks)
+    links_by_pair: dict[tuple[int, int], _PairLinks] = defaultdict(_PairLinks)
     for of_host in links:
         for pair, link in of_host.items():
-            seen[pair].hosts += 1
-            seen[pair].fast.update([link] if link in _FAST else [])
-    return seen
+            links_by_pair[pair].hosts += 1
+            links_by_pair[pair].fast.update([link] if link in _FAST else [])
+    return links_by_pair
 
 
 def _links(topology: Topology) -> _Links:
@@ -181,13 +191,13 @@ def _links(topology: Topology) -> _Links:
 
 
 def _by_culprit(pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Each pair once, below the device that most of the pairs have in common."""
-    left = list(pairs)
-    while left:
-        counts = Counter(device for pair in left for device in pair)
+    """Yield each pair once, under the device that most of the pairs have in common."""
+    pairs_left = list(pairs)
+    while pairs_left:
+        counts = Counter(device for pair in pairs_left for device in pair)
         culprit = max(counts, key=lambda device: (counts[device], -device))
-        yield culprit, sorted(low + high - culprit for low, high in left if culprit in (low, high))
-        left = [pair for pair in left if culprit not in pair]
+        yield culprit, sorted(low + high - culprit for low, high in pairs_left if culprit in (low, high))
+        pairs_left = [pair for pair in pairs_left if culprit not in pair]
 
 
 def _devices(devices: list[int]) -> str:

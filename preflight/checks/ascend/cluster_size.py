@@ -1,4 +1,4 @@
-"""Numbers of servers and devices, as the inventory has them, beside what HCCL takes of the product."""
+"""Numbers of servers and devices in the inventory, compared with those that HCCL takes of the product."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def counts(all_: All) -> Iterator[Finding]:
 
 
 def _unequal_modules(own: set[int]) -> bool:
-    """Of a server with two modules, 0-7 and 8-15, of which both are used: not in the same places."""
+    """Return whether a server uses both its modules, 0-7 and 8-15, but not in the same places."""
     second = {index - 8 for index in own if index >= 8}
     return bool(second) and bool(own - set(range(8, 16))) and second != {index for index in own if index < 8}
 

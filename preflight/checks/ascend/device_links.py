@@ -1,4 +1,4 @@
-"""Links of the device NICs beyond up and down: how often they were lost, their speed, duplex and error correction."""
+"""Links of the device NICs in depth: losses, speed, duplex and error correction."""
 
 import time
 from collections import Counter
@@ -12,10 +12,10 @@ from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
 
 HOUR, DAY = 3600.0, 86400.0
-SETTLING = 60.0  # seconds in which a port that has just come up may lose its link once more: both captures show that
-_CLOCK_SET = 946684800.0  # 2000-01-01: what a device calls earlier was before its clock was set
+SETTLING = 60.0  # Seconds in which a port that has just come up may lose its link once more, as in both captures.
+_CLOCK_SET = 946684800.0  # 2000-01-01. An earlier date is from before the device's clock was set.
 RATED = {Product.ATLAS_A1: 100_000, Product.ATLAS_A2: 200_000, Product.ATLAS_A3: 200_000}  # Mb/s of a device's port
-_CORRECTED = 100_000  # Mb/s from which on a link without error correction is a known fault
+_CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction is a known fault
 
 
 @host_check("NIC101", "No device has lost its link lately", products=NPU)
@@ -39,18 +39,18 @@ def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
         undated = len(losses) - sum(age >= 0 for age in ages)
         summary = f"{here.host.name}: device {device.index}: its link was lost "
         last = next((at for at in losses if at is not None), None)
-        more = {
+        details = {
             "device": device.index,
             "expected": "a link that stays up",
             "found": f"last on {_date(last)} of its own clock" if last is not None else "",
             "remedy": f"clean or change optics and cable of device {device.index}, read its switch port's log",
         }
         if hour >= 2:
-            yield here.bad(f"{summary}{hour} times in the last hour", **more)
+            yield here.bad(f"{summary}{hour} times in the last hour", **details)
         elif day:
-            yield here.warn(summary + ("in the last hour" if hour else _times(day, "in the last day")), **more)
+            yield here.warn(summary + ("in the last hour" if hour else _times(day, "in the last day")), **details)
         elif undated:
-            yield here.warn(summary + _times(undated, "at a time that is not known"), **more)
+            yield here.warn(summary + _times(undated, "at a time that is not known"), **details)
 
 
 def _times(number: int, when: str) -> str:
@@ -58,22 +58,25 @@ def _times(number: int, when: str) -> str:
 
 
 def _losses(history: LinkHistory) -> Sequence[float | None]:
-    """When the link was lost, newest first. Not those of the first minute after it first came up, where the records go
-    back that far; a loss that was counted and never recorded has no date."""
+    """Return the times of the link's losses, newest first; None for a loss that was counted and never recorded.
+
+    Losses in the first minute after the link first came up do not count, where the records go back that far."""
     begins = history.changes[-1:] and history.changes[-1].up  # not so after `-link_stat -c`
     complete = sum(change.up for change in history.changes) == history.ups
-    born = _born(history) if begins and complete else None
+    first_up = _born(history) if begins and complete else None
     losses = [
         change.at
         for change in history.changes
-        if not change.up and (born is None or change.at is None or change.at > born + SETTLING)
+        if not change.up and (first_up is None or change.at is None or change.at > first_up + SETTLING)
     ]
     return losses if history.changes or not history.downs else [None] * history.downs
 
 
 def _born(history: LinkHistory) -> float | None:
-    """When the port first came up. A device boots with the clock of 1970, and somebody sets it in the middle of that
-    minute: then the first date after it."""
+    """Return when the port first came up.
+
+    A device boots with the clock of 1970, which is set in the middle of that minute. The first date after that
+    counts."""
     first = history.changes[-1].at
     if first is None or first >= _CLOCK_SET or (history.now or 0) < _CLOCK_SET:
         return first
@@ -97,14 +100,14 @@ def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]
     """
     devices = list(_linked(all_, nic, hccn))
     modes = Counter(device.fec.value for _, device in devices if device.fec.value)
-    others = modes.total() - modes["no"]
+    with_correction = modes.total() - modes["no"]
     for host in all_.hosts:
         yield from untold(all_, host, {device.index: device.fec for device in nic[host.name].devices})
     for host, device in devices:
         if device.fec.value == "no" and (device.speed.value or _CORRECTED) >= _CORRECTED:
             port = f"set RS-FEC on the switch port of device {device.index}"
             a1 = all_.cluster.product is Product.ATLAS_A1
-            yield (all_.bad if others > modes["no"] else all_.warn)(
+            yield (all_.bad if with_correction > modes["no"] else all_.warn)(
                 f"{host.name}: device {device.index}: its link has no error correction",
                 host=host.name,
                 device=device.index,
@@ -125,14 +128,19 @@ def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
     """
     devices = list(_linked(all_, nic, hccn))
     speeds = Counter(device.speed.value for _, device in devices if device.speed.value)
-    usual = max(speeds, key=lambda value: (speeds[value], value), default=0)  # as many of each: the faster
+    usual = max(speeds, key=lambda value: (speeds[value], value), default=0)  # on a tie, the faster
     wanted = max(usual, RATED[all_.cluster.product])
-    told_up = {(name, one.index) for name, seen in hccn.items() for one in seen.devices if one.link.value == "UP"}
+    reported_up = {
+        (name, device_facts.index)
+        for name, hccn_of_host in hccn.items()
+        for device_facts in hccn_of_host.devices
+        if device_facts.link.value == "UP"
+    }
     for host in all_.hosts:
         own = nic[host.name].devices
         yield from untold(all_, host, {d.index: d.speed for d in own}, {d.index: d.duplex for d in own}, unset=True)
     for host, device in devices:
-        name, index, found = f"{host.name}: device {device.index}", device.index, device.speed.value
+        name, index, actual = f"{host.name}: device {device.index}", device.index, device.speed.value
         if device.duplex.value == "Half":
             yield all_.bad(
                 f"{name}: its link is half duplex",
@@ -142,22 +150,22 @@ def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
                 found="Half",
                 remedy=f"set the switch port of device {index} to full duplex",
             )
-        elif found and found < wanted:
-            yield (all_.bad if found < usual else all_.warn)(
-                f"{name}: its link has {found // 1000} Gb/s",
+        elif actual and actual < wanted:
+            yield (all_.bad if actual < usual else all_.warn)(
+                f"{name}: its link has {actual // 1000} Gb/s",
                 host=host.name,
                 device=index,
                 expected=f"{wanted // 1000} Gb/s",
-                found=f"{found} Mb/s",
+                found=f"{actual} Mb/s",
                 remedy=f"look at module, cable and switch port of device {index}, and for static_speed_{index} in "
                 "/etc/hccn.conf",
             )
-        elif found is None and not device.speed.error and (host.name, index) in told_up:
+        elif actual is None and not device.speed.error and (host.name, index) in reported_up:
             yield all_.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
 
 
 def _linked(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, NicDevice]]:
-    """The devices whose link is not down."""
+    """Yield the devices with a link that is not down."""
     for host in all_.hosts:
         up = with_link(hccn[host.name])
         yield from ((host, device) for device in nic[host.name].devices if device.index in up)

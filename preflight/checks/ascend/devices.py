@@ -1,4 +1,4 @@
-"""NPUs as such: link, MTU, TLS switch, number, health, and who uses them."""
+"""NPUs as such: link, MTU, TLS switch, number, health, and the processes that use them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from preflight.model.outcome import Outcome
 from preflight.rules.own_processes import Owner, end, owner, wait
 
 _LOG = "/var/log/hccn_tool/hccn_config.log"  # on the host
-_UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # seen in captures; other words are known from source only
+_UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # from captures; other words are known from source only
 
 
 @host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
@@ -68,24 +68,24 @@ def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     Mend: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
     size N
     """
-    found = [(host, device) for host in all_.hosts for device in hccn[host.name].devices]
-    usual = Counter(device.mtu.value for _, device in found if device.mtu.value).most_common(1)
-    for host, device in found:
-        planned, has = planned_device(host, device.index).mtu, device.mtu.value
+    devices = [(host, device) for host in all_.hosts for device in hccn[host.name].devices]
+    usual = Counter(device.mtu.value for _, device in devices if device.mtu.value).most_common(1)
+    for host, device in devices:
+        planned, actual = planned_device(host, device.index).mtu, device.mtu.value
         name = f"{host.name}: device {device.index}"
         wanted = str(planned) if planned else usual[0][0] if usual else None
         if device.mtu.error and planned:
             yield all_.unknown(
                 f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name, device=device.index
             )
-        elif has and has != wanted:
-            change = device_change(all_, host, Kind.DEVICE_MTU, device.index, has, planned) if planned else None
+        elif actual and actual != wanted:
+            change = device_change(all_, host, Kind.DEVICE_MTU, device.index, actual, planned) if planned else None
             yield all_.bad(
-                f"{name}: MTU {has}" + ("" if planned else f"; most have {wanted}"),
+                f"{name}: MTU {actual}" + ("" if planned else f"; most have {wanted}"),
                 host=host.name,
                 device=device.index,
                 expected=str(wanted),
-                found=has,
+                found=actual,
                 change=change,
                 remedy="preflight configure-device-ips" if planned else "plan cluster.device_mtu in the inventory",
             )
@@ -104,8 +104,8 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """
     switches: dict[str, list[tuple[str, int]]] = {"0": [], "1": []}
     no_certificate: list[tuple[str, int]] = []
-    for name, seen in hccn.items():
-        for device in seen.devices:
+    for name, hccn_of_host in hccn.items():
+        for device in hccn_of_host.devices:
             if device.tls.error:
                 yield all_.unknown(
                     f"{name}: device {device.index}: the TLS switch could not be read: {device.tls.error}",
@@ -123,7 +123,7 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             device=index,
         )
     minority = min(switches, key=lambda value: len(switches[value]))
-    other = "1" if minority == "0" else "0"
+    majority = "1" if minority == "0" else "0"
     word = {"0": "off", "1": "on"}
     if len(switches["0"]) == len(switches["1"]) > 0:
         yield all_.bad(
@@ -135,12 +135,12 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         return
     for name, index in switches[minority]:
         yield all_.bad(
-            f"{name}: device {index}: TLS is {word[minority]}; {word[other]} on {len(switches[other])} others",
+            f"{name}: device {index}: TLS is {word[minority]}; {word[majority]} on {len(switches[majority])} others",
             host=name,
             device=index,
-            expected=other,
+            expected=majority,
             found=minority,
-            remedy=f"hccn_tool -i {index} -tls -s enable {other}, if the majority is right",
+            remedy=f"hccn_tool -i {index} -tls -s enable {majority}, if the majority is right",
         )
 
 
@@ -169,20 +169,20 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
         yield here.skip("the inventory names no devices")
         return
     explained = cards.explained(npu_smi, device_nodes)
-    for tool, found in (
+    for tool, present in (
         ("hccn_tool", {device.index for device in hccn.devices}),
         ("npu-smi", {chip.device for chip in npu_smi.chips}),
     ):
         for word, difference in (
-            ("missing in", wanted - found),
-            ("not in the inventory, but in", found - wanted),
+            ("missing in", wanted - present),
+            ("not in the inventory, but in", present - wanted),
         ):
             for index in sorted(difference - explained):
                 yield here.bad(
                     f"{here.host.name}: device {index}: {word} {tool}",
                     device=index,
                     expected=f"{len(wanted)} devices",
-                    found=f"{len(found)} devices",
+                    found=f"{len(present)} devices",
                     remedy="compare npu-smi info -l with lspci; correct the inventory if it is wrong",
                 )
 
@@ -198,15 +198,19 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
     """
     for device in hccn.devices:
         index, name = device.index, f"{here.host.name}: device {device.index}"
-        planned, found, health = planned_device(here.host, index).detect, device.detect.value, device.net_health.value
-        if planned and found != str(planned) and not device.detect.error:
+        planned, detect_address, health = (
+            planned_device(here.host, index).detect,
+            device.detect.value,
+            device.net_health.value,
+        )
+        if planned and detect_address != str(planned) and not device.detect.error:
             yield here.warn(
-                f"{name}: " + (f"detect address {found}" if found else "no detect address"),
+                f"{name}: " + (f"detect address {detect_address}" if detect_address else "no detect address"),
                 device=index,
                 expected=str(planned),
-                found=found or "none",
+                found=detect_address or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(here, here.host, Kind.DEVICE_DETECT, index, found, planned),
+                change=device_change(here, here.host, Kind.DEVICE_DETECT, index, detect_address, planned),
             )
         elif device.address.value is None or device.link.value == "DOWN" or health == "Success":
             continue
@@ -219,13 +223,13 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
                 device=index,
                 expected="Success",
                 found=health,
-                cause=f"the device does not reach {found or 'its detect address'}",
-                remedy=f"hccn_tool -i {index} -ping -g address {found or 'A'}; look at link, switch and peer",
+                cause=f"the device does not reach {detect_address or 'its detect address'}",
+                remedy=f"hccn_tool -i {index} -ping -g address {detect_address or 'A'}; look at link, switch and peer",
             )
         elif health == "Init":
-            why = "the probe of its detect address has only started" if found else "it has no detect address"
+            why = "the probe of its detect address has only started" if detect_address else "it has no detect address"
             key = 'detect = "gateway" or "next-host" under [device_addresses] in the inventory'
-            remedy = "look again in a minute" if found else key
+            remedy = "look again in a minute" if detect_address else key
             yield here.warn(
                 f"{name}: net health is Init: {why}", device=index, expected="Success", found="Init", remedy=remedy
             )
@@ -277,9 +281,9 @@ def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding
 
     Mend: look the error code up (npu-smi info -t health), then reset the device or call the vendor
     """
-    told = alarming(chips)
+    reported = alarming(chips)
     for chip in npu_smi.chips:
-        if chip.device in told:
+        if chip.device in reported:
             continue
         summary = f"{here.host.name}: device {chip.device}: health is {chip.health}"
         remedy = f"npu-smi info -t health -i {chip.device} names the error code (-i is npu-smi's own NPU number)"
@@ -312,15 +316,15 @@ def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
         holder = owner(os, process.pid, process.name)
         if holder is Owner.THIS_RUN:
             continue
-        another = holder is Owner.OTHER_RUN
+        other_run = holder is Owner.OTHER_RUN
         yield here.bad(
             f"{here.host.name}: device {process.device}: used by {process.name or 'a process'}"
             + (f" of {process.user}" if process.user else "")
-            + (", of another preflight run" if another else ""),
+            + (", of another preflight run" if other_run else ""),
             device=process.device,
             expected="no process",
             found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
             remedy=wait(here.host.name, process.pid)
-            if another
+            if other_run
             else f"wait for the job, or {end(here.host.name, process.pid)}",
         )

@@ -1,4 +1,4 @@
-"""/etc/hccn.conf beside what the devices have: the vendor's file, from which they get their settings back at boot."""
+"""/etc/hccn.conf, the vendor's file from which devices restore their settings at boot, compared with the devices."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,16 +18,18 @@ _RECOVERY = f"hccn_tool -cfg recovery restores all that {PATH} says of the devic
 
 @dataclass(frozen=True)
 class _Settings:
-    """Of one device, by key: what it has, what the file says, what is planned; None: not set. A key that could not be
-    read is not in `has`."""
+    """The settings of one device by key, on the device, in the file and in the plan.
+
+    None is a setting that is not set. A key that could not be read is not in `has`."""
 
     has: Mapping[str, str | None]
     says: Mapping[str, str | None]
     plan: Mapping[str, str | None]
 
     def stale(self) -> list[str]:
-        """Keys of which the device has the right value and the file another. Without a plan the device's counts; an
-        MTU, which every device has, needs no line."""
+        """Return the keys for which the device has the right value and the file another.
+
+        Without a plan the device's value counts. An MTU, which every device has, needs no line."""
         return [
             key
             for key, has in self.has.items()
@@ -38,7 +40,7 @@ class _Settings:
         ]
 
     def lost(self) -> list[str]:
-        """Keys of which the file has the right value and the device another, or none."""
+        """Return the keys for which the file has the right value and the device another, or none."""
         return [
             key
             for key, has in self.has.items()
@@ -46,12 +48,13 @@ class _Settings:
         ]
 
     def may_be_restored(self) -> bool:
-        """Whether the plan wants what the file has lost, and the file says nothing else that the plan does not want."""
+        """Return whether the plan wants the values that the device has lost, and agrees with all other values of the
+        file."""
         right = all(self.says[key] in (plan, None) for key, plan in self.plan.items() if plan)
         return right and any(self.plan[key] for key in self.lost()) and all(key in self.has for key in self.named())
 
     def named(self) -> list[str]:
-        """Keys that the file sets."""
+        """Return the keys that the file sets."""
         return [key for key in KEYS if self.says[key]]
 
 
@@ -71,7 +74,7 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
         settings = _settings(device, hccn_conf, planned_device(here.host, device.index))
         name = f"{here.host.name}: device {device.index}"
         if stale := settings.stale():
-            known = [key for key in stale if settings.plan[key]]
+            planned_keys = [key for key in stale if settings.plan[key]]
             yield _speaker(here, stale)(
                 f"{name}: {PATH} " + ("says something else of it" if hccn_conf.present else "is missing"),
                 device=device.index,
@@ -79,9 +82,11 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
                 found=_spelled(settings.says, stale),
                 cause="after a reboot the device would have the file's values",
                 remedy="preflight configure-device-ips"
-                if known
+                if planned_keys
                 else "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
-                change=_change(here, Kind.DEVICE_SAVED, device, known, settings.says, settings.has) if known else None,
+                change=_change(here, Kind.DEVICE_SAVED, device, planned_keys, settings.says, settings.has)
+                if planned_keys
+                else None,
             )
         if lost := settings.lost():
             restore = settings.may_be_restored()
@@ -101,7 +106,8 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
 
 
 def _speaker(here: Here, keys: list[str]) -> Callable[..., Finding]:
-    """How the MTU is printed is known from the tool's source only: by itself it is no failure."""
+    """Return the reporting method: a warning for the MTU alone, since its format is known from the tool's source
+    only."""
     return here.warn if keys == ["mtu"] else here.bad
 
 
@@ -126,7 +132,7 @@ def _whole(address: str | None, netmask: str | None) -> str | None:
 
 
 def _spelled(values: Mapping[str, str | None], keys: list[str]) -> str:
-    """As the program on the host spells it: preflight/remote/apply/hccn_conf.py."""
+    """Return the values as the program on the host spells them: preflight/remote/apply/hccn_conf.py."""
     return " ".join(f"{key} {values[key] or 'none'}" for key in keys)
 
 

@@ -24,13 +24,13 @@ def hccs(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
 
     Mend: npu-smi info -t hccs -i N -c C shows lanes and errors; reset the chip, or have it looked at
     """
-    mine = [ping for ping in pings if ping.purpose == "hccs" and "not supported on this product" not in ping.error]
-    asked = {ping.host for ping in mine}
+    attempts = [ping for ping in pings if ping.purpose == "hccs" and "not supported on this product" not in ping.error]
+    sources = {ping.host for ping in attempts}
     for host in all_.hosts:
-        if host.name not in asked:
+        if host.name not in sources:
             yield all_.skip("no device here has a vNIC address, or it was not asked for", host=host.name)
-    for ping in mine:
-        name, found = f"{ping.host}: device {ping.device}: {ping.peer} over HCCS", f"{ping.received} of {ping.sent}"
+    for ping in attempts:
+        name, answers = f"{ping.host}: device {ping.device}: {ping.peer} over HCCS", f"{ping.received} of {ping.sent}"
         if ping.error or not ping.sent:
             yield all_.unknown(
                 f"{name} could not be tried: {ping.error or 'no ping was sent'}",
@@ -41,12 +41,12 @@ def hccs(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
         elif ping.received < ping.sent or ping.plane_faults:
             bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
             yield all_.bad(
-                f"{name} answers {found} pings{bad}",
+                f"{name} answers {answers} pings{bad}",
                 host=ping.host,
                 device=ping.device,
                 peer=ping.peer,
                 expected=f"{ping.sent} of {ping.sent}",
-                found=found,
+                found=answers,
                 remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
                 "npu-smi info -m",
             )

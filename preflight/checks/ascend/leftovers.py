@@ -41,13 +41,13 @@ def held(here: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Findi
         if device.index in busy:
             continue
         pairs = _queue_pairs(device)
-        another = probing is Owner.OTHER_RUN
+        other_run = probing is Owner.OTHER_RUN
         remedy = f"wait 10 s and look again; then on {here.host.name}: fuser -v /dev/davinci{device.index}"
-        remedy = wait(here.host.name) if another else remedy
+        remedy = wait(here.host.name) if other_run else remedy
         if device.hccp.value == "exist":
-            yield (here.warn if another else here.bad)(
+            yield (here.warn if other_run else here.bad)(
                 f"{here.host.name}: device {device.index}: an HCCP process "
-                + ("is there while another preflight run probes" if another else "is left, though no job runs on it"),
+                + ("is there while another preflight run probes" if other_run else "is left, though no job runs on it"),
                 device=device.index,
                 expected="not exist",
                 found=f"exist, {pairs} queue pairs",
@@ -64,7 +64,8 @@ def held(here: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Findi
 
 
 def _queue_pairs(device: NicDevice) -> int:
-    """Those of jobs: the capture of an idle device has one, with no memory registered for it."""
+    """Return the number of the jobs' queue pairs. An idle device has one in the capture, with no memory registered for
+    it."""
     counts = device.resources.value or {}
     pairs = counts.get("qp_active", 0)
     return pairs if pairs > 1 or counts.get("mr_active", 0) else 0
@@ -87,20 +88,20 @@ def memory(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     if probing is Owner.THIS_RUN:
         yield here.skip("the probe of this run works on the host, and its workers use the devices")
         return
-    known: Counter[int] = Counter()
+    listed_memory: Counter[int] = Counter()
     for process in npu_smi.processes:
-        known[process.device] += process.memory or 0
+        listed_memory[process.device] += process.memory or 0
     unmeasured = {process.device for process in npu_smi.processes if process.memory is None}
     for chip in npu_smi.chips:
         if not chip.hbm_total or chip.hbm_used is None or chip.device in unmeasured:
             continue
-        stray = chip.hbm_used - known[chip.device]
-        if stray > IDLE_SHARE * chip.hbm_total:
+        excess = chip.hbm_used - listed_memory[chip.device]
+        if excess > IDLE_SHARE * chip.hbm_total:
             yield here.bad(
-                f"{here.host.name}: device {chip.device}: {100 * stray // chip.hbm_total} % of its memory is in use by "
-                "no process that npu-smi lists",
+                f"{here.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use "
+                "by no process that npu-smi lists",
                 device=chip.device,
-                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {known[chip.device]} MB of listed processes",
+                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed_memory[chip.device]} MB of listed processes",
                 remedy=wait(here.host.name)
                 if probing is Owner.OTHER_RUN
                 else f"look for containers that use it; on {here.host.name}: fuser -v /dev/davinci{chip.device}",
@@ -119,7 +120,7 @@ def workers_left(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
     """
     if not observations:
         yield all_.unknown("the probe brought no results", host=None)
-    views = [view for seen in observations for view in seen.ranks]
+    views = [view for observation in observations for view in observation.ranks]
     for host, device in sorted({(view.member.host, view.member.device) for view in views if view.held}):
         yield all_.bad(
             f"{host}: device {device} is still held by a worker that was killed",
@@ -129,6 +130,6 @@ def workers_left(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
             found="exist",
             remedy=f"on {host}: fuser -v /dev/davinci{device}; then reset the device",
         )
-    unseen = {view.member.host: view.held_error for view in views if view.held_error and not view.held}
-    for host, error in sorted(unseen.items()):
+    errors = {view.member.host: view.held_error for view in views if view.held_error and not view.held}
+    for host, error in sorted(errors.items()):
         yield all_.unknown(f"{host}: whether killed workers have left their devices is not known: {error}", host=host)

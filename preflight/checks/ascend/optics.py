@@ -1,4 +1,4 @@
-"""Optical modules of the device NICs, judged by the limits that each module has for itself."""
+"""Optical modules of the device NICs, judged by each module's own limits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,14 @@ from preflight.facts.sections.nic import Band, Nic, NicDevice, Optics
 from preflight.facts.types import Hccn
 from preflight.model.finding import Finding
 
-_ABSENT = "Optical module is not present"  # what hccn_tool says instead of an answer
+_ABSENT = "Optical module is not present"  # hccn_tool's message in place of an answer
 
 
 @dataclass(frozen=True)
 class OpticsFault:
-    """`what` reads alike for devices with the same trouble; the values are in `seen`. `dark`: too little arrives."""
+    """One fault of an optical module.
+
+    `what`: the fault, worded alike for all devices. `seen`: the values. `dark`: too little light arrives."""
 
     what: str
     seen: str
@@ -35,36 +37,37 @@ def optics(here: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
     yield from untold(here, here.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)
     for device in nic.devices:
-        found = troubles(device.optics.value) if device.optics.value and device.index in up else []
-        if found:
-            yield (here.bad if any(one.dark for one in found) else here.warn)(
-                f"{here.host.name}: device {device.index}: its optical module {' and '.join(t.what for t in found)}",
+        faults = troubles(device.optics.value) if device.optics.value and device.index in up else []
+        if faults:
+            yield (here.bad if any(fault.dark for fault in faults) else here.warn)(
+                f"{here.host.name}: device {device.index}: its optical module "
+                f"{' and '.join(fault.what for fault in faults)}",
                 device=device.index,
-                found="; ".join(one.seen for one in found),
+                found="; ".join(fault.seen for fault in faults),
                 evidence=tuple(filter(None, (_named(device.optics.value),))),
                 remedy=f"clean and reseat the fibre of device {device.index} at both ends, then change the module",
             )
 
 
 def cause_of_no_link(device: NicDevice | None) -> str:
-    """What optics and error correction have to say about a link that is down; empty: nothing."""
+    """Return the fault of optics or error correction that explains a link that is down; empty if there is none."""
     if device is None:
         return ""
     if _absent(device) or (device.optics.value and not (device.optics.value.present or _tells(device.optics.value))):
         return "no optical module is there"
-    found = troubles(device.optics.value) if device.optics.value else []
-    if found:
-        return f"its optical module {' and '.join(one.what for one in found)}"
+    faults = troubles(device.optics.value) if device.optics.value else []
+    if faults:
+        return f"its optical module {' and '.join(fault.what for fault in faults)}"
     return "the port has no error correction (no FEC mode)" if device.fec.value == "no" else ""
 
 
 def troubles(optics: Optics) -> list[OpticsFault]:
-    """What is outside the module's limits, the worst first."""
+    """Return the values outside the module's limits, the worst first."""
     dark = [
         *_beyond("receives too little light", optics.rx_power, optics.rx_band, too_low=True),
         *_beyond("sends too little light", optics.tx_power, optics.tx_band, too_low=True),
     ]
-    found = [
+    faults = [
         *dark,
         *_beyond("receives too much light", optics.rx_power, optics.rx_band, too_low=False),
         *_beyond("sends too much light", optics.tx_power, optics.tx_band, too_low=False),
@@ -72,14 +75,14 @@ def troubles(optics: Optics) -> list[OpticsFault]:
     flags = {"Rx LoS": optics.rx_los, "Tx LoS": optics.tx_los, "Rx LoL": optics.rx_lol, "Tx LoL": optics.tx_lol}
     if set_ := [f"{name} {value:#x}" for name, value in flags.items() if value]:
         if dark:
-            found[0] = OpticsFault(found[0].what, f"{found[0].seen}, {', '.join(set_)}", dark=True)
-        else:  # flags stay set until they are read once: alone they may tell of the past
-            found.insert(0, OpticsFault("tells of a lost signal", ", ".join(set_)))
+            faults[0] = OpticsFault(faults[0].what, f"{faults[0].seen}, {', '.join(set_)}", dark=True)
+        else:  # flags stay set until they are read, so alone they may be old
+            faults.insert(0, OpticsFault("tells of a lost signal", ", ".join(set_)))
     band = optics.temperature_band
     if optics.temperature is not None and band and not band.low <= optics.temperature <= band.high:
         word = "hot" if optics.temperature > band.high else "cold"
-        found.append(OpticsFault(f"is too {word}", f"{optics.temperature:g} °C of {band.low:g} to {band.high:g}"))
-    return found
+        faults.append(OpticsFault(f"is too {word}", f"{optics.temperature:g} °C of {band.low:g} to {band.high:g}"))
+    return faults
 
 
 def _beyond(what: str, powers: Sequence[float | None], band: Band | None, *, too_low: bool) -> Iterator[OpticsFault]:
@@ -91,8 +94,8 @@ def _beyond(what: str, powers: Sequence[float | None], band: Band | None, *, too
     if lanes and band:
         limit = f"at least {band.low:g}" if too_low else f"at most {band.high:g}"
         values = ", ".join(f"{power:g}" for power in lanes.values())
-        named = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes))}"
-        yield OpticsFault(f"{what} on {named}", f"{values} mW, {limit}", dark=too_low)
+        lane_names = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes))}"
+        yield OpticsFault(f"{what} on {lane_names}", f"{values} mW, {limit}", dark=too_low)
 
 
 def _tells(optics: Optics) -> bool:

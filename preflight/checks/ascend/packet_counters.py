@@ -9,7 +9,7 @@ from preflight.facts.sections.nic import Nic
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-SHARE, FEW = 1e-6, 10  # of packets: below one in a million, or ten in all, a link is as good as links are
+SHARE, FEW = 1e-6, 10  # of packets; a link with fewer than one in a million, or than ten in all, counts as healthy
 
 
 @host_check("NIC109", "The devices' packets arrive whole and in order", severity=Outcome.WARN, products=NPU)
@@ -25,16 +25,16 @@ def counters(here: Here, nic: Nic) -> Iterator[Finding]:
     yield from untold(here, here.host, {device.index: device.packets for device in nic.devices})
     for device in nic.devices:
         counts = device.packets.value or {}
-        seen = {
+        errors = {
             key: (number, total)
-            for key, of in WATCHED.items()
-            if (number := counts.get(key, 0)) >= max(FEW, SHARE * (total := counts.get(of, 0)))
+            for key, total_key in WATCHED.items()
+            if (number := counts.get(key, 0)) >= max(FEW, SHARE * (total := counts.get(total_key, 0)))
         }
-        if seen:
+        if errors:
             yield here.bad(
-                f"{here.host.name}: device {device.index}: {', '.join(seen)} count errors",
+                f"{here.host.name}: device {device.index}: {', '.join(errors)} count errors",
                 device=device.index,
                 expected="at most one in a million",
-                found="; ".join(f"{number} of {total or 'an unknown number'}" for number, total in seen.values()),
+                found="; ".join(f"{number} of {total or 'an unknown number'}" for number, total in errors.values()),
                 remedy=f"hccn_tool -i {device.index} -stat -g; if they still rise, clean or change optics and cable",
             )

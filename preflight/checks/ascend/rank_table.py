@@ -1,4 +1,4 @@
-"""The rank table that jobs would read, beside what the devices have."""
+"""The rank table that jobs would read, compared with the devices."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -99,22 +99,22 @@ class _Own:
 
 
 def _own_server(here: Here, job: Job, network: Network | None) -> Found[_Own]:
-    """What the rank table of the host's jobs has of it; an error where one is named and this cannot be said."""
+    """Return the host's server in the rank table of its jobs; an error if a table is named but does not give it."""
     path = job.variables.get(_VARIABLE)
     if not path:
         return Found()
     file = job.files.get(path)
-    if file is None or file.error or file.kind == "missing":  # ENV108 says what is wrong with it
+    if file is None or file.error or file.kind == "missing":  # ENV108 reports the fault
         return Found(error=f"{path} could not be read: {_why(file)}")
-    found = read(file.text)
-    if found.table is None:
-        return Found(error=f"{path} could not be read: {found.why}")
-    if found.table.version == "2.0":
+    parsed = read(file.text)
+    if parsed.table is None:
+        return Found(error=f"{path} could not be read: {parsed.why}")
+    if parsed.table.version == "2.0":
         return Found(error=f"{path} is of version 2.0, which names no servers")
-    own = own_server(found.table, here.host, network)
+    own = own_server(parsed.table, here.host, network)
     if own is None:
         return Found(error=f"{path} names no server with an address of {here.host.name}")
-    return Found(_Own(found.table, own))
+    return Found(_Own(parsed.table, own))
 
 
 def _why(file: SeenFile | None) -> str:

@@ -51,12 +51,12 @@ def smp(here: Here, nic: Nic) -> Iterator[Finding]:
 
 
 def _ports(device: NicDevice) -> set[str]:
-    """eth0 … with a network of their own."""
+    """Return the ports (eth0 …) that have a separate network."""
     return {route.interface for route in device.routes.value or () if route.interface.startswith("eth")}
 
 
 def _addressed(nic: Nic) -> int:
-    """How many devices of the first module have a network of their own."""
+    """Return the number of the first module's devices that have a separate network."""
     return sum(bool(_ports(device)) for device in nic.devices if device.index < _MODULE)
 
 
@@ -83,9 +83,9 @@ def super_pod(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     for host in all_.hosts:
         yield from untold(all_, host, {chip.device: chip.superpod for chip in chips[host.name].chips})
         for chip in chips[host.name].chips:
-            if found := chip.superpod.value:
-                places[found.pod, found.sdid].append((host.name, chip.device))
-                pods.setdefault(host.name, found.pod)
+            if superpod := chip.superpod.value:
+                places[superpod.pod, superpod.sdid].append((host.name, chip.device))
+                pods.setdefault(host.name, superpod.pod)
     for odd in odd_ones(pods):
         yield all_.bad(
             f"{odd.host}: in super-pod {odd.value}, but {odd.elsewhere} in {odd.usual} (format unconfirmed)",
@@ -94,13 +94,14 @@ def super_pod(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
             found=f"super-pod {odd.value}",
             remedy="use servers of one super-pod, or take superpod out of the inventory",
         )
-    for (_, sdid), same in places.items():
-        for name, device in same[1:]:
+    for (_, sdid), sharers in places.items():
+        for name, device in sharers[1:]:
             yield all_.bad(
-                f"{name}: device {device}: SDID {sdid} is also that of {same[0][0]}/{same[0][1]} (format unconfirmed)",
+                f"{name}: device {device}: SDID {sdid} is also that of "
+                f"{sharers[0][0]}/{sharers[0][1]} (format unconfirmed)",
                 host=name,
                 device=device,
-                peer=f"{same[0][0]}/{same[0][1]}",
+                peer=f"{sharers[0][0]}/{sharers[0][1]}",
                 expected="an SDID of its own",
                 found=str(sdid),
                 remedy=f"correct the server number of {name} in its super-pod",

@@ -1,4 +1,5 @@
-"""Priority and DSCP that jobs send with, beside what the device NICs do with them. Formats known from source only."""
+"""Priority and DSCP of the jobs' packets, compared with the settings of the device NICs. Formats known from source
+only."""
 
 from collections.abc import Iterator, Mapping
 
@@ -52,13 +53,13 @@ def traffic_class(here: Here, nic: Nic, job: Job) -> Iterator[Finding]:
 
 
 def _number(variables: Mapping[str, str], name: str, default: int, allowed: range) -> int | None:
-    """None for what HCCL refuses; a check of the jobs' variables says so."""
+    """Return the variable's value; None for one that HCCL refuses, which a check of the jobs' variables reports."""
     text = variables.get(name, str(default))
     return int(text) if text.isascii() and text.isdigit() and len(text) < 4 and int(text) in allowed else None
 
 
 def _not_lossless(device: NicDevice, level: int) -> str:
-    """For which priorities PFC is on instead; empty where all is well, or not known."""
+    """Return the priorities with PFC in place of the expected one; empty where PFC is right, or not known."""
     pfc = device.pfc.value
     if pfc is None or len(pfc) != len(_PRIORITIES) or pfc[level]:
         return ""

@@ -1,8 +1,7 @@
 """The text of every check, for `list-checks` and `explain`.
 
-Asking the checks means importing them and the types of all facts, a tenth of a second. So what they say is kept in the
-user's cache, by the rule that Python has for compiled code: it counts until a source file has another time or size.
-"""
+Importing the checks and the types of all facts takes 0.1 s. So their texts are kept in the user's cache, by Python's
+rule for compiled code: a cache is valid until a source file has another time or size."""
 
 import json
 import os
@@ -17,12 +16,12 @@ from preflight.bounded_file import read_bounded
 from preflight.model.places import cache_home
 
 FOLDER = Path(__file__).parents[1]
-_LARGEST = 16 << 20  # bytes of what is kept; all checks have 130 KB
+_LARGEST = 16 << 20  # bytes of the cache; all checks have 130 KB
 
 
 @dataclass(frozen=True)
 class CheckEntry:
-    """One check in words; `products` are those it applies to, `several` that a single host is nothing to compare."""
+    """One check in words. `products`: those it applies to. `several`: a single host gives nothing to compare."""
 
     id: str
     area: str
@@ -30,24 +29,24 @@ class CheckEntry:
     scope: str
     severity: str
     products: list[str]
-    for_whom: str  # the products, as people say it
+    for_whom: str  # the products in words
     several: bool
     needs: list[str]
     explanation: str
 
 
 def catalogue() -> dict[str, CheckEntry]:
-    """Every check by id, sorted."""
+    """Return every check by id, sorted."""
     sources = sorted([str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in _modules())
-    kept = cache_home() / f"checks-{zlib.crc32(bytes(FOLDER)):08x}.json"  # of this installation
+    cache_file = cache_home() / f"checks-{zlib.crc32(bytes(FOLDER)):08x}.json"  # one file an installation
     try:
-        saved = json.loads(read_bounded(kept, _LARGEST))
+        saved = json.loads(read_bounded(cache_file, _LARGEST))
         if saved["sources"] == sources:
             return {row["id"]: CheckEntry(**row) for row in saved["entries"]}
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # not there, or of another version
+        pass  # missing, or of another version
     entries = _ask()
-    _keep(kept, {"sources": sources, "entries": [asdict(entry) for entry in entries.values()]})
+    _keep(cache_file, {"sources": sources, "entries": [asdict(entry) for entry in entries.values()]})
     return entries
 
 
@@ -87,6 +86,6 @@ def _keep(path: Path, document: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_text(json.dumps(document), encoding="utf-8")
         unfinished.replace(path)
-    except OSError:  # no place to keep it: asked anew each time
+    except OSError:  # without a cache, the checks are imported each time
         with suppress(OSError):
             unfinished.unlink()

@@ -9,7 +9,7 @@ from preflight.model.outcome import Outcome
 
 _BLIND = re.compile(r"could not (?:look|be read|try to connect to it): (.*)", re.DOTALL)
 _OF_PEER = "could not try to connect to it: "
-# A status of 128 and more is a signal's: Python was killed, and is not at fault.
+# A status of 128 and more is that of a signal. Python was killed, and is not at fault.
 _NO_ANSWER = re.compile(
     r"the (?:program on the host ended with (?:1[01]\d|12[0-7]|\d\d?) and no answer"
     r"|host sent more than \d+ bytes, and no|collector's answer is not what was sent)"
@@ -24,24 +24,26 @@ _PACKAGES = {"hccn_tool": "the Ascend driver", "npu-smi": "the Ascend driver", "
 
 
 def reason(finding: Finding) -> str:
-    """Return why the check could not look; empty where it did."""
+    """Return why the check could not inspect the host; empty where it could."""
     match = _BLIND.search(finding.summary) if finding.outcome is Outcome.UNKNOWN else None
     return match.group(1) if match else ""
 
 
 def host_of(finding: Finding) -> str:
-    """Return the host on which the obstacle is: the peer, where that one could not try its part."""
+    """Return the host with the obstacle: the peer, if that one could not run its part."""
     return (finding.peer if _OF_PEER in finding.summary else finding.host) or ""
 
 
 def no_answer(error: str) -> bool:
-    """Return whether the host's Python ran, or something in its place, and gave no answer that can be read."""
+    """Return whether Python on the host, or a program in its place, ran without a readable answer."""
     return bool(_NO_ANSWER.match(error))
 
 
 def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = False) -> Finding:
-    """Return the finding; one that could not look and has no remedy, with that of its obstacle. `other_product`: the
-    host has accelerators of another kind than the inventory says, so that tools are rightly missing."""
+    """Return the finding; one that is blocked by an obstacle and has no remedy gets that of the obstacle.
+
+    `other_product`: the host has accelerators of another kind than the inventory says, so that tools are rightly
+    missing."""
     why = reason(finding) if finding.host and not finding.remedy else ""
     if why and other_product and _NO_TOOL.search(why):
         return replace(finding, remedy="correct the product first (HST135)")
@@ -49,7 +51,7 @@ def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = Fal
 
 
 def remedy(cluster: Cluster, host: str, error: str) -> str:
-    """Return what lets `error` go away, as an action; empty where that is not known."""
+    """Return the action that removes `error`; empty where none is known."""
     if no_answer(error):
         return f"correct python3 on {host}: python3 -I -c pass must print nothing and end with 0"
     if _WHERE_JOBS_RUN in error or error.startswith(_NO_PYTHON):
@@ -66,7 +68,7 @@ def remedy(cluster: Cluster, host: str, error: str) -> str:
 
 
 def _python(cluster: Cluster, host: str, error: str) -> str:
-    """Return the key of [probe] that leads to where jobs run, and is wrong."""
+    """Return the remedy for the wrong key of [probe] among those that lead to the jobs' Python."""
     python, probe = cluster.probe.python, cluster.probe
     if error.startswith(_NO_PYTHON) or (python in error.partition(_WHERE_JOBS_RUN)[2] and _ABSENT.search(error)):
         return f"set python under [probe] of the inventory: the hosts have no {python} that runs"

@@ -1,8 +1,8 @@
 """The type of a check, and the registry of all checks.
 
-A check is a pure function from facts to findings. Its parameters after the first are the fact sections it needs
-(fields of `HostFacts`), so a reader sees in the signature what it looks at, and the runner can say `unknown` for it
-when one of them could not be collected:
+A check is a pure function from facts to findings. Its parameters after the first are the fact sections that it needs
+(fields of `HostFacts`). So the signature shows a reader the check's inputs, and the runner can report `unknown` if one
+of them could not be collected.
 
     @host_check("PRT101", "The HCCL and job ports are reserved")
     def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
@@ -14,14 +14,20 @@ when one of them could not be collected:
         if missing:
             yield here.bad(f"{missing} not reserved", …)
 
-A host check sees one host; a cluster check sees every host's section as a mapping from host name to value. Both may
-also ask for what later rounds supply: `pings`, `rehearsal`, `observations`, whom these have `located`, `hccl_test`; for
-what ports counted during the tests (`link_counts`); for what a budget did to the probe's deadlines (`limit`); for the
-saved `baseline` of observations, and for `causes`: what the checks of the facts found on hosts that are located.
-A check that asks for what is `known` gets the findings of the checks with smaller ids.
-The check that asks for `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
+A host check sees one host. A cluster check sees every host's section as a mapping from host name to value. Both may
+also take the inputs of later rounds:
 
-The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: *Why*, *By hand*, *Mend*.
+- `pings`, `rehearsal`, `observations` and `hccl_test`,
+- `located`: the culprits that the observations show,
+- `link_counts`: the counts of ports during the tests,
+- `limit`: the effect of a budget on the probe's deadlines,
+- `baseline`: the saved figures of observations,
+- `causes`: the findings of the checks of the facts on hosts with culprits,
+- `known`: the findings of the checks with smaller ids.
+
+The check with the input `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
+
+The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: `Why`, `By hand`, `Mend`.
 """
 
 import importlib
@@ -39,6 +45,7 @@ from preflight.model.outcome import Outcome
 
 NPU = frozenset(product for product in Product if product.is_npu)
 EVERY = frozenset(Product)
+# Inputs that are not sections of the facts.
 ROUNDS = (
     "pings",
     "rehearsal",
@@ -49,41 +56,41 @@ ROUNDS = (
     "baseline",
     "link_counts",
     "limit",
-)  # inputs that are no sections of the facts
-KNOWN = "known"  # the input of a check that names a cause which other checks may have found: their findings
+)
+KNOWN = "known"  # the findings of checks with smaller ids, as input of a check that names a cause
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `needs` are the function's parameters after the first; `severity` is what `bad` yields."""
+    """One check. `needs`: the function's parameters after the first. `severity`: the outcome of `bad`."""
 
     id: str
     title: str  # one sentence that states the wanted state
     scope: str  # "host" or "cluster"
     function: Callable[..., Iterable[Finding]]
     needs: tuple[str, ...]
-    optional: tuple[str, ...] = ()  # of these: None where they could not be collected
+    optional: tuple[str, ...] = ()  # those of `needs` that are None where they could not be collected
     severity: Outcome = Outcome.FAIL
     products: frozenset[Product] = EVERY
-    several: bool = False  # makes no sense for a single host
-    configures: Area | None = None  # its changes belong to this area, or it judges what became of them
+    several: bool = False  # skipped for a single host
+    configures: Area | None = None  # the area of its changes, or of changes that it verifies
 
     @property
     def area(self) -> str:
-        """Return the folder that the check is in: ports, firewall, ascend …"""
+        """The folder that the check is in: ports, firewall, ascend …"""
         return self.function.__module__.split(".")[2]
 
     @property
     def explanation(self) -> str:
-        """The function's docstring, dedented: *Why*, *By hand*, *Mend*."""
-        first, _, rest = (self.function.__doc__ or "").strip().partition("\n")
-        lines = [line.removeprefix("    ") for line in rest.splitlines()]
+        """The function's docstring, dedented: `Why`, `By hand`, `Mend`."""
+        first, _, body = (self.function.__doc__ or "").strip().partition("\n")
+        lines = [line.removeprefix("    ") for line in body.splitlines()]
         return "\n".join([first, *lines]).strip()
 
 
 @dataclass(frozen=True)
 class Scribe:
-    """Writes findings in the name of one check."""
+    """The writer of one check's findings."""
 
     check: Check
     cluster: Cluster
@@ -132,7 +139,7 @@ class Here(Scribe):
     host: Host
 
     def bad(self, summary: str, **more: Any) -> Finding:
-        """The check's own severity: `fail` unless it says otherwise."""
+        """Return a finding of the check's own severity, which is `fail` by default."""
         return self.finding(self.check.severity, summary, host=self.host.name, **more)
 
     def warn(self, summary: str, **more: Any) -> Finding:
@@ -147,7 +154,7 @@ class Here(Scribe):
 
 @dataclass(frozen=True)
 class All(Scribe):
-    """The cluster, as a cluster check sees it. `hosts` are those that were looked at."""
+    """The cluster, as a cluster check sees it. `hosts`: those with all facts that the check needs."""
 
     hosts: tuple[Host, ...]
 
@@ -169,7 +176,7 @@ _REGISTERED: dict[str, Check] = {}
 
 
 class Declared(TypedDict, total=False):
-    """What a check may declare besides its id and title: fields of `Check`."""
+    """The optional declarations of a check besides its id and title: fields of `Check`."""
 
     optional: tuple[str, ...]
     severity: Outcome
@@ -180,19 +187,18 @@ class Declared(TypedDict, total=False):
 def host_check(id_: str, title: str, **declared: Unpack[Declared]) -> Callable[[_Function], _Function]:
     """Register a check of one host: `function(here: Here, section, …)`.
 
-    `optional`: sections without which it can say something, too; it gets None for those that could not be collected.
-    `configures`: the area of a check whose findings carry changes.
-    """
+    `optional`: sections that the check can do without. It gets None for those that could not be collected.
+    `configures`: the area of a check with changes in its findings."""
     return _register(partial(Check, id_, title, "host", **declared))
 
 
 def cluster_check(
     id_: str, title: str, *, several: bool = True, **declared: Unpack[Declared]
 ) -> Callable[[_Function], _Function]:
-    """Register a check that compares hosts: `function(all_: All, section: Mapping[host, value], …)`.
+    """Register a check that compares hosts, `function(all_: All, section: Mapping[host, value], …)`.
 
-    `several`: one host alone gives nothing to compare, so the check is skipped there; the others as for host checks.
-    """
+    `several`: the check is skipped for a single host, which gives nothing to compare. The other parameters are those of
+    host checks."""
     return _register(partial(Check, id_, title, "cluster", several=several, **declared))
 
 
@@ -210,7 +216,7 @@ def _register(declared: Callable[[_Function, tuple[str, ...]], Check]) -> Callab
 
 @cache
 def all_checks() -> dict[str, Check]:
-    """Return every check of the modules below `preflight/checks`, by id, sorted; no list is edited anywhere."""
+    """Return every check of the modules below `preflight/checks`, by id, sorted. No list has to be edited."""
     package = importlib.import_module("preflight.checks")
     for module in pkgutil.walk_packages(package.__path__, "preflight.checks."):
         importlib.import_module(module.name)

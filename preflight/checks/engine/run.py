@@ -1,4 +1,4 @@
-"""The run of checks over facts: hosts checked, facts that are missing, rounds left out. Pure."""
+"""The run of checks over facts, including unreachable hosts, missing facts and skipped rounds. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.accelerator_kind import other_kind
 
-_CONTACT = "contact"  # the one input that an unreachable host has, too: its facts, or why there are none
+_CONTACT = "contact"  # the host's facts, or the reason for none; the only input of an unreachable host
 
 
 @dataclass(frozen=True)
 class NotRun:
-    """Stands in `rounds` for a round that was left out, and why: "--no-ping"."""
+    """A round that was skipped, as value in `rounds`, with the reason: "--no-ping"."""
 
     reason: str
 
@@ -31,28 +31,27 @@ def run_checks(
     hosts: Sequence[Host],
     rounds: Mapping[str, object] | None = None,
 ) -> list[Finding]:
-    """The findings of `checks` about `hosts`; a host of which there are no facts at all is not spoken about.
+    """Return the findings of `checks` about `hosts`. A host without any facts gets none.
 
-    `rounds`: for `pings` and `observations` their tuple, or `NotRun`. A host that was not reached gets one finding, of
-    the check that looks at reachability, whether that one was asked for or not: nothing else is known of it.
-    """
-    looked_at = tuple(host for host in hosts if host.name in facts.hosts)
-    reached = {host.name: fact for host in looked_at if isinstance(fact := facts.hosts[host.name], HostFacts)}
-    others = {name for name, fact in reached.items() if _is_of_other_kind(cluster, fact)}
-    by_reach = {check.id: check for check in all_checks().values() if _CONTACT in check.needs}
-    asked = {check.id: check for check in checks}
+    `rounds`: the tuple of `pings` and `observations`, or `NotRun`. A host that was not reached gets one finding, from
+    the check of reachability, even if that check was not selected. Nothing else is known of such a host."""
+    hosts_with_facts = tuple(host for host in hosts if host.name in facts.hosts)
+    reached = {host.name: fact for host in hosts_with_facts if isinstance(fact := facts.hosts[host.name], HostFacts)}
+    of_other_kind = {name for name, fact in reached.items() if _is_of_other_kind(cluster, fact)}
+    reach_checks = {check.id: check for check in all_checks().values() if _CONTACT in check.needs}
+    selected = {check.id: check for check in checks}
     findings: list[Finding] = []
     rounds = dict(rounds or {})
-    for check in sorted({**by_reach, **asked}.values(), key=lambda check: check.id):
-        subjects = [host for host in looked_at if host.name in reached or check.id in by_reach]
-        if check.id not in asked:
+    for check in sorted({**reach_checks, **selected}.values(), key=lambda check: check.id):
+        subjects = [host for host in hosts_with_facts if host.name in reached or check.id in reach_checks]
+        if check.id not in selected:
             subjects = [host for host in subjects if host.name not in reached]
         if subjects:
             if KNOWN in check.needs:
                 rounds[KNOWN] = tuple(findings)
             findings += (
-                with_remedy(cluster, it, other_product=it.host in others)
-                for it in _run(check, cluster, subjects, facts, rounds)
+                with_remedy(cluster, finding, other_product=finding.host in of_other_kind)
+                for finding in _run(check, cluster, subjects, facts, rounds)
             )
     return findings
 
@@ -78,18 +77,18 @@ def _run(
             yield Here(check, cluster, host).skip(f"not looked at: {values.reason}")
         else:
             inputs[host.name] = values
-    seen = tuple(host for host in hosts if host.name in inputs)
+    ready_hosts = tuple(host for host in hosts if host.name in inputs)
     if check.scope == "host":
-        for host in seen:
-            here = Here(check, cluster, host)
-            yield from _call(check, here, inputs[host.name]) or [
-                here.finding(Outcome.PASS, check.title, host=host.name)
+        for host in ready_hosts:
+            scribe = Here(check, cluster, host)
+            yield from _call(check, scribe, inputs[host.name]) or [
+                scribe.finding(Outcome.PASS, check.title, host=host.name)
             ]
-    elif seen:
+    elif ready_hosts:
         if check.several and len(hosts) < 2:
-            yield Here(check, cluster, seen[0]).skip("only one host is looked at: nothing to compare")
+            yield Here(check, cluster, ready_hosts[0]).skip("only one host is looked at: nothing to compare")
         else:
-            yield from _run_over_all(check, All(check, cluster, seen), inputs)
+            yield from _run_over_all(check, All(check, cluster, ready_hosts), inputs)
 
 
 def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
@@ -111,7 +110,7 @@ def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, obj
 
 
 def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> str:
-    """Why a check does not apply at all; empty where it does."""
+    """Return why a check does not apply at all; empty where it does."""
     if cluster.product not in check.products:
         return f"does not apply to {cluster.product}"
     for name in ROUNDS:
@@ -125,7 +124,7 @@ def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> st
 def _inputs(
     check: Check, contact: HostFacts | Unreachable, rounds: Mapping[str, object]
 ) -> dict[str, object] | Missing | NotRun:
-    """What the check's function gets for one host, by parameter name, or why that cannot be had."""
+    """Return the inputs of the check's function for one host by parameter name, or why they are missing."""
     values: dict[str, object] = {}
     for name in check.needs:
         if name == _CONTACT:
@@ -150,7 +149,7 @@ def _inputs(
 
 
 def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> list[Finding]:
-    """The function's findings. One that raises has met something nobody thought of: unknown, and the rest go on."""
+    """Return the function's findings. A function that raises gives an unknown, and all other checks go on."""
     try:
         return list(check.function(scribe, **inputs))
     except Exception as error:
@@ -170,34 +169,35 @@ def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> lis
 
 
 def nearest(checks: Iterable[str], word: str, *, areas: Iterable[str] = ()) -> str:
-    """A hint for a word that is no check: the ids that begin so, the id, or one of `areas`, that was probably meant, or
-    where they stand."""
-    import difflib  # only for who mistypes
+    """Return a hint for a word that is no check.
+
+    The hint has the ids that begin with the word, the id or area that was probably meant, or the command that lists
+    them."""
+    import difflib  # needed for a mistyped word only
 
     checks = sorted(checks)
-    spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual slip
-    begun = [id_ for id_ in checks if word and id_.startswith((word.upper(), spelled))]
-    if len(begun) > 1:
-        return f"{', '.join(begun[:2])}{' …' if begun[2:] else ''} begin so: preflight list-checks"
+    spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual typing error
+    matches = [id_ for id_ in checks if word and id_.startswith((word.upper(), spelled))]
+    if len(matches) > 1:
+        return f"{', '.join(matches[:2])}{' …' if matches[2:] else ''} begin so: preflight list-checks"
     close = difflib.get_close_matches(word.lower(), list(areas), 1) or difflib.get_close_matches(spelled, checks, 1)
     return f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
 
 
 def _matching(checks: Mapping[str, Check], word: str) -> set[str]:
-    """The ids that a word of --only, --skip or --ignore means: an id, the start of one, or an area."""
-    found = {id_ for id_, check in checks.items() if id_.startswith(word.upper()) or check.area == word.lower()}
-    if found and word:
-        return found
+    """Return the ids that a word of --only, --skip or --ignore means: an id, the start of ids, or an area."""
+    matches = {id_ for id_, check in checks.items() if id_.startswith(word.upper()) or check.area == word.lower()}
+    if matches and word:
+        return matches
     areas = sorted({check.area for check in checks.values()})
     raise UsageError(f"there is no check {word!r}; {nearest(checks, word, areas=areas)}")
 
 
 def select(checks: Mapping[str, Check], only: Iterable[str] = (), skip: Iterable[str] = ()) -> list[Check]:
-    """The checks that `only` names (all, if it names none) without those that `skip` names, sorted by id.
+    """Return the checks that `only` names (all, if it names none) without those that `skip` names, sorted by id.
 
-    A word is an id, the start of one ("NPU", "PRT10") or an area ("ports"), in any case. Raises UsageError, also when
-    nothing is left.
-    """
+    A word is an id, the start of ids ("NPU", "PRT10") or an area ("ports"), in any case. Raise UsageError for an
+    unknown word, and if no check is left."""
     wanted = {id_ for word in only for id_ in _matching(checks, word)} or set(checks)
     unwanted = {id_ for word in skip for id_ in _matching(checks, word)}
     if not wanted - unwanted:

@@ -1,4 +1,4 @@
-"""Waivers: findings that a person has accepted are shown as warnings, with the person and the reason."""
+"""Waivers of accepted findings, which are shown as warnings with the person and the reason."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,11 +17,10 @@ _WAIVABLE = (Outcome.FAIL, Outcome.UNKNOWN)
 def apply_waivers(
     findings: Iterable[Finding], waivers: Sequence[Waiver], ignored: Iterable[str], today: date
 ) -> list[Finding]:
-    """The findings, in their order; fail and unknown become warn where `ignored` or a waiver says so.
+    """Return the findings in their order; fail and unknown become warn where `ignored` or a waiver says so.
 
-    `ignored`: the words of --ignore, as `select` reads them. A waiver holds up to and with its day of expiry; an
-    expired one changes nothing, and the finding says that it has expired. Raises UsageError for unknown ids.
-    """
+    `ignored`: the words of --ignore, as `select` reads them. A waiver is valid up to and including its day of expiry.
+    An expired one has no effect, and the finding says that it has expired. Raise UsageError for unknown ids."""
     words = list(ignored)
     if any(word.lower() in ("all", "*") for word in words):
         raise UsageError("--ignore takes check ids; ignoring all of them would make every verdict worthless")
@@ -44,7 +43,7 @@ def _waived(finding: Finding, waivers: Sequence[Waiver], ignored: set[str], toda
 
 
 def _as_warning(finding: Finding, why: str) -> Finding:
-    """Without its change: what a person has accepted is to stay as it is."""
+    """Return the finding as a warning, without its change, since an accepted state is to stay."""
     return replace(
         finding,
         outcome=Outcome.WARN,

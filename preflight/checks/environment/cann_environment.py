@@ -25,26 +25,26 @@ def visible_devices(here: Here, job: Job) -> Iterator[Finding]:
 
     Mend: count from 0 inside a container, or unset the variable to have all
     """
-    value, there, name = job.variables.get(_VISIBLE), len(job.devices), here.host.name
+    value, device_count, name = job.variables.get(_VISIBLE), len(job.devices), here.host.name
     if value is None:
         return
-    read = _LIST.match(value)
-    numbers = [int(word) for word in read.group().split(",")] if read else []
-    told = f"{name}: {_VISIBLE} is {quote(value)}"
-    beyond = [number for number in numbers if number >= there]
-    if not there:
-        yield here.unknown(f"{told}, and where jobs run no /dev/davinciN is seen")
+    match = _LIST.match(value)
+    numbers = [int(word) for word in match.group().split(",")] if match else []
+    subject = f"{name}: {_VISIBLE} is {quote(value)}"
+    beyond = [number for number in numbers if number >= device_count]
+    if not device_count:
+        yield here.unknown(f"{subject}, and where jobs run no /dev/davinciN is seen")
     elif beyond or not numbers:
         yield here.bad(
-            f"{told}, and where jobs run the devices are 0 to {there - 1}",
+            f"{subject}, and where jobs run the devices are 0 to {device_count - 1}",
             found=value,
-            expected=f"0 to {there - 1}",
+            expected=f"0 to {device_count - 1}",
             cause="in a container the devices are counted anew, from 0" if job.contained and beyond else "",
-            remedy=f"name devices from 0 to {there - 1}, or unset {_VISIBLE}",
+            remedy=f"name devices from 0 to {device_count - 1}, or unset {_VISIBLE}",
         )
-    elif (read and read.end() < len(value)) or numbers != sorted(set(numbers)):
+    elif (match and match.end() < len(value)) or numbers != sorted(set(numbers)):
         yield here.warn(
-            f"{told}, which is no list of rising numbers: not all of it counts",
+            f"{subject}, which is no list of rising numbers: not all of it counts",
             found=value,
             expected="such as 0,1,2,3",
             remedy=f"export {_VISIBLE}={','.join(map(str, sorted(set(numbers))))}",
@@ -52,7 +52,7 @@ def visible_devices(here: Here, job: Job) -> Iterator[Finding]:
     elif len(numbers) < len(here.host.devices):
         planned = len(here.host.devices)
         yield here.warn(
-            f"{told}: jobs see {len(numbers)} of the inventory's {planned} devices",
+            f"{subject}: jobs see {len(numbers)} of the inventory's {planned} devices",
             found=value,
             expected=f"{planned} devices",
             remedy=f"unset {_VISIBLE}, or take the others out of the inventory",

@@ -1,4 +1,4 @@
-"""The variables that jobs give HCCL and torch_npu: each by itself, together, and from host to host."""
+"""The variables that jobs give HCCL and torch_npu: each by itself, together, and across hosts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from preflight.rules.variables.hccl import RULES, meant, rule
 
 _CHIEF = ("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP")
 _RANKS = ("RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE")
-HCCL_PORTS = 32  # that HCCL takes from HCCL_IF_BASE_PORT on (16 up to CANN 8.0.RC3)
+HCCL_PORTS = 32  # ports that HCCL takes from HCCL_IF_BASE_PORT on (16 up to CANN 8.0.RC3)
 _SWITCHES = ("HCCL_INTRA_PCIE_ENABLE", "HCCL_INTRA_ROCE_ENABLE")
 _SUPPORTED = {("1", ""), ("1", "0"), ("0", "1"), ("", "1"), ("0", "0"), ("", "")}
 _AIV_SECONDS = 1091
@@ -32,13 +32,13 @@ class JobVariables:
         return self.variables.get(name, default)
 
     def number(self, name: str) -> int:
-        """The number that a variable has, or its default; 0 where HCCL would not take it (ENV104)."""
+        """Return the variable's number, or its default; 0 where HCCL would not take it (ENV104)."""
         allowed = rule(name, self.product)
         value = self.get(name, allowed.default if allowed else "")
         return int(value) if allowed and allowed.allows(value) else 0
 
     def never(self, name: str) -> bool:
-        """Whether a time-out is set to none at all."""
+        """Return whether a timeout is disabled by the value 0."""
         allowed, value = rule(name, self.product), self.get(name)
         return bool(allowed and allowed.allows(value) and int(value) == 0)
 
@@ -98,18 +98,18 @@ def together(here: Here, job: Job) -> Iterator[Finding]:
 
     Mend: what the finding says, in the jobs' start script, the profile or the container's environment
     """
-    told = JobVariables(job.variables, here.cluster.product)
-    for outcome, problem, remedy in (*_excluding(told), *waiting("HCCL", job.variables), *_times(told)):
+    variables = JobVariables(job.variables, here.cluster.product)
+    for outcome, problem, remedy in (*_excluding(variables), *waiting("HCCL", job.variables), *_times(variables)):
         yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
 
 
-Problem = tuple[Outcome, str, str]  # outcome, what is wrong, what to do
+Problem = tuple[Outcome, str, str]  # outcome, problem, remedy
 
 
 def _excluding(told: JobVariables) -> Iterator[Problem]:
     pcie, roce = (told.get(name) for name in _SWITCHES)
-    known = all(told.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 speaks
-    if known and (pcie, roce) not in _SUPPORTED:
+    both_allowed = all(told.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 reports it
+    if both_allowed and (pcie, roce) not in _SUPPORTED:
         pair = " and ".join(f"{name}={told.get(name, '(unset)')}" for name in _SWITCHES)
         yield Outcome.FAIL, f"{pair} are no pair that HCCL supports", "set exactly one of the two to 1, or unset both"
     first = told.number("HCCL_IF_BASE_PORT")
@@ -132,8 +132,9 @@ def _excluding(told: JobVariables) -> Iterator[Problem]:
 
 
 def waiting(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
-    """What torch's ProcessGroupNCCL and torch_npu's ProcessGroupHCCL turn off, or on again, by themselves; they say so
-    in their log alone. A variable's name of today counts before the one without TORCH_."""
+    """Yield the settings that torch's ProcessGroupNCCL and torch_npu's ProcessGroupHCCL switch off or on by themselves.
+
+    They report that in their log alone. A variable's current name counts before the one without TORCH_."""
     blocking, handling, desync = (
         variables.get(f"TORCH_{library}_{name}") or variables.get(f"{library}_{name}", "")
         for name in ("BLOCKING_WAIT", "ASYNC_ERROR_HANDLING", "DESYNC_DEBUG")
@@ -153,7 +154,7 @@ def _times(told: JobVariables) -> Iterator[Problem]:
     if 0 < running <= connect:
         problem = f"HCCL_CONNECT_TIMEOUT ({connect} s) is not shorter than HCCL_EXEC_TIMEOUT ({running} s)"
         yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={connect + 60} or more"
-    # Where it is not set, torch_npu makes it longer than HCCL_EXEC_TIMEOUT.
+    # If it is not set, torch_npu makes it longer than HCCL_EXEC_TIMEOUT.
     if told.get("HCCL_EVENT_TIMEOUT") and 0 < event <= running:
         problem = f"HCCL_EVENT_TIMEOUT ({event} s) is not longer than HCCL_EXEC_TIMEOUT ({running} s)"
         yield Outcome.WARN, problem, f"export HCCL_EVENT_TIMEOUT={running + 32}, or unset it"
@@ -179,18 +180,18 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         allowed = rule(name, all_.cluster.product)
         if allowed is None or allowed.unequal is None:
             continue
-        values = {host: allowed.meaning(seen.variables.get(name)) for host, seen in job.items()}
+        values = {host: allowed.meaning(job_of_host.variables.get(name)) for host, job_of_host in job.items()}
         for odd in odd_ones(values):
-            here, there = (
+            own_value, usual_value = (
                 job[host].variables.get(name, allowed.default) or "not set" for host in (odd.host, odd.others[0])
             )
             yield all_.finding(
                 allowed.unequal,
-                f"{odd.host}: {name} is {quote(here)}, but {quote(there)} on {odd.elsewhere}",
+                f"{odd.host}: {name} is {quote(own_value)}, but {quote(usual_value)} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected="the same everywhere",
-                found=here,
+                found=own_value,
                 remedy=f"give {name} one value on all hosts",
             )
     yield from _own_address(all_, job)
@@ -198,13 +199,13 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
 def _own_address(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     first: dict[str, str] = {}
-    for host, seen in job.items():
-        address = seen.variables.get("HCCL_IF_IP")
-        if address and (other := first.setdefault(address, host)) != host:
+    for host, job_of_host in job.items():
+        address = job_of_host.variables.get("HCCL_IF_IP")
+        if address and (first_host := first.setdefault(address, host)) != host:
             yield all_.bad(
-                f"{host}: HCCL_IF_IP is {quote(address)}, as on {other}: it is copied",
+                f"{host}: HCCL_IF_IP is {quote(address)}, as on {first_host}: it is copied",
                 host=host,
-                peer=other,
+                peer=first_host,
                 expected="the host's own address",
                 found=address,
                 remedy="unset HCCL_IF_IP, or give each host its own",
@@ -220,23 +221,23 @@ def inventory_ports(here: Here, job: Job) -> Iterator[Finding]:
 
     Mend: hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or the variable
     """
-    told, planned = JobVariables(job.variables, here.cluster.product), here.cluster.hccl_ports
-    ranges, first = told.get("HCCL_HOST_SOCKET_PORT_RANGE"), told.number("HCCL_IF_BASE_PORT")
+    variables, planned = JobVariables(job.variables, here.cluster.product), here.cluster.hccl_ports
+    ranges, first = variables.get("HCCL_HOST_SOCKET_PORT_RANGE"), variables.number("HCCL_IF_BASE_PORT")
     if ranges == "auto" or here.cluster.hccl_host_range == "auto":
         agree = not ranges or ranges == here.cluster.hccl_host_range
     elif ranges:
         try:
             agree = PortSet.parse(ranges) <= planned
         except ValueError:
-            return  # ENV104 speaks about it
+            return  # ENV104 reports it
     else:
-        agree = not told.get("HCCL_IF_BASE_PORT") or not first or first in planned
+        agree = not variables.get("HCCL_IF_BASE_PORT") or not first or first in planned
     if not agree:
-        what = f"HCCL_HOST_SOCKET_PORT_RANGE={ranges}" if ranges else f"HCCL_IF_BASE_PORT={first}"
+        setting = f"HCCL_HOST_SOCKET_PORT_RANGE={ranges}" if ranges else f"HCCL_IF_BASE_PORT={first}"
         wanted = here.cluster.hccl_host_range or str(planned)
         yield here.bad(
-            f"{here.host.name}: jobs have {quote(what)}, and the inventory's ports of HCCL are {wanted}",
+            f"{here.host.name}: jobs have {quote(setting)}, and the inventory's ports of HCCL are {wanted}",
             expected=wanted,
-            found=what,
+            found=setting,
             remedy="make the two the same: [ports] of the inventory, or the variable",
         )

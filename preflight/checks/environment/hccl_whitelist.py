@@ -29,12 +29,12 @@ def holds_all(all_: All, job: Mapping[str, Job], network: Mapping[str, Network])
     Mend: add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE
     """
     chosen = {name: choose(job[name].variables, network[name]) for name in job}
-    wanted = {str(one.address.ip): name for name, one in chosen.items() if isinstance(one, NicChoice)}
-    for host, seen in job.items():
-        path = seen.variables.get(_FILE, "")
-        if seen.variables.get("HCCL_WHITELIST_DISABLE") != "0" or not path:
-            continue  # ENV105 speaks where only one of the two is set
-        file = seen.files.get(path)
+    wanted = {str(choice.address.ip): name for name, choice in chosen.items() if isinstance(choice, NicChoice)}
+    for host, job_of_host in job.items():
+        path = job_of_host.variables.get(_FILE, "")
+        if job_of_host.variables.get("HCCL_WHITELIST_DISABLE") != "0" or not path:
+            continue  # ENV105 reports a host that sets only one of the two
+        file = job_of_host.files.get(path)
         if file is None or file.error:
             yield all_.unknown(f"{host}: {_FILE}: {quote(path)} could not be read", host=host)
             continue
@@ -56,14 +56,15 @@ def holds_all(all_: All, job: Mapping[str, Job], network: Mapping[str, Network])
 
 @lru_cache(maxsize=4)  # all hosts of a cluster have the same text
 def _listed(text: str) -> Found[frozenset[str]]:
-    """The addresses of host_ip; an error where the text is no whitelist."""
+    """Return the addresses of host_ip; an error where the text is no whitelist."""
     try:
-        read: Any = json.loads(text)
-        return Found(frozenset(str(ip_address(address)) for address in read["host_ip"]))
+        document: Any = json.loads(text)
+        return Found(frozenset(str(ip_address(address)) for address in document["host_ip"]))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         return Found(error=f"is no whitelist, an object with a list of addresses host_ip: {quote(str(error))}")
 
 
 def _some(shown: Sequence[str], count: int) -> str:
-    """The first of a list, and how many more there are: with 4,000 hosts every host would have a page of them."""
+    """Return the first of a list, and the number of the others. With 4,000 hosts a full list would fill a page a
+    host."""
     return ", ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")

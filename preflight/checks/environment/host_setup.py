@@ -1,5 +1,6 @@
-"""What [host_setup] of the inventory asks for: names in /etc/hosts, limits, a profile for HCCL jobs. Off by default;
-what was written before and is not asked for any more is a warning, with the change that takes it away."""
+"""The files of [host_setup] in the inventory: names in /etc/hosts, limits, a profile for HCCL jobs. Off by default.
+
+A file that was written before and is not wanted any more is a warning, with the change that removes it."""
 
 from collections.abc import Iterator
 
@@ -25,7 +26,7 @@ from preflight.rules.setup_files import (
 )
 
 _NOT_ASKED = "the inventory does not ask for it"
-# What cloud-init writes on top of a file that it renders anew at every boot.
+# The header of a file that cloud-init renders at every boot.
 _CLOUD_INIT = "'manage_etc_hosts' as True"
 
 
@@ -40,25 +41,25 @@ def in_hosts_file(here: Here, environment: Environment) -> Iterator[Finding]:
 
     Mend: preflight configure-environment; or hosts_file = false in [host_setup], and our block is taken out again
     """
-    name, text, asked = here.host.name, environment.hosts, here.cluster.setup.hosts_file
+    name, text, wanted = here.host.name, environment.hosts, here.cluster.setup.hosts_file
     try:
-        after = with_block(text or "", here.cluster.host_lines if asked else ())
+        after = with_block(text or "", here.cluster.host_lines if wanted else ())
     except BlockDamagedError as error:
         yield here.bad(f"{name}: {HOSTS_FILE}: {error}", remedy=f"take our lines out of {HOSTS_FILE} by hand")
         return
-    if asked and _CLOUD_INIT in (text or ""):
+    if wanted and _CLOUD_INIT in (text or ""):
         yield here.warn(
             f"{name}: cloud-init writes {HOSTS_FILE} anew at every boot, without our lines",
             remedy="manage_etc_hosts: false in /etc/cloud/cloud.cfg.d",
         )
     if after == (text or ""):
-        if not asked:
+        if not wanted:
             yield here.skip(_NOT_ASKED)
-    elif asked:
-        found = "our block is out of date" if ours(text) else "our block is not there"
+    elif wanted:
+        state = "our block is out of date" if ours(text) else "our block is not there"
         yield here.bad(
-            f"{name}: {HOSTS_FILE} does not hold the cluster's names: {found}",
-            found=found,
+            f"{name}: {HOSTS_FILE} does not hold the cluster's names: {state}",
+            found=state,
             remedy="preflight configure-environment",
             change=_change(here, HOSTS_FILE, text, after),
         )
@@ -88,8 +89,8 @@ def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
             remedy=f"nofile = {environment.nr_open} in [host_setup], or sysctl -w fs.nr_open={setup.nofile}, for good",
         )
         return
-    found = environment.limits_files.get(LIMITS_FILE)
-    yield from _own_file(here, LIMITS_FILE, found, with_others(found, limits_file(setup), LIMITS_LINE))
+    text = environment.limits_files.get(LIMITS_FILE)
+    yield from _own_file(here, LIMITS_FILE, text, with_others(text, limits_file(setup), LIMITS_LINE))
     for path, line in lower_limits(setup, environment.limits_files):
         yield here.warn(
             f"{name}: {path} sets a lower limit, which counts before ours: {line}",
@@ -116,9 +117,9 @@ def profile_for_hccl(here: Here, environment: Environment, network: Network) -> 
     nic = here.host.nic
     interfaces = [interface.name for interface in named_by(nic, network)] if nic else []
     if here.cluster.setup.profile is not None and nic and len(interfaces) != 1:
-        found = ", ".join(interfaces) or "no interface"
+        matches = ", ".join(interfaces) or "no interface"
         yield here.unknown(
-            f"{here.host.name}: {PROFILE_FILE} needs the host NIC, and the inventory's nic {nic} is {found} (HST103)"
+            f"{here.host.name}: {PROFILE_FILE} needs the host NIC, and the inventory's nic {nic} is {matches} (HST103)"
         )
         return
     wanted = profile_file(here.cluster, interfaces[0] if interfaces else "")
@@ -127,7 +128,7 @@ def profile_for_hccl(here: Here, environment: Environment, network: Network) -> 
 
 
 def _own_file(here: Here, path: str, found: str | None, wanted: str | None) -> Iterator[Finding]:
-    """A file of ours; `wanted` without our mark: the inventory does not ask for it."""
+    """Yield the finding about a file of ours. `wanted` without our mark: the inventory does not ask for the file."""
     if not ours(wanted) and ours(found):
         yield _left_behind(here, path, _change(here, path, found, wanted))
     elif not ours(wanted):

@@ -1,4 +1,4 @@
-"""Checks of what jobs read: the files, folders and packages of [job] are equal on all hosts."""
+"""Checks of the jobs' inputs: the files, folders and packages of [job] are equal on all hosts."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,19 +19,19 @@ def same_inputs(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     Mend: copy them again from one host: rsync -a --checksum
     """
     for path in (*all_.cluster.job.requirements, *all_.cluster.job.datasets):
-        there: dict[str, str] = {}  # host → digest; "" where there is nothing
-        for host, seen in job.items():
-            file = seen.files.get(path)
+        digests: dict[str, str] = {}  # host → digest; "" for a missing file
+        for host, job_of_host in job.items():
+            file = job_of_host.files.get(path)
             if file is None or file.error or (file.kind != "missing" and not file.digest):
                 why = file.error if file and file.error else "it was not read"
                 yield all_.unknown(f"{host}: {path} could not be compared: {why}", host=host)
             else:
-                there[host] = file.digest
-        if there and not any(there.values()):
-            for host in there:
+                digests[host] = file.digest
+        if digests and not any(digests.values()):
+            for host in digests:
                 yield all_.bad(f"{host}: there is no {path} where jobs run", host=host, found="missing")
             continue
-        for odd in odd_ones(there):
+        for odd in odd_ones(digests):
             yield all_.bad(
                 f"{odd.host}: {path} {_told(odd)}",
                 host=odd.host,
@@ -82,20 +82,20 @@ def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     Mend: mount the same file system on every host, at boot, too: a line in /etc/fstab, or the automounter's map
     """
     wanted = all_.cluster.job.project
-    there: dict[str, str] = {}
-    for host, seen in job.items():
-        if wanted and seen.project is None:
+    filesystems: dict[str, str] = {}
+    for host, job_of_host in job.items():
+        if wanted and job_of_host.project is None:
             yield all_.unknown(f"{host}: {wanted} was not looked at", host=host)
-        elif seen.project and seen.project.error:
+        elif job_of_host.project and job_of_host.project.error:
             yield all_.bad(
-                f"{host}: the project's folder {wanted} cannot be used where jobs run: {seen.project.error}",
+                f"{host}: the project's folder {wanted} cannot be used where jobs run: {job_of_host.project.error}",
                 host=host,
-                cause="its mount is missing" if _unmounted(seen.project) else "",
+                cause="its mount is missing" if _unmounted(job_of_host.project) else "",
                 remedy=f"findmnt -T {wanted}; mount it as on the other hosts",
             )
-        elif seen.project:
-            there[host] = _place(seen.project)
-    for odd in odd_ones(there):
+        elif job_of_host.project:
+            filesystems[host] = _place(job_of_host.project)
+    for odd in odd_ones(filesystems):
         yield all_.bad(
             f"{odd.host}: the project's folder {wanted} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
             host=odd.host,
@@ -104,7 +104,9 @@ def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             found=odd.value,
             remedy=f"findmnt -T {wanted}; mount the same file system on every host",
         )
-    for odd in odd_ones({host: _place(seen.environment) for host, seen in job.items() if seen.environment}):
+    for odd in odd_ones(
+        {host: _place(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment}
+    ):
         yield all_.warn(
             f"{odd.host}: the jobs' Python is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
             host=odd.host,
@@ -116,12 +118,12 @@ def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
 
 def _unmounted(folder: SeenFolder) -> bool:
-    """Whether nothing is there, and it would be on the host's own disk."""
+    """Return whether the folder is missing, and would be on the host's own disk."""
     return folder.error.startswith("No such file") and folder.filesystem in _OWN
 
 
 def _place(folder: SeenFolder) -> str:
-    """The file system of a folder, in words that are equal where it is the same one."""
+    """Return the file system of a folder, in words that are equal for the same file system."""
     if not folder.filesystem:
         return "a file system that is not known"
     kind = _ALIAS.get(folder.filesystem, folder.filesystem)

@@ -1,5 +1,6 @@
-"""The variables that jobs give NCCL and torch, in their environment and in NCCL's own files: each by itself, together,
-and from host to host. Which host NIC they lead to is HST117's."""
+"""The variables that jobs give NCCL and torch: each by itself, together, and across hosts.
+
+They come from the jobs' environment and from NCCL's own files. HST117 checks the host NIC that they select."""
 
 from collections.abc import Iterator, Mapping
 
@@ -50,8 +51,11 @@ def _misread(job: Job) -> Iterator[tuple[str, str]]:
         if not name.startswith("NCCL_"):
             continue
         if value and value[-1].isspace():
-            what = "a carriage return" if value.endswith("\r") else "a blank"
-            yield f"{job.told(name)} ends in {what}, which NCCL takes as part of the value", f"write {name} without it"
+            character = "a carriage return" if value.endswith("\r") else "a blank"
+            yield (
+                f"{job.told(name)} ends in {character}, which NCCL takes as part of the value",
+                f"write {name} without it",
+            )
         elif name in NUMBERS and value and number(value) is None:
             problem = (
                 f"{job.told(name)} is no number: NCCL reads the digits at its beginning, without any 0 or its default"
@@ -80,16 +84,17 @@ def _files(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _old_names(job: Job) -> Iterator[tuple[str, str]]:
-    """By the release of torch where jobs run; nothing where that is not known."""
+    """Yield the variables with a name that torch's release where jobs run does not know or renames. Empty where that
+    release is not known."""
     torch = job.packages.get("torch")
     if torch is None:
         return
     new = numbers(torch)[:2] >= RENAMED_IN
     for old in RENAMED:
-        name, other = (old, f"TORCH_{old}") if new else (f"TORCH_{old}", old)
-        if name in job.variables and other not in job.variables:
-            told = "reads it under its old name, and warns" if new else "does not know it"
-            yield f"{job.told(name)}: torch {quote(torch)} {told}", f"export {other} instead of {name}"
+        name, right_name = (old, f"TORCH_{old}") if new else (f"TORCH_{old}", old)
+        if name in job.variables and right_name not in job.variables:
+            behaviour = "reads it under its old name, and warns" if new else "does not know it"
+            yield f"{job.told(name)}: torch {quote(torch)} {behaviour}", f"export {right_name} instead of {name}"
 
 
 @host_check("ENV114", "The jobs' variables of NCCL and torch go together", products=NVIDIA)
@@ -140,10 +145,10 @@ def left_over(here: Here, job: Job) -> Iterator[Finding]:
     name = by_sockets(variables)
     if name and wanted != "socket" and (wanted == "ib" or (job.rdma and job.rdma.devices)):
         outcome = Outcome.FAIL if wanted == "ib" else Outcome.WARN
-        there = f", and there are {len(job.rdma.devices)} RDMA devices" if job.rdma and job.rdma.devices else ""
+        devices_note = f", and there are {len(job.rdma.devices)} RDMA devices" if job.rdma and job.rdma.devices else ""
         yield here.finding(
             outcome,
-            f"{here.host.name}: {job.told(name)} keeps NCCL on sockets{there}",
+            f"{here.host.name}: {job.told(name)} keeps NCCL on sockets{devices_note}",
             host=here.host.name,
             expected=wanted or "RDMA",
             found=variables[name],
@@ -180,7 +185,7 @@ def devices(here: Here, job: Job) -> Iterator[Finding]:
         yield here.unknown(f"{name}: the RDMA devices that jobs see were not looked at")
         return
     if wanted == "socket" or by_sockets(job.variables):
-        return  # if that is wrong, ENV115 says so
+        return  # ENV115 reports a wrong value
     outcome = Outcome.FAIL if wanted == "ib" else Outcome.WARN
     if not rdma.devices:
         if wanted == "ib":
@@ -214,18 +219,18 @@ def devices(here: Here, job: Job) -> Iterator[Finding]:
 
 def _by_name(here: Here, job: Job, there: tuple[str, ...]) -> Iterator[Finding]:
     patterns = job.variables.get("NCCL_IB_HCA", "")
-    more = more_than_meant(patterns, there)
+    surplus = more_than_meant(patterns, there)
     if not hcas(patterns, there):
         yield here.bad(
             f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(there[:16])}",
             found=patterns,
             remedy="correct NCCL_IB_HCA, or unset it to have all",
         )
-    elif more:
-        word, others = more
+    elif surplus:
+        word, extra_devices = surplus
         yield here.warn(
-            f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits {', '.join(others[:16])} beside {word}: NCCL takes "
-            "names by their beginning",
+            f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits {', '.join(extra_devices[:16])} beside {word}: NCCL "
+            "takes names by their beginning",
             expected=exactly(patterns),
             found=patterns,
             remedy=f"export NCCL_IB_HCA={exactly(patterns)}",
@@ -242,19 +247,19 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
     Mend: the same start script, image and nccl.conf on every host
     """
-    names = {name for seen in job.values() for name in seen.variables}
+    names = {name for job_of_host in job.values() for name in job_of_host.variables}
     for name in sorted(names):
-        values = {host: meaning(name, seen.variables.get(name)) for host, seen in job.items()}
+        values = {host: meaning(name, job_of_host.variables.get(name)) for host, job_of_host in job.items()}
         for odd in odd_ones(values):
             outcome = unequal(name, odd.value, odd.usual)
             if outcome is None:
                 continue
-            here, there = (
+            own_value, usual_value = (
                 job[host].told(name) if name in job[host].variables else "not set" for host in (odd.host, odd.others[0])
             )
             yield all_.finding(
                 outcome,
-                f"{odd.host}: {name} differs: {here}, and on {odd.elsewhere} {there}",
+                f"{odd.host}: {name} differs: {own_value}, and on {odd.elsewhere} {usual_value}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected="the same everywhere",

@@ -1,4 +1,4 @@
-"""The file that jobs are told to read as a rank table: there, whole, and the same on every host."""
+"""The rank table file of the jobs: present, complete, and the same on every host."""
 
 from collections.abc import Iterator, Mapping
 
@@ -24,9 +24,9 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     Mend: write one table, copy it to the same place on every host, and name it by its absolute path
     """
     tables: dict[str, str] = {}
-    told = {host: seen.variables.get(_VARIABLE, "") for host, seen in job.items()}
-    other = next((host for host, path in told.items() if path), "")
-    for host, path in told.items():
+    paths = {host: job_of_host.variables.get(_VARIABLE, "") for host, job_of_host in job.items()}
+    peer = next((host for host, path in paths.items() if path), "")
+    for host, path in paths.items():
         if path:
             wrong, unreadable = _wrong(path, job[host].files.get(path))
             if wrong:
@@ -45,14 +45,14 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                         found="link",
                         remedy=f'export {_VARIABLE}="$(realpath {path})"',
                     )
-        elif other:
+        elif peer:
             yield all_.bad(
-                f"{host}: {_VARIABLE} is not set, but on {other} it is",
+                f"{host}: {_VARIABLE} is not set, but on {peer} it is",
                 host=host,
-                peer=other,
-                expected=told[other],
+                peer=peer,
+                expected=paths[peer],
                 found="not set",
-                remedy=f"export {_VARIABLE}={told[other]}, or unset it on all hosts",
+                remedy=f"export {_VARIABLE}={paths[peer]}, or unset it on all hosts",
             )
     for odd in odd_ones(tables):
         yield all_.bad(
@@ -65,7 +65,7 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
 
 def _wrong(path: str, file: SeenFile | None) -> tuple[str, str]:
-    """What is wrong with the file that a host has there; else why that is not known."""
+    """Return the fault of the host's file, or else why it could not be judged."""
     if not path.startswith("/"):
         return f"{quote(path)} is no absolute path", ""
     if file is None:

@@ -1,4 +1,4 @@
-"""Checks of what ssh starts: the same mpirun everywhere, and the environment of a login."""
+"""Checks of programs that ssh starts: the same mpirun everywhere, and the environment of a login."""
 
 from collections.abc import Iterator, Mapping
 
@@ -26,18 +26,25 @@ def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     if all_.cluster.job.launcher != "mpirun":
         yield all_.skip("the inventory's launcher is not mpirun")
         return
-    found = {host: seen.over_ssh for host, seen in shells.items() if seen.over_ssh.programs.get("mpirun")}
-    for host, seen in shells.items():
-        if host not in found:
-            at = seen.login.programs.get("mpirun") if seen.login else ""
+    with_mpirun = {
+        host: shells_of_host.over_ssh
+        for host, shells_of_host in shells.items()
+        if shells_of_host.over_ssh.programs.get("mpirun")
+    }
+    for host, shells_of_host in shells.items():
+        if host not in with_mpirun:
+            login_path = shells_of_host.login.programs.get("mpirun") if shells_of_host.login else ""
             yield all_.bad(
-                f"{host}: mpirun is not on the PATH of what ssh starts" + (f"; a login finds {at}" if at else ""),
+                f"{host}: mpirun is not on the PATH of what ssh starts"
+                + (f"; a login finds {login_path}" if login_path else ""),
                 host=host,
                 found="not on PATH",
-                cause=_NOT_READ if at else "",
-                remedy="set PATH at the top of ~/.bashrc, or start with mpirun --prefix" if at else "install it there",
+                cause=_NOT_READ if login_path else "",
+                remedy="set PATH at the top of ~/.bashrc, or start with mpirun --prefix"
+                if login_path
+                else "install it there",
             )
-    for odd in odd_ones({host: way.mpi for host, way in found.items()}):
+    for odd in odd_ones({host: way.mpi for host, way in with_mpirun.items()}):
         yield all_.bad(
             f"{odd.host}: mpirun --version says {quote(odd.value)}, and {quote(odd.usual)} on {odd.elsewhere}",
             host=odd.host,
@@ -46,8 +53,8 @@ def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
             found=odd.value,
             remedy="install the same Open MPI on every host",
         )
-    for odd in odd_ones({host: way.programs["mpirun"] for host, way in found.items()}):
-        if found[odd.host].mpi == found[odd.others[0]].mpi:
+    for odd in odd_ones({host: way.programs["mpirun"] for host, way in with_mpirun.items()}):
+        if with_mpirun[odd.host].mpi == with_mpirun[odd.others[0]].mpi:
             yield all_.warn(
                 f"{odd.host}: mpirun is {odd.value}, and {odd.usual} on {odd.elsewhere}: started by its whole path, it "
                 "looks for its daemon in the same folder on all hosts",
@@ -73,12 +80,12 @@ def like_a_login(here: Here, shells: Shells) -> Iterator[Finding]:
     if shells.login is None:
         yield here.unknown(f"{here.host.name}: could not look at a login of {shells.user}: {shells.error}")
         return
-    lost = [*_programs(shells.over_ssh, shells.login), *_variables(shells.over_ssh, shells.login)]
-    if lost:
+    differences = [*_programs(shells.over_ssh, shells.login), *_variables(shells.over_ssh, shells.login)]
+    if differences:
         yield here.bad(
-            f"{here.host.name}: what ssh starts as {shells.user} finds less than a login: {lost[0]}"
-            + (f", and {len(lost) - 1} more" if len(lost) > 1 else ""),
-            evidence=tuple(lost),
+            f"{here.host.name}: what ssh starts as {shells.user} finds less than a login: {differences[0]}"
+            + (f", and {len(differences) - 1} more" if len(differences) > 1 else ""),
+            evidence=tuple(differences),
             cause=_NOT_READ,
             remedy="set it at the top of ~/.bashrc, or in /etc/environment",
         )
@@ -86,19 +93,19 @@ def like_a_login(here: Here, shells: Shells) -> Iterator[Finding]:
 
 def _programs(over_ssh: Way, login: Way) -> Iterator[str]:
     for name, path in login.programs.items():
-        other = over_ssh.programs.get(name, "")
-        if path and path != other:
-            yield f"{name} is {path} in a login, and {other or 'not on PATH'} over ssh"
+        ssh_path = over_ssh.programs.get(name, "")
+        if path and path != ssh_path:
+            yield f"{name} is {path} in a login, and {ssh_path or 'not on PATH'} over ssh"
 
 
 def _variables(over_ssh: Way, login: Way) -> Iterator[str]:
     for name, value in sorted(login.variables.items()):
-        other = over_ssh.variables.get(name)
+        ssh_value = over_ssh.variables.get(name)
         if name == "LD_LIBRARY_PATH":
-            missing = [folder for folder in value.split(":") if folder and folder not in (other or "").split(":")]
+            missing = [folder for folder in value.split(":") if folder and folder not in (ssh_value or "").split(":")]
             if missing:
                 yield f"{name} lacks {quote(':'.join(missing))} over ssh"
-        elif other is None:
+        elif ssh_value is None:
             yield f"{name} is {quote(value)} in a login, and not set over ssh"
-        elif other != value:
-            yield f"{name} is {quote(value)} in a login, and {quote(other)} over ssh"
+        elif ssh_value != value:
+            yield f"{name} is {quote(value)} in a login, and {quote(ssh_value)} over ssh"

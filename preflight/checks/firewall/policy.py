@@ -1,7 +1,6 @@
 """The host firewall: open for the cluster, or off, as the inventory says; now and after a reboot.
 
-Only what is ours is ever changed: rules with our tag, our own file, and our lines in files of others.
-"""
+Preflight changes only its own parts: rules with its tag, its own file, and its lines in other files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_interface
@@ -29,7 +28,7 @@ def _place(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arr
 
 
 def _not_judged(here: Here, place: GateInputs) -> Finding | None:
-    """The finding where there is nothing to judge."""
+    """Return the finding that replaces a judgement; None where the firewall is to be judged."""
     policy, name = here.cluster.firewall, here.host.name
     if policy is FirewallPolicy.LEAVE:
         return here.skip("the inventory leaves the firewall alone")
@@ -46,24 +45,26 @@ def _not_judged(here: Here, place: GateInputs) -> Finding | None:
 
 
 def _strangers(here: Here, network: Network) -> Finding | None:
-    """The finding where the inventory's networks are not this host's: the firewall would be opened for others."""
+    """Return the finding where the inventory's networks are not this host's, so the firewall would be opened for
+    others."""
     cidrs = here.cluster.cidrs
     own = [ip_interface(address).ip for interface in network.interfaces for address in interface.addresses]
     if not cidrs or any(ip in cidr for ip in own for cidr in cidrs):
         return None
     if here.check.id != "FWL101":
         return here.skip("the networks of the inventory are not this host's: see FWL101")
-    named = ", ".join(map(str, cidrs))
+    networks = ", ".join(map(str, cidrs))
     return here.bad(
-        f"{here.host.name}: none of its addresses is in cluster.cidrs ({named}): it would open for others",
-        expected=f"an address in {named}",
+        f"{here.host.name}: none of its addresses is in cluster.cidrs ({networks}): it would open for others",
+        expected=f"an address in {networks}",
         found=", ".join(str(ip) for ip in own if not (ip.is_loopback or ip.is_link_local)),
         remedy="correct cidrs under [cluster] in the inventory",
     )
 
 
 def _rules_change(here: Here, gate: Gate) -> Change | None:
-    """From our rules as they are to those wanted; None where nothing would change or preflight does not write."""
+    """Return the change from our current rules to the wanted ones; None where nothing would change or preflight does
+    not write."""
     if gate.settled or not gate.written_here:
         return None
     before, after = ("\n".join(rule.text for rule in rules) or None for rules in (gate.ours, gate.wanted))
@@ -101,33 +102,34 @@ def follows_policy(
 
 
 def _closed(here: Here, gate: Gate) -> Finding:
-    """The finding about a gate that does not surely let the cluster through."""
+    """Return the finding about a gate that may keep the cluster out."""
     objections = gate.objections()
-    # What connections have shown goes before what certainly closes a port, and that before what may.
-    network, seen = max(
-        objections, key=lambda found: (gate.seen_dying(found[0], found[1].closed), bool(found[1].closed))
+    # Observed losses rank before certain closures, and these before possible ones.
+    network, judgement = max(
+        objections,
+        key=lambda objection: (gate.seen_dying(objection[0], objection[1].closed), bool(objection[1].closed)),
     )
-    proved = gate.seen_dying(network, seen.closed)
+    proved = gate.seen_dying(network, judgement.closed)
     where, change = f"{here.host.name}: the firewall ({gate.name})", _rules_change(here, gate)
     expected = f"{gate.ports} open for {_some([str(network) for network in gate.networks])}"
-    evidence = tuple(f"{net}: {one.objects} closed by: {one.by[:120]}" for net, one in objections[:4])
+    evidence = tuple(f"{net}: {verdict.objects} closed by: {verdict.by[:120]}" for net, verdict in objections[:4])
     if change:
         remedy = _CONFIGURE
     else:
         remedy = _not_by_us(gate) or f"our rules are there, but another comes first: {_order(gate)}"
-    if not seen.closed or (not gate.written_here and not proved):
-        word = "may close" if not seen.closed else "seems to close"
+    if not judgement.closed or (not gate.written_here and not proved):
+        word = "may close" if not judgement.closed else "seems to close"
         return here.unknown(
-            f"{where} {word} ports {seen.objects} to {network}: {seen.by[:120]}",
+            f"{where} {word} ports {judgement.objects} to {network}: {judgement.by[:120]}",
             expected=expected,
             remedy=remedy,
             evidence=evidence,
             change=change,
         )
     return here.bad(
-        f"{where} closes ports {seen.closed} to {network}: {seen.by[:120]}",
+        f"{where} closes ports {judgement.closed} to {network}: {judgement.by[:120]}",
         expected=expected,
-        found=seen.by[:120],
+        found=judgement.by[:120],
         remedy=remedy,
         evidence=evidence,
         change=change,
@@ -135,14 +137,14 @@ def _closed(here: Here, gate: Gate) -> Finding:
 
 
 def _not_by_us(gate: Gate) -> str:
-    """What there is to do before preflight writes in the gate, or instead; empty where it writes."""
+    """Return the manual step before or in place of preflight's edit of the gate; empty where preflight writes."""
     if gate.to_name:
         return f"put {gate.to_name} (or your own networks) under [cluster]: it takes a rule a network, never one a host"
     return f"preflight does not write there, so this is for you to type: {gate.by_hand}" if gate.by_hand else ""
 
 
 def _order(gate: Gate) -> str:
-    """How to see the order of the rules."""
+    """Return the command that shows the order of the rules."""
     match gate.kind:
         case Kind.UFW_RULES:
             return "see ufw status numbered"
@@ -158,7 +160,8 @@ def _some(items: list[str]) -> str:
 
 
 def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
-    """What still filters although the inventory wants no firewall. Where others rely on it, it is not switched off."""
+    """Yield the firewalls that still filter although the inventory wants none. One that other programs rely on is not
+    disabled."""
     for switch in disabling.still_on(firewall):
         change, remedy = None, switch.by_hand or _CONFIGURE
         if firewall.translating:
@@ -220,9 +223,9 @@ def after_reboot(
 
 
 def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
-    """Services that would start a firewall again; disabled only where the inventory asks for it."""
-    for service, which in disabling.back_at_boot(firewall):
-        summary = f"{here.host.name}: {which} filters incoming connections again after a reboot"
+    """Yield the services that would start a firewall again; they are disabled only where the inventory asks for it."""
+    for service, firewall_name in disabling.back_at_boot(firewall):
+        summary = f"{here.host.name}: {firewall_name} filters incoming connections again after a reboot"
         if here.cluster.firewall_off_at_boot and not firewall.translating:
             change = Change(
                 here.host.name,
@@ -261,14 +264,14 @@ def no_leftovers(
     Mend: preflight configure-firewall
     """
     name, place = here.host.name, _place(here, firewall, network, sysctl, arrivals)
-    nothing = _not_judged(here, place)
+    not_judged = _not_judged(here, place)
     if here.cluster.firewall is FirewallPolicy.OFF:
-        nothing = here.skip("the firewall is to be off")
-    if nothing is not None:
-        yield nothing
+        not_judged = here.skip("the firewall is to be off")
+    if not_judged is not None:
+        yield not_judged
         return
     for gate in gates(place):
-        if not gate.settled and not gate.objections():  # else FWL101 speaks, and its change sets our rules right
+        if not gate.settled and not gate.objections():  # else FWL101 reports it, and its change corrects our rules
             wanted, change = {rule.meaning for rule in gate.wanted}, _rules_change(here, gate)
             yield here.bad(
                 f"{name}: our rules in {gate.name} are not those that the inventory wants",
@@ -309,8 +312,12 @@ def connections_come_through(
     for host in all_.hosts:
         tries = arrivals[host.name].tries
         yield from _not_tried(all_, host.name, tries)
-        wall, seen, kernel = firewall[host.name], network[host.name], sysctl[host.name]
-        place = GateInputs(all_.cluster, host, wall, seen, kernel, tries) if wall and seen and kernel else None
+        wall, network_facts, kernel = firewall[host.name], network[host.name], sysctl[host.name]
+        place = (
+            GateInputs(all_.cluster, host, wall, network_facts, kernel, tries)
+            if wall and network_facts and kernel
+            else None
+        )
         losses += blocked_connections.losses(host.name, tries, place)
     cut_off = blocked_connections.senders_cut_off(losses, {host.name: arrivals[host.name].tries for host in all_.hosts})
     for source, own in cut_off.items():
@@ -329,15 +336,15 @@ def connections_come_through(
 def _not_tried(all_: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
     if not tries:
         yield all_.skip("no other host tried to connect to it", host=host)
-    elif all(one.outcome == "in-use" for one in tries):
+    elif all(arrival.outcome == "in-use" for arrival in tries):
         yield all_.skip("not tried: a job is at work on the ports", host=host)
-    for source, error in {one.source: one.error for one in tries if one.outcome == "error"}.items():
+    for source, error in {arrival.source: arrival.error for arrival in tries if arrival.outcome == "error"}.items():
         yield all_.unknown(f"{host}: {source} could not try to connect to it: {error}", host=host, peer=source)
 
 
 def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
     senders = _some(sorted({loss.source for loss in losses}))
-    look = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
+    first_step = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
     return all_.bad(
         summary,
         host=host,
@@ -346,5 +353,5 @@ def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str
         found=blocked_connections.told(losses[0].dead),
         cause=cause,
         evidence=tuple(f"{loss.source} to {loss.target}: {blocked_connections.told(loss.dead)}" for loss in losses[:8]),
-        remedy=f"{look}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
+        remedy=f"{first_step}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
     )

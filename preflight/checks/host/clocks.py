@@ -20,11 +20,11 @@ def clocks_agree(all_: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
     """
     from statistics import median  # its import costs more than listing all checks
 
-    middle = median(seen.offset for seen in clock.values())
-    reference = min(clock, key=lambda name: (abs(clock[name].offset - middle), abs(clock[name].offset), name))
-    for name, seen in clock.items():
-        ahead = seen.offset - clock[reference].offset
-        doubt = 0.0 if name == reference else seen.uncertainty + clock[reference].uncertainty
+    median_offset = median(host_clock.offset for host_clock in clock.values())
+    reference = min(clock, key=lambda name: (abs(clock[name].offset - median_offset), abs(clock[name].offset), name))
+    for name, host_clock in clock.items():
+        ahead = host_clock.offset - clock[reference].offset
+        doubt = 0.0 if name == reference else host_clock.uncertainty + clock[reference].uncertainty
         certain = abs(ahead) - doubt
         word = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} {reference} (±{doubt:.1f} s)"
         remedy = "synchronise the host: chronyc makestep"

@@ -22,7 +22,7 @@ def reachable(here: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]
         yield from _python_answers(here, contact)
     if isinstance(contact, Unreachable):
         address = here.host.address
-        # Without its own address a dead rack reads as one line; the address is in the remedy, and in `found`.
+        # The summary leaves the address out, so that a dead rack reads as one line. It is in `remedy` and `found`.
         summary = contact.summary if address == here.host.name else contact.summary.replace(address, "its address")
         yield here.bad(summary, found=address, remedy=contact.remedy, evidence=(contact.trouble,))
 

@@ -1,4 +1,4 @@
-"""Checks of what a job may open: device files, the driver's files in a container, /dev/shm."""
+"""Checks of the files that a job may open: device files, the driver's files in a container, /dev/shm."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from preflight.model.outcome import Outcome
 
 _DAC_OVERRIDE = 1 << 1  # CAP_DAC_OVERRIDE of capability.h
 _INSTALL_INFO, _HCCN_CONF = "/etc/ascend_install.info", "/etc/hccn.conf"
-SHM_OF_DOCKER = 64 << 20  # bytes of /dev/shm in a container, unless --shm-size says otherwise
+SHM_OF_DOCKER = 64 << 20  # bytes of /dev/shm in a container without --shm-size
 SHM_ENOUGH = 1 << 30
 
 
@@ -39,13 +39,16 @@ def may_open_devices(here: Here, device_nodes: DeviceNodes, job: Job) -> Iterato
             expected=f"uid {node.uid}, or group {node.gid} ({node.group or 'without a name'})",
             found=f"uid {job.uid}, groups {groups}",
             cause="root without CAP_DAC_OVERRIDE is a user like any other" if job.uid == 0 else "",
-            evidence=tuple(f"{one.path} {one.mode:04o} {one.user}:{one.group} ({one.uid}:{one.gid})" for one in closed),
+            evidence=tuple(
+                f"{entry.path} {entry.mode:04o} {entry.user}:{entry.group} ({entry.uid}:{entry.gid})"
+                for entry in closed
+            ),
             remedy=_way_in(node, job),
         )
 
 
 def _way_in(node: DeviceNode, job: Job) -> str:
-    """A group is offered only where that helps, and gives no rights over the rest of the host."""
+    """Return the fix. A group is offered only where it helps and gives no rights over the rest of the host."""
     if node.gid == 0 or node.mode >> 3 & 0o6 != 0o6:
         return (
             f"the driver makes {node.path} for the group HwHiAiUser, mode 0660: install it again, or mend the udev "
@@ -59,7 +62,9 @@ def _way_in(node: DeviceNode, job: Job) -> str:
 
 
 def _may_open(node: DeviceNode, job: Job) -> bool:
-    """For reading and writing, as the kernel decides: the owner's bits count for the owner even if they are fewer."""
+    """Return whether the job may read and write the node, as the kernel decides.
+
+    The owner's bits count for the owner even if they are fewer."""
     if job.capabilities & _DAC_OVERRIDE:
         return True
     shift = 6 if job.uid == node.uid else 3 if node.gid in job.groups else 0
@@ -86,7 +91,7 @@ def driver_is_there(here: Here, job: Job, device_nodes: DeviceNodes | None) -> I
     kinds = {path: job.files[path].kind for path in paths if path not in unread}
     missing = [path for path, kind in kinds.items() if kind == "missing" and kinds.get(_parent(path)) != "missing"]
     if _HCCN_CONF in missing:
-        missing.remove(_HCCN_CONF)  # on the host itself NPU104 speaks of it
+        missing.remove(_HCCN_CONF)  # on the host itself NPU104 reports it
         if job.contained:
             remedy = f"docker run -v {_HCCN_CONF}:{_HCCN_CONF}"
             yield here.warn(f"{name}: there is no {_HCCN_CONF} in the jobs' container", found="missing", remedy=remedy)

@@ -8,7 +8,7 @@ from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-OPEN_FILES = 65535  # of one rank
+OPEN_FILES = 65535  # open files of one rank
 
 
 @host_check("HST106", f"A process may open {OPEN_FILES} files", severity=Outcome.WARN)

@@ -1,4 +1,4 @@
-"""Checks of the identity of machines: none twice in the inventory, none a copy."""
+"""Checks of the identity of machines: none is twice in the inventory, none is a copy."""
 
 from collections.abc import Iterator, Mapping
 
@@ -18,22 +18,23 @@ def own_machine(all_: All, os: Mapping[str, Os]) -> Iterator[Finding]:
     Mend: take one of the names out of the inventory; on copies: rm /etc/machine-id && systemd-machine-id-setup
     """
     first: dict[str, str] = {}  # machine id → the host that has it
-    for name, seen in os.items():
-        if not seen.machine_id:
+    for name, os_of_host in os.items():
+        if not os_of_host.machine_id:
             yield all_.unknown(f"{name}: has no machine id", host=name, remedy="systemd-machine-id-setup")
             continue
-        other = first.setdefault(seen.machine_id, name)
-        if other != name and os[other].hostname == seen.hostname:
+        first_host = first.setdefault(os_of_host.machine_id, name)
+        if first_host != name and os[first_host].hostname == os_of_host.hostname:
             yield all_.bad(
-                f"{name}: is the same machine as {other}: host name {seen.hostname}, machine id {seen.machine_id}",
+                f"{name}: is the same machine as {first_host}: host name {os_of_host.hostname}, "
+                f"machine id {os_of_host.machine_id}",
                 host=name,
-                peer=other,
+                peer=first_host,
                 remedy="take one of the two names out of the inventory",
             )
-        elif other != name:
+        elif first_host != name:
             yield all_.warn(
-                f"{name}: has the machine id of {other}, as copies of one image do",
+                f"{name}: has the machine id of {first_host}, as copies of one image do",
                 host=name,
-                peer=other,
+                peer=first_host,
                 remedy="rm /etc/machine-id && systemd-machine-id-setup, then reboot",
             )

@@ -8,8 +8,8 @@ from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 from preflight.rules.own_processes import Owner, owner, wait
 
-WARN = 0.5  # of the processors
-FAIL = 0.9  # not 1: what many threads use stays a little below all that there is, since the look itself uses some
+WARN = 0.5  # share of the processors
+FAIL = 0.9  # below 1, as the measurement itself uses some of the processors
 
 
 @host_check("HST116", "Nobody else keeps the host's processors busy", optional=("npu_smi", "os"))
@@ -31,19 +31,19 @@ def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) 
     if may_be_a_job and share < FAIL:
         yield here.skip(f"{may_be_a_job}; {_wanted(load)}")
         return
-    ours = [one.pid for one in load.busiest if owner(os, one.pid, one.name) is not Owner.JOB]
+    own_pids = [process.pid for process in load.busiest if owner(os, process.pid, process.name) is not Owner.JOB]
     yield (here.bad if share >= FAIL and not may_be_a_job else here.warn)(
         f"{name}: {_wanted(load)}{_who(load)}",
         expected=f"less than {_number(WARN * load.available)}",
         found=_number(load.wanted),
         cause=may_be_a_job,
-        remedy=wait(name, ours[0]) if ours else f"on {name}: top; end what is left over, or wait for it",
+        remedy=wait(name, own_pids[0]) if own_pids else f"on {name}: top; end what is left over, or wait for it",
         evidence=tuple(map(_in_depth, load.busiest)),
     )
 
 
 def _may_be_a_job(here: Here, npu_smi: NpuSmi | None) -> str:
-    """Why what was counted may be processes of a job that is meant to run; empty where it is none."""
+    """Return why the counted processes may belong to a wanted job; empty where they cannot."""
     if npu_smi and npu_smi.processes:
         first = npu_smi.processes[0]
         return f"a job runs on its devices ({first.name or 'a process'}, NPU114), and its processes count, too"
@@ -55,8 +55,8 @@ def _may_be_a_job(here: Here, npu_smi: NpuSmi | None) -> str:
 
 
 def _wanted(load: Load) -> str:
-    who = "another process wants" if load.others == 1 else f"{load.others or 'many'} other processes want"
-    return f"{who} {_number(load.wanted)} of {_available(load)}"
+    subject = "another process wants" if load.others == 1 else f"{load.others or 'many'} other processes want"
+    return f"{subject} {_number(load.wanted)} of {_available(load)}"
 
 
 def _available(load: Load) -> str:
@@ -66,7 +66,9 @@ def _available(load: Load) -> str:
 
 
 def _who(load: Load) -> str:
-    shown = ", ".join(f"{one.name} (pid {one.pid}{f', {one.user}' if one.user else ''})" for one in load.busiest)
+    shown = ", ".join(
+        f"{process.name} (pid {process.pid}{f', {process.user}' if process.user else ''})" for process in load.busiest
+    )
     return (f": {shown}" if shown else "") + (" …" if load.others > len(load.busiest) else "")
 
 

@@ -1,4 +1,4 @@
-"""The kind of accelerators that hosts have, beside the product that the inventory names."""
+"""The accelerators of the hosts, compared with the inventory's product."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -27,14 +27,18 @@ def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator
     Mend: product under [cluster] of the inventory; an inventory of its own for hosts of another kind
     """
     product = all_.cluster.product
-    hosts: dict[tuple[str, str], list[str]] = defaultdict(list)  # what they have, and the product → hosts
+    hosts: dict[tuple[str, str], list[str]] = defaultdict(list)  # (accelerators, line for the inventory) → hosts
     for host in all_.hosts:
-        seen = accelerators[host.name]
-        if seen is None:
+        host_accelerators = accelerators[host.name]
+        if host_accelerators is None:
             yield all_.skip("the facts do not tell which accelerators the host has", host=host.name)
-        elif other_kind(product, seen):
-            hosts[_described(seen), _fitting(seen)].append(host.name)
-    fit = {host.name for host in all_.hosts if (seen := accelerators[host.name]) and _fits(product, seen)}
+        elif other_kind(product, host_accelerators):
+            hosts[_described(host_accelerators), _fitting(host_accelerators)].append(host.name)
+    fit = {
+        host.name
+        for host in all_.hosts
+        if (host_accelerators := accelerators[host.name]) and _fits(product, host_accelerators)
+    }
     if len(hosts) == 1 and not fit:
         ((described, line),) = hosts
         yield all_.bad(
@@ -72,8 +76,8 @@ def _fitting(seen: Accelerators) -> str:
     """Return the line of the inventory that fits."""
     if seen.has_gpus:
         return 'product = "nvidia"'
-    named = {product_of(chip) for chip in seen.chips} or {_BY_PCI_ID.get(id_) for id_ in seen.npus}
-    products = [product for product in named if product]
+    chip_products = {product_of(chip) for chip in seen.chips} or {_BY_PCI_ID.get(id_) for id_ in seen.npus}
+    products = [product for product in chip_products if product]
     return f'product = "{products[0]}"' if len(products) == 1 else _ATLAS
 
 

@@ -10,7 +10,7 @@ from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import Hccn
 from preflight.model.finding import Finding
 
-_VIRTUAL_ROUTERS = ("00:00:5e:00:01:", "00:00:5e:00:02:")  # VRRP, RFC 5798; taken for EVPN's gateways, too
+_VIRTUAL_ROUTERS = ("00:00:5e:00:01:", "00:00:5e:00:02:")  # VRRP, RFC 5798; also used by EVPN's gateways
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
     for host in all_.hosts:
         devices = nic[host.name].devices
         yield from untold(all_, host, {d.index: d.arp for d in devices}, {d.index: d.mac for d in devices})
-    owners, seen = _owners(nic, hccn), _seen(nic)
-    switches = _switches(owners, seen)
+    owners, macs_by_address = _owners(nic, hccn), _seen(nic)
+    switches = _switches(owners, macs_by_address)
     for mac, addresses in switches.items():
         yield all_.warn(
             f"{mac} answers for {len(addresses)} of the devices' addresses, as a switch does: {_some(addresses)}",
@@ -44,7 +44,7 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
             found=mac,
             remedy=f"find {mac} on the switches; turn proxy ARP off there, if it is not meant so",
         )
-    for address, macs in seen.items():
+    for address, macs in macs_by_address.items():
         holders = owners.get(address, [])
         for holder in holders if len(holders) == 1 else ():
             for mac, seers in macs.items():
@@ -69,11 +69,11 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
 
 
 def _owners(nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Mapping[str, list[_Owner]]:
-    """By address. More than one owner is NPU102's matter."""
+    """Return the owners of each address. NPU102 reports more than one."""
     owners = defaultdict(list)
-    for host, seen in hccn.items():
+    for host, hccn_of_host in hccn.items():
         macs = {device.index: device.mac.value for device in nic[host].devices}
-        for device in seen.devices:
+        for device in hccn_of_host.devices:
             if device.address.value:
                 mac = macs.get(device.index)
                 owners[device.address.value].append(_Owner(host, device.index, mac.lower() if mac else None))
@@ -81,30 +81,37 @@ def _owners(nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Mapping[str, li
 
 
 def _seen(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
-    """address → MAC → the devices ("node02/3") that have it so."""
-    seen: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    """Return address → MAC → the devices ("node02/3") with that entry."""
+    macs_by_address: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, devices in nic.items():
         for device in devices.devices:
             for address, mac in _outward(device):
-                seen[address][mac].append(f"{host}/{device.index}")
-    return seen
+                macs_by_address[address][mac].append(f"{host}/{device.index}")
+    return macs_by_address
 
 
 def _switches(
     owners: Mapping[str, list[_Owner]], seen: Mapping[str, Mapping[str, list[str]]]
 ) -> Mapping[str, list[str]]:
-    """MAC → the devices' addresses that it answers for, though it is no device's: of several devices, or the MAC of a
-    virtual router. A stranger with a device's address has one."""
+    """Return the MAC of each switch → the devices' addresses that it answers for.
+
+    Such a MAC is no device's. It answers for several devices, or is that of a virtual router. A stranger with a
+    device's address answers for one."""
     own = {holder.mac for holders in owners.values() for holder in holders if holder.mac}
-    answered = defaultdict(list)
+    addresses_by_mac = defaultdict(list)
     for address in sorted(owners.keys() & seen.keys()):
         for mac in sorted(seen[address].keys() - own):
-            answered[mac].append(address)
-    return {mac: found for mac, found in answered.items() if len(found) > 1 or mac.startswith(_VIRTUAL_ROUTERS)}
+            addresses_by_mac[mac].append(address)
+    return {
+        mac: addresses
+        for mac, addresses in addresses_by_mac.items()
+        if len(addresses) > 1 or mac.startswith(_VIRTUAL_ROUTERS)
+    }
 
 
 def _outward(device: NicDevice) -> Iterator[tuple[str, str]]:
-    """Complete entries of its own port (eth0 …); those of endXvY are the server's inner networks, alike everywhere."""
+    """Yield the complete entries of the device's own ports (eth0 …). Those of endXvY belong to the server's inner
+    networks, which are alike everywhere."""
     for entry in device.arp.value or ():
         if entry.mac and entry.interface.startswith("eth"):
             yield entry.address, entry.mac.lower()

@@ -1,4 +1,4 @@
-"""Cabling of the device NICs, by what their switches say of themselves over LLDP."""
+"""Cabling of the device NICs, by the names that their switches send over LLDP."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,26 +12,27 @@ from preflight.model.cluster import Fabric
 from preflight.model.finding import Finding
 
 Leaves = Mapping[int, str]  # device → the system name of its switch
-_AGREED = 0.75  # of the hosts that share a host's leaves: so many make the pattern
+_AGREED = 0.75  # share of the hosts with a host's leaves that make the pattern
 
 
 @dataclass(frozen=True)
 class _Group:
-    """The other hosts that stand on the same leaves as one host, most of them alike. `home`: where a device belongs."""
+    """The other hosts on the same leaves as one host, most of them alike. `home`: the leaf where a device belongs."""
 
     home: Leaves
     hosts: int  # a bit a host
 
     def rail_of(self, leaf: str) -> int | None:
-        return next((device for device, here in sorted(self.home.items()) if here == leaf), None)
+        return next((device for device, home_leaf in sorted(self.home.items()) if home_leaf == leaf), None)
 
 
 class _Fabric:
-    """Which hosts have what; a set of hosts is a number, a bit a host, since thousands are compared with thousands."""
+    """The leaves of all hosts. A set of hosts is a number, a bit a host, since thousands are compared with
+    thousands."""
 
     def __init__(self, leaves: Iterable[Leaves]) -> None:
         self.on: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))  # device → leaf → hosts
-        self.told: dict[int, int] = defaultdict(int)  # device → hosts that tell its leaf
+        self.told: dict[int, int] = defaultdict(int)  # device → hosts that report its leaf
         self.with_devices: dict[tuple[str, int], int] = defaultdict(int)  # (leaf, n) → hosts with n or more there
         for number, own in enumerate(leaves):
             for device, leaf in own.items():
@@ -43,10 +44,10 @@ class _Fabric:
         self.shared = {
             device: {leaf: hosts for leaf, hosts in leaves.items() if hosts.bit_count() > 1}
             for device, leaves in self.on.items()
-        }  # as `on`; only these can be where most have a device
+        }  # as `on`, without leaves of a single host, which cannot be the usual ones
 
     def group(self, number: int, own: Leaves) -> _Group:
-        """Who has at least half of the host's leaves in common with it, whichever devices are on them."""
+        """Return the hosts that share at least half of the host's leaves, on whichever devices."""
         common = [
             self.with_devices[leaf, at_least]
             for leaf, devices in Counter(own.values()).items()
@@ -57,17 +58,17 @@ class _Fabric:
         return _Group(home, kin)
 
     def _home(self, device: int, kin: int) -> str:
-        """The leaf that nearly all of them have the device on; empty: there is none."""
+        """Return the leaf on which nearly all of them have the device; empty if there is none."""
         enough = max(2, _AGREED * (self.told[device] & kin).bit_count())
         return next((leaf for leaf, hosts in self.shared[device].items() if (hosts & kin).bit_count() >= enough), "")
 
 
 def _in_at_least(number: int, sets: Iterable[int]) -> int:
-    """Who is in so many of the sets."""
-    in_ = [-1] + [0] * number  # in 0 of those looked at, in 1 …
-    for one in sets:
-        for so_many in range(number, 0, -1):
-            in_[so_many] |= in_[so_many - 1] & one
+    """Return the hosts that are in at least so many of the sets."""
+    in_ = [-1] + [0] * number  # hosts in at least 0 of the sets so far, in 1 …
+    for hosts in sets:
+        for count in range(number, 0, -1):
+            in_[count] |= in_[count - 1] & hosts
     return in_[number]
 
 
@@ -90,62 +91,71 @@ def cabling(all_: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
         yield from untold(all_, host, {d.index: d.neighbour for d in nic[host.name].devices}, unset=True)
         if not leaves[host.name] and not any(device.neighbour.error for device in nic[host.name].devices):
             yield all_.skip("no switch tells its name over LLDP", host=host.name)
-    told = {name: own for name, own in leaves.items() if own}
-    fabric = _Fabric(told.values())
-    for number, (name, own) in enumerate(told.items()):
+    with_leaves = {name: own for name, own in leaves.items() if own}
+    fabric = _Fabric(with_leaves.values())
+    for number, (name, own) in enumerate(with_leaves.items()):
         yield from _odd(all_, name, own, fabric.group(number, own), fabric)
-    if len(told) == len(leaves) == 2:
+    if len(with_leaves) == len(leaves) == 2:
         yield from _crossed_somewhere(all_, leaves)
 
 
 def _leaves(nic: Nic) -> Leaves:
-    return {device.index: seen.system for device in nic.devices if (seen := device.neighbour.value) and seen.system}
+    return {
+        device.index: neighbour.system
+        for device in nic.devices
+        if (neighbour := device.neighbour.value) and neighbour.system
+    }
 
 
 def _odd(all_: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> Iterator[Finding]:
     wrong = {device: leaf for device, leaf in own.items() if device in group.home and leaf != group.home[device]}
-    told = set[int]()
+    reported = set[int]()
     for device, leaf in wrong.items():
-        if device in told:
+        if device in reported:
             continue
         home = group.home[device]
-        swapped = (other for other in wrong if other not in told and (wrong[other], group.home[other]) == (home, leaf))
-        there = group.rail_of(leaf)
-        more: dict[str, Any] = {"host": name, "device": device, "rail": device, "expected": home, "found": leaf}
-        if (other := next(swapped, None)) is not None:
-            told.add(other)
+        swapped = (
+            partner
+            for partner in wrong
+            if partner not in reported and (wrong[partner], group.home[partner]) == (home, leaf)
+        )
+        usual_device = group.rail_of(leaf)
+        details: dict[str, Any] = {"host": name, "device": device, "rail": device, "expected": home, "found": leaf}
+        if (partner := next(swapped, None)) is not None:
+            reported.add(partner)
             yield all_.bad(
-                f"{name}: device {device}: its cable and that of device {other} are swapped: on {leaf} and {home}",
-                remedy=f"swap the cables of devices {device} and {other} of {name}",
-                **more,
+                f"{name}: device {device}: its cable and that of device {partner} are swapped: on {leaf} and {home}",
+                remedy=f"swap the cables of devices {device} and {partner} of {name}",
+                **details,
             )
-        elif there is not None:
+        elif usual_device is not None:
             yield all_.bad(
-                f"{name}: device {device}: on {leaf}, where the other hosts have device {there}",
+                f"{name}: device {device}: on {leaf}, where the other hosts have device {usual_device}",
                 remedy=f"put the cable of device {device} of {name} into {home}",
-                **more,
+                **details,
             )
         elif not group.hosts & fabric.on[device][leaf]:
             yield all_.warn(
                 f"{name}: device {device}: on {leaf}; that of nearly all other hosts is on {home}",
                 remedy=f"put the cable of device {device} of {name} into {home}, if it is not meant so",
-                **more,
+                **details,
             )
 
 
 def _crossed_somewhere(all_: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:
-    """Two hosts with the same leaves in another order: one of them has swapped cables, and nobody can say which."""
-    (name, own), (peer, other) = leaves.items()
-    told = set[int]()
+    """Yield the device pairs that two hosts have on the same leaves in swapped order. One host has swapped cables, and
+    nothing shows which."""
+    (name, own), (peer, peer_leaves) = leaves.items()
+    reported = set[int]()
     for device, leaf in own.items():
         for second in range(device + 1, max(own) + 1):
             if (
                 second in own
                 and leaf != own[second]
-                and not told & {device, second}
-                and (other.get(device), other.get(second)) == (own[second], leaf)
+                and not reported & {device, second}
+                and (peer_leaves.get(device), peer_leaves.get(second)) == (own[second], leaf)
             ):
-                told |= {device, second}
+                reported |= {device, second}
                 yield all_.warn(
                     f"{name}: device {device}: its cable and that of device {second} are swapped, here or on {peer}",
                     host=name,

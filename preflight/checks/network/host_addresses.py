@@ -9,8 +9,8 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.nics.inventory_nic import named_by, routable
 
-_NAMED = 20  # names that one host's finding lists; without a name server every host misses all others
-# What container engines and hypervisors make; HCCL and NCCL take these last or never.
+_NAMED = 20  # names that one host's finding lists, since without a name server every host lacks all others
+# Interfaces of container engines and hypervisors, which HCCL and NCCL take last or never.
 _VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "tunl", "kube-", "cilium", "lxc")
 
 
@@ -27,29 +27,29 @@ def one_address(here: Here, network: Network) -> Iterator[Finding]:
     name, nic = here.host.name, here.host.nic
     if nic is None:
         usable = [i for i in network.interfaces if i.up and not i.name.startswith(_VIRTUAL) and routable(i)]
-        found = ", ".join(f"{i.name} {a.ip}" for i in usable for a in routable(i))
+        listed = ", ".join(f"{i.name} {a.ip}" for i in usable for a in routable(i))
         if not usable:
             yield here.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
         elif sum(len(routable(interface)) for interface in usable) > 1:
             yield here.warn(
-                f"{name}: several interfaces could be the host NIC: {found}",
-                found=found,
+                f"{name}: several interfaces could be the host NIC: {listed}",
+                found=listed,
                 expected="one address",
                 remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
             )
         return
     interfaces = named_by(nic, network)
     if len(interfaces) != 1:
-        found = ", ".join(interface.name for interface in interfaces or network.interfaces)
+        listed = ", ".join(interface.name for interface in interfaces or network.interfaces)
         count = "no interface" if not interfaces else "more than one interface"
-        yield here.bad(f"{name}: {count} is the inventory's nic {nic}; there are {found}", expected=nic, found=found)
+        yield here.bad(f"{name}: {count} is the inventory's nic {nic}; there are {listed}", expected=nic, found=listed)
         return
     interface, addresses = interfaces[0], routable(interfaces[0])
     if not interface.up:
         yield here.bad(f"{name}: host NIC {interface.name} is down", remedy=f"ip link set {interface.name} up")
     elif len(addresses) != 1:
-        found = ", ".join(str(address) for address in addresses) or "none"
-        yield here.bad(f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses", found=found)
+        listed = ", ".join(str(address) for address in addresses) or "none"
+        yield here.bad(f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses", found=listed)
 
 
 @host_check("HST104", "The host name does not resolve to loopback")
@@ -83,18 +83,19 @@ def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
 
     Mend: the same lines in /etc/hosts everywhere, or names in DNS
     """
-    found, own = names.cluster, here.host.name
+    resolved, own = names.cluster, here.host.name
     planned = here.cluster.ipv4_hosts
-    others = [name for name, address in planned.items() if address not in found.get(name, ()) and name != own]
+    unresolved = [name for name, address in planned.items() if address not in resolved.get(name, ()) and name != own]
     wrong = [
-        f"{name} is {', '.join(found.get(name, ())) or 'not known'} (inventory: {planned[name]})"
-        for name in others[:_NAMED]
+        f"{name} is {', '.join(resolved.get(name, ())) or 'not known'} (inventory: {planned[name]})"
+        for name in unresolved[:_NAMED]
     ]
-    if len(others) > _NAMED:
-        wrong.append(f"and {len(others) - _NAMED} more")
-    if others:
+    if len(unresolved) > _NAMED:
+        wrong.append(f"and {len(unresolved) - _NAMED} more")
+    if unresolved:
         yield here.bad(
-            f"{here.host.name}: {len(others)} of the cluster's names do not resolve as in the inventory: {wrong[0]}",
+            f"{here.host.name}: {len(unresolved)} of the cluster's names do not resolve as in the inventory: "
+            f"{wrong[0]}",
             evidence=tuple(wrong),
             remedy="use addresses in the job, or correct /etc/hosts or DNS",
         )

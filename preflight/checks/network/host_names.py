@@ -13,7 +13,8 @@ from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-_NO_NPU = frozenset({Product.NVIDIA, Product.CPU})  # NCCL and gloo take what they find; HCCL is told
+# NCCL and gloo take the addresses that they find. HCCL has a setting for the family.
+_NO_NPU = frozenset({Product.NVIDIA, Product.CPU})
 SLOW = 1.0  # seconds for the name of an address
 _NO_NAMES = ("", "localhost", "localhost.localdomain")
 
@@ -46,7 +47,8 @@ def no_number(here: Here, os: Os) -> Iterator[Finding]:
 
 
 def _as_number(name: str) -> str | None:
-    """The address that getaddrinfo(3) makes of a name that inet_aton(3) takes; None for a name, and for an address."""
+    """Return the address that getaddrinfo(3) makes of a name that inet_aton(3) takes; None for a name, and for an
+    address."""
     try:
         packed = socket.inet_aton(name)
     except (OSError, ValueError):
@@ -67,10 +69,10 @@ def localhost(here: Here, naming: Naming) -> Iterator[Finding]:
     if naming.localhost is None:
         yield here.unknown(f"{here.host.name}: localhost did not resolve within {naming.seconds:g} s")
         return
-    others = [text for text in naming.localhost if not _is_loopback(text)]
-    if others or not naming.localhost:
+    foreign = [text for text in naming.localhost if not _is_loopback(text)]
+    if foreign or not naming.localhost:
         yield here.bad(
-            f"{here.host.name}: localhost " + (f"is {', '.join(others)}" if others else "does not resolve"),
+            f"{here.host.name}: localhost " + (f"is {', '.join(foreign)}" if foreign else "does not resolve"),
             expected="127.0.0.1",
             found=", ".join(naming.localhost),
             remedy="127.0.0.1 localhost in /etc/hosts",
@@ -126,11 +128,11 @@ def endpoint(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     names = tuple(dict.fromkeys((first.name, first.address)))
     served = [name for name in names if first.name in naming and naming[first.name].endpoints.get(name)]
     for name in names:
-        said = {host: seen.endpoints.get(name) for host, seen in naming.items()}
-        for host, its in said.items():
-            if its is None:
+        answers = {host: naming_of_host.endpoints.get(name) for host, naming_of_host in naming.items()}
+        for host, answer in answers.items():
+            if answer is None:
                 yield all_.unknown(f"{host}: whether it takes {name} for its own was not found out in time", host=host)
-            elif its and host != first.name:
+            elif answer and host != first.name:
                 yield (all_.bad if strict else all_.warn)(
                     f"{host}: takes {name} for its own, which is {first.name}",
                     host=host,
@@ -138,7 +140,7 @@ def endpoint(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
                     found=name,
                     remedy=f"on {host}, correct what {name} and the host's own name resolve to (/etc/hosts)",
                 )
-        if said.get(first.name) is False:
+        if answers.get(first.name) is False:
             yield (all_.bad if strict and not served else all_.warn)(
                 f"{first.name}: does not take {name} for its own, so no torchrun serves the store there",
                 host=first.name,
@@ -160,15 +162,15 @@ def full_names(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     Mend: full names in /etc/hosts, too, or in DNS; torchrun --local-addr=ADDRESS
     """
     strangers: dict[str, list[str]] = defaultdict(list)  # full name → the hosts that cannot resolve it
-    for name, seen in naming.items():
-        for peer, addresses in seen.full_name.peers.items() if seen.full_name else ():
+    for name, naming_of_host in naming.items():
+        for peer, addresses in naming_of_host.full_name.peers.items() if naming_of_host.full_name else ():
             if not addresses:
                 strangers[peer].append(name)
-    for name, seen in naming.items():
-        if seen.full_name is None:
-            yield all_.unknown(f"{name}: its full name was not found within {seen.seconds:g} s", host=name)
+    for name, naming_of_host in naming.items():
+        if naming_of_host.full_name is None:
+            yield all_.unknown(f"{name}: its full name was not found within {naming_of_host.seconds:g} s", host=name)
             continue
-        own = seen.full_name.name
+        own = naming_of_host.full_name.name
         if own.lower() in _NO_NAMES:
             yield all_.bad(
                 f"{name}: its full name is {own or 'empty'}, which every host takes for itself",
@@ -196,8 +198,8 @@ def families(all_: All, network: Mapping[str, Network]) -> Iterator[Finding]:
     Mend: NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment; or IPv6 on, or off, on all hosts
     """
     has = {
-        name: any(":" in address for nic in seen.interfaces if nic.up for address in nic.addresses)
-        for name, seen in network.items()
+        name: any(":" in address for nic in network_of_host.interfaces if nic.up for address in nic.addresses)
+        for name, network_of_host in network.items()
     }
     for odd in odd_ones(has):
         yield all_.bad(

@@ -1,4 +1,4 @@
-"""The host NICs that jobs' libraries choose: ones that exist, and that the other hosts reach."""
+"""The host NICs that jobs' libraries choose: they exist, and the other hosts reach them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -75,12 +75,12 @@ def reached_by_nccl(
     yield from judged(all_, NCCL, _not_alone(chosen), network, arrivals)
     for host in all_.hosts:
         names = job[host.name].variables.get("NCCL_SOCKET_IFNAME", "")
-        more = library_nics.more_than_meant(names, network[host.name])
-        if more:
-            word, others = more
+        surplus = library_nics.more_than_meant(names, network[host.name])
+        if surplus:
+            word, extra_nics = surplus
             yield all_.warn(
-                f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} fits {', '.join(others)} beside {word}: NCCL takes "
-                "names by their beginning, and spreads its traffic over all that fit",
+                f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} fits {', '.join(extra_nics)} beside {word}: NCCL "
+                "takes names by their beginning, and spreads its traffic over all that fit",
                 host=host.name,
                 expected=f"={word}",
                 found=names,
@@ -128,8 +128,8 @@ def reached_by_mpi(
 
     Mend: OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs
     """
-    found = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in all_.hosts}
-    yield from judged(all_, MPI, {name: choice for name, choice in found.items() if choice}, network, arrivals)
+    choices = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in all_.hosts}
+    yield from judged(all_, MPI, {name: choice for name, choice in choices.items() if choice}, network, arrivals)
 
 
 @host_check("ENV111", "The libraries' variables lead to the same host NIC", products=EVERY, severity=Outcome.WARN)
@@ -147,23 +147,23 @@ def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[F
         "NCCL": library_nics.nccl(job.variables, network),
         "gloo": library_nics.gloo(job.variables, network, names.hostname),
     }
-    told = {
+    by_variable = {
         library: choice
         for library, choice in libraries.items()
         if isinstance(choice, NicChoice) and "_SOCKET_IFNAME" in choice.why
     }
-    if len({choice.nic for choice in told.values()}) > 1:
-        nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in told.items())
+    if len({choice.nic for choice in by_variable.values()}) > 1:
+        nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in by_variable.items())
         yield here.bad(
             f"{here.host.name}: {nics}",
-            found=", ".join(choice.nic for choice in told.values()),
+            found=", ".join(choice.nic for choice in by_variable.values()),
             expected="one NIC",
             remedy="name the same NIC to each: HCCL and NCCL take =NIC, gloo NIC",
         )
 
 
 def _not_alone(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
-    """Without hosts on which nothing but the loopback is up, and nobody asked for it: HST103."""
+    """Return the choices without hosts that took the loopback because nothing else is up, which HST103 reports."""
     return {
         name: choice
         for name, choice in chosen.items()

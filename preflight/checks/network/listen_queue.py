@@ -20,10 +20,10 @@ def backlog(all_: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     sysctl --system
     """
     host, ranks = all_.hosts[0].name, all_.cluster.device_count
-    kept = {"net.core.somaxconn": sysctl[host].somaxconn, "net.ipv4.tcp_max_syn_backlog": sysctl[host].syn_backlog}
-    if not any(kept.values()):
-        yield all_.skip(f"{host}: neither {' nor '.join(kept)} is known")
-    for key, value in kept.items():
+    settings = {"net.core.somaxconn": sysctl[host].somaxconn, "net.ipv4.tcp_max_syn_backlog": sysctl[host].syn_backlog}
+    if not any(settings.values()):
+        yield all_.skip(f"{host}: neither {' nor '.join(settings)} is known")
+    for key, value in settings.items():
         if 0 < value < ranks:
             yield all_.bad(
                 f"{host}: {key} is {value}, and the cluster has {ranks} ranks",

@@ -1,4 +1,4 @@
-"""Checks of ssh between hosts without a password, and of what prevents it."""
+"""Checks of ssh between hosts without a password, and of its obstacles."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from preflight.checks.engine.registry import All, cluster_check
 from preflight.facts.sections.neighbours import Entry, Neighbours, Visit
 from preflight.model.finding import Finding
 
-_SHOWN = 4  # tries that are told as evidence
+_SHOWN = 4  # attempts that a finding lists as evidence
 _REMEDY = {
     Entry.UNKNOWN_KEY: "compare fingerprints, then ssh-keyscan {port}{place} >> ~/.ssh/known_hosts on {source}, or one "
     "/etc/ssh/ssh_known_hosts for all",
@@ -44,41 +44,43 @@ def between_hosts(all_: All, neighbours: Mapping[str, Neighbours]) -> Iterator[F
 
     Mend: one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts
     """
-    tries = [_Try(host, visit) for host, seen in neighbours.items() for visit in seen.visits]
-    failed = [one for one in tries if one.visit.entry is not Entry.IN]
-    if len(failed) == len(tries) > 1 and len({one.visit.entry for one in failed}) == 1:
+    tries = [
+        _Try(host, visit) for host, neighbours_of_host in neighbours.items() for visit in neighbours_of_host.visits
+    ]
+    failed = [attempt for attempt in tries if attempt.visit.entry is not Entry.IN]
+    if len(failed) == len(tries) > 1 and len({attempt.visit.entry for attempt in failed}) == 1:
         yield _told(all_, failed, None, "no host gets into another one")
         return
-    told: set[_Try] = set()
-    for group, target in _alike(tries, failed, lambda one: one.target):
+    reported: set[_Try] = set()
+    for group, target in _alike(tries, failed, lambda attempt: attempt.target):
         yield _told(all_, group, target, f"{target}: no other host gets in")
-        told.update(group)
-    failed = [one for one in failed if one not in told]
-    for group, source in _alike(tries, failed, lambda one: one.source):
+        reported.update(group)
+    failed = [attempt for attempt in failed if attempt not in reported]
+    for group, source in _alike(tries, failed, lambda attempt: attempt.source):
         yield _told(all_, group, source, f"{source}: gets into no other host")
-        told.update(group)
-    for one in (one for one in failed if one not in told):
-        yield _told(all_, [one], one.source, f"{one.source}: does not get into {one.target}")
+        reported.update(group)
+    for attempt in (attempt for attempt in failed if attempt not in reported):
+        yield _told(all_, [attempt], attempt.source, f"{attempt.source}: does not get into {attempt.target}")
 
 
 def _alike(
     tries: Sequence[_Try], failed: Sequence[_Try], whose: Callable[[_Try], str]
 ) -> Iterator[tuple[list[_Try], str]]:
-    """Whose tries all failed, two or more of them, and in the same way."""
+    """Yield the groups of two or more attempts that all failed in the same way."""
     bad = set(failed)
     groups: dict[str, list[_Try]] = defaultdict(list)
-    for one in tries:
-        groups[whose(one)].append(one)
+    for attempt in tries:
+        groups[whose(attempt)].append(attempt)
     for name, group in groups.items():
-        if len(group) > 1 and bad.issuperset(group) and len({one.visit.entry for one in group}) == 1:
+        if len(group) > 1 and bad.issuperset(group) and len({attempt.visit.entry for attempt in group}) == 1:
             yield group, name
 
 
 def _told(all_: All, group: Sequence[_Try], host: str | None, what: str) -> Finding:
     first = group[0]
     entry, several = first.visit.entry, len(group) > 1
-    source = "each host" if several and len({one.source for one in group}) > 1 else first.source
-    target = "each host" if several and len({one.target for one in group}) > 1 else first.target
+    source = "each host" if several and len({attempt.source for attempt in group}) > 1 else first.source
+    target = "each host" if several and len({attempt.target for attempt in group}) > 1 else first.target
     place = "HOST" if target == "each host" else first.visit.place
     port = f"-p {first.visit.port} " if first.visit.port else ""
     key = f"'[{place}]:{first.visit.port}'" if port else place
@@ -87,5 +89,8 @@ def _told(all_: All, group: Sequence[_Try], host: str | None, what: str) -> Find
         host=host,
         peer=None if several else first.target,
         remedy=_REMEDY.get(entry, "").format(source=source, target=target, place=place, port=port, key=key),
-        evidence=tuple(f"{one.source}: ssh {port}{one.visit.place} true: {one.visit.said}" for one in group[:_SHOWN]),
+        evidence=tuple(
+            f"{attempt.source}: ssh {port}{attempt.visit.place} true: {attempt.visit.said}"
+            for attempt in group[:_SHOWN]
+        ),
     )

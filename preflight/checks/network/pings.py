@@ -1,4 +1,4 @@
-"""Checks of pings between devices. `attribution.lost_pings` counts what is at fault."""
+"""Checks of pings between devices. `attribution.lost_pings` attributes the lost ones."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -35,16 +35,16 @@ def reach(
 
     Mend: one device to all peers: its cable and switch port; a whole rail: its switch; a leaf: its uplinks
     """
-    mine = [ping for ping in pings if ping.purpose == "reach"]
-    asked = {ping.host for ping in mine}
+    attempts = [ping for ping in pings if ping.purpose == "reach"]
+    pinging_hosts = {ping.host for ping in attempts}
     for host in all_.hosts:
-        if host.name not in asked:
+        if host.name not in pinging_hosts:
             yield all_.skip("no device here has both an address and somebody to ping", host=host.name)
-    yield from _not_made(all_, mine)
+    yield from _not_made(all_, attempts)
     places = _places(hccn)
-    yield from _down(all_, mine, {device for device, place in places.items() if place.down})
+    yield from _down(all_, attempts, {device for device, place in places.items() if place.down})
     words = REACH_DIRECT if all_.cluster.fabric is Fabric.DIRECT else REACH
-    for cause in causes(mine, places):
+    for cause in causes(attempts, places):
         if cause.kind == "link":
             yield from (_explained(_link(all_, ping, cause, words), [ping], known) for ping in cause.lost)
         else:
@@ -68,28 +68,28 @@ def path_mtu(
     """
     small = {(own(ping), ping.address) for ping in pings if ping.purpose == "reach" and ping.sent and not is_lost(ping)}
     large = [ping for ping in pings if ping.purpose == "mtu" and (own(ping), ping.address) in small]
-    asked = {ping.host for ping in large}
+    pinging_hosts = {ping.host for ping in large}
     for host in all_.hosts:
-        if host.name not in asked:
+        if host.name not in pinging_hosts:
             yield all_.skip(
                 "no large ping was sent: a size was asked for, no MTU is known, or small ones are lost", host=host.name
             )
     yield from _not_made(all_, large)
     words = LARGE_DIRECT if all_.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):
-        tell = all_.warn if all(end(ping).is_gateway for ping in cause.lost) else all_.bad
+        report = all_.warn if all(end(ping).is_gateway for ping in cause.lost) else all_.bad
         if cause.kind == "link":
-            found = [(_large_link(ping, words, tell, cause), [ping]) for ping in cause.lost]
+            findings = [(_large_link(ping, words, report, cause), [ping]) for ping in cause.lost]
         else:
-            found = [(_shared(cause, words, tell), [*cause.lost])]
-        yield from (_explained(finding, lost, known, large=True) for finding, lost in found)
+            findings = [(_shared(cause, words, report), [*cause.lost])]
+        yield from (_explained(finding, lost, known, large=True) for finding, lost in findings)
     for ping in large:
         if is_lost(ping) and ping.received:
             yield _explained(_large_link(ping, words, all_.warn), [ping], known, large=True)
 
 
 def _explained(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding], *, large: bool = False) -> Finding:
-    """Return the finding with the cause and remedy of the check that has found why, where there is one."""
+    """Return the finding with cause and remedy of the check that explains it, if there is one."""
     why = reason(lost, known, large=large)
     return replace(finding, cause=why.words, remedy=why.remedy) if why else finding
 
@@ -101,9 +101,9 @@ def _is_silent(ping: Ping) -> bool:
 def _places(hccn: Mapping[str, Hccn | None]) -> dict[tuple[str, int], Attachment]:
     return {
         (host, device.index): Attachment(device.leaf.value or "", _subnet(device), device.link.value == "DOWN")
-        for host, found in hccn.items()
-        if found
-        for device in found.devices
+        for host, hccn_of_host in hccn.items()
+        if hccn_of_host
+        for device in hccn_of_host.devices
     }
 
 
@@ -116,36 +116,41 @@ def _subnet(device: HccnDevice) -> tuple[int, int] | None:
 
 
 def _down(all_: All, pings: Sequence[Ping], down: Collection[tuple[str, int]]) -> Iterator[Finding]:
-    """The hosts of devices that lost pings for want of a link."""
+    """Yield the hosts of devices that lost pings because their link is down."""
     devices: dict[str, set[int]] = defaultdict(set)
     for ping in pings:
         if is_lost(ping) and own(ping) in down:
             devices[ping.host].add(ping.device)
-    for host, those in devices.items():
-        named = f"device {min(those)}" if len(those) == 1 else f"devices {', '.join(map(str, sorted(those)))}"
+    for host, indices in devices.items():
+        named = f"device {min(indices)}" if len(indices) == 1 else f"devices {', '.join(map(str, sorted(indices)))}"
         yield all_.skip(f"{host}: {named}: link is DOWN, which NPU107 says; lost pings are not counted", host=host)
 
 
 def _not_made(all_: All, pings: Sequence[Ping]) -> Iterator[Finding]:
-    """Pings that say nothing, by host and reason: a host that died between the rounds is one finding."""
+    """Yield the pings without a result, by host and reason. A host that died between the rounds is one finding."""
     reasons: dict[tuple[str, str], list[Ping]] = defaultdict(list)
     for ping in pings:
         if ping.error or not ping.sent:
             reasons[ping.host, ping.error or "no ping was sent"].append(ping)
     of_host = Counter(ping.host for ping in pings)
-    for (host, why), those in reasons.items():
-        devices = sorted({ping.device for ping in those})
+    for (host, why), failed in reasons.items():
+        devices = sorted({ping.device for ping in failed})
         device = devices[0] if len(devices) == 1 else None
-        one = those[0] if len(those) == 1 else None
-        whose = f"{host}: device {device}" if device is not None else f"{host}: {len(devices)} devices"
-        what = f"{one.peer} ({one.address})" if one else f"{len(those)} of the host's {of_host[host]} pings"
+        single = failed[0] if len(failed) == 1 else None
+        subject = f"{host}: device {device}" if device is not None else f"{host}: {len(devices)} devices"
+        objects = (
+            f"{single.peer} ({single.address})" if single else f"{len(failed)} of the host's {of_host[host]} pings"
+        )
         yield all_.unknown(
-            f"{whose}: {what} could not be tried: {why}", host=host, device=device, peer=one.peer if one else None
+            f"{subject}: {objects} could not be tried: {why}",
+            host=host,
+            device=device,
+            peer=single.peer if single else None,
         )
 
 
 def _shared(cause: Cause, words: Words, tell: Callable[..., Finding]) -> Finding:
-    """The one finding about what many lost pings have in common."""
+    """Return the one finding about the common cause of many lost pings."""
     host, device = cause.names[0] if cause.kind in ("host", "device") else None, cause.device
     if cause.kind == "silent" and len(alone := {own(ping) for ping in cause.lost}) == 1:
         ((host, device),) = alone
@@ -165,9 +170,11 @@ def _shared(cause: Cause, words: Words, tell: Callable[..., Finding]) -> Finding
 
 
 def _culprit(cause: Cause, words: Words) -> Culprit | None:
-    """Whom a program is to leave out; nobody where it is two leaves, a gateway and a device, or a gateway's silence."""
+    """Return what a program is to leave out.
+
+    None for two leaves, for a gateway and a device, and for a gateway that is silent."""
     name = cause.names[0] if cause.names else ""
-    devices = {one for ping in cause.lost for one in (own(ping), end(ping)) if not one.is_gateway}
+    devices = {place for ping in cause.lost for place in (own(ping), end(ping)) if not place.is_gateway}
     match cause.kind:
         case "fabric":
             kind, members = "system", []
@@ -176,12 +183,12 @@ def _culprit(cause: Cause, words: Words) -> Culprit | None:
         case "device":
             kind, members = "device", [f"{name}/{cause.device}"]
         case "rail":
-            kind, members = "rail", [str(one) for one in devices if one.device == cause.device]
+            kind, members = "rail", [str(place) for place in devices if place.device == cause.device]
         case "partition":
             kind, members = "partition", list(cause.members)
         case "gateway":
             asking = {own(ping) for ping in cause.lost if end(ping).is_gateway}
-            kind, members = "partition", [str(one) for one in asking]
+            kind, members = "partition", [str(place) for place in asking]
         case "hosts":
             kind, members = "link", list(cause.names)
         case "link" if len(devices) == 2:
@@ -225,8 +232,8 @@ def _large_link(ping: Ping, words: Words, tell: Callable[..., Finding], cause: C
 
 def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:
     lines = [f"{own(ping)} to {ping.peer} ({ping.address}): {_silent(ping)}" for ping in lost[:_SHOWN]]
-    more = len(lost) - len(lines)
-    return (*lines, f"and {more:,} more") if more else tuple(lines)
+    hidden = len(lost) - len(lines)
+    return (*lines, f"and {hidden:,} more") if hidden else tuple(lines)
 
 
 def _silent(ping: Ping) -> str:
@@ -234,5 +241,5 @@ def _silent(ping: Ping) -> str:
 
 
 def _rail(ping: Ping) -> int | None:
-    """The rail of a ping along it; None for one to a gateway or across rails."""
+    """Return the rail of a ping along it; None for one to a gateway or across rails."""
     return ping.device if end(ping).device == ping.device else None

@@ -1,4 +1,4 @@
-"""The NVIDIA driver: the same everywhere, and its libraries those of the module that is loaded."""
+"""The NVIDIA driver: the same everywhere, with the libraries of the loaded module."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,13 +21,16 @@ def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     Mend: install the same release and kind of module on every host, and reboot
     """
-    versions = {name: seen.module.version if seen.module else None for name, seen in nvidia.items()}
+    versions = {
+        name: nvidia_of_host.module.version if nvidia_of_host.module else None
+        for name, nvidia_of_host in nvidia.items()
+    }
     yield from differing(all_, "the NVIDIA driver", versions)
     for version in dict.fromkeys(versions.values()):
         kinds = {
-            name: "open" if seen.module.is_open else "proprietary"
-            for name, seen in nvidia.items()
-            if seen.module and seen.module.version == version
+            name: "open" if nvidia_of_host.module.is_open else "proprietary"
+            for name, nvidia_of_host in nvidia.items()
+            if nvidia_of_host.module and nvidia_of_host.module.version == version
         }
         for odd in odd_ones(kinds):
             yield all_.warn(
@@ -51,16 +54,16 @@ def vbios(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: update the firmware of the server's GPU board, with the vendor's tool
     """
     models: dict[tuple[str, ...], dict[str, str | None]] = {}
-    for name, seen in nvidia.items():
-        found = gpus(seen)
-        releases = sorted({gpu.vbios for gpu in found if gpu.vbios})
+    for name, nvidia_of_host in nvidia.items():
+        answering = gpus(nvidia_of_host)
+        releases = sorted({gpu.vbios for gpu in answering if gpu.vbios})
         if releases:
-            model = tuple(sorted({gpu.product or "" for gpu in found}))
+            model = tuple(sorted({gpu.product or "" for gpu in answering}))
             models.setdefault(model, {})[name] = " and ".join(releases)
-        elif found:
+        elif answering:
             yield all_.skip("nvidia-smi told no VBIOS", host=name)
-    for same in models.values():
-        yield from differing(all_, "the GPUs' VBIOS", same)
+    for versions in models.values():
+        yield from differing(all_, "the GPUs' VBIOS", versions)
 
 
 @host_check("GPU121", "The driver's libraries are those of the loaded module", products=GPU)
@@ -79,8 +82,8 @@ def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield here.skip("the driver's libraries are in no usual place")
     elif nvidia.module.version not in nvidia.libraries:
         answers = nvidia.gpus.value is not None
-        speak = here.warn if answers else here.bad
-        yield speak(
+        report = here.warn if answers else here.bad
+        yield report(
             f"{here.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
             f"{', '.join(nvidia.libraries)}",
             expected=nvidia.module.version,

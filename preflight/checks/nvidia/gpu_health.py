@@ -10,11 +10,12 @@ from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, line, numbered
 
-_SLOW = ("HW Thermal Slowdown", "HW Power Brake Slowdown", "HW Slowdown")  # the cause first; the last may be of others
+# The cause first. The last one may have other causes.
+_SLOW = ("HW Thermal Slowdown", "HW Power Brake Slowdown", "HW Slowdown")
 _SLOW_BY_HEAT = "SW Thermal Slowdown"
 _URGENT = ("reset the GPU", "reboot the host", "check the hardware")
 _NONE_NEEDED = ("nothing", "restart the job")
-_RECOVERY = 154  # the Xid whose text says what the GPU needs by now
+_RECOVERY = 154  # the Xid with the action that the GPU needs by now
 
 
 @host_check("GPU103", "No GPU's memory has errors that could not be corrected", products=GPU)
@@ -31,14 +32,14 @@ def memory_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     for index, gpu in numbered(nvidia):
         counts = gpu.ecc.volatile
         errors = {"DRAM": counts.dram_uncorrected, "SRAM": counts.sram_uncorrected, "memory": counts.double_bit}
-        told = ", ".join(f"{count} in {where}" for where, count in errors.items() if count)
+        counted = ", ".join(f"{count} in {where}" for where, count in errors.items() if count)
         name = called(here.host, index, gpu)
-        if told:
+        if counted:
             yield here.bad(
-                f"{name}: errors that could not be corrected: {told}",
+                f"{name}: errors that could not be corrected: {counted}",
                 device=index,
                 expected="0",
-                found=told,
+                found=counted,
                 remedy=f"end its jobs, then on {here.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}",
             )
         if gpu.ecc.sram_threshold_exceeded:
@@ -90,7 +91,7 @@ def _reset(here: Here, gpu: Gpu) -> str:
 
 
 def _pending(gpu: Gpu) -> str:
-    """What a reset is waited for with; of several the one that names a cause."""
+    """Return the change that waits for a reset; of several the one that names a cause."""
     if gpu.remapped_rows.pending:
         return "a bad row of its memory is remapped at the next reset"
     if gpu.retired_pages.pending:
@@ -101,7 +102,7 @@ def _pending(gpu: Gpu) -> str:
 
 
 def _pending_of_new_drivers(gpu: Gpu) -> str:
-    """The same in words of drivers from 570 on, which no capture has."""
+    """Return the same in words of drivers from 570 on, of which there is no capture."""
     if gpu.ecc.channel_repair_pending or gpu.ecc.tpc_repair_pending:
         return "a part of it is repaired at the next reset"
     if gpu.recovery_action not in (None, "None"):
@@ -167,21 +168,25 @@ def xids(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     if log.lines.unread:
         yield here.unknown(f"{here.host.name}: {log.lines.unread[0].error}", remedy="read dmesg | grep Xid")
     places = {gpu.bus: (index, gpu) for index, gpu in numbered(nvidia)}
-    lost = gone(nvidia)
+    lost_gpus = gone(nvidia)
     for xid in log.lines.xids:
-        if xid.action in _NONE_NEEDED or _settled(xid, log.lines.xids) or (xid.code == OFF_THE_BUS and xid.bus in lost):
+        if (
+            xid.action in _NONE_NEEDED
+            or _settled(xid, log.lines.xids)
+            or (xid.code == OFF_THE_BUS and xid.bus in lost_gpus)
+        ):
             continue
         place = places.get(xid.bus)
-        well = place is not None and place[1].recovery_action == "None"
-        speak = here.bad if xid.action in _URGENT and not well else here.warn
+        recovered = place is not None and place[1].recovery_action == "None"
+        report = here.bad if xid.action in _URGENT and not recovered else here.warn
         name = called(here.host, *place) if place else f"{here.host.name}: GPU at {xid.bus}"
-        yield speak(
+        yield report(
             f"{name}: Xid {xid.code}{': ' + xid.meaning if xid.meaning else ''}{_times(xid)}",
             device=place[0] if place else None,
             expected="no Xid",
             found=f"Xid {xid.code}",
             remedy="none: the driver says that the GPU needs nothing any more"
-            if well
+            if recovered
             else f"{xid.action}; if that was done since, the log does not tell"
             if xid.action in _URGENT
             else f"look Xid {xid.code} up in NVIDIA's catalogue",
@@ -194,15 +199,17 @@ def _times(xid: Xid) -> str:
 
 
 def _settled(xid: Xid, all_: tuple[Xid, ...]) -> bool:
-    """Whether the driver said afterwards, by Xid 154, that the GPU needs nothing any more."""
+    """Return whether the driver reported afterwards, by Xid 154, that the GPU needs nothing any more."""
     return any(
-        other.code == _RECOVERY and other.bus == xid.bus and other.action == "nothing" and _not_before(other, xid)
-        for other in all_
+        later.code == _RECOVERY and later.bus == xid.bus and later.action == "nothing" and _not_before(later, xid)
+        for later in all_
     )
 
 
 def _not_before(one: Xid, other: Xid) -> bool:
-    """By the times of their last lines, which are of one log and so of one kind; False where there are none."""
+    """Return whether an Xid is not older, by the times of their last lines; False where there are none.
+
+    Both are of one log, and so of one kind."""
     if not one.last or not other.last:
         return False
     try:

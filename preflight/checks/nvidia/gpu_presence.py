@@ -16,7 +16,7 @@ from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, gpus, numbered,
 
 _GSP = (119, 120)  # Xids of a GPU's system processor that does not answer
 _NO_HANDLE = "Unable to determine the device handle for GPU"
-_TOLD = 3  # values that were not understood
+_TOLD = 3  # unreadable values that a finding names
 
 
 @host_check("GPU101", "nvidia-smi answers", products=GPU, optional=("accelerators",))
@@ -36,15 +36,15 @@ def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> It
     if nvidia.gpus.value:
         yield from _not_answered(here, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:
-        stuck = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
+        hung_gpus = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
         yield here.bad(
             f"{host}: nvidia-smi hangs: {error}",
             expected="an answer within 25 s",
-            cause=f"the system processor (GSP) of GPU {', '.join(stuck)} does not answer the driver (Xid 119)"
-            if stuck
+            cause=f"the system processor (GSP) of GPU {', '.join(hung_gpus)} does not answer the driver (Xid 119)"
+            if hung_gpus
             else "the driver waits for a GPU; Xid 119 in dmesg names it",
-            remedy=f"reset the GPU (nvidia-smi --gpu-reset -i {stuck[0]}), else reboot {host}"
-            if stuck
+            remedy=f"reset the GPU (nvidia-smi --gpu-reset -i {hung_gpus[0]}), else reboot {host}"
+            if hung_gpus
             else f"dmesg | grep Xid on {host}; reboot it",
         )
     elif not nvidia.pci and nvidia.module is None:
@@ -68,15 +68,16 @@ def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> It
 
 
 def _not_answered(here: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
-    """What some GPU did not say, while others did."""
-    lost = tuple(error for error in errors if _NO_HANDLE in error)
-    rest = tuple(error for error in errors if error not in lost)
-    for error in dict.fromkeys(lost):
+    """Yield the values that some GPU did not report, while others did."""
+    lost_gpus = tuple(error for error in errors if _NO_HANDLE in error)
+    other_errors = tuple(error for error in errors if error not in lost_gpus)
+    for error in dict.fromkeys(lost_gpus):
         yield here.bad(f"{here.host.name}: {error}", expected="an answer of every GPU")
-    if rest:
-        more = f", and {len(rest) - _TOLD} more" if len(rest) > _TOLD else ""
+    if other_errors:
+        suffix = f", and {len(other_errors) - _TOLD} more" if len(other_errors) > _TOLD else ""
         yield here.unknown(
-            f"{here.host.name}: {'; '.join(rest[:_TOLD])}{more}", remedy=f"read nvidia-smi -q on {here.host.name}"
+            f"{here.host.name}: {'; '.join(other_errors[:_TOLD])}{suffix}",
+            remedy=f"read nvidia-smi -q on {here.host.name}",
         )
 
 
@@ -91,36 +92,38 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: reboot the host, power it off and on if that does not help; then the board, its cables or its slot
     """
     counts = {
-        host.name: len(told.gpus) for host in all_.hosts if (told := nvidia[host.name].gpus.value) and not told.cut
+        host.name: len(answer.gpus)
+        for host in all_.hosts
+        if (answer := nvidia[host.name].gpus.value) and not answer.cut
     }
     hosts_with = Counter(counts.values())
-    usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # of equals the more
-    whose = "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts"
+    usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # on a tie, the larger
+    reference = "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts"
     for host in all_.hosts:
-        seen = nvidia[host.name]
-        missing = gone(seen)
+        nvidia_of_host = nvidia[host.name]
+        missing = gone(nvidia_of_host)
         for bus, why in missing.items():
-            fell = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(seen))
+            fell_off = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(nvidia_of_host))
             yield all_.bad(
                 f"{host.name}: the GPU at {bus} {why}",
                 host=host.name,
                 expected="in nvidia-smi",
                 found="lost",
-                cause="Xid 79: it fell off the PCIe bus" if fell else "",
+                cause="Xid 79: it fell off the PCIe bus" if fell_off else "",
                 remedy=f"reboot {host.name}; power it off and on if the GPU stays lost, then look at the board",
             )
         if host.name not in counts:
-            if seen.gpus.value:
+            if nvidia_of_host.gpus.value:
                 yield all_.unknown(
                     f"{host.name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
                     host=host.name,
                     remedy=f"run nvidia-smi -L on {host.name}",
                 )
             elif not missing:
-                yield from silent(all_, host, seen)
+                yield from silent(all_, host, nvidia_of_host)
             continue
-        number = len({gpu.bus for gpu in gpus(seen)} | set(missing))
-        yield from _number(all_, host, seen, number, usual, whose)
+        number = len({gpu.bus for gpu in gpus(nvidia_of_host)} | set(missing))
+        yield from _number(all_, host, nvidia_of_host, number, usual, reference)
 
 
 def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, whose: str) -> Iterator[Finding]:
@@ -170,29 +173,29 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     Mend: power the host off and on; then the seat of the board, its riser or retimer
     """
-    found = {
+    lanes_by_gpu = {
         (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
         for host in all_.hosts
         for index, gpu in numbered(nvidia[host.name])
     }
-    widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # of a name; of a name and number
-    for (_, index), (gpu, width, _) in found.items():
+    widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # by product, and by product and number
+    for (_, index), (gpu, width, _) in lanes_by_gpu.items():
         if width is not None:
             widths[gpu.product, None].append(width)
             widths[gpu.product, index].append(width)
     for host in all_.hosts:
         yield from silent(all_, host, nvidia[host.name])
     hosts = {host.name: host for host in all_.hosts}
-    for (name, index), (gpu, width, most) in found.items():
-        if width is None or most is None or width >= most:
+    for (name, index), (gpu, width, width_max) in lanes_by_gpu.items():
+        if width is None or width_max is None or width >= width_max:
             continue
         fewer = _fewer(width, widths[gpu.product, index], widths[gpu.product, None])
-        speak = all_.bad if fewer else all_.warn
-        yield speak(
-            f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {most}",
+        report = all_.bad if fewer else all_.warn
+        yield report(
+            f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {width_max}",
             host=name,
             device=index,
-            expected=f"{most} lanes",
+            expected=f"{width_max} lanes",
             found=str(width),
             remedy=f"power {name} off and on; then look at the board's seat and riser"
             if fewer
@@ -201,16 +204,19 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 
 def _fewer(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> bool:
-    """Whether most have more lanes: of the GPUs of this number, which have the same slot, on all hosts; of all GPUs of
-    the name where those are not decided, or one alone."""
-    more = 2 * sum(other > width for other in same_number)
-    if len(same_number) > 1 and more != len(same_number):
-        return more > len(same_number)
-    return 2 * sum(other > width for other in same_name) > len(same_name)
+    """Return whether most GPUs have more lanes.
+
+    First the GPUs of this number on all hosts decide, which have the same slot. All GPUs of the name decide on a tie,
+    or where there is only one of the number."""
+    with_more = 2 * sum(peer_width > width for peer_width in same_number)
+    if len(same_number) > 1 and with_more != len(same_number):
+        return with_more > len(same_number)
+    return 2 * sum(peer_width > width for peer_width in same_name) > len(same_name)
 
 
 def _lanes(seen: Nvidia, gpu: Gpu) -> tuple[int | None, int | None]:
-    """Those in use and the most, from nvidia-smi, or from the kernel where it does not tell."""
+    """Return the lanes in use and the most, from nvidia-smi, or from the kernel where nvidia-smi does not report
+    them."""
     if gpu.pcie.width is not None and gpu.pcie.width_max is not None:
         return gpu.pcie.width, gpu.pcie.width_max
-    return next(((one.width, one.width_max) for one in seen.pci if one.bus == gpu.bus), (None, None))
+    return next(((card.width, card.width_max) for card in seen.pci if card.bus == gpu.bus), (None, None))

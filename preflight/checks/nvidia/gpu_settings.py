@@ -30,19 +30,19 @@ def idle(here: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
     for index, gpu in numbered(nvidia):
         for process in gpu.processes or ():
             if "C" not in process.kind:
-                continue  # it draws: a desktop
+                continue  # a graphics process, such as a desktop
             holder = owner(os, process.pid, process.name)
             if holder is Owner.THIS_RUN:
                 continue
-            another = holder is Owner.OTHER_RUN
+            other_run = holder is Owner.OTHER_RUN
             yield here.bad(
                 f"{called(here.host, index, gpu)}: used by {process.name or 'a process'}"
-                + (", of another preflight run" if another else ""),
+                + (", of another preflight run" if other_run else ""),
                 device=index,
                 expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
                 remedy=wait(here.host.name, process.pid)
-                if another
+                if other_run
                 else f"wait for the job, or {end(here.host.name, process.pid)}",
             )
 
@@ -81,8 +81,8 @@ def compute_mode(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     yield from silent(here, here.host, nvidia)
     for index, gpu in numbered(nvidia):
         if gpu.compute_mode in (_NOBODY, _ONE_PROCESS):
-            speak = here.bad if gpu.compute_mode == _NOBODY else here.warn
-            yield speak(
+            report = here.bad if gpu.compute_mode == _NOBODY else here.warn
+            yield report(
                 f"{called(here.host, index, gpu)}: compute mode is {gpu.compute_mode}",
                 device=index,
                 expected="Default",
@@ -102,15 +102,15 @@ def mig(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
     """
     wanted = all_.cluster.machine.mig
-    found = [(host, *entry) for host in all_.hosts for entry in numbered(nvidia[host.name])]
-    modes = Counter(gpu.mig.current for _, _, gpu in found if gpu.mig.current is not None)
+    entries = [(host, *entry) for host in all_.hosts for entry in numbered(nvidia[host.name])]
+    modes = Counter(gpu.mig.current for _, _, gpu in entries if gpu.mig.current is not None)
     for host in all_.hosts:
         yield from silent(all_, host, nvidia[host.name])
-    for host, index, gpu in found:
+    for host, index, gpu in entries:
         mode, name = gpu.mig.current, called(host, index, gpu)
         if mode is not None and mode is not wanted:
-            speak = all_.warn if len(modes) == 1 and not wanted else all_.bad
-            yield speak(
+            report = all_.warn if len(modes) == 1 and not wanted else all_.bad
+            yield report(
                 f"{name}: MIG is {_word(mode)}",
                 host=host.name,
                 device=index,

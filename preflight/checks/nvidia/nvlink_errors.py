@@ -10,7 +10,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, gpus
 
-_NOT_ASKED = "was not asked"  # the collector's words
+_NOT_ASKED = "was not asked"  # the collector's message
 Place = tuple[int, int]  # GPU and link
 
 
@@ -26,34 +26,34 @@ def link_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     Mend: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
     the bridge between the GPUs
     """
-    said = nvidia.nvlink_errors
-    if said.value is None:
+    counters = nvidia.nvlink_errors
+    if counters.value is None:
         yield _silent(here, nvidia)
         return
-    if said.value.unread:
-        yield here.unknown(f"{here.host.name}: {said.value.unread[0].error}")
+    if counters.value.unread:
+        yield here.unknown(f"{here.host.name}: {counters.value.unread[0].error}")
     else:
-        yield from _uncounted(here, nvidia, said.value)
-    for gpu in said.value.gpus:
-        bad = {link.number: words for link in gpu.links if (words := _counted(link))}
+        yield from _uncounted(here, nvidia, counters.value)
+    for gpu in counters.value.gpus:
+        bad = {link.number: counts for link in gpu.links if (counts := _counted(link))}
         if bad:
             first = next(iter(bad))
-            more = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
+            suffix = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
             yield here.bad(
-                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{more}",
+                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{suffix}",
                 device=gpu.index,
                 expected="no errors",
                 found=bad[first],
-                evidence=tuple(f"link {number}: {words}" for number, words in bad.items()),
+                evidence=tuple(f"link {number}: {counts}" for number, counts in bad.items()),
                 remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of {here.host.name} "
                 "together, then look at the board",
             )
 
 
 def _silent(here: Here, nvidia: Nvidia) -> Finding:
-    """Of a host that told nothing: unknown where it had something to tell, and was asked."""
+    """Return the finding of a host without counters: unknown where it has links that were to be queried, else skip."""
     error = nvidia.nvlink_errors.error
-    answers = nvidia.gpus.value is not None  # else GPU101 says so
+    answers = nvidia.gpus.value is not None  # else GPU101 reports it
     up = bool(nvidia.nvlinks.error) or bool(_up(nvidia))
     missed = answers and up and _NOT_ASKED not in error and not lacks(error)
     return here.finding(
@@ -64,37 +64,41 @@ def _silent(here: Here, nvidia: Nvidia) -> Finding:
 
 
 def _uncounted(here: Here, nvidia: Nvidia, said: NvLinkErrors) -> Iterator[Finding]:
-    """Links that are up, or listed where nobody knows which are up, and of which no counter has a value. Where the
-    driver says N/A of all of them, it does not count."""
-    told = {(gpu.index, link.number): bool(_counts(link)) for gpu in said.gpus for link in gpu.links}
-    places = sorted(_up(nvidia) or told)
-    silent = [place for place in places if not told.get(place)]
+    """Yield the links without any counter.
+
+    These are links that are up, or all listed ones where it is not known which are up. A host for which the driver
+    reports N/A for all of them is skipped."""
+    has_counts = {(gpu.index, link.number): bool(_counts(link)) for gpu in said.gpus for link in gpu.links}
+    places = sorted(_up(nvidia) or has_counts)
+    silent = [place for place in places if not has_counts.get(place)]
     if not places:
         yield here.skip(f"{here.host.name}: nvidia-smi tells of no NVLink that is up")
     elif silent:
-        does_not_count = silent == places and set(places) <= set(told)
-        (index, number), *rest = silent
-        more = f", and of {len(rest)} more" if rest else ""
+        does_not_count = silent == places and set(places) <= set(has_counts)
+        (index, number), *further = silent
+        suffix = f", and of {len(further)} more" if further else ""
         yield here.finding(
             Outcome.SKIP if does_not_count else Outcome.UNKNOWN,
-            f"{here.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{more}",
+            f"{here.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{suffix}",
             host=here.host.name,
         )
 
 
 def _up(nvidia: Nvidia) -> set[Place]:
-    """Without those of GPUs in MIG mode, of which GPU115 expects none."""
-    cut = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
-    told = nvidia.nvlinks.value.gpus if nvidia.nvlinks.value else ()
-    return {(gpu.index, link.number) for gpu in told if gpu.uuid not in cut for link in gpu.links if link.speed}
+    """Return the links that are up, without those of GPUs in MIG mode, for which GPU115 expects none."""
+    split_gpus = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
+    gpu_links = nvidia.nvlinks.value.gpus if nvidia.nvlinks.value else ()
+    return {
+        (gpu.index, link.number) for gpu in gpu_links if gpu.uuid not in split_gpus for link in gpu.links if link.speed
+    }
 
 
 def _counts(link: LinkErrors) -> dict[str, int]:
-    """What is told, by its name in a sentence."""
+    """Return the reported counters, by their names in a sentence."""
     counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc, **link.others}
     return {name: count for name, count in counts.items() if count is not None}
 
 
 def _counted(link: LinkErrors) -> str:
-    """`3 replays, 1 recoveries`; "": nothing."""
+    """Return the counters above zero as `3 replays, 1 recoveries`; "" if there are none."""
     return ", ".join(f"{count} {name}" for name, count in _counts(link).items() if count)

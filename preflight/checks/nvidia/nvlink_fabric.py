@@ -1,4 +1,4 @@
-"""The NVLink fabric of a host with NVSwitches: fabric manager, the GPUs' part in it, errors of the switches."""
+"""The NVLink fabric of a host with NVSwitches: fabric manager, membership of the GPUs, errors of the switches."""
 
 from collections.abc import Iterator
 
@@ -96,12 +96,12 @@ def joined(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     for index, gpu in numbered(nvidia):
         state, status = gpu.fabric.state, gpu.fabric.status
         if state is not None and (state != _READY or status not in (None, _FINE)):
-            found = state if state != _READY else f"{state}, {status}"
+            problem = state if state != _READY else f"{state}, {status}"
             yield here.bad(
-                f"{called(here.host, index, gpu)}: its NVLink fabric is {found}",
+                f"{called(here.host, index, gpu)}: its NVLink fabric is {problem}",
                 device=index,
                 expected=f"{_READY}, {_FINE}",
-                found=found,
+                found=problem,
                 remedy=f"end the jobs of {here.host.name}, then systemctl restart nvidia-fabricmanager; "
                 "/var/log/fabricmanager.log",
             )

@@ -14,9 +14,9 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, gpus, profile
 
-Pair = tuple[str, str]  # of GPUs: ("GPU0", "GPU1")
+Pair = tuple[str, str]  # two GPUs: ("GPU0", "GPU1")
 _NEAR_TO_FAR = ("PIX", "PXB", "PHB", "NODE", "SOC", "SYS")
-_TOLERANCE = 0.02  # of a link's speed: captures have 26.562, data sheets 26.5625
+_TOLERANCE = 0.02  # share of a link's speed, as captures have 26.562 and data sheets 26.5625
 
 
 @cluster_check("GPU115", "Every GPU has all its NVLinks, at full speed", products=GPU, several=False)
@@ -29,31 +29,36 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     Mend: reset all GPUs of the host together, or reboot it; if links stay away: the board
     """
-    found = [(host, links) for host in all_.hosts if (said := nvidia[host.name].nvlinks.value) for links in said.gpus]
-    usual = {name: _usual([links for _, links in found if links.name == name]) for name in {it.name for _, it in found}}
+    host_links = [
+        (host, links) for host in all_.hosts if (reported := nvidia[host.name].nvlinks.value) for links in reported.gpus
+    ]
+    usual = {
+        name: _usual([links for _, links in host_links if links.name == name])
+        for name in {gpu_links.name for _, gpu_links in host_links}
+    }
     for host in all_.hosts:
-        seen = nvidia[host.name]
-        if seen.nvlinks.value is None:
-            nothing = seen.gpus.value is None or not (
-                seen.nvlinks.error or any(profile(gpu.product) for gpu in gpus(seen))
+        nvidia_of_host = nvidia[host.name]
+        if nvidia_of_host.nvlinks.value is None:
+            none_expected = nvidia_of_host.gpus.value is None or not (
+                nvidia_of_host.nvlinks.error or any(profile(gpu.product) for gpu in gpus(nvidia_of_host))
             )
             yield all_.finding(
-                Outcome.SKIP if nothing else Outcome.UNKNOWN,
-                f"{host.name}: {seen.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
+                Outcome.SKIP if none_expected else Outcome.UNKNOWN,
+                f"{host.name}: {nvidia_of_host.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
                 host=host.name,
             )
             continue
-        if seen.nvlinks.value.unread:  # what is not understood may have been a link
-            yield all_.unknown(f"{host.name}: {seen.nvlinks.value.unread[0].error}", host=host.name)
+        if nvidia_of_host.nvlinks.value.unread:  # an unreadable value may have been a link
+            yield all_.unknown(f"{host.name}: {nvidia_of_host.nvlinks.value.unread[0].error}", host=host.name)
             continue
-        cut = {gpu.uuid for gpu in gpus(seen) if gpu.mig.current}
-        for links in seen.nvlinks.value.gpus:
-            if links.uuid not in cut and len(seen.nvlinks.value.gpus) > 1:
+        split_gpus = {gpu.uuid for gpu in gpus(nvidia_of_host) if gpu.mig.current}
+        for links in nvidia_of_host.nvlinks.value.gpus:
+            if links.uuid not in split_gpus and len(nvidia_of_host.nvlinks.value.gpus) > 1:
                 yield from _lacking(all_, host, links, *usual[links.name])
 
 
 def _usual(same: Sequence[GpuNvLinks]) -> tuple[int, float]:
-    """Links that are up, and GB/s of one, of most GPUs; of equals the more."""
+    """Return the number of links that are up, and GB/s of one, of most GPUs; on a tie, the larger."""
     numbers = Counter(len(_speeds(links)) for links in same)
     speeds = Counter(speed for links in same for speed in _speeds(links))
     return (
@@ -67,9 +72,9 @@ def _speeds(links: GpuNvLinks) -> list[float]:
 
 
 def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: float) -> Iterator[Finding]:
-    machine, known = all_.cluster.machine, profile(links.name)
-    number = machine.nvlinks if machine.nvlinks is not None else (known and known.nvlinks) or usual
-    speed = machine.nvlink_speed or (known and known.nvlink_speed) or usual_speed
+    machine, model = all_.cluster.machine, profile(links.name)
+    number = machine.nvlinks if machine.nvlinks is not None else (model and model.nvlinks) or usual
+    speed = machine.nvlink_speed or (model and model.nvlink_speed) or usual_speed
     up = _speeds(links)
     name = f"{host.name}: GPU {links.index}"
     remedy = f"reset all GPUs of {host.name} together, or reboot it; look for Xid 74 and SXid in dmesg"
@@ -83,7 +88,7 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
             found=str(len(up)),
             remedy=remedy,
         )
-    if slow := [one for one in up if one < speed * (1 - _TOLERANCE)]:
+    if slow := [link_speed for link_speed in up if link_speed < speed * (1 - _TOLERANCE)]:
         yield all_.bad(
             f"{name}: {len(slow)} NVLinks have {min(slow):g} GB/s",
             host=host.name,
@@ -108,23 +113,24 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     cards with bridges between them: the bridge
     """
     links = {host.name: _judged(nvidia[host.name]) for host in all_.hosts}
-    alike: dict[tuple[str | None, ...], dict[str, dict[Pair, str]]] = defaultdict(dict)  # by the GPUs' names, in order
-    for name, told in links.items():
-        alike[tuple(gpu.product for gpu in gpus(nvidia[name]))][name] = told
-    odd = {name: missed for same in alike.values() for name, missed in _differing(same).items()}
+    # Keyed by the GPUs' names, in order.
+    alike: dict[tuple[str | None, ...], dict[str, dict[Pair, str]]] = defaultdict(dict)
+    for name, links_of_host in links.items():
+        alike[tuple(gpu.product for gpu in gpus(nvidia[name]))][name] = links_of_host
+    odd = {name: missed for group in alike.values() for name, missed in _differing(group).items()}
     for host in all_.hosts:
-        said, others = nvidia[host.name], odd[host.name]
-        yield from _untold(all_, host, said) if gpus(said) else silent(all_, host, said)
-        switched = bool(gpus(said)) and all(profile(gpu.product) for gpu in gpus(said))
+        nvidia_of_host, pairs_missed = nvidia[host.name], odd[host.name]
+        yield from _untold(all_, host, nvidia_of_host) if gpus(nvidia_of_host) else silent(all_, host, nvidia_of_host)
+        switched = bool(gpus(nvidia_of_host)) and all(profile(gpu.product) for gpu in gpus(nvidia_of_host))
         without = {
             pair: link
             for pair, link in links[host.name].items()
-            if not link.startswith("NV") and (switched or pair in others)
+            if not link.startswith("NV") and (switched or pair in pairs_missed)
         }
         if without:
-            yield _without_nvlink(all_, host, without, None if switched else others[next(iter(without))])
-        elif others and not switched:
-            pair, peer = next(iter(others.items()))
+            yield _without_nvlink(all_, host, without, None if switched else pairs_missed[next(iter(without))])
+        elif pairs_missed and not switched:
+            pair, peer = next(iter(pairs_missed.items()))
             yield all_.bad(
                 f"{host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over {links[peer][pair]}",
                 host=host.name,
@@ -136,8 +142,10 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 
 def _judged(said: Nvidia) -> dict[Pair, str]:
-    """Without GPUs in MIG mode, which have no NVLink, those of which GPU115 says that none is up, and those of which
-    nobody knows what they are."""
+    """Return the links between GPUs that are to have NVLink.
+
+    Empty for a host with GPUs in MIG mode, or without known GPUs. GPUs without an active NVLink, which GPU115 reports,
+    are left out."""
     dark = _dark(said)
     if not gpus(said) or any(gpu.mig.current for gpu in gpus(said)):
         return {}
@@ -145,31 +153,35 @@ def _judged(said: Nvidia) -> dict[Pair, str]:
 
 
 def _differing(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, str]]:
-    """Of hosts with the same GPUs: host → pairs without NVLink that have it on most, and a host that has it. Where as
-    many have it as have not, those that have it, too. A pair that most have not is none that is missed."""
-    found: dict[str, dict[Pair, str]] = {name: {} for name in links}
-    for pair in dict.fromkeys(pair for told in links.values() for pair in told):
-        has = {name: told[pair].startswith("NV") for name, told in links.items() if pair in told}
+    """Return host → pairs without NVLink that have it on most hosts, and a host with it, for hosts with the same GPUs.
+
+    On a tie, the pairs with NVLink are in the result, too. A pair that most hosts lack is not missed."""
+    missed: dict[str, dict[Pair, str]] = {name: {} for name in links}
+    for pair in dict.fromkeys(pair for links_of_host in links.values() for pair in links_of_host):
+        has = {
+            name: links_of_host[pair].startswith("NV") for name, links_of_host in links.items() if pair in links_of_host
+        }
         for odd in odd_ones(has):
             if not odd.value or 2 * len(odd.others) == len(has):
-                found[odd.host][pair] = odd.others[0]
-    return found
+                missed[odd.host][pair] = odd.others[0]
+    return missed
 
 
 def _dark(said: Nvidia) -> set[str]:
-    """GPUs of which GPU115 says that no NVLink is up."""
+    """Return the GPUs without an active NVLink, which GPU115 reports."""
     return {
         f"GPU{links.index}" for links in (said.nvlinks.value.gpus if said.nvlinks.value else ()) if not _speeds(links)
     }
 
 
 def _without_nvlink(all_: All, host: Host, without: Mapping[Pair, str], peer: str | None) -> Finding:
-    """Names the one GPU that all of several pairs have in common, if there is one, and `peer`, which has NVLink."""
-    (one, other), link = next(iter(without.items()))
+    """Return the finding about pairs without NVLink. It names the GPU that all of several pairs have in common, and a
+    `peer` with NVLink."""
+    (first, second), link = next(iter(without.items()))
     common = set.intersection(*map(set, without)) if len(without) > 1 else set()
-    more = f", and {len(without) - 1} more pairs" if len(without) > 1 else ""
+    suffix = f", and {len(without) - 1} more pairs" if len(without) > 1 else ""
     return all_.bad(
-        f"{host.name}: {one} and {other} reach each other over {link}, not over NVLink{more}",
+        f"{host.name}: {first} and {second} reach each other over {link}, not over NVLink{suffix}",
         host=host.name,
         peer=peer,
         device=int(common.pop()[3:]) if len(common) == 1 else None,
@@ -180,17 +192,17 @@ def _without_nvlink(all_: All, host: Host, without: Mapping[Pair, str], peer: st
 
 
 def _links(topology: GpuTopology | None) -> dict[Pair, str]:
-    """(GPU, GPU) → the link between them, each pair once."""
+    """Return (GPU, GPU) → the link between them, each pair once."""
     if topology is None:
         return {}
     names = [name for name in topology.devices if name.startswith("GPU")]
     rows = {row.device: dict(zip(topology.devices, row.links, strict=True)) for row in topology.rows}
     return {
-        (one, other): rows[one][other]
-        for at, one in enumerate(names)
-        if one in rows
-        for other in names[at + 1 :]
-        if rows[one][other] != "N/A"
+        (first, second): rows[first][second]
+        for at, first in enumerate(names)
+        if first in rows
+        for second in names[at + 1 :]
+        if rows[first][second] != "N/A"
     }
 
 
@@ -219,8 +231,8 @@ def near_nics(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for host in all_.hosts:
         yield from _untold(all_, host, nvidia[host.name])
         for gpu, place in near[host.name].items():
-            others = Counter(links[gpu] for name, links in near.items() if name != host.name and gpu in links)
-            usual = max(others, key=lambda at: (others[at], -at), default=place)
+            places_elsewhere = Counter(links[gpu] for name, links in near.items() if name != host.name and gpu in links)
+            usual = max(places_elsewhere, key=lambda at: (places_elsewhere[at], -at), default=place)
             if place > usual:
                 yield all_.bad(
                     f"{host.name}: the nearest NIC of {gpu} is {_NEAR_TO_FAR[place]} away; on most other hosts "
@@ -234,8 +246,8 @@ def near_nics(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 
 def _nearest(topology: GpuTopology | None) -> dict[str, int]:
-    """GPU → the place of its nearest NIC in _NEAR_TO_FAR; nothing where no NIC is told."""
-    found = {}
+    """Return GPU → the place of its nearest NIC in _NEAR_TO_FAR; nothing where no NIC is reported."""
+    nearest = {}
     for row in topology.rows if topology else ():
         if row.device.startswith("GPU"):
             links = zip(topology.devices, row.links, strict=True) if topology else ()
@@ -245,5 +257,5 @@ def _nearest(topology: GpuTopology | None) -> dict[str, int]:
                 if not device.startswith("GPU") and link in _NEAR_TO_FAR
             ]
             if places:
-                found[row.device] = min(places)
-    return found
+                nearest[row.device] = min(places)
+    return nearest

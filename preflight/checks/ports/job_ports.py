@@ -15,12 +15,12 @@ from preflight.rules.own_processes import Owner, end, owner, wait
 from preflight.rules.sysctl.load_order import LONGEST, LoadPath
 from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unread, unreadable, winner
 
-# Nobody holds the port any more; the kernel keeps the connection for a minute so that late packets find it.
+# States in which no process holds the port any more. The kernel keeps the connection for a minute for late packets.
 _DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
 
 
 def said(ports: PortSet, how: str) -> str:
-    """`port 29500 is free`, `ports 29500,60000-60031 are free`."""
+    """Return `port 29500 is free`, or `ports 29500,60000-60031 are free`."""
     return f"port {ports} is {how}" if len(ports) == 1 else f"ports {ports} are {how}"
 
 
@@ -82,8 +82,8 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield here.unknown(
             f"{here.host.name}: it is not known what {path} reserves at boot: {error}; no file is changed"
         )
-    odd = [] if unknown else unreadable(sysctl)
-    for path, value in odd:
+    refused = [] if unknown else unreadable(sysctl)
+    for path, value in refused:
         yield here.bad(
             f"{here.host.name}: {path} sets {KEY} to {quote(value)}, which is no list of ports and which the kernel "
             "refuses: no file is changed",
@@ -91,19 +91,19 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
             found=quote(value),
             remedy=f"correct that line of {path}, then: preflight configure-ports",
         )
-    if unknown or odd:
+    if unknown or refused:
         return
-    mending = repair(sysctl, wanted)
-    if len(str(mending.united)) > LONGEST:
-        yield _too_long(here, mending.united)
+    plan = repair(sysctl, wanted)
+    if len(str(plan.united)) > LONGEST:
+        yield _too_long(here, plan.united)
         return
-    yield from (_file(here, mending, edit) for edit in mending.edits)
+    yield from (_file(here, plan, edit) for edit in plan.edits)
     deciding: dict[tuple[str, str], list[LoadPath]] = {}
-    for way in mending.left:
-        deciding.setdefault(_decides(way, sysctl, mending.united), []).append(way)
+    for way in plan.left:
+        deciding.setdefault(_decides(way, sysctl, plan.united), []).append(way)
     for (path, remedy), ways in deciding.items():
         yield here.bad(
-            f"{here.host.name}: after {_any(ways)} {said(mending.left[ways[0]], 'not reserved')}, and no file "
+            f"{here.host.name}: after {_any(ways)} {said(plan.left[ways[0]], 'not reserved')}, and no file "
             f"that preflight may write changes that: {path} decides",
             expected=str(wanted),
             found=path,
@@ -112,7 +112,7 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
 
 
 def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
-    """A file that has to change; a warning where another one makes good what it lacks."""
+    """Return the finding about a file that has to change; a warning if another file makes up for it."""
     change = Change(here.host.name, Area.PORTS, Kind.FILE, edit.path, edit.before, edit.after, here.check.id)
     remedy = f"preflight configure-ports, or make {edit.path} set {KEY} = {mending.united}"
     if not mending.short:
@@ -129,13 +129,13 @@ def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
 
 
 def _any(ways: Iterable[LoadPath]) -> str:
-    """`a reboot, sysctl --system or sysctl -p`."""
-    *others, last = ways
-    return f"{', '.join(others)} or {last}" if others else str(last)
+    """Return `a reboot, sysctl --system or sysctl -p`."""
+    *first_ways, last = ways
+    return f"{', '.join(first_ways)} or {last}" if first_ways else str(last)
 
 
 def _decides(way: LoadPath, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
-    """What sets the key last, in a way of loading that cannot be mended; and what a person can do."""
+    """Return the file that sets the key last in a way of loading that cannot be fixed, and the manual fix."""
     tuned, file = sysctl.tuned, winner(way, sysctl)
     if way is LoadPath.TUNED and tuned and not tuned.reapply:
         how = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
@@ -168,50 +168,51 @@ def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
 
     Mend: stop the process that is named, or move the job to other ports
     """
-    dead: dict[str, list[str]] = defaultdict(list)  # port → its connections; a job leaves many behind
-    of_other_run: set[str] = set()  # ports that are told; a store has a connection of each rank
+    finished: dict[str, list[str]] = defaultdict(list)  # port → its finished connections; a job leaves many
+    of_other_run: set[str] = set()  # reported ports; a store has a connection of each rank
     for socket in sockets.on_job_ports:
         holder = owner(os, socket.pid, socket.process)
         if socket.local_port not in here.cluster.ports or holder is Owner.THIS_RUN:
             continue
-        who = _who(socket)
+        connection = _who(socket)
         port = f"port {socket.local_port} ({here.cluster.purpose(socket.local_port)})"
         if socket.state in _DEAD:
-            dead[port].append(who)
+            finished[port].append(connection)
         elif holder is Owner.OTHER_RUN and port in of_other_run:
             continue
         elif holder is Owner.OTHER_RUN:
             of_other_run.add(port)
             yield here.warn(
-                f"{here.host.name}: {port} is taken by another preflight run: {who}",
+                f"{here.host.name}: {port} is taken by another preflight run: {connection}",
                 expected="free",
-                found=who,
+                found=connection,
                 remedy=wait(here.host.name, socket.pid),
             )
         elif socket.state == "LISTEN":
             yield here.bad(
-                f"{here.host.name}: {port} is taken by {who}",
+                f"{here.host.name}: {port} is taken by {connection}",
                 expected="free",
-                found=who,
+                found=connection,
                 remedy=end(here.host.name, socket.pid, "stop its service")
                 if socket.pid
                 else f"on {here.host.name}, as root: ss -tlnp",
             )
         else:
             yield here.bad(
-                f"{here.host.name}: {port} is the local end of a connection ({who})",
+                f"{here.host.name}: {port} is the local end of a connection ({connection})",
                 expected="free",
-                found=who,
+                found=connection,
                 cause="it blocks a bind, and no list of listeners shows it",
                 remedy=(end(here.host.name, socket.pid) if socket.pid else f"end that connection on {here.host.name}")
                 + "; reserve the ports so that it does not happen again (PRT101)",
             )
-    for port, (first, *more) in dead.items():
-        found = f"{first} and {len(more)} more" if more else first
+    for port, (first, *further) in finished.items():
+        connections = f"{first} and {len(further)} more" if further else first
         yield here.warn(
-            f"{here.host.name}: {port} is still held by {'finished connections' if more else 'a finished connection'} "
-            f"({found})",
-            found=found,
+            f"{here.host.name}: {port} is still held by "
+            f"{'finished connections' if further else 'a finished connection'} "
+            f"({connections})",
+            found=connections,
             remedy=f"wait a minute, then on {here.host.name}: ss -tan",
         )
 
@@ -237,12 +238,12 @@ def enough_left(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """
     low, high = sysctl.local_port_range
     whole = PortSet.of([sysctl.local_port_range])
-    left = len(whole - (PortSet.parse(sysctl.reserved_ports) | here.cluster.ports))
-    if left * 2 < len(whole):
+    ports_left = len(whole - (PortSet.parse(sysctl.reserved_ports) | here.cluster.ports))
+    if ports_left * 2 < len(whole):
         yield here.bad(
-            f"{here.host.name}: with the job's ports reserved, {left} of the {len(whole)} ports of {low}-{high} are "
-            "left for outgoing connections",
+            f"{here.host.name}: with the job's ports reserved, {ports_left} of the {len(whole)} ports of {low}-{high} "
+            "are left for outgoing connections",
             expected=f"at least {(len(whole) + 1) // 2}",
-            found=str(left),
+            found=str(ports_left),
             remedy="widen net.ipv4.ip_local_port_range, or move the job's ports out of it",
         )

@@ -33,26 +33,28 @@ def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baselin
     Mend: look at what has changed since the baseline was saved; where the figures of now are the right ones: preflight
     baseline save
     """
-    slow = {_places(seen.test) for seen in observations if seen.test.outcome is TestOutcome.SLOW}
-    now = figures(seen.test for seen in observations if not any(pair <= _places(seen.test) for pair in slow))
+    slow = {_places(observation.test) for observation in observations if observation.test.outcome is TestOutcome.SLOW}
+    now = figures(
+        observation.test for observation in observations if not any(pair <= _places(observation.test) for pair in slow)
+    )
     compared = compare(baseline, now)
     if not comparable(now):
         yield all_.skip("PRB103 names what is slow" if slow else "the probe measured no bandwidth")
         return
-    other = strangers(baseline, now) if compared else [*LIMITS]
-    due = _due(baseline, [seen.test for seen in observations], {host.name for host in all_.hosts})
-    if missing := [scope for scope in other if scope in due]:
+    scopes_apart = strangers(baseline, now) if compared else [*LIMITS]
+    due_scopes = _due(baseline, [observation.test for observation in observations], {host.name for host in all_.hosts})
+    if missing_scopes := [scope for scope in scopes_apart if scope in due_scopes]:
         yield all_.unknown(
-            f"run {baseline.run}, the baseline, has figures of {', '.join(missing)} that this one lacks: it measured "
-            "fewer ranks, or not those sizes",
+            f"run {baseline.run}, the baseline, has figures of {', '.join(missing_scopes)} that this one lacks: it "
+            "measured fewer ranks, or not those sizes",
             host=None,
             remedy="preflight baseline compare shows both; preflight baseline save makes a new one",
         )
-    elif other:
-        of = f" of {', '.join(other)}" if compared else ""
+    elif scopes_apart:
+        scopes_note = f" of {', '.join(scopes_apart)}" if compared else ""
         yield all_.skip(
             f"run {baseline.run}, the baseline, was over other hosts, scopes or sizes than were asked for now: its "
-            f"figures{of} are no measure"
+            f"figures{scopes_note} are no measure"
         )
     yield from spoken(
         all_,
@@ -63,16 +65,17 @@ def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baselin
 
 
 def _due(baseline: Baseline, tests: list[TestResult], hosts: set[str]) -> set[Scope]:
-    """The scopes of which the baseline has a figure that this run, too, was to measure: its tests hold it, or would if
-    no host or device had been lost. `hosts`: those that were looked at."""
-    asked = {shape(test) for test in tests}
+    """Return the scopes for which the baseline has a figure that this run was to measure, too.
+
+    Its tests hold the figure, or would if no host or device had been lost. `hosts`: those of this run."""
+    shapes = {shape(test) for test in tests}
     number = len(hosts | {member.host for test in tests for member in test.members})
     return {
-        was.shape.scope
-        for was in comparable(baseline.figures)
-        for one in asked
-        if was.shape.hosts in (one.hosts, number)
-        and replace(one, hosts=was.shape.hosts, ranks=was.shape.ranks) == was.shape
+        figure.shape.scope
+        for figure in comparable(baseline.figures)
+        for tested in shapes
+        if figure.shape.hosts in (tested.hosts, number)
+        and replace(tested, hosts=figure.shape.hosts, ranks=figure.shape.ranks) == figure.shape
     }
 
 

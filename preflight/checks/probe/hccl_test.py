@@ -26,8 +26,8 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
 
     Mend: what its error says; then the ranks' plog, ~/ascend/log/debug/plog
     """
-    said = hccl_test.said
-    again = {"remedy": f"run it by hand: {hccl_test.command}"} if hccl_test.command else {}
+    result = hccl_test.said
+    retry = {"remedy": f"run it by hand: {hccl_test.command}"} if hccl_test.command else {}
     if hccl_test.exit is None:
         yield all_.bad(
             f"HCCL Test did not end within {hccl_test.seconds:.0f} s, and was stopped",
@@ -36,56 +36,61 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
             cause="a rank waits for another one",
             remedy="look at the ranks' plog: ~/ascend/log/debug/plog",
         )
-    if isinstance(said, Missing):
+    if isinstance(result, Missing):
         if hccl_test.exit is not None:
-            yield all_.unknown(f"HCCL Test did not run: {said.error}", host=None, **again)
+            yield all_.unknown(f"HCCL Test did not run: {result.error}", host=None, **retry)
         return
-    for code in said.codes:  # HCCL's own verdict; what kept it from starting, or its table from being read, is none
-        yield all_.bad(_ended_with(code), host=None, **again)
-    for trouble in said.trouble:
-        yield all_.unknown(trouble, host=None, **again)
+    for code in result.codes:  # HCCL's own verdict, unlike a failed start or an unreadable table
+        yield all_.bad(_ended_with(code), host=None, **retry)
+    for trouble in result.trouble:
+        yield all_.unknown(trouble, host=None, **retry)
     if hccl_test.strange_rows:
-        given = sorted({row.size for row in said.rows})
+        row_sizes = sorted({row.size for row in result.rows})
         yield all_.unknown(
-            f"HCCL Test's table is another one than was asked for: {len(said.rows)} rows, of {given[0]} to {given[-1]} "
-            f"bytes, instead of {len(hccl_test.sizes)}, doubling from {hccl_test.sizes[0]}",
+            f"HCCL Test's table is another one than was asked for: {len(result.rows)} rows, of "
+            f"{row_sizes[0]} to {row_sizes[-1]} bytes, instead of "
+            f"{len(hccl_test.sizes)}, doubling from {hccl_test.sizes[0]}",
             host=None,
             cause="mpirun of another MPI than the one it was built with starts every rank as a job of its own, each "
             "with a table; or something else prints into it",
-            **again,
+            **retry,
         )
-    elif not (said.codes or said.trouble) and hccl_test.exit == 0 and len(said.rows) < len(hccl_test.sizes):
+    elif not (result.codes or result.trouble) and hccl_test.exit == 0 and len(result.rows) < len(hccl_test.sizes):
         yield all_.unknown(
-            f"HCCL Test's table ends after {len(said.rows)} of {len(hccl_test.sizes)} sizes, and it does not say why",
+            f"HCCL Test's table ends after {len(result.rows)} of {len(hccl_test.sizes)} sizes, and it does not say why",
             host=None,
-            **again,
+            **retry,
         )
-    if said.wrong_ranks or any(row.check == "failed" for row in said.rows):
-        yield _wrong(all_, hccl_test.members, said)
-    elif any(row.check == "NULL" for row in said.rows):
+    if result.wrong_ranks or any(row.check == "failed" for row in result.rows):
+        yield _wrong(all_, hccl_test.members, result)
+    elif any(row.check == "NULL" for row in result.rows):
         exact = checks(hccl_test.dtype, hccl_test.operation, len(hccl_test.members))
         why = "though it can" if exact else f"as {len(hccl_test.members)} devices are too many for {hccl_test.dtype}"
-        yield all_.unknown(f"HCCL Test compared no results, {why}", host=None, **again)
-    elif hccl_test.exit and not (said.codes or said.trouble):
-        yield all_.unknown(f"HCCL Test ended with exit code {hccl_test.exit}, and no word why", host=None, **again)
+        yield all_.unknown(f"HCCL Test compared no results, {why}", host=None, **retry)
+    elif hccl_test.exit and not (result.codes or result.trouble):
+        yield all_.unknown(f"HCCL Test ended with exit code {hccl_test.exit}, and no word why", host=None, **retry)
 
 
 def _ended_with(code: int) -> str:
-    """A sentence about a code of HCCL or the runtime."""
-    known = meaning(f"retcode: {code}")
-    said = f"{known.cause}; {known.remedy}" if known else "its number is in CANN's list of error codes"
-    said = _LEFTOVER if code == 7 else f"{said}; the first error in plog says where"
-    return f"HCCL Test ended with retcode {code}: {said}"
+    """Return a sentence about a code of HCCL or the runtime."""
+    error_meaning = meaning(f"retcode: {code}")
+    explanation = (
+        f"{error_meaning.cause}; {error_meaning.remedy}"
+        if error_meaning
+        else "its number is in CANN's list of error codes"
+    )
+    explanation = _LEFTOVER if code == 7 else f"{explanation}; the first error in plog says where"
+    return f"HCCL Test ended with retcode {code}: {explanation}"
 
 
 def _wrong(all_: All, members: Sequence[Member], said: HcclTest) -> Finding:
-    """The finding about wrong results; a device is named where it alone had them."""
+    """Return the finding about wrong results; a device is named if it is the only one with wrong results."""
     sizes = [str(row.size) for row in said.rows if row.check == "failed"]
     wrong = [members[rank] for rank in said.wrong_ranks if rank < len(members)]
-    who = ", ".join(f"{member.host}/{member.device}" for member in wrong[:8])
+    places = ", ".join(f"{member.host}/{member.device}" for member in wrong[:8])
     alone = wrong[0] if len(wrong) == 1 else None
     return all_.bad(
-        f"HCCL Test: wrong results{f' on {who}' if who else ''}",
+        f"HCCL Test: wrong results{f' on {places}' if places else ''}",
         host=alone.host if alone else None,
         device=alone.device if alone else None,
         expected="success",

@@ -10,7 +10,7 @@ from preflight.model.measure import Culprit, Observation, Scope
 from preflight.model.peers import FEWEST, usual
 
 OP = "processor"
-WARN, WARN_FAR = 1 / 1.5, 3.0  # of the median rank, and spreads from it
+WARN, WARN_FAR = 1 / 1.5, 3.0  # share of the median rank, and spreads from it
 FAIL, FAIL_FAR = 1 / 2, 5.0
 
 
@@ -25,34 +25,36 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
 
     Mend: end what uses them, lift the limit, or take the host out of jobs
     """
-    done = [seen for seen in observations if seen.test.op == OP]
-    for host in sorted({seen.test.members[0].host for seen in done if seen.test.wrong_values}):
-        own = [seen for seen in done if seen.test.members[0].host == host]
-        wrong = [seen for seen in own if seen.test.wrong_values]
+    results = [observation for observation in observations if observation.test.op == OP]
+    for host in sorted({observation.test.members[0].host for observation in results if observation.test.wrong_values}):
+        own = [observation for observation in results if observation.test.members[0].host == host]
+        wrong = [observation for observation in own if observation.test.wrong_values]
         yield all_.bad(
             f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
             host=host,
             expected="0 wrong values",
-            found=f"{sum(seen.test.wrong_values for seen in wrong)} wrong values",
-            evidence=tuple(seen.ranks[0].first_wrong[:120] for seen in wrong),
+            found=f"{sum(observation.test.wrong_values for observation in wrong)} wrong values",
+            evidence=tuple(observation.ranks[0].first_wrong[:120] for observation in wrong),
             remedy="take the host out of jobs; look for memory errors: journalctl -k | grep -i -e mce -e edac",
-            culprit=Culprit("host", (host,), tuple(seen.test.id for seen in wrong), "processors compute wrongly"),
+            culprit=Culprit(
+                "host", (host,), tuple(observation.test.id for observation in wrong), "processors compute wrongly"
+            ),
         )
-    ranks, steady = _ranks(done)
+    ranks, steady = _ranks(results)
     peers = usual(list(ranks.values()))
     if peers is None:
-        planned = {seen.test.members[0].place for seen in done}
+        planned = {observation.test.members[0].place for observation in results}
         if len(planned) < FEWEST:
             yield all_.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
         else:
             yield all_.unknown(f"fewer than {FEWEST} of {len(planned)} ranks brought a time", host=None)
         return
-    calm = peers.median * steady
+    steady_limit = peers.median * steady
     for host, speed in sorted(_hosts(ranks).items()):
-        if speed >= min(calm, peers.limit(WARN, WARN_FAR)):
+        if speed >= min(steady_limit, peers.limit(WARN, WARN_FAR)):
             continue
-        far = speed < min(calm, peers.limit(FAIL, FAIL_FAR))
-        ids = tuple(seen.test.id for seen in done if seen.test.members[0].host == host)
+        far = speed < min(steady_limit, peers.limit(FAIL, FAIL_FAR))
+        ids = tuple(observation.test.id for observation in results if observation.test.members[0].host == host)
         yield (all_.bad if far else all_.warn)(
             f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
             f"has {_gflops(peers.median)}",
@@ -67,20 +69,21 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
 
 
 def _ranks(done: Sequence[Observation]) -> tuple[Mapping[str, float], float]:
-    """Device → TFLOP/s of its rank, the better of its measurements, since disturbance only ever makes one slower. And
-    how far a rank differs from itself: the median of worse / better."""
+    """Return device → TFLOP/s of its rank, and the median of worse / better measurement of a rank.
+
+    The better measurement counts, since noise only makes a rank slower."""
     measured: dict[str, list[float]] = defaultdict(list)
-    for seen in done:
-        if seen.test.tflops:
-            measured[seen.test.members[0].place].append(seen.test.tflops)
+    for observation in done:
+        if observation.test.tflops:
+            measured[observation.test.members[0].place].append(observation.test.tflops)
     from statistics import median  # its import costs more than listing all checks
 
-    unrest = [min(speeds) / max(speeds) for speeds in measured.values()]
-    return {place: max(speeds) for place, speeds in measured.items()}, median(unrest) if unrest else 1.0
+    ratios = [min(speeds) / max(speeds) for speeds in measured.values()]
+    return {place: max(speeds) for place, speeds in measured.items()}, median(ratios) if ratios else 1.0
 
 
 def _hosts(ranks: Mapping[str, float]) -> dict[str, float]:
-    """The median of each host's ranks."""
+    """Return the median of each host's ranks."""
     of_host: dict[str, list[float]] = defaultdict(list)
     for place, speed in ranks.items():
         of_host[place.partition("/")[0]].append(speed)

@@ -9,22 +9,24 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
 
-LARGE = 256 << 20  # bytes from which the line rate can be reached
+LARGE = 256 << 20  # bytes from which on the line rate can be reached
 WARN, FAIL = 0.85, 0.70  # a healthy fabric gives 88 to 95 %
-# At 4 MiB a port of 200 Gb/s is busy for 0.17 ms; at a tenth of its rate the pair takes 1.7 ms, and no start of a
-# healthy operation takes that long. Of less data latency may be all there is.
+# At 4 MiB a port of 200 Gb/s is busy for 0.17 ms. At a tenth of its rate the pair takes 1.7 ms, longer than any start
+# of a healthy operation. With less data, latency may be all that is measured.
 FAR, FAR_LEAST = 0.10, 4 << 20
 _TOO_LITTLE = "no pair along a rail moved 256 MiB or more; preflight probe --sizes 256M asks for it"
 _CAUSE = "either end, or the path between them"
 _REMEDY = "cable, optical module, MTU and flow control; counters: hccn_tool -i N -stat -g"
-_MEASURED = (TestOutcome.PASS, TestOutcome.UNCHECKED)  # a slow pair is PRB103's
+_MEASURED = (TestOutcome.PASS, TestOutcome.UNCHECKED)  # PRB103 reports a slow pair
 
 
 def _along_a_rail(seen: Observation) -> bool:
-    """Whether a pair's data went out of one port and into the other, as busbw counts it."""
+    """Return whether a pair's data left one port and entered the other, as busbw counts it."""
     members, test = seen.test.members, seen.test
-    two = len(members) == 2 == len({member.host for member in members}) and members[0].device == members[1].device
-    return two and test.op in ("all_reduce", "send_recv") and test.bytes >= FAR_LEAST
+    is_rail_pair = (
+        len(members) == 2 == len({member.host for member in members}) and members[0].device == members[1].device
+    )
+    return is_rail_pair and test.op in ("all_reduce", "send_recv") and test.bytes >= FAR_LEAST
 
 
 @cluster_check("PRB116", "Pairs along a rail reach their ports' line rate", several=False, optional=("baseline",))
@@ -38,58 +40,66 @@ def line_rate(all_: All, observations: tuple[Observation, ...], baseline: Baseli
 
     Mend: cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two
     """
-    pairs = [seen for seen in observations if _along_a_rail(seen) and seen.test.outcome in _MEASURED]
-    large = [seen for seen in pairs if seen.test.bytes >= LARGE]
+    pairs = [
+        observation
+        for observation in observations
+        if _along_a_rail(observation) and observation.test.outcome in _MEASURED
+    ]
+    large = [observation for observation in pairs if observation.test.bytes >= LARGE]
     pairs = large or pairs
     if why := _why_not(pairs):
         yield all_.skip(why)
         return
     if not large:
-        far = list(_far_below(all_, [seen.test for seen in pairs], baseline))
-        yield from spoken(all_, far, _CAUSE, _REMEDY)
-        if all(one.outcome is Outcome.PASS for one in far):
+        small_judgements = list(_far_below(all_, [observation.test for observation in pairs], baseline))
+        yield from spoken(all_, small_judgements, _CAUSE, _REMEDY)
+        if all(judgement.outcome is Outcome.PASS for judgement in small_judgements):
             yield all_.skip(_TOO_LITTLE)
         return
-    known = [seen.test for seen in large if seen.test.line_rate is not None and seen.test.busbw_GBps]
-    if len(known) < len(large):
+    measured = [
+        observation.test
+        for observation in large
+        if observation.test.line_rate is not None and observation.test.busbw_GBps
+    ]
+    if len(measured) < len(large):
         yield all_.unknown(
-            f"of {len(large) - len(known)} of {len(large)} measurements it is not known how fast the ports are",
+            f"of {len(large) - len(measured)} of {len(large)} measurements it is not known how fast the ports are",
             host=None,
             remedy="hccn_tool -i N -speed -g on both hosts",
         )
-    best = {shape(test): test for test in sorted(known, key=lambda test: test.line_rate or 0.0)}
+    best = {shape(test): test for test in sorted(measured, key=lambda test: test.line_rate or 0.0)}
     judged = []
-    for which, test in best.items():
+    for measured_shape, test in best.items():
         share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
         outcome = Outcome.FAIL if share < FAIL else Outcome.WARN if share < WARN else Outcome.PASS
-        judged.append(Judged(which, busbw, share, outcome, WARN, f"the {busbw / share:.2f} GB/s of its port"))
+        judged.append(Judged(measured_shape, busbw, share, outcome, WARN, f"the {busbw / share:.2f} GB/s of its port"))
     yield from spoken(all_, judged, _CAUSE, _REMEDY)
 
 
 def _why_not(pairs: Sequence[Observation]) -> str:
-    """Return why the pairs tell nothing of their ports; empty where they may."""
+    """Return why the pairs prove nothing about their ports; empty where they may."""
     if not pairs:
         return _TOO_LITTLE
-    if any(view.on_host for seen in pairs for view in seen.ranks):
+    if any(view.on_host for observation in pairs for view in observation.ranks):
         return "tensors were in the hosts' memory (gloo, or a stand-in): nothing went through devices' ports"
-    if all(seen.meeting and seen.meeting.backend != "hccl" for seen in pairs):
+    if all(observation.meeting and observation.meeting.backend != "hccl" for observation in pairs):
         return "only device NICs tell how fast their ports are, and this was not run over hccl"
     return ""
 
 
 def _far_below(all_: All, tests: Sequence[TestResult], baseline: Baseline | None) -> Iterator[Judged]:
-    """Yield the best measurement of each pair at the largest size that any has."""
-    most = max(test.bytes for test in tests)
-    known = [test for test in tests if test.bytes == most and test.line_rate is not None and test.busbw_GBps]
-    best = {shape(test): test for test in sorted(known, key=lambda test: test.line_rate or 0.0)}
+    """Yield the judgement of each pair's best measurement at the largest size of all."""
+    largest = max(test.bytes for test in tests)
+    measured = [test for test in tests if test.bytes == largest and test.line_rate is not None and test.busbw_GBps]
+    best = {shape(test): test for test in sorted(measured, key=lambda test: test.line_rate or 0.0)}
     saved = compare(baseline, figures(best.values())) if baseline else []
-    normal = {one.now.shape for one in saved if one.outcome is Outcome.PASS}
+    normal = {comparison.now.shape for comparison in saved if comparison.outcome is Outcome.PASS}
     least = all_.cluster.probe.expect.get(Scope.PAIR, 0.0)
-    for which, test in best.items():
+    for measured_shape, test in best.items():
         share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
-        is_normal = share >= FAR or which in normal or (least and busbw >= least)
+        is_normal = share >= FAR or measured_shape in normal or (least and busbw >= least)
         outcome = Outcome.PASS if is_normal else Outcome.WARN
-        yield Judged(which, busbw, share, outcome, FAR, f"the {busbw / share:.2f} GB/s of its port")
+        yield Judged(measured_shape, busbw, share, outcome, FAR, f"the {busbw / share:.2f} GB/s of its port")
 
 
 @cluster_check("PRB117", "The probe measures what the inventory expects", several=False)
@@ -108,11 +118,15 @@ def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
         return
     judged = []
     for scope, least in wanted.items():
-        tests = [seen.test for seen in observations if seen.test.scope == scope and seen.test.op == "all_reduce"]
-        found = figures(tests)
-        if not found and any(test.outcome in _MEASURED for test in tests):
+        tests = [
+            observation.test
+            for observation in observations
+            if observation.test.scope == scope and observation.test.op == "all_reduce"
+        ]
+        measured = figures(tests)
+        if not measured and any(test.outcome in _MEASURED for test in tests):
             yield all_.unknown(f"{scope}: all_reduce brought no bandwidth to hold against {least:g} GB/s", host=None)
-        largest = max((figure.shape.bytes for figure in found), default=0)
+        largest = max((figure.shape.bytes for figure in measured), default=0)
         judged += [
             Judged(
                 figure.shape,
@@ -122,7 +136,7 @@ def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
                 1.0,
                 f"the {least:g} GB/s that the inventory expects",
             )
-            for figure in found
+            for figure in measured
             if figure.shape.bytes == largest
         ]
     yield from spoken(

@@ -49,9 +49,9 @@ def transport(all_: All, observations: tuple[Observation, ...]) -> Iterator[Find
 
 
 def _judged(all_: All, host: str, views: Sequence[RankView], wanted: str) -> Iterator[Finding]:
-    """Of one host: the first rank that is wrong speaks for all."""
-    known = [view for view in views if view.way and view.way.between_hosts]
-    wrong = [view for view in known if view.way and (view.way.between_hosts == _SOCKET) == (wanted == "ib")]
+    """Yield the finding of one host, in which the first wrong rank represents all."""
+    with_network = [view for view in views if view.way and view.way.between_hosts]
+    wrong = [view for view in with_network if view.way and (view.way.between_hosts == _SOCKET) == (wanted == "ib")]
     missing = [line for view in views for line in view.logs if _NO_DEVICE.search(line)]
     if wrong and wrong[0].way:
         way = wrong[0].way
@@ -75,7 +75,7 @@ def _judged(all_: All, host: str, views: Sequence[RankView], wanted: str) -> Ite
             evidence=tuple(missing[:3]),
             remedy="see ENV116; ls /sys/class/infiniband /dev/infiniband where jobs run",
         )
-    elif not known:
+    elif not with_network:
         yield all_.unknown(
             f"{host}: NCCL's log does not say by what it sends",
             host=host,

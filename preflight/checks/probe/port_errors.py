@@ -9,7 +9,7 @@ from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-SHARE, FEW = 1e-6, 10  # of packets, as in NIC109: fewer are as good as links are
+SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as healthy
 
 
 @cluster_check(
@@ -38,10 +38,10 @@ def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
             yield all_.unknown(f"{host}: what its ports counted is not known: {why}", host=host)
         if host in link_counts.without:
             yield all_.skip(f"{host}: its ports tell no counters", host=host)
-    went = any(port.packets is None or port.packets or port.errors for port in link_counts.ports)
+    used_rdma = any(port.packets is None or port.packets or port.errors for port in link_counts.ports)
     for host in (host.name for host in all_.hosts if by_host[host.name]):
         ports = by_host[host]
-        if not went:
+        if not used_rdma:
             yield all_.skip(f"{host}: no RDMA port counted a packet during the tests: they went another way", host=host)
             continue
         bad = [port for port in ports if _are_many(port)]
@@ -58,12 +58,14 @@ def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
             )
         if not bad:
             packets = sum(port.packets or 0 for port in ports)
-            few = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
+            error_note = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
             yield all_.finding(
-                Outcome.PASS, f"{host}: {len(ports)} ports counted {packets} packets during the tests{few}", host=host
+                Outcome.PASS,
+                f"{host}: {len(ports)} ports counted {packets} packets during the tests{error_note}",
+                host=host,
             )
 
 
 def _are_many(port: PortCount) -> bool:
-    most = max(FEW, SHARE * (port.packets or 0))
-    return any(count >= (1 if name in (*FLAPS, *DAMAGED) else most) for name, count in port.errors.items())
+    limit = max(FEW, SHARE * (port.packets or 0))
+    return any(count >= (1 if name in (*FLAPS, *DAMAGED) else limit) for name, count in port.errors.items())

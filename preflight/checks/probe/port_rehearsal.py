@@ -1,4 +1,4 @@
-"""The port rehearsal: hosts have listened on the job's ports, and others have connected, before any torch."""
+"""The port rehearsal before any torch: hosts have listened on the job's ports, and others have connected."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,19 +34,24 @@ def reaches_the_ports(
 
     Mend: preflight configure-firewall; then security groups of the cloud and ACLs of switches; end who holds a port
     """
-    looked_at = {host.name for host in all_.hosts}
+    host_names = {host.name for host in all_.hosts}
     if not rehearsal.hosts:
         yield all_.unknown("nobody took part in the port rehearsal", host=None)
-    for one in rehearsal.hosts:
-        if one.host in looked_at:
-            yield from _of_itself(all_, one, sockets.get(one.host))
-    found = lost(rehearsal)
-    walled = {wall.target.host for wall in found.walls if wall.all_ports}
-    told_of = [(own, _cut_off(all_, one, own, both_ways=one in walled)) for one, own in found.cut_off.items()]
-    walls = [wall for wall in found.walls if not (wall.all_ports and wall.target.host in found.cut_off)]
-    told_of += [(wall.visits, _wall(all_, wall, len(rehearsal.hosts))) for wall in walls]
-    told_of += [(path.visits, _path(all_, path)) for path in found.paths]
-    for visits, finding in told_of:
+    for attendance in rehearsal.hosts:
+        if attendance.host in host_names:
+            yield from _of_itself(all_, attendance, sockets.get(attendance.host))
+    lost_connections = lost(rehearsal)
+    blocked_hosts = {wall.target.host for wall in lost_connections.walls if wall.all_ports}
+    findings = [
+        (visits_of_host, _cut_off(all_, attendance, visits_of_host, both_ways=attendance in blocked_hosts))
+        for attendance, visits_of_host in lost_connections.cut_off.items()
+    ]
+    walls = [
+        wall for wall in lost_connections.walls if not (wall.all_ports and wall.target.host in lost_connections.cut_off)
+    ]
+    findings += [(wall.visits, _wall(all_, wall, len(rehearsal.hosts))) for wall in walls]
+    findings += [(path.visits, _path(all_, path)) for path in lost_connections.paths]
+    for visits, finding in findings:
         if _said_before(visits, arrivals):
             yield all_.skip("FWL101 or FWL104 has seen the same connections die", host=finding.host)
         else:
@@ -57,25 +62,25 @@ def reaches_the_ports(
 
 
 def _of_itself(all_: All, one: Attendance, sockets: Sockets | None) -> Iterator[Finding]:
-    """What a host tells without the others: that it took no part, or who holds its ports."""
+    """Yield the findings of a host without the others: its absence, or the holders of its ports."""
     if one.error:
         yield all_.unknown(f"{one.host}: it took no part: {one.error}", host=one.host)
-    seen = {socket.local_port for socket in sockets.on_job_ports} if sockets else set()
+    reported_ports = {socket.local_port for socket in sockets.on_job_ports} if sockets else set()
     holders: dict[str, list[Taken]] = defaultdict(list)
-    for taken in one.taken:
-        if taken.port not in seen:  # else PRT103 has named it
-            holders[_holder(taken)].append(taken)
-    for holder, all_taken in holders.items():
-        ports, first = [taken.port for taken in all_taken], all_taken[0]
-        ours = owner(None, first.pid, first.process) is Owner.OTHER_RUN
-        yield (all_.warn if ours else all_.bad)(
+    for busy_port in one.taken:
+        if busy_port.port not in reported_ports:  # else PRT103 reports it
+            holders[_holder(busy_port)].append(busy_port)
+    for holder, busy_ports in holders.items():
+        ports, first = [busy_port.port for busy_port in busy_ports], busy_ports[0]
+        other_run = owner(None, first.pid, first.process) is Owner.OTHER_RUN
+        yield (all_.warn if other_run else all_.bad)(
             f"{one.host}: {_named(all_, ports)} held by {holder}",
             host=one.host,
             expected="free",
             found=holder,
-            culprit=None if ours else _culprit("port held", one.host),
+            culprit=None if other_run else _culprit("port held", one.host),
             remedy=wait(one.host, first.pid)
-            if ours
+            if other_run
             else end(one.host, first.pid, "stop its service")
             if first.pid
             else f"on {one.host}, as root: ss -tanp",
@@ -83,8 +88,10 @@ def _of_itself(all_: All, one: Attendance, sockets: Sockets | None) -> Iterator[
 
 
 def _holder(taken: Taken) -> str:
-    who = f"{taken.process or 'a process'} (pid {taken.pid})" if taken.pid else "somebody whom this user may not see"
-    return who if taken.listening else f"a connection of {who}"
+    process = (
+        f"{taken.process or 'a process'} (pid {taken.pid})" if taken.pid else "somebody whom this user may not see"
+    )
+    return process if taken.listening else f"a connection of {process}"
 
 
 def _culprit(cause: str, *hosts: str) -> Culprit:
@@ -108,11 +115,12 @@ def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bo
 
 def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
     senders = {visit.source for visit in wall.visits}
-    either = senders if wall.all_ports and len(senders) == 1 else ()  # nothing comes through, and nobody else tried
-    who = "the other host does" if hosts == 2 else "other hosts do"
-    what = "any port that it listens on" if wall.all_ports else _ports(all_, wall)
+    # No connection succeeds, and no other host tried.
+    lone_sender = senders if wall.all_ports and len(senders) == 1 else ()
+    subject = "the other host does" if hosts == 2 else "other hosts do"
+    objects = "any port that it listens on" if wall.all_ports else _ports(all_, wall)
     return all_.bad(
-        f"{wall.target.host}: {who} not reach {what}",
+        f"{wall.target.host}: {subject} not reach {objects}",
         host=wall.target.host,
         peer=wall.visits[0].source,
         expected="connected",
@@ -120,7 +128,7 @@ def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
         evidence=_evidence(wall.visits, wall.ports),
         cause=_cause(wall.target, wall.visits),
         remedy=_remedy(all_, wall.ephemeral),
-        culprit=_culprit("port blocked", wall.target.host, *either),
+        culprit=_culprit("port blocked", wall.target.host, *lone_sender),
     )
 
 
@@ -130,13 +138,13 @@ def _path(all_: All, path: Path) -> Finding:
     host = path.target.host
     senders = [visit.source for visit in path.visits if visit.target == host]
     sources = fold(senders)
-    which = (
+    connections = (
         f"between it and {sources} do not come through, either way"
         if path.both_ways
         else (f"from {sources} do not come through")
     )
     return all_.bad(
-        f"{host}: connections {which}, others do",
+        f"{host}: connections {connections}, others do",
         host=host,
         peer=path.visits[0].source,
         expected="connected",
@@ -157,7 +165,7 @@ def _ports(all_: All, wall: Wall) -> str:
 
 
 def _named(all_: All, ports: list[int]) -> str:
-    """`port 29500 (master)`, `ports 29500,60000-60031 (master, HCCL)`."""
+    """Return `port 29500 (master)`, or `ports 29500,60000-60031 (master, HCCL)`."""
     purposes = ", ".join(dict.fromkeys(all_.cluster.purpose(port) for port in ports))
     return f"port{'s' if len(ports) > 1 else ''} {PortSet.of((port, port) for port in ports)} ({purposes})"
 
@@ -190,10 +198,17 @@ def _remedy(all_: All, ephemeral: bool) -> str:
 
 
 def _evidence(visits: tuple[Visit, ...], only: Iterable[int] = ()) -> tuple[str, ...]:
-    return tuple(f"{one.source} to {one.target}: {told([one], only)}" for one in visits[:8])
+    return tuple(f"{visit.source} to {visit.target}: {told([visit], only)}" for visit in visits[:8])
 
 
 def _said_before(visits: Iterable[Visit], arrivals: Mapping[str, Arrivals | None]) -> bool:
-    """Whether connections of one of these died in the first look, too, so that FWL101 or FWL104 has spoken."""
-    died = {(one.source, host) for host, seen in arrivals.items() if seen for one in seen.tries if one.died}
+    """Return whether connections of one of these already died in the collected facts, so that FWL101 or FWL104 reports
+    them."""
+    died = {
+        (arrival.source, host)
+        for host, arrivals_of_host in arrivals.items()
+        if arrivals_of_host
+        for arrival in arrivals_of_host.tries
+        if arrival.died
+    }
     return any((visit.source, visit.target) in died for visit in visits)

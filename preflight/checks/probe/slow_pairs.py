@@ -1,4 +1,4 @@
-"""Checks of slow links: pairs along the rails, compared with their median bandwidth."""
+"""Checks of slow links, by comparison of the pairs along the rails with their median bandwidth."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +11,10 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Located, Observation, Scope, TestOutcome
 from preflight.model.peers import FEWEST, Usual, usual
 
-SLOW_FAIL, FAR = 0.80, 5.0  # of the median, and spreads from it; or
-HALF = 0.5  # of the slowest pair that is not slow: however restless the machines are
-_MANY = 3  # slow pairs of which nobody is named; more of them are one finding
-UNLIKE = 0.1  # of the median: a spread beyond which peers are no peers
+SLOW_FAIL, FAR = 0.80, 5.0  # Share of the median, and spreads from it, below which a slow pair is a failure.
+HALF = 0.5  # Share of the slowest healthy pair that is a failure, too, even on noisy machines.
+_MANY = 3  # Slow pairs without a known culprit. More of them are one finding.
+UNLIKE = 0.1  # Share of the median. With a larger spread the pairs are not comparable.
 
 
 _Pair = tuple[str, str]  # two devices of different hosts, "node01/3", sorted
@@ -31,50 +31,54 @@ def _is_rail_pair(seen: Observation) -> bool:
 
 
 def _both_ways(seen: Observation) -> bool:
-    """Whether it measured a pair as such. What has a root goes one way."""
+    """Return whether the test measured a pair in both directions. An operation with a root goes one way."""
     return seen.test.scope is Scope.PAIR and seen.test.busbw_GBps is not None and seen.test.root is None
 
 
 def _called_slow(observations: Sequence[Observation]) -> set[_Pair]:
-    """The pairs that the probe found slow in all their measurements; it knows how restless the machines were."""
-    calm: dict[_Pair, bool] = {}
-    for seen in observations:
-        if _both_ways(seen):
-            one, other = sorted(member.place for member in seen.test.members)
-            calm[one, other] = calm.get((one, other), True) and seen.test.outcome is TestOutcome.SLOW
-    return {pair for pair, slow in calm.items() if slow}
+    """Return the pairs that the probe called slow in all their measurements. The probe knows the noise of the
+    machines."""
+    always_slow: dict[_Pair, bool] = {}
+    for observation in observations:
+        if _both_ways(observation):
+            first, second = sorted(member.place for member in observation.test.members)
+            always_slow[first, second] = (
+                always_slow.get((first, second), True) and observation.test.outcome is TestOutcome.SLOW
+            )
+    return {pair for pair, slow in always_slow.items() if slow}
 
 
 def _pair_bandwidths(observations: Sequence[Observation]) -> tuple[dict[_Pair, float], Usual | None]:
-    """The bandwidth of each pair over hosts, GB/s, at the largest size measured; and what is usual of the same-rail
-    ones, None if there are too few."""
+    """Return the bandwidth of each pair over hosts, GB/s, at the largest size measured.
+
+    The second value is the usual bandwidth of same-rail pairs, None if there are too few."""
     pairs: dict[tuple[int, str, str], dict[_Pair, float]] = defaultdict(dict)
     rails: dict[tuple[int, str, str], dict[_Pair, float]] = defaultdict(dict)
-    for seen in observations:
-        test = seen.test
-        if not _both_ways(seen) or test.busbw_GBps is None or len({m.host for m in test.members}) < 2:
+    for observation in observations:
+        test = observation.test
+        if not _both_ways(observation) or test.busbw_GBps is None or len({m.host for m in test.members}) < 2:
             continue
         kind = (test.bytes, test.op, test.dtype)
-        one, other = sorted(member.place for member in test.members)
-        # Measured twice, the better value counts: noise only ever makes a pair slower.
-        best = max(test.busbw_GBps, pairs[kind].get((one, other), 0.0))
-        pairs[kind][one, other] = best
-        if _is_rail_pair(seen):
-            rails[kind][one, other] = best
-    kinds = [kind for kind, found in rails.items() if len(found) >= FEWEST]
+        first, second = sorted(member.place for member in test.members)
+        # The better of two measurements counts, since noise only makes a pair slower.
+        best = max(test.busbw_GBps, pairs[kind].get((first, second), 0.0))
+        pairs[kind][first, second] = best
+        if _is_rail_pair(observation):
+            rails[kind][first, second] = best
+    kinds = [kind for kind, bandwidths in rails.items() if len(bandwidths) >= FEWEST]
     return (pairs[max(kinds)], usual(list(rails[max(kinds)].values()))) if kinds else ({}, None)
 
 
 def _slow_rounds(observations: Sequence[Observation], place: str) -> int:
-    """In how many rounds a device's pairs were slow: more than one is no accident of a moment."""
-    pairs = (seen.test for seen in observations if seen.test.scope is Scope.PAIR)
+    """Return the number of rounds in which a device's pairs were slow. More than one is not a momentary disturbance."""
+    pairs = (observation.test for observation in observations if observation.test.scope is Scope.PAIR)
     slow = (test for test in pairs if test.outcome is TestOutcome.SLOW)
     return len({test.id.partition("-")[0] for test in slow if place in (member.place for member in test.members)})
 
 
 @dataclass(frozen=True)
 class _SpeedInputs:
-    """What all findings of a run are told from."""
+    """The common inputs of all findings of a run."""
 
     all_: All
     observations: Sequence[Observation]
@@ -83,7 +87,7 @@ class _SpeedInputs:
     slowest_well: float  # GB/s of a pair along a rail; 0 if there is none
 
     def far(self, speed: float) -> bool:
-        """Whether a pair is so slow that it is a failure."""
+        """Return whether a pair is slow enough for a failure."""
         return speed < HALF * self.slowest_well or (self.peers is not None and speed < self.peers.limit(SLOW_FAIL, FAR))
 
 
@@ -111,47 +115,56 @@ def no_slow_rail(
     bandwidth, peers = _pair_bandwidths(observations)
     together = _together(observations)
     if peers is None and not objects and not together:
-        rail_pairs = (seen.test.members for seen in observations if _is_rail_pair(seen))
-        planned = {frozenset(member.place for member in pair) for pair in rail_pairs}  # again in the other order, too
+        rail_pairs = (observation.test.members for observation in observations if _is_rail_pair(observation))
+        # Each pair is tested in both orders.
+        planned = {frozenset(member.place for member in pair) for pair in rail_pairs}
         if len(planned) < FEWEST:
             yield all_.skip(f"there are fewer than {FEWEST} pairs along the rails: no median to compare with")
         else:
             yield all_.unknown(f"fewer than {FEWEST} of the pairs along the rails brought a bandwidth", host=None)
         return
     slow = bandwidth.keys() & _called_slow(observations)
-    well = [speed for pair, speed in bandwidth.items() if pair not in slow and _along(pair)]
-    slowest_well = min(well, default=0.0)
-    for it in objects:
+    healthy = [speed for pair, speed in bandwidth.items() if pair not in slow and _along(pair)]
+    slowest_well = min(healthy, default=0.0)
+    for fault in objects:
         yield _slow(
-            _SpeedInputs(all_, observations, causes, usual(well) or peers, slowest_well),
-            it,
-            _values(observations, it.one),
+            _SpeedInputs(all_, observations, causes, usual(healthy) or peers, slowest_well),
+            fault,
+            _values(observations, fault.one),
             again=True,
         )
     run = _SpeedInputs(all_, observations, causes, peers, slowest_well)
-    left = {pair: bandwidth[pair] for pair in sorted(slow) if not any(it.explains(pair) for it in objects)}
-    again = {pair: all(_slow_rounds(observations, place) > 1 for place in pair) for pair in left}
-    if len(left) > _MANY:
-        yield _slow(run, _unproven(observations, "group", *left), left, again=any(again.values()))
+    pairs_left = {pair: bandwidth[pair] for pair in sorted(slow) if not any(fault.explains(pair) for fault in objects)}
+    repeated = {pair: all(_slow_rounds(observations, place) > 1 for place in pair) for pair in pairs_left}
+    if len(pairs_left) > _MANY:
+        yield _slow(run, _unproven(observations, "group", *pairs_left), pairs_left, again=any(repeated.values()))
     else:
-        for pair, speed in left.items():
-            yield _slow(run, _unproven(observations, "link", pair), {pair: speed}, again=again[pair])
-    if together and not slow and not any(it.explains({m.place for m in together.test.members}) for it in objects):
+        for pair, speed in pairs_left.items():
+            yield _slow(run, _unproven(observations, "link", pair), {pair: speed}, again=repeated[pair])
+    if together and not slow and not any(fault.explains({m.place for m in together.test.members}) for fault in objects):
         yield _slow_together(all_, together, observations)
     if not slow and peers and peers.spread > UNLIKE * peers.median:
         yield from _unlike(all_, observations, bandwidth)
 
 
 def _together(observations: Sequence[Observation]) -> Observation | None:
-    """The slowest test of the largest group that the probe found slow."""
-    slow = (seen for seen in observations if seen.test.scope is Scope.ALL and seen.test.outcome is TestOutcome.SLOW)
-    return min(slow, key=lambda seen: (-len(seen.test.members), seen.test.busbw_GBps or 0.0), default=None)
+    """Return the slowest test of the largest group that the probe called slow."""
+    slow = (
+        observation
+        for observation in observations
+        if observation.test.scope is Scope.ALL and observation.test.outcome is TestOutcome.SLOW
+    )
+    return min(
+        slow, key=lambda observation: (-len(observation.test.members), observation.test.busbw_GBps or 0.0), default=None
+    )
 
 
 def _slow_together(all_: All, together: Observation, observations: Sequence[Observation]) -> Finding:
-    """All together are much slower than each pair, and nobody is named for it."""
+    """Return the finding about all ranks together that are much slower than each pair, without a known culprit."""
     pairs = [
-        seen.test.busbw_GBps for seen in observations if _both_ways(seen) and seen.test.outcome is TestOutcome.PASS
+        observation.test.busbw_GBps
+        for observation in observations
+        if _both_ways(observation) and observation.test.outcome is TestOutcome.PASS
     ]
     slowest = min(filter(None, pairs), default=None)
     least = f", the slowest pair that is well has {slowest:.2f}" if slowest else ""
@@ -165,54 +178,60 @@ def _slow_together(all_: All, together: Observation, observations: Sequence[Obse
 
 
 def _unlike(all_: All, observations: Sequence[Observation], bandwidth: Mapping[_Pair, float]) -> Iterator[Finding]:
-    """Where about half of the pairs are slow, the median lies between the halves and singles nobody out."""
-    own: dict[_Pair, list[float]] = defaultdict(list)
-    for seen in observations:
-        if _is_rail_pair(seen) and _both_ways(seen) and seen.test.busbw_GBps is not None:
-            one, other = sorted(member.place for member in seen.test.members)
-            own[one, other].append(seen.test.busbw_GBps)
-    steady = sorted(min(measured) / max(measured) for measured in own.values())[len(own) // 2]
+    """Yield a finding if about half of the pairs are slow, where the median between the halves identifies none."""
+    by_pair: dict[_Pair, list[float]] = defaultdict(list)
+    for observation in observations:
+        if _is_rail_pair(observation) and _both_ways(observation) and observation.test.busbw_GBps is not None:
+            first, second = sorted(member.place for member in observation.test.members)
+            by_pair[first, second].append(observation.test.busbw_GBps)
+    steady = sorted(min(measured) / max(measured) for measured in by_pair.values())[len(by_pair) // 2]
     ranked = sorted(bandwidth.items(), key=lambda item: item[1])
     (_, lowest), (_, highest) = ranked[0], ranked[-1]
-    if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and pairs differ as much from themselves
+    if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and a pair differs as much from itself
         yield all_.warn(
             f"pairs along the rails have from {lowest:.2f} to {highest:.2f} GB/s: no median tells who of them is slow",
             host=None,
             expected="pairs that are alike",
             found=f"{lowest:.2f} to {highest:.2f} GB/s",
-            evidence=tuple(f"{one} with {other}: {speed:.2f} GB/s" for (one, other), speed in ranked),
+            evidence=tuple(f"{first} with {second}: {speed:.2f} GB/s" for (first, second), speed in ranked),
             cause="several of them are slow, or the rails are not of one kind",
             remedy="begin with the slowest: cable, optical module, switch port; hccn_tool -i N -speed -g at both ends",
         )
 
 
 def _unproven(observations: Sequence[Observation], kind: str, *pairs: _Pair) -> Named:
-    """Slow pairs of which neither end is named."""
+    """Return the slow pairs as an object of which neither end is proven at fault."""
     wanted = {frozenset(pair) for pair in pairs}
-    slow = (seen.test for seen in observations if seen.test.outcome is TestOutcome.SLOW)
+    slow = (observation.test for observation in observations if observation.test.outcome is TestOutcome.SLOW)
     ids = tuple(test.id for test in slow if frozenset(member.place for member in test.members) in wanted)
     members = pairs[0] if kind == "link" else tuple(sorted({place for pair in pairs for place in pair}))
     return Named(Located(kind, members, ids, TestOutcome.SLOW), proven=False)
 
 
 def _values(observations: Sequence[Observation], one: Located) -> dict[_Pair, float]:
-    """GB/s of the slow pairs that name somebody, measured both ways; where none was, one way."""
-    slow = [seen for seen in observations if seen.test.id in one.tests and seen.test.outcome is TestOutcome.SLOW]
+    """Return GB/s of the slow pairs that identify an object, measured both ways, or one way if there are no others."""
+    slow = [
+        observation
+        for observation in observations
+        if observation.test.id in one.tests and observation.test.outcome is TestOutcome.SLOW
+    ]
     values: dict[_Pair, float] = {}
-    for seen in [seen for seen in slow if _both_ways(seen)] or slow:
-        if len(seen.test.members) == 2 and seen.test.busbw_GBps is not None:
-            one_, other = sorted(member.place for member in seen.test.members)
-            values[one_, other] = max(seen.test.busbw_GBps, values.get((one_, other), 0.0))
+    for observation in [observation for observation in slow if _both_ways(observation)] or slow:
+        if len(observation.test.members) == 2 and observation.test.busbw_GBps is not None:
+            first, second = sorted(member.place for member in observation.test.members)
+            values[first, second] = max(observation.test.busbw_GBps, values.get((first, second), 0.0))
     return values
 
 
 def _directions(observations: Sequence[Observation], it: Named) -> str:
-    """`it sends at 0.40 GB/s, receives at 1.90`: medians of what has gone one way, from a root; else the word alone."""
+    """Return `it sends at 0.40 GB/s, receives at 1.90`, or the direction alone.
+
+    The figures are medians of tests that went one way, from a root."""
     from statistics import median  # its import costs more than listing all checks
 
     sent, received = list[float](), list[float]()
-    for seen in observations:
-        test, members = seen.test, seen.test.members
+    for observation in observations:
+        test, members = observation.test, observation.test.members
         if test.scope is Scope.PAIR and test.op == "broadcast" and test.root is not None and test.busbw_GBps:
             sender, receiver = members[test.root].place, members[1 - test.root].place
             if it.single and it.part([sender]) and not it.part([receiver]):
@@ -227,20 +246,21 @@ def _directions(observations: Sequence[Observation], it: Named) -> str:
 
 
 def _slow(run: _SpeedInputs, it: Named, values: Mapping[_Pair, float], *, again: bool) -> Finding:
-    """The finding about somebody who is slow, or about a slow pair of which neither end is proven at fault. `again`: it
-    was slow in more than one round."""
+    """Return the finding about a slow object, or about a slow pair of which neither end is proven at fault.
+
+    `again`: it was slow in more than one round."""
     all_, peers, worst = run.all_, run.peers, min(values.values(), default=None)
     host, _, device = it.one.members[0].partition("/") if it.one.members else ("", "", "")
-    who = f"device {device}" if device else "it"
+    subject = f"device {device}" if device else "it"
     if it.kind == "link":
-        what = f"{host}: {who} and {it.one.members[1]} are slow together"
+        problem = f"{host}: {subject} and {it.one.members[1]} are slow together"
         likely = "the path between them" if it.proven else "either end or the path between them"
     elif it.kind == "group":
-        what, likely = f"{len(values)} pairs are slow, and nobody can be named", ""
+        problem, likely = f"{len(values)} pairs are slow, and nobody can be named", ""
     elif it.single:
-        what, likely = f"{host}: {who} is slow", "slow with two partners that are fast elsewhere"
+        problem, likely = f"{host}: {subject} is slow", "slow with two partners that are fast elsewhere"
     else:
-        what, likely = sentence(it), ""
+        problem, likely = sentence(it), ""
     usual_ = f", the median pair has {peers.median:.2f}" if peers else ""
     figures = f"{worst:.2f} GB/s{usual_}" if worst is not None else ""
     together = _together(run.observations)
@@ -253,7 +273,7 @@ def _slow(run: _SpeedInputs, it: Named, values: Mapping[_Pair, float], *, again:
         else []
     )
     far = worst is not None and run.far(worst)
-    summary = "; ".join(filter(None, (": ".join(filter(None, (what, figures))), _directions(run.observations, it))))
+    summary = "; ".join(filter(None, (": ".join(filter(None, (problem, figures))), _directions(run.observations, it))))
     return tell(
         all_,
         it,
@@ -265,6 +285,9 @@ def _slow(run: _SpeedInputs, it: Named, values: Mapping[_Pair, float], *, again:
         likely=likely,
         expected=f"about {peers.median:.2f} GB/s" if peers else "",
         found=f"{worst:.2f} GB/s" if worst is not None else "",
-        details=(*(f"{one} with {other}: {seen:.2f} GB/s" for (one, other), seen in sorted(values.items())), *with_all),
+        details=(
+            *(f"{first} with {second}: {speed:.2f} GB/s" for (first, second), speed in sorted(values.items())),
+            *with_all,
+        ),
         remedy="cable, optical module and switch port; counters: hccn_tool -i N -stat -g",
     )

@@ -30,14 +30,14 @@ def same_parameters(
 
     Mend: take the device that is named out of jobs; where ranks differ in the last bits only, HCCL_DETERMINISTIC=true
     """
-    steps = [seen for seen in observations if seen.test.op == STEP]
+    steps = [observation for observation in observations if observation.test.op == STEP]
     if not steps:
         yield all_.skip("no training step was tried")
-    elif not any(view.seconds is not None for seen in steps for view in seen.ranks):
+    elif not any(view.seconds is not None for observation in steps for view in observation.ranks):
         yield all_.unknown("the training step was not done", host=None)
-    # Where copies, products or collectives were wrong already, that is the cause, and this is what follows from it.
-    elif not any(seen.test.wrong_values for seen in observations if seen not in steps):
-        wrong = [seen for seen in steps if _bad(seen)]
+    # Wrong copies, products or collectives are the cause, and a wrong training step follows from them.
+    elif not any(observation.test.wrong_values for observation in observations if observation not in steps):
+        wrong = [observation for observation in steps if _bad(observation)]
         yield from _wrong(all_, wrong, located, causes)
         if not wrong:
             yield from _drifting(all_, steps)
@@ -54,14 +54,16 @@ def _evidence(views: Sequence[RankView]) -> tuple[str, ...]:
 def _wrong(
     all_: All, wrong: Sequence[Observation], located: Sequence[Located] | None, causes: Sequence[Finding] | None
 ) -> Iterator[Finding]:
-    """Each device whose part was wrong once, though smaller groups were tried after everybody; else what these tell."""
+    """Yield each device with a part that was wrong once, even if smaller groups were tried after all ranks.
+
+    Without such a device, yield the objects that these groups identify."""
     sources: dict[str, list[tuple[Member, Observation]]] = defaultdict(list)
-    for seen in wrong:
-        suspects = {view.suspect_rank for view in _bad(seen)} - {None}
-        for member in (member for member in seen.test.members if member.rank in suspects):
-            sources[member.place].append((member, seen))
-    for place, found in sources.items():
-        (member, first), *_ = found
+    for observation in wrong:
+        suspects = {view.suspect_rank for view in _bad(observation)} - {None}
+        for member in (member for member in observation.test.members if member.rank in suspects):
+            sources[member.place].append((member, observation))
+    for place, results in sources.items():
+        (member, first), *_ = results
         yield all_.bad(
             f"{member.host}: device {member.device} (rank {member.rank}) trains wrongly",
             host=member.host,
@@ -71,15 +73,15 @@ def _wrong(
             evidence=_evidence(_bad(first)),
             remedy="take the device out of jobs, then test it alone: preflight probe "
             f"--limit {member.host} --scope device",
-            culprit=Culprit("device", (place,), tuple(seen.test.id for _, seen in found), _TROUBLE),
+            culprit=Culprit("device", (place,), tuple(observation.test.id for _, observation in results), _TROUBLE),
         )
     if sources or not wrong:
         return
-    bad, ids = _bad(wrong[0]), {seen.test.id for seen in wrong}
-    objects = [it for it in named(located, TestOutcome.WRONG_DATA) if ids & set(it.one.tests)]
+    bad, ids = _bad(wrong[0]), {observation.test.id for observation in wrong}
+    objects = [fault for fault in named(located, TestOutcome.WRONG_DATA) if ids & set(fault.one.tests)]
     summary, remedy = "a training step ends in wrong parameters", "compare versions on all hosts"
-    for it in objects:
-        yield tell(all_, it, wrong, causes, trouble=_TROUBLE, remedy=remedy, details=(summary, *_evidence(bad)))
+    for fault in objects:
+        yield tell(all_, fault, wrong, causes, trouble=_TROUBLE, remedy=remedy, details=(summary, *_evidence(bad)))
     if not objects:
         yield all_.bad(
             f"{summary} on {len(bad)} of {len(wrong[0].ranks)} ranks",
@@ -91,12 +93,12 @@ def _wrong(
 
 
 def _drifting(all_: All, steps: Iterable[Observation]) -> Iterator[Finding]:
-    for seen in steps:
-        drifting = [view for view in seen.ranks if view.first_wrong]
+    for observation in steps:
+        drifting = [view for view in observation.ranks if view.first_wrong]
         if drifting:
             yield all_.warn(
-                f"after a training step {len(drifting)} of {len(seen.ranks)} ranks differ from the others in the last "
-                "bits",
+                f"after a training step {len(drifting)} of {len(observation.ranks)} ranks differ from the others in "
+                "the last bits",
                 host=None,
                 expected="the same bits on all ranks",
                 cause="all_reduce adds up in another order on each rank",

@@ -9,8 +9,8 @@ from preflight.checks.shared.culprit_findings import tell
 from preflight.model.finding import Finding
 from preflight.model.measure import Located, Member, Observation, RankView, Scope, TestOutcome
 
-_NO_COLLECTIVE = ("init", "close", "training_step")  # the last is judged by PRB113
-_SHOWN = 5  # results that a finding tells as evidence
+_NO_COLLECTIVE = ("init", "close", "training_step")  # PRB113 judges the last one
+_SHOWN = 5  # results that a finding lists as evidence
 _TROUBLE = "wrong data"
 _REMEDY = "take the device out of jobs, then probe it with another partner"
 
@@ -30,30 +30,41 @@ def values_exact(
 
     Mend: take the device that is named out of jobs; run the probe again with another partner before it is replaced
     """
-    met = [seen for seen in observations if seen.test.scope is not Scope.DEVICE]  # a device alone: PRB111, PRB112
-    collectives = [seen for seen in met if seen.test.op not in _NO_COLLECTIVE]
-    done = [seen for seen in collectives if seen.test.outcome is not TestOutcome.NOT_RUN]
-    if not met and any(seen.test.outcome is not TestOutcome.NOT_RUN for seen in observations):
+    # PRB111 and PRB112 judge the tests of a device alone.
+    with_partners = [observation for observation in observations if observation.test.scope is not Scope.DEVICE]
+    collectives = [observation for observation in with_partners if observation.test.op not in _NO_COLLECTIVE]
+    finished = [observation for observation in collectives if observation.test.outcome is not TestOutcome.NOT_RUN]
+    if not with_partners and any(observation.test.outcome is not TestOutcome.NOT_RUN for observation in observations):
         yield all_.skip("each device was tested alone, no two met")
-    elif not any(view.stage in ("values", "closed") for seen in done for view in seen.ranks):
+    elif not any(view.stage in ("values", "closed") for observation in finished for view in observation.ranks):
         yield all_.unknown("no test came as far as comparing values", host=None)
-    # What ranks hold after another fell out of a test may be what that left behind.
-    wrong = [seen for seen in done if seen.test.outcome is TestOutcome.WRONG_DATA]
-    unfinished = [seen for seen in done if seen not in wrong and _receivers(seen)]
+    # Values that ranks hold after another one dropped out of a test may be its leftovers.
+    wrong = [observation for observation in finished if observation.test.outcome is TestOutcome.WRONG_DATA]
+    unfinished = [observation for observation in finished if observation not in wrong and _receivers(observation)]
     sources = _sources(wrong)
-    alone = {seen.ranks[0].member.place for seen in observations if seen not in met and _receivers(seen)}
-    ids = {seen.test.id for seen in wrong}
-    objects = [it for it in named(located, TestOutcome.WRONG_DATA) if ids & set(it.one.tests)]
-    objects = [it for it in objects if not alone & set(it.one.members)]
-    known = {*alone, *(member.place for member in sources)}
-    left = [seen for seen in wrong if not known & {m.place for m in seen.test.members}]
-    left = [seen for seen in left if not any(it.explains([m.place for m in seen.test.members]) for it in objects)]
-    yield from _unknown_sources(all_, left)
-    for it in objects:
-        details = [word for member, words in sources.items() if it.part([member.place]) for word in words]
+    alone = {
+        observation.ranks[0].member.place
+        for observation in observations
+        if observation not in with_partners and _receivers(observation)
+    }
+    ids = {observation.test.id for observation in wrong}
+    objects = [fault for fault in named(located, TestOutcome.WRONG_DATA) if ids & set(fault.one.tests)]
+    objects = [fault for fault in objects if not alone & set(fault.one.members)]
+    source_places = {*alone, *(member.place for member in sources)}
+    unexplained = [
+        observation for observation in wrong if not source_places & {m.place for m in observation.test.members}
+    ]
+    unexplained = [
+        observation
+        for observation in unexplained
+        if not any(fault.explains([m.place for m in observation.test.members]) for fault in objects)
+    ]
+    yield from _unknown_sources(all_, unexplained)
+    for fault in objects:
+        details = [word for member, words in sources.items() if fault.part([member.place]) for word in words]
         yield tell(
             all_,
-            it,
+            fault,
             observations,
             causes,
             trouble=_TROUBLE,
@@ -63,7 +74,7 @@ def values_exact(
             details=details[:_SHOWN],
         )
     for member, words in sources.items():
-        if member.place not in alone and not any(it.part([member.place]) for it in objects if it.single):
+        if member.place not in alone and not any(fault.part([member.place]) for fault in objects if fault.single):
             yield tell(
                 all_,
                 _by_pattern(member, wrong),
@@ -77,7 +88,7 @@ def values_exact(
                 details=words[:_SHOWN],
             )
     if unfinished and not wrong:
-        evidence = [_word(seen, view) for seen in unfinished for view in _receivers(seen)]
+        evidence = [_word(observation, view) for observation in unfinished for view in _receivers(observation)]
         yield all_.unknown(
             "wrong values were seen, but only in tests that failed or hung (PRB101)",
             host=None,
@@ -86,8 +97,12 @@ def values_exact(
 
 
 def _by_pattern(member: Member, wrong: Sequence[Observation]) -> Named:
-    """The device whose part was wrong in some of these tests."""
-    ids = tuple(seen.test.id for seen in wrong if member.place in {source.place for source in _sources([seen])})
+    """Return the device with a part that was wrong in some of these tests."""
+    ids = tuple(
+        observation.test.id
+        for observation in wrong
+        if member.place in {source.place for source in _sources([observation])}
+    )
     return Named(Located("device", (member.place,), ids, TestOutcome.WRONG_DATA), proven=False)
 
 
@@ -104,29 +119,31 @@ def _word(seen: Observation, view: RankView) -> str:
 
 
 def _sources(wrong: Sequence[Observation]) -> dict[Member, list[str]]:
-    """Whose data was wrong, by the patterns; a device has another rank in another group, and is told once."""
+    """Return the devices that sent wrong data, by the patterns.
+
+    A device has another rank in another group, and is listed once."""
     first: dict[str, Member] = {}
     sources: dict[Member, list[str]] = defaultdict(list)
-    for seen in wrong:
-        members = {member.rank: member for member in seen.test.members}
-        for view in _receivers(seen):
+    for observation in wrong:
+        members = {member.rank: member for member in observation.test.members}
+        for view in _receivers(observation):
             if view.suspect_rank in members:
                 source = members[view.suspect_rank]
-                sources[first.setdefault(source.place, source)].append(_word(seen, view))
+                sources[first.setdefault(source.place, source)].append(_word(observation, view))
     return sources
 
 
 def _unknown_sources(all_: All, unexplained: Sequence[Observation]) -> Iterator[Finding]:
-    """Wrong values in tests of which no member is known as a source. Where they are wrong for all, nobody is named."""
+    """Yield the wrong values in tests without a known source. Values that are wrong for all ranks identify none."""
     by_receiver: dict[tuple[str, int], list[str]] = defaultdict(list)
     everywhere: list[str] = []
-    for seen in unexplained:
-        receivers = _receivers(seen)
-        if len(receivers) == len(seen.ranks) > 1:
-            everywhere.append(f"all {len(receivers)} ranks; {_word(seen, receivers[0])}")
+    for observation in unexplained:
+        receivers = _receivers(observation)
+        if len(receivers) == len(observation.ranks) > 1:
+            everywhere.append(f"all {len(receivers)} ranks; {_word(observation, receivers[0])}")
             continue
         for view in receivers:
-            by_receiver[view.member.host, view.member.device].append(_word(seen, view))
+            by_receiver[view.member.host, view.member.device].append(_word(observation, view))
     if everywhere:
         yield all_.bad(
             "all ranks of a test received wrong values, of an unknown one",

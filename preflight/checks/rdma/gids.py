@@ -1,4 +1,4 @@
-"""Addresses of RoCE ports: the GIDs that NCCL takes, the networks that they are in; the size of RDMA packets."""
+"""Addresses of RoCE ports: the GIDs that NCCL takes, and their networks; the size of RDMA packets."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,28 +35,30 @@ def _variables(job: Job | None) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class _Taken:
-    """`gids`: host, active RoCE port that counts and that jobs use, and the GID that NCCL takes there. `without`:
-    host → why it has no such port."""
+    """The GIDs that NCCL takes.
+
+    `gids`: host, active RoCE port that counts and that jobs use, and the GID there. `without`: host → why it has no
+    such port."""
 
     gids: list[tuple[str, RdmaPort, Gid | None]] = field(default_factory=list)
     without: dict[str, str] = field(default_factory=dict)
 
     def skipped(self, all_: All, hosts: Iterable[str]) -> Iterator[Finding]:
-        """What has nothing to be compared has not passed."""
+        """Yield a skip for each host without anything to compare, since such a host has not passed."""
         for name in hosts:
             yield all_.skip(self.without.get(name, "nothing there to be compared"), host=name)
 
 
 def _taken(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> _Taken:
-    places, taken = counted(all_.cluster, rdma.values()), _Taken()
+    places, gid_choices = counted(all_.cluster, rdma.values()), _Taken()
     for name, host in rdma.items():
         roce = [port for port in places.active(host) if port.link_layer == "Ethernet"]
         ports = used(all_.cluster, job[name], roce)
         if isinstance(ports, str):
-            taken.without[name] = ports if roce else "no RoCE port that counts is active"
+            gid_choices.without[name] = ports if roce else "no RoCE port that counts is active"
         else:
-            taken.gids.extend((name, port, chosen(gids_of(host, port), _variables(job[name]))) for port in ports)
-    return taken
+            gid_choices.gids.extend((name, port, chosen(gids_of(host, port), _variables(job[name]))) for port in ports)
+    return gid_choices
 
 
 @cluster_check(
@@ -77,44 +79,44 @@ def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
     Mend: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address; where there is IPv6 alone:
     export NCCL_IB_ADDR_FAMILY=AF_INET6
     """
-    taken = _taken(all_, rdma, job)
-    yield from taken.skipped(all_, taken.without)
-    for name, port, gid in taken.gids:
-        there, wanted = gids_of(rdma[name], port), index(_variables(job[name]))
-        told = f"NCCL_IB_GID_INDEX={wanted}" if wanted is not None else "NCCL's own choice"
-        more: dict[str, Any] = {
+    gid_choices = _taken(all_, rdma, job)
+    yield from gid_choices.skipped(all_, gid_choices.without)
+    for name, port, gid in gid_choices.gids:
+        gids, wanted = gids_of(rdma[name], port), index(_variables(job[name]))
+        setting = f"NCCL_IB_GID_INDEX={wanted}" if wanted is not None else "NCCL's own choice"
+        details: dict[str, Any] = {
             "host": name,
-            "evidence": tuple(f"{one.index} {one.gid} {one.kind}" for one in there[:20]),
+            "evidence": tuple(f"{entry.index} {entry.gid} {entry.kind}" for entry in gids[:20]),
         }
-        if not there:
+        if not gids:
             yield all_.unknown(f"{name}: {port.device}: its GIDs could not be read", host=name)
         elif gid is None and wanted is not None:
             yield all_.bad(
-                f"{name}: {port.device}: {told} is an empty slot; there are {_slots(there)}",
+                f"{name}: {port.device}: {setting} is an empty slot; there are {_slots(gids)}",
                 found="empty",
                 remedy="unset NCCL_IB_GID_INDEX, or set it to one that is there",
-                **more,
+                **details,
             )
         elif gid is not None and is_link_local(gid):
-            why, remedy = _of_the_link(gid, there, wanted)
+            why, remedy = _of_the_link(gid, gids, wanted)
             yield all_.bad(
-                f"{name}: {port.device}: {told} is {gid.gid}, which reaches no further than the link{why}",
+                f"{name}: {port.device}: {setting} is {gid.gid}, which reaches no further than the link{why}",
                 found=gid.gid,
                 expected="a GID of an address",
                 remedy=remedy,
-                **more,
+                **details,
             )
 
 
 def _of_the_link(gid: Gid, there: list[Gid], wanted: int | None) -> tuple[str, str]:
-    """Why NCCL takes a link-local GID, and what to do."""
+    """Return why NCCL takes a link-local GID, and the remedy."""
     if wanted is not None:
         return "", "unset NCCL_IB_GID_INDEX, or set it to the slot of an address"
     nic = gid.netdev or "the interface"
-    others = [one for one in there if not is_link_local(one)]
-    if not others:
+    routable_gids = [entry for entry in there if not is_link_local(entry)]
+    if not routable_gids:
         return f": {nic} seems to have no address", f"ip address add ADDRESS/LENGTH dev {gid.netdev or 'INTERFACE'}"
-    if others[0].address is None:
+    if routable_gids[0].address is None:
         why = f": {nic} has IPv6 addresses alone, and NCCL looks for IPv4 unless NCCL_IB_ADDR_FAMILY says otherwise"
         return why, "export NCCL_IB_ADDR_FAMILY=AF_INET6 on all hosts"
     return f": {nic} has IPv4 addresses alone, and NCCL_IB_ADDR_FAMILY is AF_INET6", "unset NCCL_IB_ADDR_FAMILY"
@@ -135,20 +137,20 @@ def one_kind(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
     Mend: unset NCCL_IB_GID_INDEX on all hosts: NCCL 2.21 and later look for the right one by themselves
     """
     kinds: dict[str, dict[str, None]] = defaultdict(dict)  # in order, once each
-    taken = _taken(all_, rdma, job)
-    for name, _, gid in taken.gids:
+    gid_choices = _taken(all_, rdma, job)
+    for name, _, gid in gid_choices.gids:
         if gid is not None and not is_link_local(gid):
             kinds[name][f"RoCE {gid.kind} with {'IPv4' if gid.address else 'IPv6'}"] = None
-    words = {name: " and ".join(seen) for name, seen in kinds.items()}
-    yield from taken.skipped(all_, [name for name in rdma if name not in words])
+    words = {name: " and ".join(kinds_of_host) for name, kinds_of_host in kinds.items()}
+    yield from gid_choices.skipped(all_, [name for name in rdma if name not in words])
     odd = list(odd_ones(words))
-    for one in odd:
+    for odd_host in odd:
         yield all_.bad(
-            f"{one.host}: NCCL takes GIDs of {one.value}, {one.elsewhere} of {one.usual}",
-            host=one.host,
-            peer=one.others[0],
-            expected=one.usual,
-            found=one.value,
+            f"{odd_host.host}: NCCL takes GIDs of {odd_host.value}, {odd_host.elsewhere} of {odd_host.usual}",
+            host=odd_host.host,
+            peer=odd_host.others[0],
+            expected=odd_host.usual,
+            found=odd_host.value,
             remedy="unset NCCL_IB_GID_INDEX on all hosts, or set it to a slot that is RoCE v2 on all",
         )
     if not odd and any("v1" in word for word in words.values()):
@@ -164,7 +166,9 @@ def one_kind(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
 
 @dataclass(frozen=True)
 class _Packets:
-    """What a port sends. `size`: bytes of data in a packet; `said`: what makes it so."""
+    """The packets that a port sends.
+
+    `size`: bytes of data in a packet. `said`: the setting that decides the size."""
 
     size: int
     said: str
@@ -187,43 +191,45 @@ def packets(
     Mend: ip link set NIC mtu 9000 on all hosts, lasting in the network's configuration, and as large on the switches;
     of InfiniBand: the MTU that HCA and switches are set to, and the subnet manager's partitions
     """
-    taken = _taken(all_, rdma, job)
+    gid_choices = _taken(all_, rdma, job)
     sent: dict[Place, dict[str, _Packets]] = defaultdict(dict)
-    for name, port, gid in taken.gids:
+    for name, port, gid in gid_choices.gids:
         nic = interface(network[name], gid) if gid else None
         if nic:
-            said = f"{nic.name} has MTU {nic.mtu}"
-            sent[port.device, port.port][name] = _Packets(roce_mtu(nic.mtu), said, is_roce=True)
+            setting = f"{nic.name} has MTU {nic.mtu}"
+            sent[port.device, port.port][name] = _Packets(roce_mtu(nic.mtu), setting, is_roce=True)
     unread = dict[str, str]()
     for name, port in _infiniband(all_, rdma, job):
         if port.mtu is not None:
-            said = f"{port.device} has an active MTU of {port.mtu}"
-            sent[port.device, port.port][name] = _Packets(port.mtu, said, is_roce=False)
+            setting = f"{port.device} has an active MTU of {port.mtu}"
+            sent[port.device, port.port][name] = _Packets(port.mtu, setting, is_roce=False)
         elif rdma[name].mtu_unread:
             unread[name] = rdma[name].mtu_unread
-        elif name in taken.without:
-            taken.without[name] = "the MTU of its InfiniBand ports is not known: ibv_devinfo told none"
-    small, told = dict[str, _Packets](), set[str]()
+        elif name in gid_choices.without:
+            gid_choices.without[name] = "the MTU of its InfiniBand ports is not known: ibv_devinfo told none"
+    small, reported = dict[str, _Packets](), set[str]()
     compared = {name for by_host in sent.values() for name in by_host}
     for place, by_host in sorted(sent.items()):
         odd = list(odd_ones({name: packets.size for name, packets in by_host.items()}))
-        for one in odd:
+        for odd_host in odd:
             yield all_.bad(
-                f"{one.host}: {place[0]} sends packets of {one.value} bytes, {one.elsewhere} of {one.usual}: "
-                f"{by_host[one.host].said}",
-                host=one.host,
-                peer=one.others[0],
-                expected=f"{one.usual} bytes",
-                found=f"{one.value} bytes",
+                f"{odd_host.host}: {place[0]} sends packets of {odd_host.value} bytes, {odd_host.elsewhere} of "
+                f"{odd_host.usual}: {by_host[odd_host.host].said}",
+                host=odd_host.host,
+                peer=odd_host.others[0],
+                expected=f"{odd_host.usual} bytes",
+                found=f"{odd_host.value} bytes",
                 remedy="the same MTU on all hosts, and on the switches between them",
             )
         if not odd:
             small = {name: packets for name, packets in by_host.items() if packets.size < LARGEST} | small
-        told |= {one.host for one in odd}
+        reported |= {odd_host.host for odd_host in odd}
         compared &= set(by_host) if odd else compared
-    for name, why in unread.items():  # whatever its RoCE ports have
+    for name, why in unread.items():  # even if its RoCE ports are fine
         yield all_.unknown(f"{name}: the MTU of its InfiniBand ports is not known: {why}", host=name)
-    yield from taken.skipped(all_, [name for name in rdma if name not in compared | told | set(small) | set(unread)])
+    yield from gid_choices.skipped(
+        all_, [name for name in rdma if name not in compared | reported | set(small) | set(unread)]
+    )
     for name, packets in sorted(small.items()):
         yield all_.warn(
             f"{name}: RDMA packets have less than {LARGEST} bytes: {packets.said}",
@@ -237,7 +243,7 @@ def packets(
 
 
 def _infiniband(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[tuple[str, RdmaPort]]:
-    """Host and active port of InfiniBand that counts and that jobs use."""
+    """Yield host and port of each active InfiniBand port that counts and that jobs use."""
     places = counted(all_.cluster, rdma.values())
     for name, host in rdma.items():
         ports = used(all_.cluster, job[name], [port for port in places.active(host) if port.link_layer == "InfiniBand"])
@@ -262,11 +268,11 @@ def same_rails(
     rdma-core's 60-rdma-persistent-naming.rules)
     """
     tables: dict[str, dict[str, IPv4Network]] = defaultdict(dict)
-    taken = _taken(all_, rdma, job)
-    for name, port, gid in taken.gids:
+    gid_choices = _taken(all_, rdma, job)
+    for name, port, gid in gid_choices.gids:
         nic = interface(network[name], gid) if gid else None
-        own = [IPv4Interface(text) for text in nic.addresses if ":" not in text] if nic else []
-        for address in own:
+        addresses = [IPv4Interface(text) for text in nic.addresses if ":" not in text] if nic else []
+        for address in addresses:
             if gid and str(address.ip) == gid.address:
                 tables[name][port.device] = address.network
     alike: dict[frozenset[IPv4Network], dict[str, tuple[tuple[str, str], ...]]] = defaultdict(dict)
@@ -276,24 +282,24 @@ def same_rails(
     compared = {name for hosts in alike.values() if len(hosts) > 1 for name in hosts}
     odd = [list(odd_ones(hosts)) for hosts in alike.values()]
     if any(odd):
-        yield from taken.skipped(all_, [name for name in rdma if name not in compared])
+        yield from gid_choices.skipped(all_, [name for name in rdma if name not in compared])
     else:
-        yield from taken.skipped(all_, taken.without)
-    if any(len(ones) == len(hosts) for ones, hosts in zip(odd, alike.values(), strict=True) if ones):
-        # Hosts of other networks cannot tell who of these is right, and must not make a majority by passing.
-        named = {one.host for ones in odd for one in ones}
-        for name in sorted(compared - named):
+        yield from gid_choices.skipped(all_, gid_choices.without)
+    if any(len(odd_hosts) == len(hosts) for odd_hosts, hosts in zip(odd, alike.values(), strict=True) if odd_hosts):
+        # Hosts of other networks cannot decide which of these is right, and must not make a majority by passing.
+        odd_names = {odd_host.host for odd_hosts in odd for odd_host in odd_hosts}
+        for name in sorted(compared - odd_names):
             yield all_.skip("as on the hosts with the same networks; of others nobody is known to be right", host=name)
-    for ones in odd:
-        for one in ones:
-            usual = dict(one.usual)
-            moved = [(device, place) for device, place in one.value if usual.get(device) != place]
-            device, place = moved[0] if moved else one.value[0]
+    for odd_hosts in odd:
+        for odd_host in odd_hosts:
+            usual = dict(odd_host.usual)
+            differences = [(device, place) for device, place in odd_host.value if usual.get(device) != place]
+            device, place = differences[0] if differences else odd_host.value[0]
             yield all_.bad(
-                f"{one.host}: {device} is in {place}, on {one.elsewhere} in {usual.get(device, 'none')}",
-                host=one.host,
-                peer=one.others[0],
-                expected=", ".join(map(" ".join, one.usual)),
-                found=", ".join(map(" ".join, one.value)),
+                f"{odd_host.host}: {device} is in {place}, on {odd_host.elsewhere} in {usual.get(device, 'none')}",
+                host=odd_host.host,
+                peer=odd_host.others[0],
+                expected=", ".join(map(" ".join, odd_host.usual)),
+                found=", ".join(map(" ".join, odd_host.value)),
                 remedy="the same device in the same rail on every host: addresses, cables, or names of devices",
             )

@@ -11,10 +11,10 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.nics.rdma import NVIDIA, used, used_or_all
 
-DMABUF_SINCE = (5, 12)  # of the kernel: importing DMA-BUF into RDMA
-REDIRECT = 0x0C  # ReqRedir and CmpltRedir of the ACS control register
-ENOUGH = 1 << 30  # bytes that may be locked; the buffers of NCCL's channels are some tens of MB a peer
-_IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h
+DMABUF_SINCE = (5, 12)  # The first kernel that can import DMA-BUF into RDMA.
+REDIRECT = 0x0C  # ReqRedir and CmpltRedir of the ACS control register.
+ENOUGH = 1 << 30  # Bytes that may be locked. The buffers of NCCL's channels take some tens of MB a peer.
+_IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h.
 
 
 @host_check(
@@ -48,7 +48,7 @@ def gpu_direct(here: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Find
 
 
 def _version(kernel: str) -> tuple[int, ...]:
-    """5.15.0-91-generic → (5, 15)"""
+    """Return 5.15.0-91-generic as (5, 15)."""
     words = kernel.split(".")[:2]
     return tuple(int(word) if word.isdecimal() else 0 for word in words)
 
@@ -85,9 +85,9 @@ def redirected(here: Here, rdma: Rdma) -> Iterator[Finding]:
     redirecting = [bridge for bridge in between if (rdma.acs.get(bridge) or 0) & REDIRECT]
     if redirecting:
         first = redirecting[0]
-        others = f" and {len(redirecting) - 1} more" if len(redirecting) > 1 else ""
+        suffix = f" and {len(redirecting) - 1} more" if len(redirecting) > 1 else ""
         yield here.bad(
-            f"{here.host.name}: bridge {first}{others} redirects what goes between {' and '.join(between[first])}",
+            f"{here.host.name}: bridge {first}{suffix} redirects what goes between {' and '.join(between[first])}",
             expected="ReqRedir- CmpltRedir-",
             found=f"ACS control 0x{rdma.acs[first]:04x}",
             evidence=tuple(f"{bridge}: {' and '.join(between[bridge])}" for bridge in redirecting),
@@ -96,26 +96,27 @@ def redirected(here: Here, rdma: Rdma) -> Iterator[Finding]:
 
 
 def _between(rdma: Rdma) -> dict[str, tuple[str, str]]:
-    """Bridges below a switch that two functions share → the first two that have it between them. Two NICs do not talk
-    to each other."""
-    found: dict[str, tuple[str, str]] = {}
-    for one, other in combinations(rdma.functions, 2):
-        if one.kind == other.kind == "nic":
+    """Return bridges below a switch that two functions share → the first two functions with the bridge between them.
+
+    Two NICs do not send to each other."""
+    bridges: dict[str, tuple[str, str]] = {}
+    for first, second in combinations(rdma.functions, 2):
+        if first.kind == second.kind == "nic":
             continue
-        shared = sum(1 for _ in _same(one, other))
-        # The port of a root that both are behind is no switch: below it there is its upstream port, too.
+        shared = sum(1 for _ in _same(first, second))
+        # A shared root port is not a switch. A shared switch has its upstream port below the root port, too.
         if shared >= 2:
-            for bridge in (*one.path[shared:-1], *other.path[shared:-1]):
-                found.setdefault(bridge, (one.name, other.name))
-    return found
+            for bridge in (*first.path[shared:-1], *second.path[shared:-1]):
+                bridges.setdefault(bridge, (first.name, second.name))
+    return bridges
 
 
 def _same(one: PciFunction, other: PciFunction) -> Iterator[str]:
-    """The bridges, from the root down, above both."""
-    for ours, theirs in zip(one.path[:-1], other.path[:-1], strict=False):
-        if ours != theirs:
+    """Yield the bridges above both, from the root down."""
+    for bridge, other_bridge in zip(one.path[:-1], other.path[:-1], strict=False):
+        if bridge != other_bridge:
             return
-        yield ours
+        yield bridge
 
 
 @host_check("RDM111", "The IOMMU leaves GPUs and RDMA NICs alone", severity=Outcome.WARN, products=NVIDIA)
@@ -136,9 +137,9 @@ def iommu(here: Here, rdma: Rdma) -> Iterator[Finding]:
     translated = [function.name for function in typed if function.iommu != "identity"]
     by_arguments = not typed and rdma.iommus and rdma.functions and "iommu=pt" not in rdma.iommu_arguments
     if translated or by_arguments:
-        what = f"translates for {_few(translated)}" if translated else "is on, and iommu=pt is not set"
+        problem = f"translates for {_few(translated)}" if translated else "is on, and iommu=pt is not set"
         yield here.bad(
-            f"{here.host.name}: the IOMMU {what}",
+            f"{here.host.name}: the IOMMU {problem}",
             expected="iommu=pt",
             found=" ".join(rdma.iommu_arguments) or "no such argument",
             remedy="iommu=pt on the kernel's command line, then reboot",

@@ -14,7 +14,7 @@ from preflight.model.outcome import Outcome
 from preflight.rules.nics.rdma import NVIDIA, CountedPorts, Place, counted, used_or_all
 
 _WAITING = ("INIT", "ARMED")
-# Physical state → what it means, and what to do.
+# Physical state → (meaning, remedy).
 _MEANING = {
     "Polling": ("no signal from the other end", "look at the cable and at the switch's port"),
     "Disabled": ("it is switched off", "ip link set NETDEV up, or ibportstate LID PORT enable"),
@@ -42,11 +42,11 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     if not places.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
         yield all_.skip("no RDMA port is active on any host, and the inventory names none")
     for name, host in rdma.items():
-        there = {(port.device, port.port): port for port in host.ports}
+        ports_by_place = {(port.device, port.port): port for port in host.ports}
         alike: dict[tuple[Outcome, bool, str, str], list[str]] = defaultdict(list)
         stateless = []
         for place in sorted(places.places):
-            port = there.get(place)
+            port = ports_by_place.get(place)
             if port and port.state is None:
                 stateless.append(_called(place))
             elif port is None or port.state not in ("ACTIVE", *_WAITING):
@@ -63,24 +63,26 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
         if stateless:
             yield all_.unknown(f"{name}: {', '.join(stateless)}: the state could not be read", host=name)
         yield from _unread(all_, name, host, places)
-        for (outcome, certain, what, remedy), ports in alike.items():
+        for (outcome, certain, problem, remedy), ports in alike.items():
             elsewhere = (
                 "" if all_.cluster.machine.rdma else ", and active on " + ("the others" if certain else "others")
             )
             yield all_.finding(
                 outcome,
-                f"{name}: {', '.join(ports)}: {what}{elsewhere}",
+                f"{name}: {', '.join(ports)}: {problem}{elsewhere}",
                 host=name,
                 expected="ACTIVE",
-                found=what,
+                found=problem,
                 remedy=remedy,
             )
 
 
 def _as_many_as_most(host: Rdma, all_hosts: Collection[Rdma]) -> bool:
-    """Whether as many ports are active as on more than half of the hosts: then they have other names, or are others."""
+    """Return whether as many ports are active as on more than half of the hosts.
+
+    Then the host's ports only have other names, or are other ones."""
     own = _active_ports(host)
-    return 2 * sum(_active_ports(other) <= own for other in all_hosts) > len(all_hosts)
+    return 2 * sum(_active_ports(peer) <= own for peer in all_hosts) > len(all_hosts)
 
 
 def _active_ports(host: Rdma) -> int:
@@ -88,29 +90,31 @@ def _active_ports(host: Rdma) -> int:
 
 
 def _unread(all_: All, name: str, host: Rdma, places: CountedPorts) -> Iterator[Finding]:
-    """What could not be looked at. Of a port that counts and does not answer, it is told with the others."""
-    left = []
-    for said in host.unread:
-        device, _, trouble = said.error.partition(" ")
+    """Yield the values that could not be read. A port that counts and does not answer is reported with the others."""
+    errors = []
+    for missing in host.unread:
+        device, _, trouble = missing.error.partition(" ")
         if not trouble.startswith("did not answer"):
-            left.append(said.error)
+            errors.append(missing.error)
         elif (device, 1) not in places.places:
-            yield all_.unknown(f"{name}: {said.error}", host=name, remedy=_HUNG)
-    if left:
-        more = f"; and {len(left) - 1} more" if len(left) > 1 else ""
+            yield all_.unknown(f"{name}: {missing.error}", host=name, remedy=_HUNG)
+    if errors:
+        suffix = f"; and {len(errors) - 1} more" if len(errors) > 1 else ""
         yield all_.unknown(
-            f"{name}: not everything of its RDMA devices was read: {left[0]}{more}", host=name, evidence=tuple(left)
+            f"{name}: not everything of its RDMA devices was read: {errors[0]}{suffix}",
+            host=name,
+            evidence=tuple(errors),
         )
 
 
 def _called(place: Place) -> str:
-    """Nearly all devices have one port."""
+    """Return the port's name, without its number for port 1, the only one of nearly all devices."""
     return place[0] if place[1] == 1 else f"{place[0]} port {place[1]}"
 
 
 def _trouble(place: Place, host: Rdma, port: RdmaPort | None) -> tuple[str, str]:
-    """What is wrong, and what to do."""
-    silent = [said.error for said in host.unread if said.error.startswith(f"{place[0]} ")]
+    """Return the problem and its remedy."""
+    silent = [missing.error for missing in host.unread if missing.error.startswith(f"{place[0]} ")]
     if port is None and silent:
         return "does not answer", _HUNG
     if port is None:
@@ -136,14 +140,14 @@ def managed(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     Mend: start the subnet manager: on the switch, or opensm on one host
     """
     places = counted(all_.cluster, rdma.values()).places
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for name, host in rdma.items():
         waiting = [port for port in host.ports if port.state in _WAITING and port.link_layer != "Ethernet"]
         count = [port for port in waiting if (port.device, port.port) in places]
         none_up = not any(port.state == "ACTIVE" for port in host.ports)
         if waiting:
             ports = ", ".join(f"{_called((port.device, port.port))} is {port.state}" for port in count or waiting)
-            found.append(
+            findings.append(
                 (all_.bad if count or none_up else all_.warn)(
                     f"{name}: {ports}: it has a link, and no subnet manager has found it",
                     host=name,
@@ -152,18 +156,18 @@ def managed(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
                     remedy="sminfo; start opensm on one host, or on the switch",
                 )
             )
-    failed = [one for one in found if one.outcome is Outcome.FAIL]
+    failed = [finding for finding in findings if finding.outcome is Outcome.FAIL]
     if len(failed) > 1 and not any(_is_managed(port) for host in rdma.values() for port in host.ports):
         yield all_.bad(
             f"no InfiniBand port is known to a subnet manager, on {len(failed)} hosts: none seems to run",
             host=None,
             expected="ACTIVE",
             found=failed[0].found,
-            evidence=tuple(one.summary for one in found),
+            evidence=tuple(finding.summary for finding in findings),
             remedy="sminfo; start opensm on one host, or on the switch",
         )
     else:
-        yield from found
+        yield from findings
 
 
 def _is_managed(port: RdmaPort) -> bool:
@@ -205,7 +209,7 @@ def rate(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> 
                 )
 
 
-FEW, SHARE = 10, 1e-6  # as many of anything, and as large a share of all packets, are as good as links are
+FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of its packets, counts as healthy
 
 
 @host_check(
@@ -230,16 +234,16 @@ def counters(here: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
         yield here.skip(ports)
         return
     up = {(port.device, port.port) for port in ports}
-    later = {(one.device, one.port): one.values for one in rdma.later}
+    later = {(port_values.device, port_values.port): port_values.values for port_values in rdma.later}
     for port in rdma.counters:
         place = (port.device, port.port)
         if place not in up:
             continue
-        seen = [*_many(port), *_rising(port.values, later.get(place, {}), rdma.seconds)]
-        if seen:
+        problems = [*_many(port), *_rising(port.values, later.get(place, {}), rdma.seconds)]
+        if problems:
             yield here.bad(
-                f"{here.host.name}: {_called(place)}: {', '.join(seen)}",
-                found=", ".join(seen),
+                f"{here.host.name}: {_called(place)}: {', '.join(problems)}",
+                found=", ".join(problems),
                 expected="none",
                 remedy=f"watch /sys/class/infiniband/{port.device}/ports/{port.port}/counters; if they rise, clean or "
                 "change optics and cable",
@@ -258,5 +262,5 @@ def _many(port: PortCounters) -> Iterator[str]:
 
 def _rising(before: Mapping[str, int], after: Mapping[str, int], seconds: float | None) -> Iterator[str]:
     for name in (*FLAPS, *DAMAGED):
-        if (more := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
-            yield f"{name} rose by {more} " + ("during the tests" if seconds is None else f"within {seconds:.1f} s")
+        if (increase := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
+            yield f"{name} rose by {increase} " + ("during the tests" if seconds is None else f"within {seconds:.1f} s")

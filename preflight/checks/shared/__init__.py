@@ -1,1 +1,1 @@
-"""What several checks share to word and compare: devices of one vendor, majorities, culprits."""
+"""Wording and comparison that several checks share: devices of one vendor, majorities, culprits."""

@@ -16,13 +16,13 @@ _WORST_FIRST = (Outcome.FAIL, Outcome.WARN, Outcome.PASS)
 
 @dataclass(frozen=True)
 class Judged:
-    """A bandwidth in GB/s, and its share of what it is held against."""
+    """A bandwidth in GB/s, and its share of the figure that it is compared with."""
 
     shape: Shape
     busbw: float
     share: float
     outcome: Outcome  # pass | warn | fail
-    least: float  # the share from which it would pass
+    least: float  # the smallest share that passes
     against: str  # "the baseline's 10.03 GB/s"
 
     @property
@@ -37,28 +37,29 @@ class Judged:
 
 
 def spoken(all_: All, judged: Iterable[Judged], cause: str, remedy: str) -> Iterator[Finding]:
-    """A finding for each group of ranks that is too slow: about its worst figure, with the others as evidence. One for
-    all pairs where all are: then it is no pair's own fault."""
+    """Yield a finding for each group of ranks that is too slow, about its worst figure, with the others as evidence.
+
+    If all pairs are too slow, they share one finding, since no single pair is at fault."""
     groups: dict[tuple[Scope, str], list[Judged]] = defaultdict(list)
-    for one in sorted(judged, key=lambda one: (_WORST_FIRST.index(one.outcome), one.share)):
-        groups[one.shape.scope, one.shape.place].append(one)
-    bad = {group: same for group, same in groups.items() if same[0].outcome is not Outcome.PASS}
-    pairs = [same[0] for (scope, _), same in bad.items() if scope is Scope.PAIR]
+    for figure in sorted(judged, key=lambda figure: (_WORST_FIRST.index(figure.outcome), figure.share)):
+        groups[figure.shape.scope, figure.shape.place].append(figure)
+    bad = {group: figures for group, figures in groups.items() if figures[0].outcome is not Outcome.PASS}
+    pairs = [figures[0] for (scope, _), figures in bad.items() if scope is Scope.PAIR]
     if len(pairs) == sum(scope is Scope.PAIR for scope, _ in groups) >= FEWEST:
-        bad = {(scope, place): same for (scope, place), same in bad.items() if scope is not Scope.PAIR}
+        bad = {(scope, place): figures for (scope, place), figures in bad.items() if scope is not Scope.PAIR}
         shared = "what all pairs share: switches, MTU, flow control, versions, or a job beside the probe"
         yield _finding(all_, f"all {len(pairs)} pairs, the slowest", pairs, shared, remedy)
-    for same in bad.values():
-        shape = same[0].shape
+    for figures in bad.values():
+        shape = figures[0].shape
         if shape.scope is Scope.PAIR:
             place, _, peer = shape.place.partition(" ")
             host, _, device = place.partition("/")
             name = f"{host}: device {device} and {peer}"
-            yield _finding(all_, name, same, cause, remedy, host=host, device=int(device), peer=peer)
+            yield _finding(all_, name, figures, cause, remedy, host=host, device=int(device), peer=peer)
         elif shape.scope is Scope.HOST:
-            yield _finding(all_, f"{shape.place}: its {shape.ranks} ranks", same, cause, remedy, host=shape.place)
+            yield _finding(all_, f"{shape.place}: its {shape.ranks} ranks", figures, cause, remedy, host=shape.place)
         else:
-            yield _finding(all_, f"{shape.place or 'all'}, {shape.ranks} ranks", same, cause, remedy)
+            yield _finding(all_, f"{shape.place or 'all'}, {shape.ranks} ranks", figures, cause, remedy)
 
 
 def _finding(
@@ -72,7 +73,7 @@ def _finding(
     device: int | None = None,
     peer: str | None = None,
 ) -> Finding:
-    worst, *others = same
+    worst, *other_figures = same
     return all_.finding(
         worst.outcome,
         f"{name}: {worst.words}",
@@ -84,8 +85,8 @@ def _finding(
         cause=cause,
         remedy=remedy,
         evidence=tuple(
-            f"{one.shape.place} {one.what}: {shown_GBps(one.busbw)} GB/s, {one.share:.0%}".lstrip()
-            for one in others[:5]
-            if one.outcome is not Outcome.PASS
+            f"{figure.shape.place} {figure.what}: {shown_GBps(figure.busbw)} GB/s, {figure.share:.0%}".lstrip()
+            for figure in other_figures[:5]
+            if figure.outcome is not Outcome.PASS
         ),
     )

@@ -18,7 +18,7 @@ Place = IPv4Network | IPv6Network
 
 @dataclass(frozen=True)
 class Library:
-    """Who chooses. `remedy`: how a job names the interface NIC to it."""
+    """A library that chooses a host NIC. `remedy`: the way in which a job names the interface NIC to it."""
 
     name: str
     remedy: str
@@ -31,17 +31,19 @@ def judged(
     network: Mapping[str, Network],
     arrivals: Mapping[str, Arrivals | None],
 ) -> Iterator[Finding]:
-    """What is wrong with the choices, by host; a sentence instead of one says why nothing was found. Connections that
-    were tried to the chosen address settle whether it is reached; otherwise networks and routes are compared."""
+    """Yield the problems of the choices, by host.
+
+    A sentence in place of a choice gives the reason for none. Connections that were tried to the chosen address prove
+    that it is reached, or not. Without them, networks and routes are compared."""
     choices = {name: choice for name, choice in chosen.items() if isinstance(choice, NicChoice)}
     for name, choice in chosen.items():
         if isinstance(choice, str):
             yield all_.bad(f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=library.remedy)
     unreached = list(_unreached(all_, library, choices, network, arrivals)) if len(all_.hosts) > 1 else []
     yield from unreached
-    named = {finding.host for finding in unreached}
+    unreached_hosts = {finding.host for finding in unreached}
     for host in all_.hosts:
-        if host.name in choices and host.name not in named:
+        if host.name in choices and host.name not in unreached_hosts:
             yield from _other_than_planned(all_, library, host, choices[host.name], network[host.name])
 
 
@@ -55,12 +57,16 @@ def _unreached(
     places: dict[str, Place] = {}
     first: dict[str, str] = {}  # address → the host that has it
     for name, choice in choices.items():
-        what = f"{name}: {library.name} would take {choice.nic} {choice.address} ({choice.why})"
-        other = first.setdefault(str(choice.address.ip), name)
+        subject = f"{name}: {library.name} would take {choice.nic} {choice.address} ({choice.why})"
+        first_host = first.setdefault(str(choice.address.ip), name)
         if choice.address.ip.is_loopback:
-            yield all_.bad(f"{what}, which no other host reaches", host=name, found=choice.nic, remedy=library.remedy)
-        elif other != name:
-            yield all_.bad(f"{what}, as {other} does", host=name, peer=other, found=choice.nic, remedy=library.remedy)
+            yield all_.bad(
+                f"{subject}, which no other host reaches", host=name, found=choice.nic, remedy=library.remedy
+            )
+        elif first_host != name:
+            yield all_.bad(
+                f"{subject}, as {first_host} does", host=name, peer=first_host, found=choice.nic, remedy=library.remedy
+            )
         else:
             places[name] = choice.address.network
     crossed = _crossed(choices, places, arrivals)
@@ -87,32 +93,34 @@ def _other_than_planned(
 def _crossed(
     choices: Mapping[str, NicChoice], places: Mapping[str, Place], arrivals: Mapping[str, Arrivals | None]
 ) -> set[Place]:
-    """The networks into which connections from another one were tried, to an address that was chosen: they came
-    through, or FWL104 speaks about them."""
+    """Return the networks with connections that were tried from another network to a chosen address.
+
+    These connections succeeded, or FWL104 reports them."""
     return {
         place
         for target, place in places.items()
-        for one in (arrivals[target] or Arrivals()).tries
-        if places.get(one.source, place) != place
-        and one.address == str(choices[target].address.ip)
-        and (one.came_through or one.died)
+        for arrival in (arrivals[target] or Arrivals()).tries
+        if places.get(arrival.source, place) != place
+        and arrival.address == str(choices[target].address.ip)
+        and (arrival.came_through or arrival.died)
     }
 
 
 def _apart(
     all_: All, library: Library, odd: Odd[Place], choices: Mapping[str, NicChoice], network: Network
 ) -> Iterator[Finding]:
-    """A host whose NIC is in another network than that of the others: the way to them has to lead through that NIC."""
+    """Yield the finding about a host with its NIC in another network than the others' NICs. The route to them has to
+    use that NIC."""
     own, peer = choices[odd.host], choices[odd.others[0]]
     route = _route(network, peer)
     if route and route.interface == own.nic and route.destination != "default":
         return
-    told, way = all_.bad, "no route between them"
+    report, way = all_.bad, "no route between them"
     if route and route.interface != own.nic:
         way = f"the way to {peer.address.ip} leads through {route.interface}"
     elif route:
-        told, way = all_.warn, "only the default route leads there"
-    yield told(
+        report, way = all_.warn, "only the default route leads there"
+    yield report(
         f"{odd.host}: {library.name} would take {own.nic} {own.address} ({own.why}), and {odd.elsewhere} {peer.nic} "
         f"{peer.address}: two networks, and {way}",
         host=odd.host,
@@ -123,9 +131,9 @@ def _apart(
 
 
 def _route(network: Network, peer: NicChoice) -> Route | None:
-    """The route that the kernel takes to the peer's address: the longest that fits."""
+    """Return the route that the kernel takes to the peer's address: the longest that fits."""
     fitting = [(place.prefixlen, route) for route in network.routes if peer.address.ip in (place := _place(route))]
-    return max(fitting, key=lambda one: one[0])[1] if fitting else None
+    return max(fitting, key=lambda entry: entry[0])[1] if fitting else None
 
 
 def _place(route: Route) -> Place:

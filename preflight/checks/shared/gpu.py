@@ -1,7 +1,6 @@
 """Findings of GPU checks where nvidia-smi gives no answer.
 
-GPU101 says so, and the checks that need the answer are skipped.
-"""
+GPU101 reports that, and the checks that need the answer are skipped."""
 
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ from preflight.model.outcome import Outcome
 
 
 def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
-    """Yield the one skip of a host whose nvidia-smi gave no answer, or one of names alone."""
+    """Yield the one skip of a host without an answer of nvidia-smi, or with an answer of names alone."""
     if nvidia.gpus.value is None:
         yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
     elif nvidia.gpus.value.names_alone:

@@ -10,21 +10,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Odd(Generic[T]):
-    """A host whose value is not the majority's. Without a majority nobody is right, and every host is odd."""
+    """A host with a value that is not the majority's. Without a majority no value is right, and every host is odd."""
 
     host: str
     value: T
-    usual: T  # what the others have: the majority, or the other side
-    others: tuple[str, ...]  # the hosts that have it
+    usual: T  # value of the other hosts, the majority or the other side
+    others: tuple[str, ...]  # the hosts with that value
 
     @property
     def elsewhere(self) -> str:
-        """`node02, node03, node04 and 5 more`."""
+        """The other hosts as `node02, node03, node04 and 5 more`."""
         return ", ".join(self.others[:3]) + (f" and {len(self.others) - 3} more" if len(self.others) > 3 else "")
 
 
 def odd_ones(values: Mapping[str, T]) -> Iterator[Odd[T]]:
-    """`values` by host; nothing where all are equal."""
+    """Yield the hosts that differ, from `values` by host; nothing where all are equal."""
     hosts: dict[T, list[str]] = defaultdict(list)
     for name, value in values.items():
         hosts[value].append(name)
@@ -32,6 +32,6 @@ def odd_ones(values: Mapping[str, T]) -> Iterator[Odd[T]]:
     majority = len(ranked) == 1 or (len(ranked) > 1 and len(hosts[ranked[0]]) > len(hosts[ranked[1]]))
     for value in ranked[1 if majority else 0 :]:
         usual = ranked[1] if value == ranked[0] else ranked[0]
-        others = tuple(hosts[usual])
+        usual_hosts = tuple(hosts[usual])
         for name in hosts[value]:
-            yield Odd(name, value, usual, others)
+            yield Odd(name, value, usual, usual_hosts)

@@ -1,8 +1,7 @@
-"""Shared by checks of NPUs: planned and actual settings, and findings where a reading is missing. Pure.
+"""Planned and actual settings of NPUs, and findings about missing readings. Pure.
 
-Where one cause makes several readings wrong, the check nearest to the cause speaks and the others are silent: a device
-without an address is not also told that its mask, its health and /etc/hccn.conf are wrong.
-"""
+If one cause makes several readings wrong, only the check nearest to the cause reports it. For a device without an
+address, the mask, the health and /etc/hccn.conf are not reported as well."""
 
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Interface
@@ -19,12 +18,12 @@ from preflight.model.outcome import Outcome
 
 
 def planned_device(host: Host, index: int) -> Device:
-    """What the inventory plans for a device; a device that it does not know has no plan."""
+    """Return the inventory's plan for a device; a device that is not in the inventory has an empty plan."""
     return next((device for device in host.devices if device.index == index), Device(index))
 
 
 def interface_of(device: HccnDevice) -> IPv4Interface | None:
-    """Address and mask as the device has them; None where one of them is unset, unknown or malformed."""
+    """Return address and mask as the device has them; None where one of them is unset, unknown or malformed."""
     if device.address.value is None or device.netmask.value is None:
         return None
     try:
@@ -34,13 +33,13 @@ def interface_of(device: HccnDevice) -> IPv4Interface | None:
 
 
 def has_planned_address(host: Host, device: HccnDevice) -> bool:
-    """Whether the device has an address, and no other than the planned one; else NPU101 speaks about it."""
+    """Return whether the device has an address, and no other than the planned one; NPU101 reports the rest."""
     planned = planned_device(host, device.index).address
     return device.address.value is not None and (planned is None or device.address.value == str(planned.ip))
 
 
 def unreadable(here: Here, hccn: Hccn, what: str, reading: Callable[[HccnDevice], Reading]) -> Iterator[Finding]:
-    """One `unknown` for each device whose reading could not be taken."""
+    """Yield one `unknown` for each device with a failed reading."""
     for device in hccn.devices:
         error = reading(device).error
         if error:
@@ -49,23 +48,23 @@ def unreadable(here: Here, hccn: Hccn, what: str, reading: Callable[[HccnDevice]
             )
 
 
-_LINK_DOWN = "Link status is down"  # the words of a query that gives nothing then; NPU107 says so
+_LINK_DOWN = "Link status is down"  # the error of a query on a link that is down, which NPU107 reports
 
 
 def untold(
     scribe: Here | All, host: Host, *readings: Mapping[int, Found[Any]], unset: bool = False
 ) -> Iterator[Finding]:
-    """Where a reading was not had: an `unknown` a device, a `skip` where the product or its tool does not have it.
+    """Yield the findings about missing readings: an `unknown` a device, or a `skip` where the product or its tool lacks
+    the reading.
 
-    `readings`: device → what was found; `unset`: no value is an answer, too. The words are the same for every check, so
-    that a device of which nothing at all can be read is told once.
-    """
+    `readings`: device → reading. `unset`: no value is an answer, too. The words are the same for every check, so that a
+    wholly unreadable device is reported once."""
     failed, refusals = set[tuple[int, str]](), set[tuple[tuple[int, ...], str]]()
     for reading in readings:
         errors = {
-            device: found.error or ("" if unset else "its tool told nothing")
-            for device, found in reading.items()
-            if found.error or found.value is None
+            device: result.error or ("" if unset else "its tool told nothing")
+            for device, result in reading.items()
+            if result.error or result.value is None
         }
         failed |= {(device, error) for device, error in errors.items() if error and not _silent(error)}
         for error in {error for error in errors.values() if _silent(error)}:
@@ -75,8 +74,8 @@ def untold(
             elif refused(error):
                 refusals.add((devices, error))
     for devices, error in sorted(refusals):
-        which = f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}: " if devices else ""
-        yield scribe.finding(Outcome.SKIP, f"{host.name}: {which}not told: {error}", host=host.name)
+        subject = f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}: " if devices else ""
+        yield scribe.finding(Outcome.SKIP, f"{host.name}: {subject}not told: {error}", host=host.name)
     for device, error in sorted(failed):
         yield scribe.finding(
             Outcome.UNKNOWN, f"{host.name}: device {device}: could not look: {error}", host=host.name, device=device
@@ -88,7 +87,7 @@ def _silent(error: str) -> bool:
 
 
 def with_link(hccn: Hccn) -> frozenset[int]:
-    """The devices whose link is not known to be down: about the others NPU107 speaks."""
+    """Return the devices with a link that is not known to be down. NPU107 reports the others."""
     return frozenset(device.index for device in hccn.devices if device.link.value != "DOWN")
 
 
@@ -103,5 +102,7 @@ def device_change(
     risk: Risk = Risk.SAFE,
     note: str = "",
 ) -> Change:
-    """A change of one setting of one device. Safe by default: the plan leaves a device alone that a job uses."""
+    """Return a change of one setting of one device.
+
+    It is safe by default, since the plan does not touch a device that a job uses."""
     return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), scribe.check.id, risk, note)

@@ -1,4 +1,5 @@
-"""Releases that are made for each other: driver, CANN, torch_npu, MindSpore, Python and what CANN imports."""
+"""Releases that are made for each other: driver, CANN, torch_npu, MindSpore, Python and the packages that CANN
+imports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -41,7 +42,7 @@ def torch_npu(here: Here, versions: Versions) -> Iterator[Finding]:
     """
     build, cann, fit = versions.torch_npu or "", versions.cann or "", _fit(versions)
     mismatch = bool(versions.torch and build) and release(versions.torch or "") != release(build)
-    advised = (fit.torch_npu if fit else "") if mismatch else build  # what VER107 has installed instead
+    advised = (fit.torch_npu if fit else "") if mismatch else build  # the release that VER107 advises
     if wrong := python_fits(advised, versions.python):
         first, last = PYTHON[release(advised)]
         remedy = f"run jobs in a Python from 3.{first} to 3.{last}"
@@ -89,9 +90,9 @@ def driver(here: Here, versions: Versions) -> Iterator[Finding]:
     Mend: install the driver and firmware that CANN's release notes name, then reboot; or an older CANN
     """
     packages, name = versions.packages, here.host.name
-    found, oldest = numbers(versions.driver or ""), oldest_driver(versions.cann or "")
+    installed, oldest = numbers(versions.driver or ""), oldest_driver(versions.cann or "")
     fits = cann_fits(packages["driver"], packages["cann"]) if {"driver", "cann"} <= set(packages) else None
-    if found and found < oldest:
+    if installed and installed < oldest:
         needed = ".".join(map(str, oldest))
         yield here.bad(
             f"{name}: CANN {versions.cann} needs driver {needed} or later, and this is {versions.driver}",
@@ -106,12 +107,12 @@ def driver(here: Here, versions: Versions) -> Iterator[Finding]:
             remedy=_for_another_cann(versions)
             or f"install the driver that belongs to CANN {versions.cann}, then reboot",
         )
-    elif fits is None and not (found and oldest):
+    elif fits is None and not (installed and oldest):
         yield here.skip("what driver or CANN is compatible with is not known here")
 
 
 def _for_another_cann(versions: Versions) -> str:
-    """Return what to do about a driver whose CANN VER107 or VER108 has replaced; empty where CANN stays."""
+    """Return the remedy for a driver if VER107 or VER108 replaces CANN; empty where CANN stays."""
     fit = _fit(versions)
     if fit is None or fit.cann == versions.cann:
         return ""
@@ -144,10 +145,10 @@ def mindspore(here: Here, versions: Versions, job: Job) -> Iterator[Finding]:
 
 
 def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> str:
-    """Return what to install. `wanted`: the CANNs for this MindSpore; `cann`: that which torch_npu has to have, if any.
+    """Return the advice for a MindSpore that does not fit its CANN.
 
-    Where the host has a torch_npu, its CANN counts: another one for MindSpore would break it.
-    """
+    `wanted`: the CANNs for this MindSpore. `cann`: the one that torch_npu has to have, if any. On a host with
+    torch_npu, its CANN counts, as another one for MindSpore would break it."""
     if cann in wanted:
         return f"{install_cann(versions, cann)}, as VER107 or VER108 says"
     if release_ := next(
@@ -189,4 +190,6 @@ def mindspore_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]
 
     Mend: install the same release on every host, or run the job in the same container image
     """
-    return differing(all_, "MindSpore", {name: seen.packages.get("mindspore") for name, seen in job.items()})
+    return differing(
+        all_, "MindSpore", {name: job_of_host.packages.get("mindspore") for name, job_of_host in job.items()}
+    )

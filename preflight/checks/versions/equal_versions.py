@@ -1,4 +1,4 @@
-"""Versions of what a job loads: equal on every host."""
+"""Versions of the software that a job loads: equal on every host."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,18 +19,18 @@ NVIDIA = frozenset({Product.NVIDIA})
 
 
 def differing(all_: All, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
-    """A finding for each host whose version (None: not installed) is not the majority's."""
+    """Yield a finding for each host with a version (None: not installed) that is not the majority's."""
     if set(versions.values()) == {None}:
         yield all_.skip(f"{what} is installed on no host")
         return
     for odd in odd_ones(versions):
-        found, usual = odd.value or "not installed", odd.usual or "not installed"
+        actual, usual = odd.value or "not installed", odd.usual or "not installed"
         yield all_.bad(
-            f"{odd.host}: {what} is {found}, but {usual} on {odd.elsewhere}",
+            f"{odd.host}: {what} is {actual}, but {usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected="the same everywhere",
-            found=found,
+            found=actual,
             remedy=f"install the same release of {what} on every host",
         )
 
@@ -44,7 +44,7 @@ def driver(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same driver package on every host; it needs a reboot
     """
-    return differing(all_, "the driver", {name: seen.driver for name, seen in versions.items()})
+    return differing(all_, "the driver", {name: versions_of_host.driver for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER102", "CANN is the same everywhere", products=NPU)
@@ -56,7 +56,7 @@ def cann(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same toolkit on every host, or run the job in the same container image
     """
-    return differing(all_, "CANN", {name: seen.cann for name, seen in versions.items()})
+    return differing(all_, "CANN", {name: versions_of_host.cann for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER103", "torch is the same everywhere")
@@ -68,7 +68,7 @@ def torch(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same release on every host, or run the job in the same container image
     """
-    return differing(all_, "torch", {name: seen.torch for name, seen in versions.items()})
+    return differing(all_, "torch", {name: versions_of_host.torch for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER104", "torch_npu is the same everywhere", products=NPU)
@@ -79,7 +79,9 @@ def torch_npu(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same release on every host, or run the job in the same container image
     """
-    return differing(all_, "torch_npu", {name: seen.torch_npu for name, seen in versions.items()})
+    return differing(
+        all_, "torch_npu", {name: versions_of_host.torch_npu for name, versions_of_host in versions.items()}
+    )
 
 
 @cluster_check("VER105", "Python is the same everywhere", severity=Outcome.WARN)
@@ -91,7 +93,7 @@ def python(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: the same Python in the job's environment on every host
     """
-    return differing(all_, "Python", {name: seen.python for name, seen in versions.items()})
+    return differing(all_, "Python", {name: versions_of_host.python for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER106", "The NPU firmware is the same everywhere", products=NPU)
@@ -102,7 +104,9 @@ def firmware(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
     Mend: install the same firmware package on every host; it needs a reboot
     """
-    return differing(all_, "the firmware", {name: seen.firmware for name, seen in versions.items()})
+    return differing(
+        all_, "the firmware", {name: versions_of_host.firmware for name, versions_of_host in versions.items()}
+    )
 
 
 @cluster_check("VER113", "NCCL and the CUDA runtime are the same everywhere", products=NVIDIA)
@@ -116,25 +120,28 @@ def nccl(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
     Mend: install the same release of torch on every host, or run the job in the same container image
     """
-    found = {what: {host: _of_family(seen, start) for host, seen in job.items()} for what, start in _FAMILIES.items()}
-    there = {what: versions for what, versions in found.items() if set(versions.values()) != {None}}
-    if not there:
+    by_family = {
+        family: {host: _of_family(job_of_host, start) for host, job_of_host in job.items()}
+        for family, start in _FAMILIES.items()
+    }
+    installed = {family: versions for family, versions in by_family.items() if set(versions.values()) != {None}}
+    if not installed:
         yield all_.skip("no wheel of NCCL or of the CUDA runtime is installed where jobs run")
-    for what, versions in there.items():
-        yield from differing(all_, what, versions)
+    for family, versions in installed.items():
+        yield from differing(all_, family, versions)
 
 
 _FAMILIES = {"NCCL": "nvidia_nccl_cu", "the CUDA runtime": "nvidia_cuda_runtime"}
 
 
 def _of_family(job: Job, start: str) -> str | None:
-    """`2.21.5 (cu12)`, all that there are; None: not installed as a package."""
-    found = []
+    """Return all versions of the family as `2.21.5 (cu12)`; None if it is not installed as a package."""
+    versions = []
     for name, version in sorted(job.packages.items()):
         if name.startswith(start):
             _, _, cuda = name.rpartition("_cu")
-            found.append(f"{version} (cu{cuda})" if cuda.isdigit() else version)
-    return ", ".join(found) or None
+            versions.append(f"{version} (cu{cuda})" if cuda.isdigit() else version)
+    return ", ".join(versions) or None
 
 
 @host_check("VER114", "The NVIDIA driver serves the CUDA that jobs' torch was made for", products=NVIDIA)
@@ -159,13 +166,14 @@ def cuda(here: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
         yield here.skip("which CUDA the driver serves is not known, see GPU101")
     elif runtime[0] > served[0] or (runtime > served and not _runs_newer_minor(runtime[0], nvidia)):
         driver = f" {nvidia.module.version}" if nvidia.module else ""
-        wanted, there = ".".join(map(str, runtime)), ".".join(map(str, served))
-        speak = here.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else here.bad
-        yield speak(
-            f"{here.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {there}",
+        wanted, served_cuda = ".".join(map(str, runtime)), ".".join(map(str, served))
+        report = here.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else here.bad
+        yield report(
+            f"{here.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {served_cuda}",
             expected=f"a driver of CUDA {runtime[0]}",
-            found=f"CUDA {there}",
-            remedy=f"install a driver of CUDA {runtime[0]} and reboot {here.host.name}; or a torch for CUDA {there}",
+            found=f"CUDA {served_cuda}",
+            remedy=f"install a driver of CUDA {runtime[0]} and reboot {here.host.name}; or a torch "
+            f"for CUDA {served_cuda}",
         )
 
 
@@ -175,14 +183,14 @@ _FIRST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13)}
 
 
 def _runs_newer_minor(major: int, nvidia: Nvidia) -> bool:
-    """Whether the driver runs minor releases that are newer than its own."""
+    """Return whether the driver runs minor releases that are newer than its own."""
     numbers = re.findall("[0-9]{1,6}", nvidia.module.version)[:3] if nvidia.module else []
     first = _FIRST_DRIVER.get(major, (0,))
     return major >= min(_FIRST_DRIVER) and (not numbers or tuple(map(int, numbers)) >= first)
 
 
 def _cuda_of_torch(job: Job) -> tuple[tuple[int, int] | None, str]:
-    """The CUDA that jobs load, and what says so; None: why it is not known."""
+    """Return the CUDA that jobs load, with the source of this fact; None with the reason if it is not known."""
     torch = job.packages.get("torch", "")
     if build := re.search(r"\+cu([0-9]{2,3})(?![0-9])", torch):
         return (int(build[1][:-1]), int(build[1][-1])), f"torch {torch[:LONGEST]}"
@@ -195,12 +203,12 @@ def _cuda_of_torch(job: Job) -> tuple[tuple[int, int] | None, str]:
             "no wheel tells which CUDA jobs load" if not wheels else "wheels of several CUDA runtimes are there",
         )
     ((name, version),) = wheels.items()
-    said = f"{name.replace('_', '-')} {quote(version)}"
-    return (_cuda(version), said) if _cuda(version) else (None, f"{said} names no CUDA")
+    source = f"{name.replace('_', '-')} {quote(version)}"
+    return (_cuda(version), source) if _cuda(version) else (None, f"{source} names no CUDA")
 
 
 def _cuda(version: str) -> tuple[int, int] | None:
-    """12.4.127 → (12, 4)"""
+    """Return 12.4.127 as (12, 4)."""
     match = re.match(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])", version)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -230,7 +238,7 @@ def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Replaced:
-    """What of a host's torch, torch_npu and CANN is to be replaced: the first that differs, and how."""
+    """The first of torch, torch_npu and CANN that is to be replaced on a host, with the remedy."""
 
     expected: str
     found: str

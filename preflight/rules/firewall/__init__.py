@@ -1,1 +1,1 @@
-"""How firewalls judge connections, and which rules let the cluster in. Pure."""
+"""Judgement of connections by firewalls, and the rules that let the cluster in. Pure."""

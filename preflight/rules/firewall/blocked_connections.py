@@ -1,4 +1,4 @@
-"""Connections between the hosts that are lost or refused, and what on the hosts may be the reason. Pure."""
+"""Connections between hosts that are lost or refused, and the likely reason on the hosts. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,29 +17,31 @@ _UNJUDGED = "which preflight does not judge"
 
 @dataclass(frozen=True)
 class Loss:
-    """Connections that died on their way to `target`, and of which FWL101 does not speak."""
+    """Connections that died on their way to `target` and that FWL101 does not report."""
 
     source: str
     target: str
     dead: tuple[Arrival, ...]
     tried: int
-    why: str  # what the target's firewall, as it is known, has to do with it
-    look: str = ""  # what to type on the target before looking elsewhere
+    why: str  # the part of the target's firewall in it, as far as its rules are known
+    look: str = ""  # the commands to run on the target before searching elsewhere
 
 
 def losses(target: str, tries: Sequence[Arrival], place: GateInputs | None) -> Iterator[Loss]:
-    """The connections to `target` that died, sender by sender. `place` None: its firewall could not be looked at."""
+    """Yield the connections to `target` that died, grouped by sender. `place` None: its firewall could not be read."""
     walls = gates(place) if place else []
-    for source in dict.fromkeys(one.source for one in tries):
-        own = [one for one in tries if one.source == source]
-        dead = [one for one in own if one.died and not (place and _told_already(place, walls, one))]
+    for source in dict.fromkeys(arrival.source for arrival in tries):
+        arrivals = [arrival for arrival in tries if arrival.source == source]
+        dead = [
+            arrival for arrival in arrivals if arrival.died and not (place and _told_already(place, walls, arrival))
+        ]
         if dead:
             why = _why(place, walls, dead)
-            yield Loss(source, target, tuple(dead), len(own), why, _look(place) if why.endswith(_UNJUDGED) else "")
+            yield Loss(source, target, tuple(dead), len(arrivals), why, _look(place) if why.endswith(_UNJUDGED) else "")
 
 
 def _told_already(place: GateInputs, walls: Sequence[Gate], one: Arrival) -> bool:
-    """Whether FWL101 speaks of what stopped this connection."""
+    """Return whether FWL101 already reports the rule that stopped this connection."""
     if place.cluster.firewall is FirewallPolicy.LEAVE:
         return False
     if place.cluster.firewall is FirewallPolicy.OFF:
@@ -48,15 +50,15 @@ def _told_already(place: GateInputs, walls: Sequence[Gate], one: Arrival) -> boo
 
 
 def _why(place: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
-    """What the host's own firewall, as far as it is known, has to do with it."""
+    """Return the part of the host's own firewall in the loss, as far as its rules are known."""
     if place is None:
         return "something in between, or its own firewall, which could not be looked at"
     if by := _closed_by(walls, dead):
         return f"its own firewall, which the inventory leaves alone, closes them: {by}"
-    strangers = {one.client for one in dead if one.client and not _of_cluster(place, one.client)}
+    strangers = {arrival.client for arrival in dead if arrival.client and not _of_cluster(place, arrival.client)}
     if strangers and place.cluster.firewall is FirewallPolicy.ALLOW:
         return f"they come from {', '.join(sorted(strangers))}, and the firewall is opened for cluster.cidrs only"
-    if all(one.by and one.by == one.address for one in dead):
+    if all(arrival.by and arrival.by == arrival.address for arrival in dead):
         return "the host itself rejects them, by a rule that is not among those read here"
     if place.firewall.unjudged:
         return f"something in between, or {', '.join(place.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
@@ -64,7 +66,7 @@ def _why(place: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival
 
 
 def _look(place: GateInputs | None) -> str:
-    """How to see the chains that may drop before those that are judged."""
+    """Return the commands that show the chains which may drop connections before the judged ones."""
     chains = place.firewall.unjudged[:4] if place else ()
     return "; ".join(f"nft list chain {chain.partition(' (')[0]}" for chain in chains)
 
@@ -74,41 +76,46 @@ def _of_cluster(place: GateInputs, client: str) -> bool:
 
 
 def _closed_by(walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
-    """The gate that objects to such a connection, and the rule."""
+    """Return the gate that objects to such a connection, and its rule; "" if none does."""
     for gate in walls:
-        for network, seen in gate.objections():
-            if any(one in dead for one in gate.tried(network, seen.objects)):
-                return f"{gate.name}: {seen.by[:120]}"
+        for network, judgement in gate.objections():
+            if any(arrival in dead for arrival in gate.tried(network, judgement.objects)):
+                return f"{gate.name}: {judgement.by[:120]}"
     return ""
 
 
 def senders_cut_off(lost: Sequence[Loss], tries: Mapping[str, Sequence[Arrival]]) -> dict[str, list[Loss]]:
-    """Hosts that reach none of several others which are reached from elsewhere: the trouble is on their side."""
+    """Return the hosts that reach none of several others, though other hosts reach these. Their fault is on the
+    sender's side."""
     by_source: dict[str, list[Loss]] = defaultdict(list)
     for loss in lost:
         by_source[loss.source].append(loss)
     return {
-        source: own
-        for source, own in by_source.items()
-        if len(own) > 1
-        and all(len(loss.dead) == loss.tried for loss in own)
-        and len(own) == sum(any(one.source == source for one in arrivals) for arrivals in tries.values())
-        and all(any(one.came_through for one in tries[loss.target] if one.source != source) for loss in own)
+        source: losses_of_source
+        for source, losses_of_source in by_source.items()
+        if len(losses_of_source) > 1
+        and all(len(loss.dead) == loss.tried for loss in losses_of_source)
+        and len(losses_of_source)
+        == sum(any(arrival.source == source for arrival in arrivals) for arrivals in tries.values())
+        and all(
+            any(arrival.came_through for arrival in tries[loss.target] if arrival.source != source)
+            for loss in losses_of_source
+        )
     }
 
 
 def by_target(lost: Iterable[Loss]) -> Iterator[tuple[str, list[Loss]]]:
-    found: dict[str, list[Loss]] = defaultdict(list)
+    losses_of_target: dict[str, list[Loss]] = defaultdict(list)
     for loss in lost:
-        found[loss.target].append(loss)
-    yield from found.items()
+        losses_of_target[loss.target].append(loss)
+    yield from losses_of_target.items()
 
 
 def told(dead: Sequence[Arrival]) -> str:
-    """What became of them, in words: `29500, 60000: no answer; 60031: rejected by 10.1.0.254 (No route to host)`."""
+    """Return the outcome of each port, such as `29500: no answer; 60031: rejected by 10.1.0.254 (No route to host)`."""
     ends: dict[str, list[int]] = defaultdict(list)
-    for one in dead:
-        by = f" by {one.by}" if one.by else ""
-        words = f" ({one.error})" if one.error else ""
-        ends["no answer" if one.outcome == "timeout" else f"rejected{by}{words}"].append(one.port or 0)
+    for arrival in dead:
+        by = f" by {arrival.by}" if arrival.by else ""
+        error = f" ({arrival.error})" if arrival.error else ""
+        ends["no answer" if arrival.outcome == "timeout" else f"rejected{by}{error}"].append(arrival.port or 0)
     return "; ".join(f"{', '.join(map(str, sorted(set(ports))))}: {end}" for end, ports in ends.items())

@@ -11,7 +11,7 @@ from preflight.rules.firewall.dialects import iptables, nft
 from preflight.rules.firewall.gates import nobodys
 
 _PROGRAMS = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}
-# Which service brings a firewall back at boot, in the words of systemd.
+# Services of systemd that start a firewall at boot, and the firewall that each starts.
 _SERVICES = {
     "firewalld": "firewalld",
     "nftables": "nftables",
@@ -23,7 +23,7 @@ _SERVICES = {
 
 @dataclass(frozen=True)
 class Switch:
-    """One firewall that is on, and the change that puts it off. `kind` None: preflight does not touch it."""
+    """One active firewall, and the change that disables it. `kind` None: preflight does not change it."""
 
     summary: str
     found: str
@@ -35,7 +35,7 @@ class Switch:
 
 
 def still_on(firewall: Firewall) -> Iterator[Switch]:
-    """What filters although the inventory wants no firewall."""
+    """Yield the firewalls that filter although the inventory wants none."""
     if firewall.ufw_enabled:
         yield Switch("ufw is enabled", "enabled", Kind.UFW_ENABLED, "ufw", "yes", "no", "ufw disable")
     if firewall.firewalld:
@@ -43,11 +43,11 @@ def still_on(firewall: Firewall) -> Iterator[Switch]:
             "firewalld runs", "active", Kind.SERVICE, "firewalld", "active", "inactive", "systemctl stop firewalld"
         )
     for chain in firewall.iptables:
-        own = nobodys(chain, firewall)
-        if own.policy == "drop" or any(iptables.parse(rule).verdict in ("drop", "jump") for rule in own.rules):
+        unowned = nobodys(chain, firewall)
+        if unowned.policy == "drop" or any(iptables.parse(rule).verdict in ("drop", "jump") for rule in unowned.rules):
             yield Switch(
                 f"{chain.program}: chain INPUT filters incoming connections",
-                f"policy {own.policy}, {len(own.rules)} rules",
+                f"policy {unowned.policy}, {len(unowned.rules)} rules",
                 Kind.IPTABLES_INPUT,
                 chain.program,
                 "present",
@@ -74,22 +74,23 @@ def _base_chain(chain: NftChain) -> Switch:
 
 
 def _of_another(chain: NftChain, firewall: Firewall) -> bool:
-    """Whether the chain goes with another firewall that is on, or is told by iptables' own listing."""
+    """Return whether the chain belongs to another active firewall, or is already in iptables' own listing."""
     of_iptables = chain.table == "filter" and chain.name == "INPUT"
-    listed = {kept.program for kept in firewall.iptables}
+    listed = {chain_of_iptables.program for chain_of_iptables in firewall.iptables}
     return (of_iptables and (firewall.ufw_enabled or _PROGRAMS.get(chain.family) in listed)) or (
         firewall.firewalld is not None and chain.table == "firewalld"
     )
 
 
 def filters(chain: NftChain) -> bool:
-    """Whether a chain may keep anything out. ufw leaves jumps behind when it is disabled, to chains that it emptied."""
+    """Return whether a chain may keep connections out. A disabled ufw leaves jumps to emptied chains, which do not
+    count."""
     stopping = (rule for rule in chain.rules if not re.search(r"\bjump ufw6?-", rule))
     return chain.policy == "drop" or any(nft.parse(rule).verdict in ("drop", "jump") for rule in stopping)
 
 
 def back_at_boot(firewall: Firewall) -> Iterator[tuple[str, str]]:
-    """The services that bring a firewall back at the next boot, and what they would bring."""
+    """Yield the services that start a firewall at the next boot, and that firewall."""
     boot = firewall.nft_boot_file or ""
     filtering = {
         "firewalld": True,

@@ -1,4 +1,4 @@
-"""A gate: a place that a new connection has to pass on a host, and our rules for it. Pure."""
+"""Gates: places that a new connection has to pass on a host, and our rules for them. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,60 +12,65 @@ from preflight.rules.firewall.rules import FirewallRule, RuleJudgement, Source, 
 
 @dataclass(frozen=True)
 class Gate:
-    """One place that every packet of its networks has to pass; what one accepts, the next may still drop."""
+    """One place that every packet of its networks has to pass. The next gate may still drop what this one accepts."""
 
-    kind: Kind  # of a change of our rules here
-    target: str  # of that change
-    name: str  # for people
+    kind: Kind  # Kind of the change that edits our rules here.
+    target: str  # Target of that change.
+    name: str  # Name in messages.
     rules: tuple[FirewallRule, ...]
     policy: str
     ours: tuple[FirewallRule, ...]
-    needed: tuple[FirewallRule, ...]  # our rules if any are needed: for the cluster, and for the login in use
-    networks: tuple[Source, ...]  # where the cluster's connections come from
-    ports: PortSet  # what has to come through
-    by_hand: str = ""  # what a person types, where preflight does not write
-    to_name: str = ""  # what the inventory has to say first, where there would be a rule for each host
-    tries: tuple[Arrival, ...] = ()  # connections from other hosts, which passed this gate as it is, or did not
-    logins: tuple[
-        FirewallRule, ...
-    ] = ()  # those of `ours` that let one address log in; only a rollback takes them away
+    needed: tuple[FirewallRule, ...]  # Our rules if any are needed, for the cluster and the login in use.
+    networks: tuple[Source, ...]  # Sources of the cluster's connections.
+    ports: PortSet  # Ports that the gate has to let through.
+    by_hand: str = ""  # Commands to run manually, where preflight does not write.
+    to_name: str = ""  # The inventory key to set first, where each host would be a rule.
+    tries: tuple[Arrival, ...] = ()  # Connections from other hosts that this gate let through or stopped.
+    logins: tuple[FirewallRule, ...] = ()  # Those of `ours` that let one address log in. Only a rollback removes them.
 
     def objections(self, *, without_ours: bool = False) -> list[tuple[Source, RuleJudgement]]:
-        """The networks that this gate does not surely let through, as it is or as it would be without our rules.
+        """Return the networks that this gate may keep out, as it is or as it would be without our rules.
 
-        A rule that cannot be judged is no objection where connections from that very network came through."""
-        as_it_is = not (without_ours and self.ours)
+        A rule that cannot be judged is no objection if connections from that network were let through."""
+        unchanged = not (without_ours and self.ours)
         rules = self.without_ours if without_ours else self.rules
         return [
-            (network, seen)
-            for network, seen in judge_all(rules, self.policy, self.networks, self.ports)
-            if seen.objects and not (as_it_is and seen.unsure and self._let_in(network, seen.objects))
+            (network, judgement)
+            for network, judgement in judge_all(rules, self.policy, self.networks, self.ports)
+            if judgement.objects and not (unchanged and judgement.unsure and self._let_in(network, judgement.objects))
         ]
 
     def _let_in(self, network: Source, ports: PortSet) -> bool:
-        """Whether connections from the network came through on each range of the ports, and none died."""
-        tried = self.tried(network, ports)
-        # Where a rule may reject, "nobody listens here" can be the word of that rule.
+        """Return whether connections from the network were let through on each range of the ports, and none died."""
+        arrivals = self.tried(network, ports)
+        # "Connection refused" can come from a rule that may reject.
         rejecting = any(rule.partial and "reject" in rule.text.lower() for rule in self.rules)
-        through = {one.port for one in tried if one.came_through and not (rejecting and one.outcome == "refused")}
-        reached = (any(low <= port <= high for port in through if port) for low, high in ports.ranges)
-        return not self.seen_dying(network, ports) and all(reached)
+        open_ports = {
+            arrival.port
+            for arrival in arrivals
+            if arrival.came_through and not (rejecting and arrival.outcome == "refused")
+        }
+        covered = (any(low <= port <= high for port in open_ports if port) for low, high in ports.ranges)
+        return not self.seen_dying(network, ports) and all(covered)
 
     def tried(self, network: Source, ports: PortSet) -> list[Arrival]:
-        """The connections from a network to some of these ports."""
+        """Return the connections from a network to any of these ports."""
         return [
-            one
-            for one in self.tries
-            if one.port is not None and one.port in ports and one.client and ip_address(one.client) in network
+            arrival
+            for arrival in self.tries
+            if arrival.port is not None
+            and arrival.port in ports
+            and arrival.client
+            and ip_address(arrival.client) in network
         ]
 
     def seen_dying(self, network: Source, ports: PortSet) -> bool:
-        """Whether a connection from there was seen to die."""
-        return any(one.died for one in self.tried(network, ports))
+        """Return whether any connection from the network died."""
+        return any(arrival.died for arrival in self.tried(network, ports))
 
     @property
     def written_here(self) -> bool:
-        """Whether preflight writes here at all: not what another program keeps, and never one rule a peer."""
+        """True if preflight writes here: not where another program keeps the rules, nor one rule a peer."""
         return not self.by_hand and not self.to_name
 
     @property
@@ -74,7 +79,8 @@ class Gate:
 
     @property
     def wanted(self) -> tuple[FirewallRule, ...]:
-        """What our rules here should be: all that are needed if any is, else those that do no harm; and the logins."""
+        """The rules that we should have here: all needed ones if any is needed, else those that do no harm; and the
+        logins."""
         if self.objections(without_ours=True):
             return together(self.needed, self.logins)
         meanings = {rule.meaning for rule in (*self.needed, *self.logins)}
@@ -82,13 +88,13 @@ class Gate:
 
     @property
     def settled(self) -> bool:
-        """Whether our rules are as they should be."""
+        """True if our rules already equal the wanted ones."""
         return {rule.meaning for rule in self.ours} == {rule.meaning for rule in self.wanted}
 
 
 def together(rules: Iterable[FirewallRule], others: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
-    """All of both, each meaning once."""
-    found: dict[object, FirewallRule] = {}
+    """Return all rules of both, each meaning once."""
+    by_meaning: dict[object, FirewallRule] = {}
     for rule in (*rules, *others):
-        found.setdefault(rule.meaning, rule)
-    return tuple(found.values())
+        by_meaning.setdefault(rule.meaning, rule)
+    return tuple(by_meaning.values())

@@ -12,14 +12,14 @@ from preflight.model.cluster import Cluster, Host
 from preflight.model.ports import PortSet
 from preflight.rules.firewall.rules import FirewallRule, Source, judge, within
 
-MOST_NETWORKS = 16  # of the inventory, where each is a rule: ufw and firewalld take a tenth of a second for one
-FEW_NETWORKS = 4  # of hosts that stand together, where the inventory names no networks
-_SITES = ({4: 24, 6: 64}, {4: 16, 6: 48})  # prefixes that networks of hosts often have, the narrower first
+MOST_NETWORKS = 16  # Networks of the inventory, each a rule. ufw and firewalld take 0.1 s for a rule.
+FEW_NETWORKS = 4  # Networks of neighbouring hosts, where the inventory names no networks.
+_SITES = ({4: 24, 6: 64}, {4: 16, 6: 48})  # Usual prefixes of hosts' networks, the narrower first.
 
 
 @dataclass(frozen=True)
 class GateInputs:
-    """What the gates of a host are made from."""
+    """The cluster and the facts of one host, from which its gates are made."""
 
     cluster: Cluster
     host: Host
@@ -40,25 +40,27 @@ class GateInputs:
         return tuple(network for network in self.sources if network.version in versions)
 
     def fewest(self, *versions: int) -> tuple[Source, ...]:
-        """The same in as few networks as hold exactly these: for tools that take one rule a network."""
+        """Return the fewest networks that hold exactly these sources, for tools that take one rule a network."""
         if self.cluster.cidrs:
             return self.of_family(*versions)
-        fours = [one for one in self.of_family(*versions) if isinstance(one, IPv4Network)]
-        sixes = [one for one in self.of_family(*versions) if isinstance(one, IPv6Network)]
+        fours = [network for network in self.of_family(*versions) if isinstance(network, IPv4Network)]
+        sixes = [network for network in self.of_family(*versions) if isinstance(network, IPv6Network)]
         return (*collapse_addresses(fours), *collapse_addresses(sixes))
 
     def to_name(self, *versions: int) -> str:
-        """What the inventory has to say before a tool without sets is written; empty where it may be. Never one rule a
-        peer: hosts are let in only by networks of several that hold nobody else."""
-        networks, named = self.fewest(*versions), bool(self.cluster.cidrs)
-        if named and len(networks) <= MOST_NETWORKS:
+        """Return the inventory key to set before a tool without sets is written; empty where it may be written.
+
+        There is never one rule a peer. Hosts are let in only by networks of several hosts that hold no other
+        machine."""
+        networks, has_cidrs = self.fewest(*versions), bool(self.cluster.cidrs)
+        if has_cidrs and len(networks) <= MOST_NETWORKS:
             return ""
-        if not named and len(networks) <= FEW_NETWORKS and all(one.num_addresses > 1 for one in networks):
+        if not has_cidrs and len(networks) <= FEW_NETWORKS and all(network.num_addresses > 1 for network in networks):
             return ""
-        return f"cidrs = {json.dumps([str(one) for one in smallest_around(self.fewest(4, 6))])}"
+        return f"cidrs = {json.dumps([str(network) for network in smallest_around(self.fewest(4, 6))])}"
 
     def login(self, rules: Iterable[FirewallRule], policy: str, *versions: int) -> tuple[Source, PortSet] | None:
-        """The login in use, if these rules would surely shut it out."""
+        """Return the login in use, if these rules would surely shut it out."""
         login = self.firewall.login
         if login is None or ip_address(login.client).version not in versions:
             return None
@@ -66,25 +68,28 @@ class GateInputs:
         return (source, port) if judge(list(rules), policy, source, port).closed else None
 
     def logins(self, ours: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
-        """Those of our rules that let one address log in. They stay, whoever looks: who else is at work from there, and
-        what would shut them out, cannot be seen from here."""
+        """Return those of our rules that let one address log in.
+
+        They stay in every run. Other users at that address, and the rules that would shut them out, are not visible
+        from here."""
         ports = {22, self.host.ssh.port or 22, self.firewall.login.port if self.firewall.login else 22}
         return tuple(
             rule
             for rule in ours
             if rule.ports in {PortSet(((port, port),)) for port in ports}
             and len(rule.sources or ()) == 1
-            and all(one.num_addresses == 1 for one in rule.sources or ())
+            and all(network.num_addresses == 1 for network in rule.sources or ())
         )
 
 
 def sources(cluster: Cluster) -> tuple[Source, ...]:
-    """Where the cluster's connections come from: its CIDRs, or else its hosts one by one; empty where the inventory
-    does not say, because it has only a name for a host."""
+    """Return the sources of the cluster's connections: its CIDRs, or else the addresses of its hosts.
+
+    Empty where the inventory has only a name for a host."""
     return cluster.cidrs or _networks(tuple(host.address for host in cluster.hosts))
 
 
-@lru_cache(4)  # of hundreds of hosts, for each of them
+@lru_cache(4)  # called for each of hundreds of hosts
 def _networks(addresses: tuple[str, ...]) -> tuple[Source, ...]:
     try:
         return tuple(map(ip_network, addresses))
@@ -94,18 +99,19 @@ def _networks(addresses: tuple[str, ...]) -> tuple[Source, ...]:
 
 @lru_cache(4)
 def smallest_around(networks: tuple[Source, ...]) -> tuple[Source, ...]:
-    """The smallest network around those of each /24 (IPv6: /64), or, where that makes many, of each /16 (/48). One that
-    stands alone stands for its /24: nobody means a network of one host."""
-    found: tuple[Source, ...] = ()
+    """Return the smallest network around those of each /24 (IPv6: /64), or, where that makes many, of each /16 (/48).
+
+    A single host counts as its /24, since a network of one host is hardly meant."""
+    enclosing: tuple[Source, ...] = ()
     for prefixes in _SITES:
         sites: dict[Source, list[Source]] = {}
         for network in networks:
             prefix = min(prefixes[network.version], network.prefixlen)
             sites.setdefault(network.supernet(new_prefix=prefix), []).append(network)
-        found = tuple(_around(site, members) for site, members in sites.items())
-        if len(found) <= FEW_NETWORKS:
+        enclosing = tuple(_around(site, members) for site, members in sites.items())
+        if len(enclosing) <= FEW_NETWORKS:
             break
-    return found
+    return enclosing
 
 
 def _around(site: Source, members: Sequence[Source]) -> Source:
@@ -118,5 +124,5 @@ def _around(site: Source, members: Sequence[Source]) -> Source:
 
 
 def needed_ports(cluster: Cluster, sysctl: Sysctl) -> PortSet:
-    """The job's ports, and the ephemeral ones where jobs listen on any port that the kernel gives them."""
+    """Return the job's ports, and the ephemeral ones where jobs listen on any port that the kernel gives them."""
     return cluster.ports | PortSet.of([sysctl.local_port_range]) if cluster.listens_anywhere else cluster.ports

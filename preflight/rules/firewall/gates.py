@@ -11,13 +11,13 @@ from preflight.rules.firewall.gate import Gate
 from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.zones import zone_gates
 
-_OTHER_TABLES = ("mangle", "raw", "security")  # of iptables, beside `filter`
+_OTHER_TABLES = ("mangle", "raw", "security")  # tables of iptables besides `filter`
 _JUMP_TO_UFW = re.compile(r"-j ufw6?-")
 _JUMP_TO_FIREWALLD = re.compile(r"-j INPUT_(?:direct|ZONES)")
 
 
 def gates(place: GateInputs) -> list[Gate]:
-    """All gates of a host, also those that let everything in."""
+    """Return all gates of a host, also those that let everything in."""
     return [*_ufw(place), *zone_gates(place), *_iptables(place), *_nftables(place)]
 
 
@@ -27,11 +27,11 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
         return
     families = (4, 6) if firewall.ufw_ipv6 else (4,)
     rules, ours = (tuple(map(ufw.parse, texts)) for texts in (firewall.ufw_rules, firewall.ufw_ours))
-    others = [rule for rule in rules if rule not in ours]
+    site_rules = [rule for rule in rules if rule not in ours]
     needed = [text for network in place.fewest(*families) for text in ufw.ours(network, place.ports)]
-    able, by_hand = ufw.addable(map(ufw.parse, needed), others, firewall.ufw_policy)
-    if login := place.login(others, firewall.ufw_policy, *families):
-        able += ufw.addable(map(ufw.parse, ufw.ours(*login)), others, firewall.ufw_policy)[0]
+    addable, by_hand = ufw.addable(map(ufw.parse, needed), site_rules, firewall.ufw_policy)
+    if login := place.login(site_rules, firewall.ufw_policy, *families):
+        addable += ufw.addable(map(ufw.parse, ufw.ours(*login)), site_rules, firewall.ufw_policy)[0]
     yield Gate(
         Kind.UFW_RULES,
         "ufw",
@@ -39,7 +39,7 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
         rules,
         firewall.ufw_policy,
         ours,
-        able,
+        addable,
         place.fewest(*families),
         place.ports,
         by_hand,
@@ -54,14 +54,15 @@ def _iptables(place: GateInputs) -> Iterator[Gate]:
     for chain in firewall.iptables:
         yield iptables_gate(place, nobodys(chain, firewall))
     for program in firewall.iptables_unread:
-        if program.endswith("-legacy"):  # of iptables-nft, nft shows the rules
+        if program.endswith("-legacy"):  # nft shows the rules of iptables-nft
             hidden = IptablesChain(program, "accept", (f"-j what-{program}-holds",), ())
             yield iptables_gate(place, hidden, readable=False)
 
 
 def nobodys(chain: IptablesChain, firewall: Firewall) -> IptablesChain:
-    """The part of the chain that is neither ufw's nor firewalld's: these are gates of their own. A ufw that was
-    disabled leaves jumps behind, to chains that it has emptied."""
+    """Return the part of the chain that is neither ufw's nor firewalld's, which are separate gates.
+
+    A disabled ufw leaves jumps to chains that it has emptied."""
     owner = _JUMP_TO_UFW if firewall.ufw_enabled else _JUMP_TO_FIREWALLD if firewall.firewalld else None
     owned = [number for number, rule in enumerate(chain.rules) if owner and owner.match(rule)]
     rules = [rule for rule in chain.rules[: owned[0] if owned else None] if not _JUMP_TO_UFW.match(rule)]
@@ -102,12 +103,13 @@ def _nftables(place: GateInputs) -> Iterator[Gate]:
         if firewall.firewalld and chain.table == "firewalld":
             continue
         if chain.family in ("ip", "ip6", "inet"):
-            others = of_iptables and (chain.table != "filter" or program in firewall.iptables_unread)
-            yield _nft_gate(place, chain, program if others else "")
+            kept_by_iptables = of_iptables and (chain.table != "filter" or program in firewall.iptables_unread)
+            yield _nft_gate(place, chain, program if kept_by_iptables else "")
 
 
 def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
-    """`program`: that of iptables which keeps the chain, so that nft must not write there."""
+    """Return the gate of a chain. `program`: that of iptables which keeps the chain, so that nft must not write
+    there."""
     families = {"ip": (4,), "ip6": (6,)}.get(chain.family, (4, 6))
     target = f"{chain.family} {chain.table} {chain.name}"
     rules, ours = (tuple(map(nft.parse, texts)) for texts in (chain.rules, chain.ours))
@@ -138,7 +140,7 @@ def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
 
 
 def _nft_rules(place: GateInputs, families: Sequence[int]) -> list[str]:
-    """One rule a network of the inventory; where it names only hosts, one with the set of their addresses."""
+    """Return one rule a network of the inventory; where it names only hosts, one with the set of their addresses."""
     networks = place.of_family(*families)
     if place.cluster.cidrs:
         return [nft.ours((network,), place.ports) for network in networks]

@@ -1,4 +1,4 @@
-"""Files that bring our rules back after the next boot: one a tool, only our own lines edited. Pure."""
+"""Files that restore our rules after the next boot: one a tool, only our own lines edited. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from preflight.rules.firewall.rules import FirewallRule
 
 NFT_BOOT_FILE = "/etc/nftables.conf"
 NFT_OWN_FILE = "/etc/preflight/nftables.nft"
-# A pattern, because nft takes one that meets nothing: a file that is named and not there would fail the whole boot
+# A pattern, because nft accepts a pattern without matches. A missing file with a plain name would fail the whole boot
 # file, and the host would come up without any firewall.
 NFT_INCLUDE = 'include "/etc/preflight/*.nft"'
 ZONE_FILE = "/etc/firewalld/zones/{}.xml"
@@ -26,36 +26,40 @@ _HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluste
 
 @dataclass(frozen=True)
 class BootFile:
-    """A file that is not as it should be. `before` and `after` are its whole content; with `zone`, a zone of firewalld
-    that is known by it, only our rules there, as firewalld writes the file. `lacks`: the next boot would shut the
-    cluster out; else something stands in it that nothing needs any more."""
+    """A file that needs an edit. `before` and `after` are its whole content.
+
+    `zone`: the zone of firewalld that the file defines. Then both hold only our rules there, since firewalld writes the
+    file itself. `lacks`: the next boot would shut the cluster out; else the file holds something that is not needed any
+    more."""
 
     path: str
     before: str | None
     after: str | None
     lacks: bool
-    says: str  # what is the matter, behind the file's name
+    says: str  # the problem, to be read after the file's name
     zone: str = ""
 
 
 def boot_files(place: GateInputs) -> Iterator[BootFile]:
-    """The files that have to be edited."""
+    """Yield the files that have to be edited."""
     yield from _of_nftables(place)
     yield from _of_iptables(place)
     yield from _of_firewalld(place)
 
 
 def not_kept(place: GateInputs) -> Iterator[tuple[Gate, str]]:
-    """The gates that our rules have opened until the next boot only, and what a person can do about it."""
-    made = _made_at_boot(place)
-    saved = {program for saved in place.firewall.iptables_saved for program in _programs(saved.path)}
+    """Yield the gates that our rules have opened until the next boot only, and the manual fix."""
+    boot_chains = _made_at_boot(place)
+    saved_programs = {
+        program for saved_programs in place.firewall.iptables_saved for program in _programs(saved_programs.path)
+    }
     for gate in gates(place):
-        # One that is closed now is another check's matter.
+        # Another check reports a gate that is closed now.
         if not _needs_ours(gate) or gate.objections():
             continue
-        if gate.kind is Kind.NFT_RULES and gate.target not in made:
+        if gate.kind is Kind.NFT_RULES and gate.target not in boot_chains:
             yield gate, f"find what makes the chain at boot, and add: {gate.needed[0].text}"
-        if gate.kind is Kind.IPTABLES_RULES and gate.target not in saved:
+        if gate.kind is Kind.IPTABLES_RULES and gate.target not in saved_programs:
             line = iptables.command(gate.target, [rule.text for rule in gate.needed])
             yield gate, f"find what makes the rules at boot, and add: {line}"
 
@@ -64,18 +68,20 @@ def _needs_ours(gate: Gate) -> bool:
     return gate.written_here and bool(gate.objections(without_ours=True))
 
 
-# nftables: our rules stand in a file of their own, and one line at the end of /etc/nftables.conf includes it.
+# nftables: our rules are in a separate file, and one line at the end of /etc/nftables.conf includes it.
 
 
 def own_file(rules: dict[str, tuple[str, ...]], now: str | None = None) -> str:
-    """The whole of our file: `rules` by "FAMILY TABLE CHAIN". Inserted at the top, so the last goes in first. What
-    somebody has added to the file, as it is `now`, stays behind them."""
+    """Return the whole of our file, from `rules` by "FAMILY TABLE CHAIN".
+
+    Rules are inserted at the top, so the last goes in first. Lines that others have added to the file, as it is `now`,
+    stay after ours."""
     lines = [f"insert rule {target} {rule}\n" for target, texts in rules.items() for rule in reversed(texts)]
     return _HEADER + "".join(lines) + "".join(_others(now or ""))
 
 
 def _others(text: str) -> Iterator[str]:
-    """The lines of our file that preflight would not write."""
+    """Yield the lines of our file that preflight would not write."""
     for line in text.splitlines(keepends=True):
         match = _INSERTED.fullmatch(line.rstrip())
         if line != _HEADER and not (match and is_ours(match[2])):
@@ -83,7 +89,7 @@ def _others(text: str) -> Iterator[str]:
 
 
 def _made_at_boot(place: GateInputs) -> dict[str, tuple[str, ...]]:
-    """Our rules that have to be there after a boot, in chains that the boot file makes."""
+    """Return our rules that a boot has to restore, in chains that the boot file makes."""
     boot = place.firewall.nft_boot_file or ""
     return {
         gate.target: tuple(rule.text for rule in gate.wanted)
@@ -93,24 +99,25 @@ def _made_at_boot(place: GateInputs) -> dict[str, tuple[str, ...]]:
 
 
 def _logins_in_own_file(place: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
-    """The rules of our file that let one address log in, in chains that the boot file makes: they stay."""
+    """Return the rules of our file that let one address log in, in chains that the boot file makes. They stay."""
     boot = place.firewall.nft_boot_file or ""
-    found: dict[str, list[FirewallRule]] = {}
+    by_target: dict[str, list[FirewallRule]] = {}
     for target, text in reversed(_INSERTED.findall(place.firewall.nft_preflight_file or "")):
         if _makes_chain(boot, target):
-            found.setdefault(target, []).append(nft.parse(text))
-    logins = {target: place.logins(rules) for target, rules in found.items()}
+            by_target.setdefault(target, []).append(nft.parse(text))
+    logins = {target: place.logins(rules) for target, rules in by_target.items()}
     return {target: rules for target, rules in logins.items() if rules}
 
 
 def _makes_chain(text: str, target: str) -> bool:
-    """Whether a file for `nft -f` makes this chain. Inserting a rule into a chain that is not there fails the whole
-    file, and the host would boot without any firewall."""
+    """Return whether a file for `nft -f` makes this chain.
+
+    Inserting a rule into a missing chain fails the whole file, and the host would boot without any firewall."""
     family, table, chain = target.split(" ")
-    named = rf"(?:{family}[ \t]+)?" if family == "ip" else rf"{family}[ \t]+"  # ip is nft's default family
-    pieces = re.split(r"^[ \t]*(table[ \t][^{]*)\{", text, flags=re.MULTILINE)[1:]  # head, body, head, body …
+    family_pattern = rf"(?:{family}[ \t]+)?" if family == "ip" else rf"{family}[ \t]+"  # ip is nft's default family
+    pieces = re.split(r"^[ \t]*(table[ \t][^{]*)\{", text, flags=re.MULTILINE)[1:]  # alternating heads and bodies
     return any(
-        re.fullmatch(rf"table[ \t]+{named}{re.escape(table)}\s*", head)
+        re.fullmatch(rf"table[ \t]+{family_pattern}{re.escape(table)}\s*", head)
         and re.search(rf"^[ \t]*chain[ \t]+{re.escape(chain)}\s*\{{", body, re.MULTILINE)
         for head, body in zip(pieces[::2], pieces[1::2], strict=True)
     )
@@ -118,29 +125,31 @@ def _makes_chain(text: str, target: str) -> bool:
 
 def _of_nftables(place: GateInputs) -> Iterator[BootFile]:
     boot, own = place.firewall.nft_boot_file or "", place.firewall.nft_preflight_file
-    made, logins = _made_at_boot(place), _logins_in_own_file(place)
-    kept = {
-        target: tuple(rule.text for rule in together(map(nft.parse, made.get(target, ())), logins.get(target, ())))
-        for target in {**made, **logins}
+    boot_chains, logins = _made_at_boot(place), _logins_in_own_file(place)
+    rules_by_chain = {
+        target: tuple(
+            rule.text for rule in together(map(nft.parse, boot_chains.get(target, ())), logins.get(target, ()))
+        )
+        for target in {**boot_chains, **logins}
     }
-    wanted = own_file(kept, own)
-    if made and own != wanted:
+    wanted = own_file(rules_by_chain, own)
+    if boot_chains and own != wanted:
         says = "is not there" if own is None else "does not hold the rules"
         yield BootFile(NFT_OWN_FILE, own, wanted, lacks=True, says=says)
-    if made and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
+    if boot_chains and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
         after = boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
         yield BootFile(
             NFT_BOOT_FILE, place.firewall.nft_boot_file, after, lacks=True, says=f"lacks the line {NFT_INCLUDE}"
         )
-    if not made and own not in (None, wanted) and own != "".join(_others(own or "")):
+    if not boot_chains and own not in (None, wanted) and own != "".join(_others(own or "")):
         yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says="holds rules that nothing needs any more")
 
 
-# iptables: where a service loads a file at boot, our lines stand in it.
+# iptables: our lines are in the file that a service loads at boot, if there is one.
 
 
 def _programs(path: str) -> tuple[str, str]:
-    """The programs that a saved file can be loaded by."""
+    """Return the programs that can load a saved file."""
     plain = "ip6tables" if path.endswith(("v6", "ip6tables")) else "iptables"
     return f"{plain}-nft", f"{plain}-legacy"
 
@@ -150,8 +159,8 @@ def _of_iptables(place: GateInputs) -> Iterator[BootFile]:
         programs = _programs(saved.path)
         chain = iptables_facts.chain(saved.text, programs[0])
         if not isinstance(chain, IptablesChain):
-            continue  # a file that iptables-restore would not understand either
-        # What comes through by our rules of today says nothing of a boot without them.
+            continue  # iptables-restore would not understand the file either
+        # Connections that our current rules let through prove nothing about a boot without these rules.
         opened = any(live.program in programs and live.ours for live in place.firewall.iptables)
         gate = iptables_gate(replace(place, tries=()) if opened else place, chain)
         if not gate.settled and gate.written_here:
@@ -161,7 +170,7 @@ def _of_iptables(place: GateInputs) -> Iterator[BootFile]:
             yield BootFile(saved.path, saved.text, after, lacks, says)
 
 
-# firewalld: the zone's own file, or until there is one, that which firewalld brought along.
+# firewalld: the zone's file under /etc, or until there is one, the one that firewalld ships.
 
 
 def _of_firewalld(place: GateInputs) -> Iterator[BootFile]:
@@ -170,11 +179,11 @@ def _of_firewalld(place: GateInputs) -> Iterator[BootFile]:
         file = state.files.get(gate.target) if state and gate.kind is Kind.FIREWALLD_RULES else None
         if file is None or (file.own is None and file.builtin is None) or not gate.written_here:
             continue
-        stands = tuple(map(firewalld.parse, firewalld.rules_in(file.own or "")))
-        rules = together(gate.wanted, place.logins(stands))
-        there, wanted = ({rule.meaning for rule in some} for some in (stands, rules))
-        if there != wanted:
-            before, after = ("\n".join(rule.text for rule in some) or None for some in (stands, rules))
-            lacks = bool(wanted - there)
+        own_rules = tuple(map(firewalld.parse, firewalld.rules_in(file.own or "")))
+        rules = together(gate.wanted, place.logins(own_rules))
+        own_meanings, wanted = ({rule.meaning for rule in some} for some in (own_rules, rules))
+        if own_meanings != wanted:
+            before, after = ("\n".join(rule.text for rule in some) or None for some in (own_rules, rules))
+            lacks = bool(wanted - own_meanings)
             says = "lacks our rules" if lacks else "holds rules that nothing needs any more"
             yield BootFile(ZONE_FILE.format(gate.target), before, after, lacks, says, zone=gate.target)

@@ -1,9 +1,9 @@
 """The effect of firewall rules on new TCP connections from the cluster's networks, as far as it is known. Pure.
 
-`dialects` read the rules of each tool into `Rule`, and only the plain part of each language: addresses, ports,
-protocol, interface, connection state, counters, comments. Whatever else a rule says makes it *partial*: it may or may
-not meet a packet of ours. So a partial accept opens nothing for certain, and a partial drop leaves a doubt.
-"""
+The dialects read the rules of each tool into `FirewallRule`, and only the plain part of each language: addresses,
+ports, protocol, interface, connection state, counters, comments. Any other condition makes a rule *partial*: it may or
+may not meet a packet of the cluster. So a partial accept opens nothing for certain, and a partial drop leaves a
+doubt."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,40 +11,40 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from preflight.model.ports import PortSet
 
-Source = IPv4Network | IPv6Network  # where connections come from
+Source = IPv4Network | IPv6Network  # the source of a connection
 EVERY_PORT = PortSet(((0, 65535),))
 
 
 @dataclass(frozen=True)
 class FirewallRule:
-    """One rule, reduced to what matters to a new TCP connection. None: any source, any port."""
+    """One rule, reduced to its effect on a new TCP connection. None: any source, any port."""
 
     text: str
-    verdict: str  # accept | drop | jump (to a chain that is not known) | none: counts or logs only
+    verdict: str  # accept | drop | jump (to an unknown chain) | none (counts or logs only).
     sources: tuple[Source, ...] | None = None
     ports: PortSet | None = None
-    partial: bool = False  # has conditions that cannot be judged
-    never: bool = False  # cannot meet a new TCP connection from another host
-    family: int = 0  # 4 or 6: meets no other; 0: both
+    partial: bool = False  # The rule has conditions that cannot be judged.
+    never: bool = False  # The rule cannot meet a new TCP connection from another host.
+    family: int = 0  # 4 or 6 for one family, 0 for both.
 
     @property
     def meaning(self) -> object:
-        """What it does, whatever the words and their order: two of our rules with the same meaning are the same."""
+        """The rule's effect without its wording and order; two of our rules with the same meaning are the same."""
         return self.verdict, frozenset(self.sources or ()), self.ports, self.partial, self.never
 
     def meets(self, source: Source) -> bool:
-        """Whether it can meet something from there at all."""
+        """Return whether the rule can meet a connection from the source at all."""
         return not self.never and self.verdict != "none" and self.family in (0, source.version)
 
 
 @dataclass(frozen=True)
 class RuleJudgement:
-    """What a list of rules does to the asked ports from one network."""
+    """The effect of a list of rules on the given ports from one network."""
 
-    closed: PortSet  # not let through
-    doubtful: PortSet  # let through unless a rule that cannot be judged, or a chain that was jumped to, objects
-    by: str  # the rule that closes or may close first, or "policy drop"
-    perhaps: PortSet = field(default_factory=PortSet)  # closed unless a rule that cannot be judged lets them in first
+    closed: PortSet  # Ports that are not let through.
+    doubtful: PortSet  # Ports that are let through unless an unjudged rule or an unread chain objects.
+    by: str  # The first rule that closes or may close, or "policy drop".
+    perhaps: PortSet = field(default_factory=PortSet)  # Closed ports, unless an unjudged rule lets them in first.
 
     @property
     def objects(self) -> PortSet:
@@ -52,7 +52,7 @@ class RuleJudgement:
 
     @property
     def unsure(self) -> bool:
-        """Whether a rule that cannot be judged decides about all that is objected to."""
+        """True if a rule that cannot be judged decides about all objections."""
         return self.closed <= self.perhaps
 
 
@@ -82,25 +82,27 @@ def judge(rules: Sequence[FirewallRule], policy: str, source: Source, ports: Por
 def judge_all(
     rules: Sequence[FirewallRule], policy: str, sources: Sequence[Source], ports: PortSet
 ) -> list[tuple[Source, RuleJudgement]]:
-    """Each source with what it meets. Hundreds of hosts one by one are judged once where no rule tells them apart."""
-    found: list[tuple[Source, RuleJudgement]] = []
+    """Return each source with its judgement.
+
+    Hundreds of single hosts are judged once if no rule distinguishes them."""
+    judgements: list[tuple[Source, RuleJudgement]] = []
     for version in (4, 6):
         family = [source for source in sources if source.version == version]
         if family and _alike(rules, family):
-            seen = judge(rules, policy, family[0], ports)
-            found += [(source, seen) for source in family]
+            judgement = judge(rules, policy, family[0], ports)
+            judgements += [(source, judgement) for source in family]
         else:
-            found += [(source, judge(rules, policy, source, ports)) for source in family]
-    return found
+            judgements += [(source, judge(rules, policy, source, ports)) for source in family]
+    return judgements
 
 
 def _alike(rules: Sequence[FirewallRule], sources: Sequence[Source]) -> bool:
-    all_ = frozenset(sources)
+    source_set = frozenset(sources)
     return all(
         rule.sources is None
-        or all_ <= frozenset(rule.sources)
-        or all(any(within(source, one) for one in rule.sources) for source in sources)
-        or not any(overlap(source, one) for one in rule.sources for source in sources)
+        or source_set <= frozenset(rule.sources)
+        or all(any(within(source, network) for network in rule.sources) for source in sources)
+        or not any(overlap(source, network) for network in rule.sources for source in sources)
         for rule in rules
         if rule.meets(sources[0])
     )
@@ -123,24 +125,25 @@ def within(one: Source, other: Source) -> bool:
 
 
 def read_source(text: str) -> Source:
-    """A source as rules have it; raises ValueError for a set's name, a range, a host name."""
+    """Return a source as rules have it. Raise ValueError for a set's name, a range or a host name."""
     return ip_network(text, strict=False)
 
 
 def port_set(items: Iterable[str], *, dash: str = "-") -> PortSet:
-    """Of `22` and `60000-60031`, or with another dash; raises ValueError for the names of services."""
+    """Return the ports of items such as `22` and `60000-60031`, or with another dash. Raise ValueError for the names of
+    services."""
     return PortSet.of((int(low), int(high or low)) for low, _, high in (item.partition(dash) for item in items))
 
 
 def groups(ports: PortSet, most: int = 15) -> list[PortSet]:
-    """The ports in as many sets as a tool needs that takes so many in a rule; a range counts two (iptables, ufw)."""
-    found: list[list[tuple[int, int]]] = [[]]
+    """Return the ports in sets of at most `most`, the limit of a tool's rule. A range counts two (iptables, ufw)."""
+    port_groups: list[list[tuple[int, int]]] = [[]]
     used = 0
     for low, high in ports.ranges:
         cost = 1 if low == high else 2
         if used + cost > most:
-            found.append([])
+            port_groups.append([])
             used = 0
         used += cost
-        found[-1].append((low, high))
-    return [PortSet(tuple(group)) for group in found if group]
+        port_groups[-1].append((low, high))
+    return [PortSet(tuple(group)) for group in port_groups if group]

@@ -1,4 +1,4 @@
-"""The zones of firewalld as gates: which one the cluster's packets enter, and what it does to them. Pure."""
+"""The zones of firewalld as gates: the zone that the cluster's packets enter, and its effect on them. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ def zone_gates(place: GateInputs) -> Iterator[Gate]:
         networks = entered.get(zone.name, ())
         rules, policy = tuple(firewalld.zone_rules(zone)), firewalld.policy(zone)
         if not networks and (unknown := _sources_not_known(zone)):
-            # Sources win over interfaces: it gets the cluster's packets, or it does not.
+            # Sources win over interfaces, so this zone may or may not get the cluster's packets.
             networks, rules, policy = place.fewest(4, 6), _in_doubt(rules, policy, unknown), "accept"
         ours = tuple(map(firewalld.parse, zone.ours))
         needed = [text for network in networks for text in firewalld.ours(network, place.ports)]
@@ -47,33 +47,42 @@ def zone_gates(place: GateInputs) -> Iterator[Gate]:
 
 
 def zones_entered(place: GateInputs, state: Firewalld) -> dict[str, tuple[Source, ...]]:
-    """Zone → the cluster's networks whose packets it gets: by their source if a zone has that, else by the interfaces
-    on which the host has its addresses in the cluster; those in no zone are in the default one."""
+    """Return zone → the networks of the cluster with packets that enter it.
+
+    A source of a zone decides first, then the interfaces on which the host has its addresses in the cluster. Interfaces
+    in no zone belong to the default one."""
     entered: dict[str, list[Source]] = {}
-    sources = left = list(place.fewest(4, 6))
+    sources = networks_left = list(place.fewest(4, 6))
     for zone in state.zones:
-        of_zone = [one for text in zone.sources if (one := _as_network(text)) is not None]
-        met = [network for network in sources if any(overlap(network, one) for one in of_zone)]
-        if met:
-            entered[zone.name] = met
-            left = [network for network in left if not any(within(network, one) for one in of_zone)]
+        of_zone = [zone_network for text in zone.sources if (zone_network := _as_network(text)) is not None]
+        zone_sources = [
+            network for network in sources if any(overlap(network, zone_network) for zone_network in of_zone)
+        ]
+        if zone_sources:
+            entered[zone.name] = zone_sources
+            networks_left = [
+                network
+                for network in networks_left
+                if not any(within(network, zone_network) for zone_network in of_zone)
+            ]
     interfaces = _host_nics(place)
     by_interface = [zone.name for zone in state.zones if set(zone.interfaces) & interfaces]
     if not interfaces or interfaces - {name for zone in state.zones for name in zone.interfaces}:
         by_interface.append(state.default_zone)
     for name in by_interface:
-        entered[name] = list(dict.fromkeys([*entered.get(name, []), *left]))
+        entered[name] = list(dict.fromkeys([*entered.get(name, []), *networks_left]))
     return {name: tuple(networks) for name, networks in entered.items()}
 
 
 def _sources_not_known(zone: Zone) -> str:
-    """The zone's sources that name no network: MAC addresses and sets."""
+    """Return the zone's sources that name no network: MAC addresses and sets."""
     return ", ".join(text for text in zone.sources if _as_network(text) is None)
 
 
 def _in_doubt(rules: Sequence[FirewallRule], policy: str, sources: str) -> tuple[FirewallRule, ...]:
-    """The zone's rules where only those of its packets meet them that come from `sources`: what closes leaves a
-    doubt, and the policy with it."""
+    """Return the zone's rules as rules that only packets from `sources` meet.
+
+    Closing rules, and the policy with them, leave a doubt."""
     doubted = (replace(rule, partial=rule.partial or rule.verdict == "drop") for rule in rules)
     last = FirewallRule(f"what is not let in from its source {sources}", "drop", partial=True)
     return (*doubted, last) if policy == "drop" else tuple(doubted)
@@ -87,7 +96,7 @@ def _as_network(text: str) -> Source | None:
 
 
 def _host_nics(place: GateInputs) -> set[str]:
-    """The interfaces by which the cluster's packets come in: the inventory's host NIC, or those with an address in its
+    """Return the interfaces of the cluster's packets: the inventory's host NIC, or those with an address in its
     networks."""
     nic = place.host.nic
     if nic and "/" not in nic:

@@ -1,1 +1,1 @@
-"""How the inventory, HCCL, NCCL, gloo and MPI choose NICs. Pure."""
+"""The choice of NICs by the inventory, HCCL, NCCL, gloo and MPI. Pure."""

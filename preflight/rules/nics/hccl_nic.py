@@ -1,7 +1,7 @@
-"""The host NIC that HCCL takes, by its own rule (HCCL user guide): HCCL_IF_IP; else the first NIC that
-HCCL_SOCKET_IFNAME allows; else the lexically first one that is neither docker nor loopback, then docker, then loopback.
-Pure.
-"""
+"""The host NIC that HCCL takes, by its own rule (HCCL user guide). Pure.
+
+HCCL takes the NIC of HCCL_IF_IP, else the first NIC that HCCL_SOCKET_IFNAME allows. Without both it takes the lexically
+first one that is neither docker nor loopback, then docker, then loopback."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Address = IPv4Interface | IPv6Interface
 
 @dataclass(frozen=True)
 class NicChoice:
-    """`why`: what decided, in words for a message."""
+    """A host NIC with its address. `why`: the deciding variable or rule, in words for a message."""
 
     nic: str
     address: Address
@@ -24,7 +24,7 @@ class NicChoice:
 
 
 def choose(variables: Mapping[str, str], network: Network) -> NicChoice | str:
-    """What HCCL takes, or the sentence of why it finds nothing."""
+    """Return the NIC that HCCL takes, or a sentence on why there is none."""
     wanted, names = variables.get("HCCL_IF_IP", ""), variables.get("HCCL_SOCKET_IFNAME", "")
     if wanted:
         return _by_address(wanted, network)
@@ -35,15 +35,15 @@ def choose(variables: Mapping[str, str], network: Network) -> NicChoice | str:
         return NicChoice(*nics[0], FIRST) if nics else "no interface that is up has an IPv4 address"
     fitting = [(place, nic) for nic in nics if (place := allowed(names, nic[0])) is not None]
     if fitting:
-        _, first = min(fitting, key=lambda one: one[0])
+        _, first = min(fitting, key=lambda entry: entry[0])
         return NicChoice(*first, f"HCCL_SOCKET_IFNAME={quote(names)}")
-    there = ", ".join(sorted({name for name, _ in nics}))
+    present = ", ".join(sorted({name for name, _ in nics}))
     down = next(
         (f" ({nic.name} is down)" for nic in network.interfaces if not nic.up and allowed(names, nic.name) is not None),
         "",
     )
     return (
-        f"no interface with an IPv{version} address fits HCCL_SOCKET_IFNAME={quote(names)}{down}; there are {there}; "
+        f"no interface with an IPv{version} address fits HCCL_SOCKET_IFNAME={quote(names)}{down}; there are {present}; "
         'what it says: "set ifname to […] by HCCL_SOCKET_IFNAME, but not found in the environment"'
     )
 
@@ -61,19 +61,20 @@ def _by_address(wanted: str, network: Network) -> NicChoice | str:
 
 
 def addresses(nic: Interface, version: int) -> Iterator[Address]:
-    """Its addresses of one family; those of IPv6 that count on one link only are left out."""
+    """Yield the NIC's addresses of one family, without the link-local ones of IPv6."""
     for text in nic.addresses:
         try:
             address = ip_interface(text.partition("%")[0])
         except ValueError:
-            continue  # a stranger's word
+            continue  # not an address
         if address.version == version and not (version == 6 and address.ip.is_link_local):
             yield address
 
 
 def allowed(patterns: str, nic: str) -> int | None:
-    """The place of a NIC in HCCL_SOCKET_IFNAME, where the first that fits counts: `eth,enp` by beginning, `=eth0` by
-    name, `^` before either for all others. None: not allowed."""
+    """Return the place of a NIC in HCCL_SOCKET_IFNAME; None if it is not allowed.
+
+    The first word that fits counts: `eth,enp` by beginning, `=eth0` by name, `^` before either for all other NICs."""
     negated = patterns.startswith("^")
     exact = patterns[negated:].startswith("=")
     words = patterns[negated + exact :].split(",")
@@ -83,5 +84,5 @@ def allowed(patterns: str, nic: str) -> int | None:
 
 
 def _last(nic: str) -> int:
-    """Docker's and the loopback are taken, in this order, only where nothing else is left."""
+    """Return the sort key that puts docker and then the loopback last."""
     return 2 if nic == "lo" else int(nic.startswith("docker"))

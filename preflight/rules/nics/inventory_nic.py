@@ -7,8 +7,8 @@ from preflight.facts.types import Interface, Network
 
 def routable(interface: Interface) -> list[IPv4Interface]:
     """Return the IPv4 addresses of an interface that other hosts can reach."""
-    found = [IPv4Interface(text) for text in interface.addresses if ":" not in text]
-    return [address for address in found if not (address.ip.is_loopback or address.ip.is_link_local)]
+    ipv4_interfaces = [IPv4Interface(text) for text in interface.addresses if ":" not in text]
+    return [address for address in ipv4_interfaces if not (address.ip.is_loopback or address.ip.is_link_local)]
 
 
 def named_by(nic: str, network: Network) -> list[Interface]:

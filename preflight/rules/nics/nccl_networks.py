@@ -9,20 +9,21 @@ _SHOWN = 3
 
 
 def ways_between(observations: Iterable[Observation]) -> list[RankView]:
-    """The ranks of groups over several hosts that met, or were to meet, over NCCL; of each device the last that
-    knows."""
-    found: dict[str, RankView] = {}
-    for seen in observations:
-        met = seen.meeting and seen.meeting.backend == "nccl" and seen.test.op == "init"
-        if met and len({member.host for member in seen.test.members}) > 1:
-            for view in seen.ranks:
-                if view.way or view.member.place not in found:
-                    found[view.member.place] = view
-    return list(found.values())
+    """Return the ranks of groups over several hosts that met, or were to meet, over NCCL.
+
+    For each device this is the last rank that knows its network."""
+    views_by_place: dict[str, RankView] = {}
+    for observation in observations:
+        over_nccl = observation.meeting and observation.meeting.backend == "nccl" and observation.test.op == "init"
+        if over_nccl and len({member.host for member in observation.test.members}) > 1:
+            for view in observation.ranks:
+                if view.way or view.member.place not in views_by_place:
+                    views_by_place[view.member.place] = view
+    return list(views_by_place.values())
 
 
 def sentence(observations: Iterable[Observation]) -> str:
-    """`NCCL sent between hosts over IB (mlx5_0:1/RoCE …)`; "" where nobody knows."""
+    """Return `NCCL sent between hosts over IB (mlx5_0:1/RoCE …)`; "" where no rank knows."""
     hosts: dict[str, dict[str, str]] = defaultdict(dict)
     for view in ways_between(observations):
         if view.way and view.way.between_hosts:
@@ -37,5 +38,5 @@ def sentence(observations: Iterable[Observation]) -> str:
 
 
 def _names(hosts: list[str]) -> str:
-    more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
-    return ", ".join(hosts[:_SHOWN]) + more
+    suffix = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+    return ", ".join(hosts[:_SHOWN]) + suffix

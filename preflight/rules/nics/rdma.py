@@ -1,7 +1,6 @@
 """RDMA ports that count, and those that NCCL takes. Pure.
 
-A port that is down need not be a fault: hosts have ports for storage and management, and ports without a cable.
-"""
+A port that is down need not be a fault: hosts have ports for storage and management, and ports without a cable."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +16,16 @@ from preflight.rules.variables.nccl import by_sockets, hcas
 
 NVIDIA = frozenset({Product.NVIDIA})
 Place = tuple[str, int]  # device and port
-# Sizes of InfiniBand's packets, and what RoCE adds to one (include/rdma/ib_addr.h, iboe_get_mtu).
+# Sizes of InfiniBand's packets, and the headers that RoCE adds to each (include/rdma/ib_addr.h, iboe_get_mtu).
 _SIZES, _ROCE_HEADERS = (4096, 2048, 1024, 512, 256), 96
 
 
 @dataclass(frozen=True)
 class CountedPorts:
-    """The ports that count. `certain`: of these, those of which more than half of the hosts, or the inventory, say so;
-    of the others exactly half."""
+    """The ports that count.
+
+    `certain`: those of them that the inventory names, or that are active on more than half of the hosts. The others are
+    active on exactly half."""
 
     places: frozenset[Place]
     certain: frozenset[Place]
@@ -37,13 +38,13 @@ class CountedPorts:
 
 
 def counted(cluster: Cluster, rdma: Iterable[Rdma]) -> CountedPorts:
-    """Those that the inventory names; else those that are active on half of the hosts or more."""
+    """Return the ports that the inventory names; else those that are active on half of the hosts or more."""
     hosts = list(rdma)
     if cluster.machine.rdma:
         named = set(cluster.machine.rdma)
-        there = {(port.device, port.port) for host in hosts for port in host.ports if port.device in named}
-        nowhere = {(name, 1) for name in named - {device for device, _ in there}}
-        return CountedPorts(frozenset(there | nowhere), frozenset(there | nowhere))
+        present = {(port.device, port.port) for host in hosts for port in host.ports if port.device in named}
+        absent = {(name, 1) for name in named - {device for device, _ in present}}
+        return CountedPorts(frozenset(present | absent), frozenset(present | absent))
     active = Counter((port.device, port.port) for host in hosts for port in host.ports if port.state == "ACTIVE")
     return CountedPorts(
         frozenset(place for place, number in active.items() if 2 * number >= len(hosts)),
@@ -52,8 +53,9 @@ def counted(cluster: Cluster, rdma: Iterable[Rdma]) -> CountedPorts:
 
 
 def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
-    """Those of `ports` that jobs use: of the devices that the inventory names, else of those that NCCL_IB_HCA fits. A
-    sentence says why there are none, or that it is not known (`job` None)."""
+    """Return those of `ports` that jobs use, by the inventory's devices, or else by NCCL_IB_HCA.
+
+    A sentence gives the reason for none, or says that it is not known (`job` None)."""
     if cluster.probe.transport == "socket":
         return 'jobs are not to use RDMA: transport = "socket" under [probe]'
     if job and (name := by_sockets(job.variables)):
@@ -67,9 +69,9 @@ def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[R
 
 
 def used_or_all(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
-    """As `used`, but all of them where it is not known which ones jobs use."""
-    known = cluster.machine.rdma or cluster.probe.transport == "socket" or job is not None
-    return used(cluster, job, ports) if known else list(ports) or "no active RDMA port"
+    """Return the same as `used`, but all of `ports` where it is not known which ones jobs use."""
+    use_is_known = cluster.machine.rdma or cluster.probe.transport == "socket" or job is not None
+    return used(cluster, job, ports) if use_is_known else list(ports) or "no active RDMA port"
 
 
 def gids_of(rdma: Rdma, port: RdmaPort) -> list[Gid]:
@@ -77,21 +79,22 @@ def gids_of(rdma: Rdma, port: RdmaPort) -> list[Gid]:
 
 
 def index(variables: Mapping[str, str]) -> int | None:
-    """NCCL_IB_GID_INDEX; None where NCCL is to choose."""
+    """Return NCCL_IB_GID_INDEX; None where NCCL is to choose."""
     text = variables.get("NCCL_IB_GID_INDEX", "")
     return int(text) if text.isdecimal() and len(text) < 6 else None
 
 
 def chosen(gids: Sequence[Gid], variables: Mapping[str, str]) -> Gid | None:
-    """The GID that NCCL takes: that of NCCL_IB_GID_INDEX; else, since 2.21, one of the family that it is told, IPv4, if
-    there is one of the version that it is told (RoCE v2); without any of the family that of slot 0, whatever it is
-    (src/transport/net_ib.cc, ncclIbGetGidIndex)."""
+    """Return the GID that NCCL takes (src/transport/net_ib.cc, ncclIbGetGidIndex).
+
+    That of NCCL_IB_GID_INDEX comes first. Since 2.21 NCCL else takes one of the configured family (IPv4), if possible
+    of the configured version (RoCE v2). Without any of the family it takes that of slot 0, whatever it is."""
     wanted = index(variables)
     if wanted is not None:
         return next((gid for gid in gids if gid.index == wanted), None)
-    mapped = variables.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
+    ipv4 = variables.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
     kind = "v1" if variables.get("NCCL_IB_ROCE_VERSION_NUM") == "1" else "v2"
-    family = [gid for gid in gids if (gid.address is not None) is mapped and not is_link_local(gid)]
+    family = [gid for gid in gids if (gid.address is not None) is ipv4 and not is_link_local(gid)]
     fitting = [gid for gid in family if gid.kind == kind] or family or list(gids)
     return fitting[0] if fitting else None
 
@@ -105,5 +108,5 @@ def interface(network: Network, gid: Gid) -> Interface | None:
 
 
 def roce_mtu(mtu: int) -> int:
-    """Bytes of data in a RoCE packet, by the MTU of the interface; 0: not even the smallest fits."""
+    """Return the bytes of data in a RoCE packet, by the MTU of the interface; 0 if not even the smallest fits."""
     return next((size for size in _SIZES if size + _ROCE_HEADERS <= mtu), 0)

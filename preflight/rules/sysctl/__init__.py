@@ -1,1 +1,1 @@
-"""How hosts load sysctl files, and how the files have to change. Pure."""
+"""The loading of sysctl files, and the edits that they need. Pure."""

@@ -1,11 +1,10 @@
 """The value of net.ipv4.ip_local_reserved_ports after each way of loading sysctl files. Pure.
 
-The ways differ (measured with systemd 252 and procps 4.0.2, which tests/lab/test_ports.py repeats). Both read one file
-of a name, the one in the first folder, sorted by name. systemd writes only the last value that it has read, which the
-kernel may refuse, and knows /etc/sysctl.conf only as 99-sysctl.conf, a link that Debian and Red Hat put there. procps
-writes one value after the other, and /etc/sysctl.conf last. A long value takes the kernel several writes: systemd and
-tuned make them all, procps only the first.
-"""
+The ways differ (measured with systemd 252 and procps 4.0.2, repeated by tests/lab/test_ports.py). Both read one file of
+a name, the one in the first folder, sorted by name. Systemd writes only the last value that it has read, which the
+kernel may refuse. It knows /etc/sysctl.conf only as 99-sysctl.conf, a link that Debian and Red Hat ship. Procps writes
+one value after the other, and /etc/sysctl.conf last. A long value takes the kernel several writes: systemd and tuned
+make them all, procps only the first."""
 
 import posixpath
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from preflight.facts.types import Sysctl, SysctlFile
 from preflight.model.ports import PortSet
 
 CONF = "/etc/sysctl.conf"
-LONGEST = 4094  # characters of a list that the kernel takes in one write(2), which is all that procps makes
+LONGEST = 4094  # characters of a list that the kernel takes in one write(2), and procps makes only one
 _GONE_AT_BOOT = "/run/"
 _TUNED_READS = ("/etc/sysctl.d/", "/run/sysctl.d/")
 
@@ -31,7 +30,7 @@ class LoadPath(StrEnum):
 
 
 def accepted(value: str) -> PortSet | None:
-    """What the kernel makes of a value that is written to its end; None: it refuses it."""
+    """Return the ports of a value that is written to its end; None if the kernel refuses it."""
     try:
         return port_list(value)
     except ValueError:
@@ -39,7 +38,7 @@ def accepted(value: str) -> PortSet | None:
 
 
 def in_one_write(value: str) -> str:
-    """The part of a value that the kernel takes in the first write: whole items, and of a cut one nothing."""
+    """Return the part of a value that the kernel takes in the first write: whole items only."""
     if len(value) <= LONGEST:
         return value
     first, _, last = value[:LONGEST].rpartition(",")
@@ -47,7 +46,9 @@ def in_one_write(value: str) -> str:
 
 
 def after(way: LoadPath, sysctl: Sysctl, before: PortSet) -> PortSet:
-    """The ports that are reserved after one way of loading. `before`: those that were; a boot begins without any."""
+    """Return the ports that are reserved after one way of loading.
+
+    `before`: those that were reserved before; a boot begins without any."""
     files = sysctl.reserved_files
     if way is LoadPath.BOOT:
         return _systemd(read_in_order(file for file in files if not file.path.startswith(_GONE_AT_BOOT)))
@@ -57,16 +58,17 @@ def after(way: LoadPath, sysctl: Sysctl, before: PortSet) -> PortSet:
         return _one_by_one([*read_in_order(files), *(file for file in files if file.path == CONF)], before)
     if sysctl.tuned is None:
         return before
-    own = accepted(sysctl.tuned.value)
-    start = before if own is None else own
+    tuned_ports = accepted(sysctl.tuned.value)
+    start = before if tuned_ports is None else tuned_ports
     if not sysctl.tuned.reapply:
         return start
-    again = read_in_order(file for file in files if file.path.startswith(_TUNED_READS))
-    return _one_by_one([*again, *(file for file in files if file.path == CONF)], start, whole=True)
+    reapplied = read_in_order(file for file in files if file.path.startswith(_TUNED_READS))
+    return _one_by_one([*reapplied, *(file for file in files if file.path == CONF)], start, whole=True)
 
 
 def read_in_order(files: Iterable[SysctlFile]) -> list[SysctlFile]:
-    """The files of the folders that count, sorted by name: of each name the first; /etc/sysctl.conf is in no folder."""
+    """Return the files of the folders that count, sorted by name; of each name the first. /etc/sysctl.conf is in no
+    folder."""
     first: dict[str, SysctlFile] = {}
     for file in files:
         if file.path != CONF:
@@ -80,9 +82,9 @@ def _systemd(files: Iterable[SysctlFile]) -> PortSet:
 
 
 def _one_by_one(files: Iterable[SysctlFile], before: PortSet, *, whole: bool = False) -> PortSet:
-    """`whole`: a long value is written to its end."""
-    now = before
+    """Return the ports after writing the values of these files in turn. `whole`: a long value is written to its end."""
+    reserved = before
     for value in (setting.value for file in files for setting in settings(file.text)):
         ports = None if value is None else accepted(value if whole else in_one_write(value))
-        now = now if ports is None else ports
-    return now
+        reserved = reserved if ports is None else ports
+    return reserved

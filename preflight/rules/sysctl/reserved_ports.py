@@ -14,7 +14,7 @@ KEY = "net.ipv4.ip_local_reserved_ports"
 
 @dataclass(frozen=True)
 class Edit:
-    """One file to be written. `found`: what is wrong with it now."""
+    """One file to be written. `found`: the fault of its current content."""
 
     path: str
     before: str | None
@@ -24,8 +24,10 @@ class Edit:
 
 @dataclass(frozen=True)
 class Repair:
-    """`short`: the ways of loading that do not reserve all ports, and which they miss; `left`: those that the edits do
-    not mend."""
+    """The edits that reserve the ports after every way of loading.
+
+    `short`: the ways of loading that do not reserve all ports, and the ports that they miss. `left`: those that the
+    edits do not fix."""
 
     short: Mapping[LoadPath, PortSet]
     edits: tuple[Edit, ...]
@@ -34,50 +36,55 @@ class Repair:
 
 
 def repair(sysctl: Sysctl, wanted: PortSet) -> Repair:
-    """Every file that sets the key gets the united set in its own line: what is wanted, what is reserved now, and what
-    the files say. Ours is written only where that is not enough."""
+    """Return the edits after which every file that sets the key has the united set in its own line.
+
+    The united set is the wanted ports, the ports reserved now, and those of the files. Our own file is written only
+    where that is not enough."""
     united = wanted | (accepted(sysctl.reserved_ports) or PortSet())
     for file in counting(sysctl):
         united |= _last(file) or PortSet()
     if sysctl.tuned:
         united |= intended_ports(sysctl.tuned.value) or PortSet()
     short = _missing(sysctl, wanted)
-    edits, mended = _edited(sysctl, wanted, united)
-    left = _missing(mended, wanted)
-    if left:
-        own, with_own = _own(mended, united)
-        left_then = _missing(with_own, wanted)
-        if own and left_then != left:
-            edits, left = (*edits, own), left_then
-    return Repair(short, edits, left, united)
+    edits, edited_facts = _edited(sysctl, wanted, united)
+    missing = _missing(edited_facts, wanted)
+    if missing:
+        own_edit, with_own = _own(edited_facts, united)
+        missing_with_own = _missing(with_own, wanted)
+        if own_edit and missing_with_own != missing:
+            edits, missing = (*edits, own_edit), missing_with_own
+    return Repair(short, edits, missing, united)
 
 
 def counting(sysctl: Sysctl) -> list[SysctlFile]:
-    """The files that some way of loading reads, now or at boot, in the order of their names; /etc/sysctl.conf last."""
+    """Return the files that some way of loading reads, now or at boot, in the order of their names; /etc/sysctl.conf
+    last."""
     files = sysctl.reserved_files
     now = read_in_order(files)
-    boot = read_in_order(file for file in files if not file.path.startswith("/run/"))  # which hides nothing at boot
+    # /run is empty at boot, so its files hide nothing then.
+    boot = read_in_order(file for file in files if not file.path.startswith("/run/"))
     return [*now, *(file for file in boot if file not in now), *(file for file in files if file.path == CONF)]
 
 
 def unread(sysctl: Sysctl) -> list[tuple[str, str]]:
-    """Files that some way of loading reads and that could not be looked into, and why not; tuned's too."""
-    found = [(file.path, file.error) for file in counting(sysctl) if file.error]
-    return found + (
+    """Return the files that some way of loading reads and that could not be read, with the error; tuned's too."""
+    errors = [(file.path, file.error) for file in counting(sysctl) if file.error]
+    return errors + (
         [(sysctl.tuned.source or "tuned", sysctl.tuned.error)] if sysctl.tuned and sysctl.tuned.error else []
     )
 
 
 def unreadable(sysctl: Sysctl) -> list[tuple[str, str]]:
-    """Files whose value the kernel refuses and no person understands either, with that value: no list that is written
-    in its place could be known to hold what it should."""
-    odd = [(file.path, file.value or "") for file in counting(sysctl) if _last(file) is None]
+    """Return the files with a value that the kernel refuses and that is not understandable either, with that value.
+
+    No list that replaced it could be known to hold the intended ports."""
+    refused = [(file.path, file.value or "") for file in counting(sysctl) if _last(file) is None]
     tuned = sysctl.tuned
-    return odd + ([(tuned.source, tuned.value)] if tuned and intended_ports(tuned.value) is None else [])
+    return refused + ([(tuned.source, tuned.value)] if tuned and intended_ports(tuned.value) is None else [])
 
 
 def winner(way: LoadPath, sysctl: Sysctl) -> SysctlFile | None:
-    """The file that is read last of those that set the key."""
+    """Return the file that is read last of those that set the key."""
     files = [file for file in counting(sysctl) if settings(file.text)]
     if way is LoadPath.BOOT:
         files = [file for file in files if file.path != CONF and not file.path.startswith("/run/")]
@@ -87,16 +94,16 @@ def winner(way: LoadPath, sysctl: Sysctl) -> SysctlFile | None:
 
 
 def with_value(text: str, ports: PortSet) -> str:
-    """A file's text whose last line for the key sets `ports`; every other byte is kept."""
-    found = settings(text)
-    if found and found[-1].value is not None:
-        return f"{text[: found[-1].start]}{ports}{text[found[-1].end :]}"
+    """Return a file's text with `ports` in its last line for the key; every other byte is kept."""
+    assignments = settings(text)
+    if assignments and assignments[-1].value is not None:
+        return f"{text[: assignments[-1].start]}{ports}{text[assignments[-1].end :]}"
     newline = "\r\n" if "\r\n" in text else "\n"
     return text + (newline if text and not text.endswith("\n") else "") + f"{KEY} = {ports}{newline}"
 
 
 def own_file(ports: PortSet) -> str:
-    """The whole of our own file."""
+    """Return the whole of our own file."""
     return (
         "# Written by preflight. Training jobs bind these ports themselves, so the kernel must not hand them out.\n"
         f"{KEY} = {ports}\n"
@@ -104,14 +111,16 @@ def own_file(ports: PortSet) -> str:
 
 
 def _missing(sysctl: Sysctl, wanted: PortSet) -> dict[LoadPath, PortSet]:
-    """What is not reserved after each way of loading. All but the boot are judged by what they take away."""
+    """Return the ports that are not reserved after each way of loading. All but the boot are judged by the ports that
+    they drop."""
     ends = {way: after(way, sysctl, PortSet() if way is LoadPath.BOOT else wanted) for way in LoadPath}
     return {way: wanted - ports for way, ports in ends.items() if wanted - ports}
 
 
 def _last(file: SysctlFile) -> PortSet | None:
-    """What the last line means that the kernel takes, and those after it that it refuses; None where that is no list of
-    ports."""
+    """Return the ports of the last line that the kernel takes, and of those after it that it refuses.
+
+    None where that is no list of ports."""
     ports = PortSet()
     for setting in reversed(settings(file.text)):
         intended = intended_ports(setting.value or "")
@@ -124,14 +133,14 @@ def _last(file: SysctlFile) -> PortSet | None:
 
 
 def _loaded(file: SysctlFile) -> PortSet:
-    """What the last line makes the kernel reserve, whoever loads the file."""
-    found = settings(file.text)
-    return (found and accepted(in_one_write(found[-1].value or ""))) or PortSet()
+    """Return the ports that the last line makes the kernel reserve, independent of the program that loads the file."""
+    assignments = settings(file.text)
+    return (assignments and accepted(in_one_write(assignments[-1].value or ""))) or PortSet()
 
 
 def _edited(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple[Edit, ...], Sysctl]:
-    """The edits of files that set the key to less than is wanted, and the facts after them."""
-    edits: dict[str, Edit] = {}  # by the file behind a link: 99-sysctl.conf is mostly /etc/sysctl.conf
+    """Return the edits of files that set the key to less than is wanted, and the facts after them."""
+    edits: dict[str, Edit] = {}  # keyed by a link's target, as 99-sysctl.conf is mostly /etc/sysctl.conf
     for file in counting(sysctl):
         if settings(file.text) and wanted - _loaded(file) and file.writable:
             text = with_value(file.text, united)
@@ -155,8 +164,9 @@ def _editable(tuned: Tuned) -> bool:
 
 
 def _own(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
-    """Our own file where there is none, or one that sets nothing, and the facts with it. None if it is a link, by which
-    somebody has switched it off."""
+    """Return our own file where there is none, or one that sets nothing, and the facts with it.
+
+    None if it is a link, by which an administrator has disabled it."""
     present = next((file for file in sysctl.reserved_files if file.path == OWN_FILE), None)
     if present and (present.target or settings(present.text)):
         return None, sysctl
@@ -169,5 +179,5 @@ def _own(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
         why = "does not exist, and no file that is read at boot sets the key"
     text = with_value(present.text, united) if present and present.text else own_file(united)
     edit = Edit(OWN_FILE, present.text if present else None, text, why)
-    others = tuple(file for file in sysctl.reserved_files if file is not present)
-    return edit, replace(sysctl, reserved_files=(facts_sysctl.file(OWN_FILE, edit.after), *others))
+    other_files = tuple(file for file in sysctl.reserved_files if file is not present)
+    return edit, replace(sysctl, reserved_files=(facts_sysctl.file(OWN_FILE, edit.after), *other_files))

@@ -1,1 +1,1 @@
-"""How HCCL and NCCL read their variables. Pure."""
+"""The meaning of variables to HCCL and NCCL. Pure."""

@@ -1,6 +1,6 @@
-"""What the variables of HCCL, torch_npu and CANN may be: a line a variable, as the HCCL user guide and torch_npu's
-documents have it. Pure.
-"""
+"""Allowed values of the variables of HCCL, torch_npu and CANN. Pure.
+
+Each variable has a line, as the HCCL user guide and torch_npu's documents have it."""
 
 import re
 from collections.abc import Callable
@@ -21,20 +21,23 @@ _DFS = {"connection_fault_detection_time": "seconds", "cluster_heartbeat": "on, 
 
 @dataclass(frozen=True)
 class VariableRule:
-    """`wants`: the values that are allowed, in words; `allows`: whether one is. `plain`: the one spelling of an allowed
-    value that has several. `default`: what an unset variable means. `unequal`: what it is if hosts differ; None: they
-    may."""
+    """The allowed values of one variable.
+
+    `wants`: the allowed values, in words. `allows`: whether a value is allowed. `plain`: the one spelling of an allowed
+    value that has several. `default`: the meaning of an unset variable. `unequal`: the outcome if hosts differ, None if
+    they may."""
 
     wants: str
     allows: Callable[[str], bool]
     plain: Callable[[str], str] = str
     default: str = ""
     unequal: Outcome | None = None
-    advised: int = 0  # a larger number is allowed, and the vendor advises against it; 0: any
+    advised: int = 0  # largest number that the vendor advises, though larger ones are allowed; 0: any
     products: frozenset[Product] = _NPU
 
     def meaning(self, value: str | None) -> str:
-        """What a value (None: not set) means to HCCL, to be compared; one that is not allowed is left as it is."""
+        """Return the meaning of a value (None: not set) to HCCL, for comparison; a value that is not allowed is
+        unchanged."""
         value = self.default if value is None else value
         return self.plain(value) if self.allows(value) else value
 
@@ -49,7 +52,7 @@ def _number(low: int, high: int, what: str = "a number", *, step: int = 1) -> Va
 
 
 def _word(*words: str) -> VariableRule:
-    """One of these; capitals do not matter."""
+    """Return the rule of a variable that takes one of these words in any case."""
     return VariableRule(" or ".join(words), lambda value: value.lower() in [word.lower() for word in words], str.lower)
 
 
@@ -69,19 +72,19 @@ def _retry(value: str) -> bool:
 
 
 def _plain_retry(value: str) -> str:
-    """Of every level; what is not named is off."""
-    told = dict(item.strip().split(":") for item in value.split(","))
-    return ",".join(f"{level}:{told.get(level, '0')}" for level in ("L0", "L1", "L2"))
+    """Return the value of every level; a level that is not named is off."""
+    levels = dict(item.strip().split(":") for item in value.split(","))
+    return ",".join(f"{level}:{levels.get(level, '0')}" for level in ("L0", "L1", "L2"))
 
 
 def _dfs(value: str) -> bool:
-    """`name:value,…`; of the names that are known, whether the value is one."""
+    """Return whether all known names of `name:value,…` have an allowed value."""
     for item in value.split(","):
-        name, colon, told = (part.strip() for part in item.partition(":"))
+        name, colon, value_of_name = (part.strip() for part in item.partition(":"))
         wanted = _DFS.get(name, "")
-        if not colon or (wanted == "on, off" and told not in wanted.split(", ")):
+        if not colon or (wanted == "on, off" and value_of_name not in wanted.split(", ")):
             return False
-        if wanted == "seconds" and not (told == "0" or _number(20, 7200).allows(told)):
+        if wanted == "seconds" and not (value_of_name == "0" or _number(20, 7200).allows(value_of_name)):
             return False
     return True
 
@@ -93,12 +96,12 @@ _ANY = VariableRule("text", bool)
 
 
 def _fails(rule: VariableRule, default: str = "", products: frozenset[Product] | None = None) -> VariableRule:
-    """Hosts that differ in it do not find each other, or do not run the same algorithm."""
+    """Return the rule as one on which hosts must agree, or they do not find each other or run different algorithms."""
     return replace(rule, default=default, unequal=Outcome.FAIL, products=products or rule.products)
 
 
 def _warns(rule: VariableRule, default: str = "", products: frozenset[Product] | None = None) -> VariableRule:
-    """Hosts that differ in it give up at different times, or are only slower."""
+    """Return the rule as one on which hosts should agree, or they time out at different times or are only slower."""
     return replace(rule, default=default, unequal=Outcome.WARN, products=products or rule.products)
 
 
@@ -140,7 +143,7 @@ RULES: dict[str, tuple[VariableRule, ...]] = {
     "HCCL_DIAGNOSE_ENABLE": (_SWITCH,),
     "HCCL_DEBUG_CONFIG": (_ANY,),
     "HCCL_TEST_USE_DEVS": (_ANY,),
-    "HCCL_ASYNC_ERROR_HANDLING": (_number(0, 3),),  # torch_npu's names before TORCH_ was put in front
+    "HCCL_ASYNC_ERROR_HANDLING": (_number(0, 3),),  # torch_npu's names before it prefixed TORCH_
     "HCCL_BLOCKING_WAIT": (_SWITCH,),
     "HCCL_DESYNC_DEBUG": (_SWITCH,),
     "TORCH_HCCL_ASYNC_ERROR_HANDLING": (_warns(_number(0, 3), "1"),),
@@ -156,13 +159,13 @@ RULES: dict[str, tuple[VariableRule, ...]] = {
 
 
 def rule(name: str, product: Product) -> VariableRule | None:
-    """What a variable may be on a product; None: it has no effect there."""
-    return next((one for one in RULES[name] if product in one.products), None)
+    """Return the rule of a variable on a product; None if it has no effect there."""
+    return next((candidate for candidate in RULES[name] if product in candidate.products), None)
 
 
 def meant(name: str) -> str | None:
-    """The variable of HCCL that a name which is none is probably a slip for."""
-    import difflib  # only where somebody mistyped
+    """Return the variable of HCCL for which an unknown name is probably a typing error."""
+    import difflib  # needed for a mistyped name only
 
     if name in RULES or not name.startswith(("HCCL_", "TORCH_HCCL_", "P2P_HCCL_")):
         return None

@@ -1,15 +1,15 @@
 """The variables of NCCL as NCCL and torch read them. Pure.
 
-NCCL: src/misc/param.cc, src/misc/utils.cc and the user guide's list of variables; torch: ProcessGroupNCCL.hpp.
-"""
+NCCL's are those of src/misc/param.cc, src/misc/utils.cc and the user guide's list, torch's those of
+ProcessGroupNCCL.hpp."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from preflight.model.outcome import Outcome
 
-# Variables that are numbers. NCCL takes the digits at their beginning: of a word there are none, and that is 0, or, in
-# later releases, the default.
+# Variables that are numbers. NCCL takes the digits at their beginning. Without any it takes 0, or, in later releases,
+# the default.
 NUMBERS = (
     "NCCL_IB_DISABLE",
     "NCCL_IB_GID_INDEX",
@@ -38,18 +38,18 @@ NUMBERS = (
     "NCCL_RAS_ENABLE",
 )
 FAMILIES = ("AF_INET", "AF_INET6")
-# Variables of torch that had no TORCH_ in front before torch 2.2. Later releases read both names, and warn; earlier
-# ones know none with TORCH_.
+# Variables of torch that had no prefix TORCH_ before torch 2.2. Later releases read both names, and warn. Earlier ones
+# know none with TORCH_.
 RENAMED = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING")
 RENAMED_IN = (2, 2)
 
-# What a host may have for itself: its own interfaces, devices, files and logs.
+# Variables that may differ between hosts: interfaces, devices, files and logs.
 _OWN = re.compile(
     r"NCCL_(SOCKET_IFNAME|OOB_NET_IFNAME|IB_HCA|HOSTID|DEBUG.*|CONF_FILE|TOPO_.*|GRAPH_.*|RAS_ADDR|IGNORE_CPU_AFFINITY"
     r"|SET_THREAD_NAME|LOG.*|INSPECTOR_.*|PROFILE.*|VERSION)"
 )
-# With these, ranks that differ do not find each other, or wait in different algorithms: unequal ones are a failure. All
-# others make them slower, or give up at different times. Unset means the default.
+# Ranks that differ in these do not find each other, or hang in different algorithms, which is a failure. Differences in
+# all others make ranks slower, or time out at different times. Unset means the default.
 _MUST_AGREE = {
     "NCCL_NET": "",
     "NCCL_IB_DISABLE": "0",
@@ -60,15 +60,15 @@ _MUST_AGREE = {
     "NCCL_BUFFSIZE": "4194304",
     "NCCL_COLLNET_ENABLE": "0",
 }
-_CHOSEN = ("NCCL_NET", "NCCL_SOCKET_FAMILY")  # unset, NCCL may choose what the others are told
+_CHOSEN = ("NCCL_NET", "NCCL_SOCKET_FAMILY")  # unset, NCCL may choose the value that is set on the other hosts
 
 
 def number(value: str) -> int | None:
-    """What strtoll(3) makes of the whole of a value, base 0 as in C; None if something is left over or missing."""
-    found = re.fullmatch(r"\s*([+-]?)(0[xX][0-9a-fA-F]{1,15}|[0-9]{1,18})", value)
-    if not found:
+    """Return strtoll(3) of a whole value, base 0 as in C; None if characters are missing or left over."""
+    match = re.fullmatch(r"\s*([+-]?)(0[xX][0-9a-fA-F]{1,15}|[0-9]{1,18})", value)
+    if not match:
         return None
-    sign, digits = found.groups()
+    sign, digits = match.groups()
     if digits[:2].lower() == "0x":
         size = int(digits, 16)
     elif digits.startswith("0"):
@@ -83,14 +83,15 @@ def is_on(variables: Mapping[str, str], name: str) -> bool:
 
 
 def by_sockets(variables: Mapping[str, str]) -> str:
-    """The variable that keeps NCCL from RDMA; "" if none does."""
+    """Return the variable that keeps NCCL from RDMA; "" if none does."""
     if variables.get("NCCL_NET", "").lower() == "socket":
         return "NCCL_NET"
     return "NCCL_IB_DISABLE" if is_on(variables, "NCCL_IB_DISABLE") else ""
 
 
 def hcas(patterns: str, devices: Iterable[str]) -> tuple[str, ...]:
-    """The devices that NCCL_IB_HCA fits, at some port: `[^][=]device[:port],…`, beginnings unless there is a `=`."""
+    """Return the devices that NCCL_IB_HCA fits, at some port: `[^][=]device[:port],…`, beginnings unless there is a
+    `=`."""
     negated, exact, words = _words(patterns)
     if not words:
         return tuple(devices)
@@ -100,24 +101,26 @@ def hcas(patterns: str, devices: Iterable[str]) -> tuple[str, ...]:
 
 
 def more_than_meant(patterns: str, devices: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """A word of NCCL_IB_HCA that is a device's name, and the other devices that it fits, too: mlx5_1 fits mlx5_10;
-    those that another word names are meant."""
+    """Return a word of NCCL_IB_HCA that is a device's name, and the other devices that it also fits: mlx5_1 fits
+    mlx5_10.
+
+    Devices that another word names are left out."""
     _, exact, words = _words(patterns)
     named = {word for word, _ in words}
     for word in (word for word, _ in words if not exact and word in devices):
-        others = tuple(device for device in devices if device.startswith(word) and device not in named)
-        if others:
-            return word, others
+        extra_devices = tuple(device for device in devices if device.startswith(word) and device not in named)
+        if extra_devices:
+            return word, extra_devices
     return None
 
 
 def exactly(patterns: str) -> str:
-    """The same patterns with the `=` that makes names of them."""
+    """Return the same patterns with the `=` that makes names of them."""
     return f"^={patterns[1:]}" if patterns.startswith("^") else f"={patterns}"
 
 
 def _words(patterns: str) -> tuple[bool, bool, list[tuple[str, str]]]:
-    """(negated, exact, words with their ports)."""
+    """Return (negated, exact, words with their ports)."""
     negated = patterns.startswith("^")
     exact = patterns[negated:].startswith("=")
     parts = (word.partition(":") for word in patterns[negated + exact :].split(","))
@@ -129,7 +132,7 @@ def _fits(device: str, words: Iterable[str], exact: bool) -> bool:
 
 
 def unequal(name: str, *meanings: str) -> Outcome | None:
-    """What it is if hosts differ in a variable, by having these meanings; None: they may."""
+    """Return the outcome if hosts differ in a variable by having these meanings; None if they may."""
     if not name.startswith(("NCCL_", "TORCH_NCCL_")) or _OWN.fullmatch(name):
         return None
     if name.endswith(("_FILE", "_DIR", "_PATH")):
@@ -139,7 +142,7 @@ def unequal(name: str, *meanings: str) -> Outcome | None:
 
 
 def meaning(name: str, value: str | None) -> str:
-    """What a value (None: not set) means to NCCL, to be compared."""
+    """Return the meaning of a value (None: not set) to NCCL, for comparison."""
     if value is None or not value:
         return _MUST_AGREE.get(name, "")
     size = number(value) if name in NUMBERS or name in _MUST_AGREE else None

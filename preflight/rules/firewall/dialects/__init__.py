@@ -1,1 +1,1 @@
-"""The languages of the firewalls, a module each: `parse` reads a rule as the tool shows it, `ours` writes our own."""
+"""The languages of the firewalls, a module each: `parse` reads a tool's rule, `ours` writes one of preflight's."""

@@ -1,4 +1,4 @@
-"""Rich rules as `firewall-cmd` prints them, and what else a zone lets in."""
+"""Rich rules as `firewall-cmd` prints them, and the other openings of a zone."""
 
 import re
 from collections.abc import Sequence
@@ -9,25 +9,27 @@ from preflight.facts.sections.firewall import Zone
 from preflight.model.ports import PortSet
 from preflight.rules.firewall.rules import FirewallRule, Source, port_set, read_source
 
-PRIORITIES_SINCE = (0, 7)  # the version of firewalld whose rich rules have priorities
+PRIORITIES_SINCE = (0, 7)  # the first version of firewalld that has priorities in rich rules
 _ELEMENT = re.compile(r'(\w[\w-]*)(?:="([^"]*)")?')
 _CLOSES = {"reject": "drop", "drop": "drop", "accept": "accept", "mark": "none"}
 _NO_PORT = ("icmp-block", "icmp-type", "masquerade", "forward-port")
-# Elements and attributes that change nothing for us.
+# Elements and attributes that have no effect on the cluster's connections.
 _IDLE = ("rule", "source", "port", "audit", "log", "nflog", "prefix", "level", "type", "group")
 
 
 def zone_rules(zone: Zone) -> list[FirewallRule]:
-    """What a zone does to what enters it, in the order in which firewalld has it done: rich rules of negative
-    priority, those that close, ports and services, those that open, rich rules of positive priority."""
+    """Return a zone's rules in the order in which firewalld applies them.
+
+    The order is: rich rules of negative priority, those that close, ports and services, those that open, rich rules of
+    positive priority."""
     rich = [(priority(text), parse(text)) for text in zone.rich_rules]
     ports = [_port(text) for text in zone.ports]
     return [
-        *(rule for _, rule in sorted((one for one in rich if one[0] < 0), key=lambda one: one[0])),
+        *(rule for _, rule in sorted((entry for entry in rich if entry[0] < 0), key=lambda entry: entry[0])),
         *(rule for number, rule in rich if number == 0 and rule.verdict == "drop"),
         *ports,
         *(rule for number, rule in rich if number == 0 and rule.verdict != "drop"),
-        *(rule for _, rule in sorted((one for one in rich if one[0] > 0), key=lambda one: one[0])),
+        *(rule for _, rule in sorted((entry for entry in rich if entry[0] > 0), key=lambda entry: entry[0])),
     ]
 
 
@@ -50,7 +52,7 @@ def _port(text: str) -> FirewallRule:
 
 
 def parse(text: str) -> FirewallRule:
-    """Read one rich rule. Never raises: what is not understood makes the rule partial."""
+    """Read one rich rule. Never raises; an element that is not understood makes the rule partial."""
     rule, element = FirewallRule(text, "none"), ""
     for name, value in _ELEMENT.findall(text):
         element = element if value else name
@@ -62,7 +64,7 @@ def parse(text: str) -> FirewallRule:
 
 
 def _element(rule: FirewallRule, element: str, name: str, value: str) -> FirewallRule:
-    """The rule with one more element, or with one more attribute of `element`, the last word without a value."""
+    """Return the rule with one more element, or with one more attribute of `element`, the last word without a value."""
     if name in _CLOSES and not value:
         return replace(rule, verdict=_CLOSES[name])
     if name == "family":
@@ -73,7 +75,7 @@ def _element(rule: FirewallRule, element: str, name: str, value: str) -> Firewal
         return replace(rule, ports=port_set([value]))
     if name == "protocol" and value:
         return replace(rule, never=rule.never or value != "tcp")
-    if name == "invert":  # an older way to say NOT
+    if name == "invert":  # an older spelling of NOT
         return replace(rule, sources=None, partial=True)
     if name in _NO_PORT:
         return replace(rule, never=True)
@@ -81,7 +83,7 @@ def _element(rule: FirewallRule, element: str, name: str, value: str) -> Firewal
 
 
 def ours(source: Source, ports: PortSet) -> list[str]:
-    """Our rules for one network, as firewalld prints them back: one a range, as a rich rule has one port element."""
+    """Return our rules for one network as firewalld prints them: one a range, as a rich rule has one port element."""
     return [
         f'rule priority="{PRIORITY}" family="ipv{source.version}" source address="{source}" '
         f'port port="{PortSet((pair,))}" protocol="tcp" accept'
@@ -90,7 +92,7 @@ def ours(source: Source, ports: PortSet) -> list[str]:
 
 
 def command(zone: str, rules: Sequence[str]) -> str:
-    """What a person types for that where firewalld is too old for priorities, and so for our sign."""
+    """Return the command for these rules where firewalld is too old for priorities, and so for our mark."""
     plain = (rule.replace(f'priority="{PRIORITY}" ', "") for rule in rules)
     return f"firewall-cmd --zone={zone} " + " ".join(f"--add-rich-rule='{rule}'" for rule in plain)
 
@@ -102,12 +104,12 @@ _ORDER = ("rule", "priority=", "family=", "source", "address=", "port", "port=",
 
 
 def rules_in(xml: str) -> tuple[str, ...]:
-    """Our rules in a zone's file, as rich rules. A program on the host reads the same: remote/apply/firewalld.py."""
+    """Return our rules in a zone's file, as rich rules. remote/apply/firewalld.py reads the same on the host."""
     return tuple(filter(is_ours, map(_rich, _RULE.findall(_COMMENT.sub("", xml)))))
 
 
 def _rich(block: str) -> str:
-    """A rule of a zone's file in the words of a rich rule; one of ours to the character."""
+    """Return a rule of a zone's file in the words of a rich rule; one of ours to the character."""
     words = [name or f'{key}="{value}"' for name, key, value in _WORD.findall(block)]
     return " ".join(sorted(words, key=_place))
 

@@ -12,8 +12,8 @@ from preflight.rules.firewall.rules import FirewallRule, Source, groups, port_se
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 _VERDICTS = {"ACCEPT": "accept", "DROP": "drop", "REJECT": "drop"}
 _GOES_ON = ("LOG", "NFLOG", "ULOG", "MARK", "CONNMARK", "TRACE", "AUDIT", "CLASSIFY", "SECMARK", "CONNSECMARK")
-_PLAIN = ("tcp", "multiport", "conntrack", "state", "comment")  # matches whose options are read below
-# Options with one word behind them that change nothing for us.
+_PLAIN = ("tcp", "multiport", "conntrack", "state", "comment")  # Matches with options that are read below.
+# Options with one argument that have no effect on the cluster's connections.
 _IDLE = ("--comment", "--reject-with", "--log-prefix", "--log-level", "--nflog-prefix", "--nflog-group", "-c")
 _TARGET = ("-j", "-g")
 _STATES = ("--ctstate", "--state")
@@ -23,7 +23,8 @@ _SYN = ("FIN,SYN,RST,ACK", "SYN,RST,ACK", "SYN")
 
 
 def parse(text: str, family: int = 4) -> FirewallRule:
-    """Read one rule of the IPv4 or the IPv6 program. Never raises: what is not understood makes the rule partial."""
+    """Read one rule of the IPv4 or the IPv6 program. Never raises; an option that is not understood makes the rule
+    partial."""
     words = _TOKEN.findall(text)
     rule = FirewallRule(text, _verdict(words), family=family)
     while words:
@@ -36,18 +37,18 @@ def parse(text: str, family: int = 4) -> FirewallRule:
 
 
 def _verdict(words: Sequence[str]) -> str:
-    """What stands behind the last -j or -g, whatever stands before it."""
+    """Return the verdict of the target after the last -j or -g."""
     target = next((after for word, after in reversed(list(pairwise(words))) if word in _TARGET), "")
     return _VERDICTS.get(target, "none" if not target or target in _GOES_ON else "jump")
 
 
 def _option(rule: FirewallRule, option: str, words: list[str]) -> FirewallRule:
-    """The rule with one more option, whose words are taken from `words`."""
+    """Return the rule with one more option, and remove the option's arguments from `words`."""
     if option == "!":
         return _negated(rule, words)
     if option == "--syn":
         return rule
-    if option not in _WITH_A_WORD:  # it may have words behind it or none: what is left of them is not known either
+    if option not in _WITH_A_WORD:  # the number of its arguments is not known, so the next words are not either
         return replace(rule, partial=True)
     value = words.pop(0)
     if option in _IDLE or option in _TARGET:
@@ -64,7 +65,7 @@ def _option(rule: FirewallRule, option: str, words: list[str]) -> FirewallRule:
         return replace(rule, sources=(read_source(value),))
     if option in _PORTS:
         return replace(rule, ports=port_set(value.split(","), dash=":"))
-    flags = words.pop(0)  # --tcp-flags, of a packet that opens a connection
+    flags = words.pop(0)  # --tcp-flags of a packet that opens a connection
     return rule if (value, flags) in ((_SYN[0], "SYN"), (_SYN[1], "SYN")) else replace(rule, partial=True)
 
 
@@ -74,7 +75,7 @@ def _negated(rule: FirewallRule, words: list[str]) -> FirewallRule:
 
 
 def ours(source: Source, ports: PortSet) -> list[str]:
-    """Our rules for one network, as iptables prints them back."""
+    """Return our rules for one network as iptables prints them."""
     return [
         f"-s {source} -p tcp -m multiport --dports {str(group).replace('-', ':')} "
         "-m comment --comment preflight -j ACCEPT"
@@ -83,12 +84,13 @@ def ours(source: Source, ports: PortSet) -> list[str]:
 
 
 def command(program: str, rules: Sequence[str]) -> str:
-    """What a person types for that, a line a rule."""
+    """Return the commands for these rules, a line a rule."""
     return "\n".join(f"{program} -w -I INPUT {rule}" for rule in rules)
 
 
 def with_rules(saved: str, rules: Sequence[str]) -> str:
-    """A file of iptables-save with `rules` as ours, first in the chain INPUT of `filter`; the rest is kept."""
+    """Return a file of iptables-save with `rules` as ours, first in the chain INPUT of `filter`. All other lines are
+    kept."""
     lines: list[str] = []
     table, counters, place = "", "", None
     for line in saved.splitlines(keepends=True):

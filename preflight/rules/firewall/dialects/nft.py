@@ -15,25 +15,25 @@ _ELSEWHERE = ("jump", "goto", "return", "queue")
 _NEVER = ("udp", "icmp", "icmpv6", "sctp")
 
 
-@lru_cache(4096)  # the same rules stand on every host, and one may name hundreds of addresses
+@lru_cache(4096)  # every host has the same rules, and a rule may name hundreds of addresses
 def parse(text: str) -> FirewallRule:
-    """Read one rule. Never raises: what is not understood makes the rule partial."""
+    """Read one rule. Never raises; a word that is not understood makes the rule partial."""
     words = _TOKEN.findall(text)
     rule = FirewallRule(text, "none")
     at = 0
     while at < len(words):
-        word, rest = words[at], words[at + 1 :]
+        word, next_words = words[at], words[at + 1 :]
         if word in _VERDICTS or word in _ELSEWHERE:
             return replace(rule, verdict=_VERDICTS.get(word, "jump"))
-        condition, used = _condition(rule, word, rest)
+        condition, length = _condition(rule, word, next_words)
         if condition is None:
             return replace(rule, partial=True, verdict=_verdict_anywhere(words))
-        rule, at = condition, at + used
+        rule, at = condition, at + length
     return rule
 
 
 def _verdict_anywhere(words: Sequence[str]) -> str:
-    """The worst that a rule with unknown parts may do; a verdict map counts as all its verdicts."""
+    """Return the worst that a rule with unknown parts may do; a verdict map counts as all its verdicts."""
     verdicts = {word.strip(",") for token in words for word in token.strip("{}").replace(":", " ").split()}
     if verdicts & {"drop", "reject"}:
         return "drop"
@@ -43,7 +43,7 @@ def _verdict_anywhere(words: Sequence[str]) -> str:
 
 
 def _condition(rule: FirewallRule, word: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
-    """The rule with one more condition or statement, and how many words that took; None: not understood."""
+    """Return the rule with one more condition or statement, and the number of words read. None: not understood."""
     if word == "counter":  # "counter", "counter packets 0 bytes 0", "counter name x"
         return rule, 1 + {"packets": 4, "name": 2}.get(rest[0] if rest else "", 0)
     if word == "comment":
@@ -65,7 +65,7 @@ def _condition(rule: FirewallRule, word: str, rest: Sequence[str]) -> tuple[Fire
 
 
 def _match(rule: FirewallRule, subject: str, value: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
-    """The same for a condition of three words, `ip saddr 10.1.0.0/24`."""
+    """Return the same for a condition of three words, such as `ip saddr 10.1.0.0/24`."""
     if subject == "ct state" and value == "vmap" and "new" not in rest[2].replace(":", " ").split():
         return replace(rule, never=True), 4
     if value in ("!=", "==", "&", "<", ">", "vmap", "map"):
@@ -101,9 +101,10 @@ def _elements(token: str) -> list[str]:
 
 @lru_cache(64)
 def ours(networks: tuple[Source, ...], ports: PortSet) -> str:
-    """Our rule for networks of one family, as nft prints it back, to the character (measured with nftables 1.0.6)."""
+    """Return our rule for networks of one family as nft prints it, to the character (measured with nftables 1.0.6)."""
     addresses = [
-        str(one.network_address) if one.prefixlen == one.max_prefixlen else str(one) for one in sorted(networks)
+        str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
+        for network in sorted(networks)
     ]
     word = "ip6" if networks[0].version == 6 else "ip"
     return f"{word} saddr {_set(addresses)} tcp dport {_set(str(ports).split(','))} accept {COMMENT}"

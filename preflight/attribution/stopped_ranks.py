@@ -39,7 +39,7 @@ class Behind:
 
 @dataclass(frozen=True)
 class Stop:
-    """A group that stopped at one stage, so that none of its ranks can be identified. `seen`: the tests of this stop."""
+    """A group that stopped at one stage, so that no rank can be identified. `seen`: the tests of this stop."""
 
     members: tuple[Member, ...]
     stage: str

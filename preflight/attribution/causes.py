@@ -144,7 +144,7 @@ class Why:
 
     words: str = ""
     remedy: str = ""
-    evidence: tuple[str, ...] = ()  # the finding that explains most first
+    evidence: tuple[str, ...] = ()  # lines; the finding that explains most comes first
     elsewhere: bool = False
     near: bool = False
     blames: tuple[str, tuple[str, ...]] | None = None
@@ -247,11 +247,11 @@ def _weight(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devi
 def _enough(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devices: bool) -> bool:
     """Return whether one check's findings concern enough of the members to explain the failure.
 
-    That is one member of a device, host, link or group, else more than half of them. If a host is a member, more
-    than half of its devices have to be concerned, or one that fails, if all took part. Findings about no host in
-    particular do not explain a single host or device.
+    For a device, host, link or group, one member is enough, otherwise it takes more than half. A host counts if more
+    than half of its devices are concerned, or one that fails, if all took part. Findings about no host in particular do
+    not explain a single host or device.
     """
-    kind = one.kind.rpartition(" ")[2]  # of an intermittent one, too
+    kind = one.kind.rpartition(" ")[2]  # without "intermittent"
     if any(cause.host is None for cause in same):
         return kind not in ("device", "host")
     devices = {host.name: max(1, len(host.devices)) for host in cluster.hosts}

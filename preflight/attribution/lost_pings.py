@@ -60,9 +60,9 @@ class _Count:
         down = {pair for pair in bad if any(self._place(device).down for device in pair)}
         self._bad = bad - down
         self._left = dict.fromkeys(pair for pair in self._pings if pair not in down)
-        self._ends: dict[PingEnd, list[Pair]] | None = None  # the last result of `_by_end`, None if device is outdated
+        self._ends: dict[PingEnd, list[Pair]] | None = None  # the last result of `_by_end`, None if that is outdated
         self._parts: ReachableParts | None = (
-            None  # of devices; None if no two that reach others lack answers of each peer_end
+            None  # of devices; None if no two that reach others lack answers of each other
         )
 
     def causes(self) -> list[Cause]:
@@ -266,7 +266,7 @@ class _Count:
     def _hosts(self) -> Iterator[Cause]:
         """Yield hosts of which all pairs are bad, of at least two devices, with at least two other hosts or gateways.
 
-        One other is enough if the host could not ping itself.
+        One other is enough if none of the host's devices could ping.
         """
         of_host: dict[str, list[Pair]] = defaultdict(list)
         for pair in self._left:

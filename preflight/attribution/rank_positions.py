@@ -7,8 +7,8 @@ from preflight.model.cluster import Cluster
 from preflight.model.measure import STAGES, End, Observation, RankView
 
 HANDS = {"T": ": stopped", "D": ": in a driver", "Z": ": dead"}  # states of a process, as in /proc/PID/stat
-_HOSTS = 6  # shown in one line
-_RANKS = 3  # with logs that are shown
+_HOSTS = 6  # hosts shown in one line
+_RANKS = 3  # ranks with logs that are shown
 
 
 def places(views: Iterable[RankView]) -> str:

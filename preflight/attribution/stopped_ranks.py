@@ -115,7 +115,7 @@ def _let_go(view: RankView, seen: Observation, objects: Sequence[Named] | None, 
 
 
 def by_itself(view: RankView) -> bool:
-    """Return whether a rank failed by itself: it met no other rank, or it vanished, or its process stands still."""
+    """Return whether a rank failed by itself: before it met another rank, or it vanished, or it stands still."""
     early = STAGES.index(view.stage) < STAGES.index("device")
     return early or view.end in _VANISHED or view.stands_still
 

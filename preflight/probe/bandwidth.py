@@ -1,4 +1,4 @@
-"""Algorithm and bus bandwidth as nccl-tests defines them (PERFORMANCE.md). Bytes are those of TestResult."""
+"""Algorithm and bus bandwidth as nccl-tests defines them (PERFORMANCE.md). Bytes are its S, those of TestResult."""
 
 
 def algbw(bytes_: int, seconds: float) -> float:

@@ -22,7 +22,7 @@ _REDUCED: dict[Product, tuple[str, ...]] = {
 _MOVED_TOO = ("uint8", "float64")
 _NO_PROD = ("int16", "bfloat16")  # HCCL, everywhere
 _ONLY_HCCL = ("int16",)  # gloo and NCCL have no such type
-_QUICK = ("float32", "int32")  # every product takes them
+_QUICK = ("float32", "int32")  # types of every product
 _WIDTH = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # bytes, else 1
 
 # The forms of an operation. The first is run with every type, the others once.
@@ -120,7 +120,7 @@ def _values(product: Product, backend: str) -> Iterator[Operation]:
     moved = (*reduced, *_MOVED_TOO)
     for dtype in reduced:
         yield Operation("all_reduce", dtype, 0, reduction="sum")
-    if backend == "gloo":  # no device computes, and the network does not know of types
+    if backend == "gloo":  # no device computes, and types make no difference to the network
         reduced, moved = reduced[:_FEW], _QUICK
     for place, op in enumerate(_REDUCING):  # a type that one operation does not combine with a reduction, the next does
         for number, dtype in enumerate(reduced):

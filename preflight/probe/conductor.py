@@ -17,7 +17,7 @@ from preflight.probe.venue import Venue, place
 from preflight.probe.watch import Watch
 from preflight.transport.types import Progress
 
-SETTLE = 45.0  # seconds for a host to report that its devices are free; it waits for them for 30
+SETTLE = 45.0  # seconds for a host to report that its devices are free; it gives up after 30
 _MUTE = "its agent did not say in time whether the device is free"
 _TICK = 0.2  # seconds between two checks of the clock
 
@@ -25,7 +25,7 @@ OnProgress = Callable[[Progress], None]
 
 
 class Conductor:
-    """Player of rounds.
+    """Conductor of the rounds that agents play.
 
     The parameter `until` of a method is the moment (of the monotonic clock) at which the run has to stop.
     """

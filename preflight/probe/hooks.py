@@ -18,8 +18,8 @@ class Hooks:
 
     `announce` gets the rounds ahead and their duration, before they start. `note` gets messages of hosts for the user.
 
-    Three are called once the agents are ready, before any device is used, so that hosts import torch while they take
-    their time. `begin` returns which of the present hosts to take. `ports_free` returns when the job's ports may be
+    Three are called once the agents are ready, before any device is used, so that hosts import torch at the same
+    time. `begin` returns which of the present hosts to take. `ports_free` returns when the job's ports may be
     bound. `unreached` returns the hosts that reach no other, or that no other reaches. They are left out of groups of
     several hosts, which would only wait for them.
 

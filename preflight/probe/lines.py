@@ -142,7 +142,7 @@ class Speakers(Generic[M]):
             why = error.summary if error else ": ".join([why, *last])
         except TransportError as error:
             why = error.summary
-        except Exception as error:  # a thread that dies in silence would leave the run waiting
+        except Exception as error:  # a thread that ends without a message would leave the run waiting
             why = f"{type(error).__name__}: {error}"
         finally:
             if not self._closing:

@@ -42,7 +42,7 @@ def device_tests(product: Product, backend: str, quick: bool) -> tuple[Operation
 
 
 def processor_tests() -> tuple[Operation, ...]:
-    """Return the tests of each device's host, twice like those of devices. A product takes some milliseconds."""
+    """Return the tests of the processor, for each device's host, each twice. A product takes some milliseconds."""
     return (Operation(PROCESSOR, "float32", 512**2 * _ITEMSIZE["float32"], iterations=5, warmup=1),) * _TWICE
 
 

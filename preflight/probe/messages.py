@@ -25,7 +25,7 @@ class Event(msgspec.Struct, tag_field="at", frozen=True):
 
 
 class Running(Event, tag="python", frozen=True):
-    """Running Python of the agent. It takes the host, and then imports torch."""
+    """A running Python of an agent, which takes the host next, and then imports torch."""
 
 
 class Noted(Event, tag="note", frozen=True):

@@ -39,7 +39,7 @@ def observe(round_: str, groups: Iterable[GroupState], late: float) -> list[Obse
 
 
 def absent(members: Sequence[Member], why: _Absent, unheard: _Absent) -> Observation:
-    """Return the roll-call.
+    """Return the roll-call as an observation.
 
     Hosts in `why` (stage reached, sentence) gave no agent. Those in `unheard` might have, if there had been time. All
     others gave one.
@@ -59,7 +59,7 @@ def absent(members: Sequence[Member], why: _Absent, unheard: _Absent) -> Observa
 def with_held(
     observations: Sequence[Observation], settled: Mapping[tuple[str, int], tuple[bool, str]]
 ) -> list[Observation]:
-    """Return the observations, with devices that killed workers still hold.
+    """Return the observations, with the devices of killed workers that are still held.
 
     `settled`: (host, device) of the killed worker → (still held, why that is not known).
     """

@@ -58,8 +58,8 @@ def _why_gpus_are_busy(nvidia: Nvidia | Missing | None, os: Os | None) -> str:
     if not isinstance(nvidia, Nvidia):
         return f"cannot tell whether its GPUs are idle: {nvidia.error if nvidia else 'nvidia-smi was not asked'}"
     if nvidia.gpus.value is None:
-        nobody = not nvidia.pci and nvidia.module is None  # the host has no GPU to use
-        return "" if nobody else f"cannot tell whether its GPUs are idle: {nvidia.gpus.error}"
+        has_no_gpu = not nvidia.pci and nvidia.module is None
+        return "" if has_no_gpu else f"cannot tell whether its GPUs are idle: {nvidia.gpus.error}"
     for index, gpu in numbered(nvidia):
         if gpu.processes is None:
             return f"cannot tell whether its GPUs are idle: nvidia-smi lists no processes of GPU {index}"

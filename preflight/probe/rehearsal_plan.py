@@ -14,7 +14,7 @@ from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance
 
 MESH = 64  # hosts up to which each connects to every other
-OTHERS = 8  # other hosts that each of more hosts connects to, besides the first
+OTHERS = 8  # hosts that each one of more hosts connects to, besides the first
 MOST_PORTS = 128  # on which a host listens
 
 Targets = dict[str, tuple[int, ...]]  # host → its ports
@@ -55,8 +55,8 @@ def visits(cluster: Cluster, attending: Sequence[Attendance]) -> dict[str, Targe
     """Return source → ports that it tries, by target.
 
     Every source tries the named ports, the ends of ranges and the ephemeral ports. The other ports are dealt out, so
-    that at least one source tries each. If thousands of hosts connect to the first, the ends and the ephemeral ports
-    are dealt out, too.
+    that at least one source tries each. If at least `MESH` sources connect to a target, the ends and the ephemeral
+    ports are dealt out, too.
     """
     sources: dict[int, list[int]] = defaultdict(list)
     for source, target in pairs(len(attending)):

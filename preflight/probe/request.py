@@ -15,7 +15,7 @@ class Request:
     """Parameters of a probe run.
 
     `sizes` are bytes. `budget` is seconds for the whole run, None for no limit. `quick`: fewer operations. `seed`
-    decides on the first round of pairs, None for another one each time.
+    decides on the pairs of the first round, None draws a new one each time.
     """
 
     backend: str

@@ -24,7 +24,7 @@ class RollCall:
         self._until = until
         self._noted: dict[str, float] = {}  # host → time of its note that it had waited for the remains of a probe
         self._running: dict[str, float] = {}  # host → start of its python
-        self._took: list[float] = []  # seconds from there to ready
+        self._took: list[float] = []  # seconds from the start of python to ready
         self.ready: dict[str, Ready] = {}
         self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
         self.unheard: dict[str, tuple[str, str]] = {}  # the same, for hosts that there was no time for
@@ -51,7 +51,7 @@ class RollCall:
                 self.busy.setdefault(host, error)
             case Failed(stage=stage, error=error):
                 self.gone.setdefault(host, (stage, error))
-            case Gone(why=why) if host not in self.busy:  # after it failed, or while others were waited for
+            case Gone(why=why) if host not in self.busy:  # after it failed, or was ready, while others were waited for
                 stage = "torch" if host in self.ready else self._stage(host)
                 self.gone.setdefault(host, (stage, why))
 
@@ -86,7 +86,10 @@ class RollCall:
         return "python" if host in self._running else "none"
 
     def progress(self, now: float) -> Progress:
-        """Return the progress. A host with a far longer import of torch than others is shown first."""
+        """Return the progress.
+
+        It shows a host with a far longer import of torch than others, else one without a running Python, else any.
+        """
         waiting = self.waiting
         importing = {host: now - self._running[host] for host in waiting if host in self._running}
         longest = max(importing, key=importing.__getitem__, default="")

@@ -35,7 +35,7 @@ from preflight.rules.nics import nccl_networks
 
 _BAD = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA)
 _WELL = (TestOutcome.PASS, TestOutcome.REFUSED)
-# Rounds of pairs, and then of groups. Most culprits are identified after four, parts of a cluster that do not reach
+# Rounds of pairs, and then of groups. Culprits are identified after four, parts of a cluster that do not reach
 # each other after ten. A host that fails intermittently could take any number.
 MOST_ROUNDS = 24
 PIECE = 4 << 20  # bytes a rank from which a collective's time depends on bandwidth
@@ -214,7 +214,7 @@ class Run:
     def _everybody_else(self) -> None:
         """Test the remaining devices together once more, if all together failed, without those that are identified.
 
-        If they fail, too, or no device is identified, the failure takes a certain number of ranks. Then the smallest
+        If they fail, too, or no device is identified, the failure needs a minimum number of ranks. Then the smallest
         groups that fail are searched for.
         """
         if self.apart or not {Scope.ALL, Scope.PAIR} <= set(self.plan.request.scopes):

@@ -12,7 +12,7 @@ from preflight.probe.rounds import Group, Round
 GRACE = 3.0  # seconds that the others of a group get for their own messages, once one has failed
 SLACK = 5.0  # seconds on top of a deadline for the message of the agent, which kills at the deadline
 DYING = 10.0  # seconds for a process to end after SIGKILL: its pinned and mapped memory is given back first
-TURN = 5.0  # seconds after which a group no longer keeps the next one waiting
+TURN = 5.0  # seconds after which a group no longer delays the next one
 
 # CANN's errors: after lines of bookkeeping, "Title(EI0006): what happened. Reason: …"; older ones "EI0006: <time> …".
 _VENDOR_CAUSE = re.compile(r"\w+\(E[A-Z]\d{4}\): |\bE[A-Z]\d{4}: ")

@@ -51,12 +51,12 @@ def lost(rehearsal: Rehearsal) -> LostVisits:
     """Return the failed connections by what they have in common: source, target, the target's ports, else the path."""
     attending = {attendance.host: attendance for attendance in rehearsal.hosts if not attendance.error}
     visits = [visit for visit in rehearsal.visits if visit.target in attending and visit.tried]
-    to: dict[str, list[Visit]] = defaultdict(list)
+    by_target: dict[str, list[Visit]] = defaultdict(list)
     for visit in visits:
-        to[visit.target].append(visit)
-    cut_off = _cut_off(visits, to)
+        by_target[visit.target].append(visit)
+    cut_off = _cut_off(visits, by_target)
     walls, unexplained_visits = list[Wall](), list[Visit]()
-    for target, incoming in to.items():
+    for target, incoming in by_target.items():
         wall, other_visits = _of_target(attending[target], [visit for visit in incoming if visit.source not in cut_off])
         walls += [wall] if wall else []
         unexplained_visits += other_visits
@@ -69,9 +69,11 @@ def _cut_off(visits: Iterable[Visit], to: dict[str, list[Visit]]) -> dict[str, t
         by_source[visit.source].append(visit)
     reaching = {target: {visit.source for visit in incoming if not visit.in_vain} for target, incoming in to.items()}
     return {
-        source: tuple(own)
-        for source, own in by_source.items()
-        if len(own) > 1 and all(visit.in_vain for visit in own) and all(reaching[visit.target] for visit in own)
+        source: tuple(own_visits)
+        for source, own_visits in by_source.items()
+        if len(own_visits) > 1
+        and all(visit.in_vain for visit in own_visits)
+        and all(reaching[visit.target] for visit in own_visits)
     }
 
 
@@ -82,12 +84,12 @@ def _of_target(target: Attendance, coming: Sequence[Visit]) -> tuple[Wall | None
         ports = frozenset(port for visit in lost_visits for port in visit.dead)
         return Wall(target, ports, tuple(lost_visits), all_ports=True), ()
     connected = [visit for visit in coming if not visit.in_vain]
-    tried = {port for visit in connected for port in visit.tried}
-    reached = {port for visit in connected for port in visit.tried - visit.dead}
-    closed = frozenset(tried - reached)
-    at_wall = tuple(visit for visit in connected if visit.dead & closed)
-    wall = Wall(target, closed, at_wall, all_ports=False) if closed else None
-    return wall, (*lost_visits, *(visit for visit in connected if visit.dead - closed))
+    tried_ports = {port for visit in connected for port in visit.tried}
+    reached_ports = {port for visit in connected for port in visit.tried - visit.dead}
+    closed_ports = frozenset(tried_ports - reached_ports)
+    at_wall = tuple(visit for visit in connected if visit.dead & closed_ports)
+    wall = Wall(target, closed_ports, at_wall, all_ports=False) if closed_ports else None
+    return wall, (*lost_visits, *(visit for visit in connected if visit.dead - closed_ports))
 
 
 def _paths(visits: Iterable[Visit], attending: Mapping[str, Attendance]) -> Iterator[Path]:
@@ -98,8 +100,8 @@ def _paths(visits: Iterable[Visit], attending: Mapping[str, Attendance]) -> Iter
     by_pair = {(visit.source, visit.target): visit for visit in visits}
     partners: dict[str, list[str]] = defaultdict(list)
     for (source, target), visit in by_pair.items():
-        back = by_pair.get((target, source))
-        if visit.in_vain and back and back.in_vain:
+        return_visit = by_pair.get((target, source))
+        if visit.in_vain and return_visit and return_visit.in_vain:
             partners[target].append(source)
     while any(partners.values()):
         worst = max(attending, key=lambda host: len(partners[host]))
@@ -110,7 +112,7 @@ def _paths(visits: Iterable[Visit], attending: Mapping[str, Attendance]) -> Iter
     by_target: dict[str, list[Visit]] = defaultdict(list)
     for visit in by_pair.values():
         by_target[visit.target].append(visit)
-    yield from (Path(attending[target], tuple(own)) for target, own in by_target.items())
+    yield from (Path(attending[target], tuple(target_visits)) for target, target_visits in by_target.items())
 
 
 def told(visits: Iterable[Visit], only: Iterable[int] = ()) -> str:

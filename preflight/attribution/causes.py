@@ -174,7 +174,9 @@ def why(
         rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, way, backend)), None)
         if rank is not None and _nearness(cause, one.members) is not None:
             by_rank[rank].append(cause)
-    ranked = sorted((*_weight(cluster, one, same, all_devices=all_devices), rank) for rank, same in by_rank.items())
+    ranked = sorted(
+        (*_weight(cluster, one, findings, all_devices=all_devices), rank) for rank, findings in by_rank.items()
+    )
     lines = tuple(_line(one, by_rank[rank]) for *_, rank in ranked[:_SHOWN])
     if not ranked or ranked[0][0]:
         return Why(evidence=lines)
@@ -184,10 +186,10 @@ def why(
     elsewhere_too = first.check in ON_THE_WIRE and _place(first) not in one.members
     where = f" at {_place(first)}" if (of_several or elsewhere_too) and first.host else ""
     elsewhere = first.check.startswith("PRB") and first.outcome is Outcome.FAIL
-    near = _nearness(first, one.members) == 0
+    is_near = _nearness(first, one.members) == 0
     words = f"{REASONS[rank].word}{where} ({first.check})"
     blames = _blamed(by_rank[rank], one.members)
-    return Why(words, first.remedy, lines, elsewhere, near, blames, facts_decide=first.check in ON_THE_WIRE)
+    return Why(words, first.remedy, lines, elsewhere, is_near, blames, facts_decide=first.check in ON_THE_WIRE)
 
 
 def _blamed(same: Sequence[Finding], members: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
@@ -236,10 +238,10 @@ def _nearness(cause: Finding, members: Collection[str]) -> int | None:
 
 def _weight(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devices: bool) -> tuple[bool, int, bool]:
     """Return the order of one check's findings: if too few members are concerned, their nearness, if all only warn."""
-    near = min(_nearness(cause, one.members) or 0 for cause in same)
+    nearness = min(_nearness(cause, one.members) or 0 for cause in same)
     return (
         not _enough(cluster, one, same, all_devices=all_devices),
-        near,
+        nearness,
         all(cause.outcome is not Outcome.FAIL for cause in same),
     )
 
@@ -255,15 +257,17 @@ def _enough(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devi
     if any(cause.host is None for cause in same):
         return kind not in ("device", "host")
     devices = {host.name: max(1, len(host.devices)) for host in cluster.hosts}
-    touched = 0
+    members_concerned = 0
     for member in one.members:
         host, _, device = member.partition("/")
         findings = [cause for cause in same if _nearness(cause, (member,)) is not None]
-        whole = any(cause.device is None or cause.host != host for cause in findings)
-        part = {cause.device for cause in findings}
+        whole_host = any(cause.device is None or cause.host != host for cause in findings)
+        devices_concerned = {cause.device for cause in findings}
         any_failure = all_devices and any(cause.outcome is Outcome.FAIL for cause in findings)
-        touched += bool(findings) and (bool(device) or whole or any_failure or 2 * len(part) > devices.get(host, 1))
-    return touched > 0 if kind in _OF_ONE else 2 * touched > len(one.members)
+        members_concerned += bool(findings) and (
+            bool(device) or whole_host or any_failure or 2 * len(devices_concerned) > devices.get(host, 1)
+        )
+    return members_concerned > 0 if kind in _OF_ONE else 2 * members_concerned > len(one.members)
 
 
 def _foremost(one: Located, same: Iterable[Finding]) -> Finding:

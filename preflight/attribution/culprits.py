@@ -79,8 +79,8 @@ def named(located: Sequence[Located] | None, *outcomes: TestOutcome) -> list[Nam
             rails[rails_of_members.pop() if len(rails_of_members) == 1 else ""].append(fault)
     if any(len(groups) == 1 for groups in rails.values()):
         rails = {"": [fault for groups in rails.values() for fault in groups]}
-    whole = [Named(fault) for fault in faults if fault.kind != "partition"]
-    return whole + [_parted(groups) for groups in rails.values()]
+    objects = [Named(fault) for fault in faults if fault.kind != "partition"]
+    return objects + [_parted(groups) for groups in rails.values()]
 
 
 def _parted(groups: Sequence[Located]) -> Named:

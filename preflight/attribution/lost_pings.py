@@ -56,10 +56,10 @@ class _Count:
                 own_end, peer = own(ping), (ping.peer, ping.address)
                 peer_end = peer_ends.get(peer) or peer_ends.setdefault(peer, end(ping))
                 self._pings[(own_end, peer_end) if own_end < peer_end else (peer_end, own_end)].append(ping)
-        bad = {pair for pair, pair_pings in self._pings.items() if any(map(lost, pair_pings))}
-        down = {pair for pair in bad if any(self._place(device).down for device in pair)}
-        self._bad = bad - down
-        self._left = dict.fromkeys(pair for pair in self._pings if pair not in down)
+        bad_pairs = {pair for pair, pair_pings in self._pings.items() if any(map(lost, pair_pings))}
+        pairs_down = {pair for pair in bad_pairs if any(self._place(device).down for device in pair)}
+        self._bad = bad_pairs - pairs_down
+        self._left = dict.fromkeys(pair for pair in self._pings if pair not in pairs_down)
         self._ends: dict[PingEnd, list[Pair]] | None = None  # the last result of `_by_end`, None if that is outdated
         self._parts: ReachableParts | None = (
             None  # of devices; None if no two that reach others lack answers of each other
@@ -170,8 +170,8 @@ class _Count:
                 subnet = self._place(peer).subnet
                 if own_subnet and subnet and own_subnet != subnet:
                     behind[pair] = peer
-        good = {far for far in behind.values() if not self._all_bad(by_end[far])}
-        return list(behind) if self._all_bad(behind) and len(good) >= least else []
+        good_peers = {peer for peer in behind.values() if not self._all_bad(by_end[peer])}
+        return list(behind) if self._all_bad(behind) and len(good_peers) >= least else []
 
     @cached_property
     def _well(self) -> set[PingEnd]:
@@ -197,14 +197,16 @@ class _Count:
     def _partitions(self) -> Iterator[Cause]:
         """Yield parts that reach themselves and not each other: of the hosts, on all rails, then of the devices."""
         for by_host in (True, False):
-            silent = self._silent()
-            if not silent:
+            silent_pairs = self._silent()
+            if not silent_pairs:
                 return
-            lost = {pair: len(self._pings[pair]) for pair in silent}
-            reached = (pair for pair in self._left if is_direct(pair) and self._reached(pair))
-            parts = ReachableParts((lambda device: device.host) if by_host else (lambda device: device), lost, reached)
+            lost = {pair: len(self._pings[pair]) for pair in silent_pairs}
+            reached_pairs = (pair for pair in self._left if is_direct(pair) and self._reached(pair))
+            parts = ReachableParts(
+                (lambda device: device.host) if by_host else (lambda device: device), lost, reached_pairs
+            )
             self._parts = None if by_host else parts
-            lost_by_part = [(part, [pair for pair in silent if part.ends_at(pair)]) for part in parts.named()]
+            lost_by_part = [(part, [pair for pair in silent_pairs if part.ends_at(pair)]) for part in parts.named()]
             lost_by_part = [(part, [*pairs, *self._gateways_beyond(part)]) for part, pairs in lost_by_part]
             for part, pairs in lost_by_part:
                 yield self._partition(part, pairs)
@@ -234,9 +236,9 @@ class _Count:
 
     def _leaves(self, devices: set[PingEnd]) -> list[str]:
         """Return the leaves that have just these devices behind them, of the devices that reach another one."""
-        inside = {self._place(device).leaf for device in devices}
-        outside = {self._place(device).leaf for device in self._well - devices}
-        return [] if "" in inside or inside & outside else sorted(inside)
+        leaves_inside = {self._place(device).leaf for device in devices}
+        leaves_outside = {self._place(device).leaf for device in self._well - devices}
+        return [] if "" in leaves_inside or leaves_inside & leaves_outside else sorted(leaves_inside)
 
     def _fabric(self) -> Iterator[Cause]:
         rails = {ping_end.device for pair in self._left for ping_end in pair if not ping_end.is_gateway}
@@ -251,17 +253,17 @@ class _Count:
         along: dict[int, list[Pair]] = defaultdict(list)
         up: dict[int, list[Pair]] = defaultdict(list)
         across: dict[int, list[Pair]] = defaultdict(list)
-        for near, far in self._left:
-            rails = {ping_end.device for ping_end in (near, far) if not ping_end.is_gateway}
-            kind = across if len(rails) > 1 else up if near.is_gateway or far.is_gateway else along
+        for near_end, far_end in self._left:
+            rails = {ping_end.device for ping_end in (near_end, far_end) if not ping_end.is_gateway}
+            kind = across if len(rails) > 1 else up if near_end.is_gateway or far_end.is_gateway else along
             for rail in rails:
-                kind[rail].append((near, far))
+                kind[rail].append((near_end, far_end))
         for rail, pairs in sorted(along.items()):
-            bad = [pair for pair in up[rail] if pair in self._bad]
-            same = len(bad) in (0, len(up[rail]))
-            if self._all_bad(pairs) and same and len(pairs) + len(bad) >= 3:
+            bad_gateway_pairs = [pair for pair in up[rail] if pair in self._bad]
+            are_alike = len(bad_gateway_pairs) in (0, len(up[rail]))
+            if self._all_bad(pairs) and are_alike and len(pairs) + len(bad_gateway_pairs) >= 3:
                 crossing = across[rail] if self._all_bad(across[rail]) else []
-                yield self._cause("rail", [*pairs, *bad, *crossing], device=rail)
+                yield self._cause("rail", [*pairs, *bad_gateway_pairs, *crossing], device=rail)
 
     def _hosts(self) -> Iterator[Cause]:
         """Yield hosts of which all pairs are bad, of at least two devices, with at least two other hosts or gateways.
@@ -275,13 +277,13 @@ class _Count:
         suspects = []
         for host, pairs in of_host.items():
             ends = {ping_end for pair in pairs for ping_end in pair}
-            mine = {ping_end for ping_end in ends if ping_end.host == host}
-            other_hosts = {ping_end.host for ping_end in ends - mine}
-            if self._all_bad(pairs) and len(mine) > 1 and (len(other_hosts) > 1 or mine <= self._could_not_ask):
+            own_ends = {ping_end for ping_end in ends if ping_end.host == host}
+            other_hosts = {ping_end.host for ping_end in ends - own_ends}
+            if self._all_bad(pairs) and len(own_ends) > 1 and (len(other_hosts) > 1 or own_ends <= self._could_not_ask):
                 suspects.append((host, pairs))
         for host, pairs in suspects:
-            met = {ping_end.host for pair in pairs for ping_end in pair}
-            yield self._cause("host", pairs, host, part=any(name not in met for name, _ in suspects))
+            hosts_met = {ping_end.host for pair in pairs for ping_end in pair}
+            yield self._cause("host", pairs, host, part=any(name not in hosts_met for name, _ in suspects))
 
     def _devices(self) -> Iterator[Cause]:
         """Yield devices of which all pairs are bad, with at least two peers."""
@@ -295,9 +297,9 @@ class _Count:
         for device, _ in suspects:
             on_rail[device.device].add(device)
         for device, pairs in suspects:
-            met = {ping_end for pair in pairs for ping_end in pair}
+            ends_met = {ping_end for pair in pairs for ping_end in pair}
             yield self._cause(
-                "device", pairs, device.host, device=device.device, part=not on_rail[device.device] <= met
+                "device", pairs, device.host, device=device.device, part=not on_rail[device.device] <= ends_met
             )
 
     def _between_leaves(self) -> Iterator[Cause]:
@@ -307,27 +309,28 @@ class _Count:
         leaf.
         """
         across: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-        inside = set()
+        leaves_bad_inside = set()
         for pair in self._left:
-            near, far = (self._place(ping_end).leaf for ping_end in pair)
-            if near and far and near != far:
-                across[min(near, far), max(near, far)].append(pair)
+            near_leaf, far_leaf = (self._place(ping_end).leaf for ping_end in pair)
+            if near_leaf and far_leaf and near_leaf != far_leaf:
+                across[min(near_leaf, far_leaf), max(near_leaf, far_leaf)].append(pair)
             elif pair in self._bad:
-                inside |= {near, far}
+                leaves_bad_inside |= {near_leaf, far_leaf}
         for leaves, pairs in sorted(across.items()):
-            bad = [pair for pair in pairs if pair in self._bad]
+            bad_pairs = [pair for pair in pairs if pair in self._bad]
             sides = [
-                {ping_end for pair in bad for ping_end in pair if self._place(ping_end).leaf == leaf} for leaf in leaves
+                {ping_end for pair in bad_pairs for ping_end in pair if self._place(ping_end).leaf == leaf}
+                for leaf in leaves
             ]
-            if min(map(len, sides)) > 1 and not inside & set(leaves):
+            if min(map(len, sides)) > 1 and not leaves_bad_inside & set(leaves):
                 yield self._cause("leaves", pairs, *leaves)
 
     def _between_hosts(self) -> Iterator[Cause]:
         """Yield two hosts of which all pairs are bad, at least two, while both reach others."""
         between: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-        for near, far in self._left:
-            if not near.is_gateway and not far.is_gateway and near.host != far.host:
-                between[near.host, far.host].append((near, far))
+        for near_end, far_end in self._left:
+            if not near_end.is_gateway and not far_end.is_gateway and near_end.host != far_end.host:
+                between[near_end.host, far_end.host].append((near_end, far_end))
         for hosts, pairs in sorted(between.items()):
             if len(pairs) > 1 and self._all_bad(pairs):
                 yield self._cause("hosts", pairs, *hosts)

@@ -31,8 +31,8 @@ class ReachablePart:
 
     def ends_at(self, pair: Pair) -> bool:
         """Return whether one end of the pair is a member and the other is one of the others."""
-        near, far = pair
-        return (self.has(near) and self.is_without(far)) or (self.has(far) and self.is_without(near))
+        near_end, far_end = pair
+        return (self.has(near_end) and self.is_without(far_end)) or (self.has(far_end) and self.is_without(near_end))
 
 
 class ReachableParts:
@@ -45,20 +45,20 @@ class ReachableParts:
     def __init__(self, member: Callable[[PingEnd], Member], lost: Mapping[Pair, int], reached: Iterable[Pair]) -> None:
         self._member = member
         together = {frozenset(map(member, pair)) for pair in reached}
-        passed = {group: GroupResult(Test(group), GroupOutcome.PASS) for group in together if len(group) == 2}
-        failed: dict[Group, int] = defaultdict(int)
+        passes = {group: GroupResult(Test(group), GroupOutcome.PASS) for group in together if len(group) == 2}
+        failures: dict[Group, int] = defaultdict(int)
         for pair, pings in lost.items():
-            failed[frozenset(map(member, pair))] += pings
-        well = {end: result for group, result in passed.items() for end in group}
-        results = list(passed.values())
-        for group, pings in failed.items():
-            if len(group) == 2 and group not in passed and group <= well.keys():
+            failures[frozenset(map(member, pair))] += pings
+        pass_of_member = {name: result for group, result in passes.items() for name in group}
+        results = list(passes.values())
+        for group, pings in failures.items():
+            if len(group) == 2 and group not in passes and group <= pass_of_member.keys():
                 results += [
                     GroupResult(Test(group, attempt), GroupOutcome.FAIL)
                     for attempt in range(1, min(pings, FAILURES_APART) + 1)
                 ]
-                results += [well[end] for end in group]
-        self._rules = Rules(list(well), weigh(results))
+                results += [pass_of_member[name] for name in group]
+        self._rules = Rules(list(pass_of_member), weigh(results))
 
     def joined(self, one: PingEnd, other: PingEnd) -> bool:
         """Return whether a chain of pings that came back leads from one device to the other."""
@@ -71,14 +71,16 @@ class ReachableParts:
         So of two equal parts both are returned.
         """
         islands = self._rules.islands
-        apart: dict[Member, set[Member]] = defaultdict(set)
+        islands_apart: dict[Member, set[Member]] = defaultdict(set)
         for ends in self._rules.apart:
             for end in ends:
-                apart[end] |= ends - {end}
+                islands_apart[end] |= ends - {end}
         return _of_all_rails(
-            ReachablePart(frozenset(islands[island]), frozenset().union(*(islands[far] for far in unreached)))
-            for island, unreached in apart.items()
-            if any(len(islands[far]) >= len(islands[island]) for far in unreached)
+            ReachablePart(
+                frozenset(islands[island]), frozenset().union(*(islands[other_island] for other_island in unreached))
+            )
+            for island, unreached in islands_apart.items()
+            if any(len(islands[other_island]) >= len(islands[island]) for other_island in unreached)
         )
 
 
@@ -87,14 +89,14 @@ def _of_all_rails(parts: Iterable[ReachablePart]) -> list[ReachablePart]:
     rails: dict[tuple[Group, Group], list[ReachablePart]] = defaultdict(list)
     for part in parts:
         rails[_hosts(part.members), _hosts(part.others)].append(part)
-    whole = (
+    joined_parts = (
         ReachablePart(
             frozenset().union(*(part.members for part in same_hosts)),
             frozenset().union(*(part.others for part in same_hosts)),
         )
         for same_hosts in rails.values()
     )
-    return sorted(whole, key=lambda part: sorted(part.members))
+    return sorted(joined_parts, key=lambda part: sorted(part.members))
 
 
 def _hosts(members: Collection[Member]) -> Group:

@@ -50,8 +50,12 @@ def reason(lost: Sequence[Ping], known: Iterable[Finding], *, large: bool = Fals
         finding for finding in known if finding.check in causes and finding.outcome in (Outcome.FAIL, Outcome.WARN)
     ]
     for check, cause in causes.items():
-        same = [finding for finding in problems if finding.check == check]
-        concerned = [[finding for finding in same if _concerns(finding, ping)] for ping in lost] if same else []
+        check_findings = [finding for finding in problems if finding.check == check]
+        concerned = (
+            [[finding for finding in check_findings if _concerns(finding, ping)] for ping in lost]
+            if check_findings
+            else []
+        )
         if concerned and all(concerned):
             findings = tuple(dict.fromkeys(finding for findings_of_ping in concerned for finding in findings_of_ping))
             return PingReason(f"{cause} ({check}): {findings[0].summary}", findings)

@@ -120,13 +120,13 @@ def _said(cause: Cause, pings: str) -> tuple[str, str]:
         case "device":
             device = PingEnd(cause.names[0], cause.device or 0)
             peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
-            silent = not any(ping.received for ping in cause.lost)
-            lost = f"loses all {pings}" if silent else f"loses {pings}"
+            is_silent = not any(ping.received for ping in cause.lost)
+            lost = f"loses all {pings}" if is_silent else f"loses {pings}"
             why = "several peers, one device: its own link"
             return f"{device.host}: device {device.device} {lost} with each of its {len(peers)} peers", why
         case "link":
-            both = len(cause.lost) == cause.total > 1
-            return "", f"all {cause.total} {pings} between {between} are lost, both ways" if both else ""
+            is_both_ways = len(cause.lost) == cause.total > 1
+            return "", f"all {cause.total} {pings} between {between} are lost, both ways" if is_both_ways else ""
         case "partition":
             where = f"rail {cause.device}: " if cause.device is not None else ""
             part, other_members = folded(cause.members), folded(cause.others)

@@ -76,10 +76,10 @@ def evidence(cluster: Cluster, seen: Observation, named: Sequence[RankView]) -> 
     """Yield the evidence, the most telling first: positions of ranks, addresses that they wait for, and logs."""
     for place, views in list(_by_place(seen, seen.ranks).items())[:4]:
         yield f"{place}: {places(views)}"
-    missed = {rank for view in seen.ranks for rank in view.missing}
-    absent = [view for view in seen.ranks if view.member.rank in missed and view.present is None]
-    if {view.member for view in absent} - {view.member for view in named}:
-        yield f"missing there: {places(absent)}"
+    missed_ranks = {rank for view in seen.ranks for rank in view.missing}
+    absent_views = [view for view in seen.ranks if view.member.rank in missed_ranks and view.present is None]
+    if {view.member for view in absent_views} - {view.member for view in named}:
+        yield f"missing there: {places(absent_views)}"
     yield from (f"{view.member.place}: SIGKILL did not free the device" for view in named if view.held)
     yield from _addresses(cluster, seen, named)
     named_first = [*named, *(view for view in seen.ranks if view not in named)]
@@ -105,8 +105,10 @@ def _addresses(cluster: Cluster, seen: Observation, named: Sequence[RankView]) -
         if nics:
             yield f"host NICs: {', '.join(nics)}"
         if seen.meeting.backend == "hccl":
-            planned = {(host.name, device.index): device.address for host in cluster.hosts for device in host.devices}
-            addresses = [(view.member, planned.get((view.member.host, view.member.device))) for view in named]
+            planned_addresses = {
+                (host.name, device.index): device.address for host in cluster.hosts for device in host.devices
+            }
+            addresses = [(view.member, planned_addresses.get((view.member.host, view.member.device))) for view in named]
             words = [f"{member.host}/{member.device} {address.ip}" for member, address in addresses[:4] if address]
             if words:
                 yield f"device addresses: {', '.join(words)}, port 16666"

@@ -85,15 +85,15 @@ def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -
         for view in views:
             end = view.end if view.end in _VANISHED else None
             stage = "" if end is End.LOST else view.stage  # the stage of its ranks has nothing to do with it
-            same, tests = behind.setdefault((view.member.host, stage, end), ({}, []))
-            same.setdefault(view.member.place, view)
+            views_by_place, tests = behind.setdefault((view.member.host, stage, end), ({}, []))
+            views_by_place.setdefault(view.member.place, view)
             if observation not in tests:
                 tests.append(observation)
     # The messages of one host's ranks may differ by an address or a number, and are evidence. Ranks that were ended
     # with a late rank had stopped like it.
     ordered = [
-        sorted(same.values(), key=lambda view: (STAGES.index(view.stage), not view.error))
-        for same, _ in behind.values()
+        sorted(views_by_place.values(), key=lambda view: (STAGES.index(view.stage), not view.error))
+        for views_by_place, _ in behind.values()
     ]
     behind_ranks = [
         Behind(tuple(views), tuple(tests)) for views, (_, tests) in zip(ordered, behind.values(), strict=True)
@@ -104,12 +104,12 @@ def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -
 def _let_go(view: RankView, seen: Observation, objects: Sequence[Named] | None, well: set[str]) -> bool:
     if objects is None:
         return False
-    own, places = view.member.place, {member.place for member in seen.test.members}
-    if own in well and seen.test.scope is Scope.PAIR:
+    own_place, places = view.member.place, {member.place for member in seen.test.members}
+    if own_place in well and seen.test.scope is Scope.PAIR:
         return True
     culprits = [culprit for culprit in objects if culprit.explains(places) and not culprit.intermittent]
     return any(
-        (not culprit.single and culprit.part([own])) or (own in well and not culprit.part([own]))
+        (not culprit.single and culprit.part([own_place])) or (own_place in well and not culprit.part([own_place]))
         for culprit in culprits
     )
 
@@ -153,9 +153,10 @@ def of_its_tests(it: Named, observations: Sequence[Observation]) -> Behind | Non
         for view in observation.ranks
         if it.part([view.member.place])
     }
-    first = failures[0].test.stage
+    first_stage = failures[0].test.stage
     return Behind(
-        tuple(view for view in views.values() if view.stage == first) or tuple(views.values())[-1:], tuple(failures)
+        tuple(view for view in views.values() if view.stage == first_stage) or tuple(views.values())[-1:],
+        tuple(failures),
     )
 
 
@@ -185,13 +186,13 @@ def others_do_well(it: Named, observations: Sequence[Observation]) -> Iterator[s
     with_it = {
         observation.test.id: bool(it.part(member.place for member in observation.test.members)) for observation in large
     }
-    passed = [
+    passes = [
         observation
         for observation in large
         if observation.test.outcome is TestOutcome.PASS and not with_it[observation.test.id]
     ]
-    if passed and any(observation.test.outcome in TROUBLE and with_it[observation.test.id] for observation in large):
-        best = max(passed, key=lambda observation: len(observation.test.members)).test
+    if passes and any(observation.test.outcome in TROUBLE and with_it[observation.test.id] for observation in large):
+        best = max(passes, key=lambda observation: len(observation.test.members)).test
         yield f"{best.id}: {len(best.members)} other ranks did well together"
 
 
@@ -204,16 +205,16 @@ def nearest(stops: Sequence[Stop], observations: Sequence[Observation]) -> Itera
     remaining = sorted(stops, key=lambda stop: -len(stop.members))
     while remaining:
         large, *smaller = remaining
-        inside = [stop for stop in smaller if stop.places < large.places]
-        scopes = {stop.seen[0].test.scope for stop in inside}
+        inner_stops = [stop for stop in smaller if stop.places < large.places]
+        scopes = {stop.seen[0].test.scope for stop in inner_stops}
         groups = [_places(observation.test.members) for observation in observations if observation.test.scope in scopes]
-        tried = {group for group in groups if group < large.places}
-        if inside and {frozenset(stop.places) for stop in inside} != tried:
-            for stop in inside:
+        tried_groups = {group for group in groups if group < large.places}
+        if inner_stops and {frozenset(stop.places) for stop in inner_stops} != tried_groups:
+            for stop in inner_stops:
                 yield stop, [large]
         else:
-            yield large, inside
-        remaining = [stop for stop in smaller if stop not in inside]
+            yield large, inner_stops
+        remaining = [stop for stop in smaller if stop not in inner_stops]
 
 
 def _places(members: Iterable[Member]) -> frozenset[str]:

@@ -105,8 +105,8 @@ def collectives(
 
 def _covers(timed: Operation, test: Operation, ranks: int) -> bool:
     """Return whether a small test tells nothing beside a timed one. Rooted tests do, since they have other roots."""
-    same = replace(timed, bytes=0, iterations=1, warmup=0) == test and test.op not in _ROOTED
-    return same and timed.bytes >= _small(test, ranks, None).bytes
+    is_same = replace(timed, bytes=0, iterations=1, warmup=0) == test and test.op not in _ROOTED
+    return is_same and timed.bytes >= _small(test, ranks, None).bytes
 
 
 def _quick() -> Iterator[Operation]:
@@ -145,9 +145,9 @@ def _small(test: Operation, ranks: int, root: int | None) -> Operation:
     if test.op in _REDUCING:
         elements = max(_PIECE, 2 * ranks if test.op not in _SPLIT else min(2 * ranks, 8 * _PIECE))
     size = 0 if test.op == "barrier" else _WIDTH.get(test.dtype, 1) * elements * (ranks if test.op in _SPLIT else 1)
-    chosen = None if root is None else root % ranks
+    chosen_root = None if root is None else root % ranks
     late = test.op == "barrier"  # in its warm-up one rank is late
-    return Operation(test.op, test.dtype, size, chosen, test.reduction, test.form, warmup=int(late))
+    return Operation(test.op, test.dtype, size, chosen_root, test.reduction, test.form, warmup=int(late))
 
 
 def _whole(op: str, dtype: str, size: int, ranks: int) -> int:

@@ -106,22 +106,24 @@ class Conductor:
         The driver's part of a killed job lives on for about 10 s. A round or a job that takes the device meanwhile gets
         the error that another job runs (EJ0001). The result has (held, why that is not known) for each such device.
         """
-        waiting: dict[str, set[int]] = defaultdict(set)
+        devices_by_host: dict[str, set[int]] = defaultdict(set)
         for host, device in killed:
             if host not in self.gone:
-                waiting[host].add(device)
+                devices_by_host[host].add(device)
         settled: dict[tuple[str, int], tuple[bool, str]] = {}
-        self._agents.send({host: [{"do": "settle", "devices": sorted(devices)}] for host, devices in waiting.items()})
-        begin, total = time.monotonic(), len(waiting)
+        self._agents.send(
+            {host: [{"do": "settle", "devices": sorted(devices)}] for host, devices in devices_by_host.items()}
+        )
+        begin, total = time.monotonic(), len(devices_by_host)
         limit = min(SETTLE, until - begin)
-        while waiting and (passed := time.monotonic() - begin) < limit:
+        while devices_by_host and (seconds_passed := time.monotonic() - begin) < limit:
             self._progress(
                 Progress(
-                    done=total - len(waiting),
+                    done=total - len(devices_by_host),
                     total=total,
                     failed=0,
-                    slowest=next(iter(waiting)),
-                    seconds=passed,
+                    slowest=next(iter(devices_by_host)),
+                    seconds=seconds_passed,
                     waiting_for="killed workers to leave their devices",
                     phase="probe: devices, hosts",
                 )
@@ -129,11 +131,11 @@ class Conductor:
             for reply in self._agents.said(_TICK):
                 if isinstance(reply.message, Gone):
                     self.gone.setdefault(reply.host, ("none", reply.message.why))
-                devices = waiting.pop(reply.host, ()) if isinstance(reply.message, Gone | Settled) else ()
+                devices = devices_by_host.pop(reply.host, ()) if isinstance(reply.message, Gone | Settled) else ()
                 if isinstance(reply.message, Settled):
                     held = set(reply.message.held)
                     settled |= {(reply.host, device): (device in held, reply.message.error) for device in devices}
-        settled |= {(host, device): (False, _MUTE) for host, devices in waiting.items() for device in devices}
+        settled |= {(host, device): (False, _MUTE) for host, devices in devices_by_host.items() for device in devices}
         return settled
 
     def _start(self, round_: Round, takes_turns: bool) -> None:
@@ -142,7 +144,7 @@ class Conductor:
         for group in round_.groups:
             venue = self._told(group)
             for host in dict.fromkeys(member.host for member in group.members):
-                mine = [{"rank": m.rank, "device": m.device} for m in group.members if m.host == host]
+                own_ranks = [{"rank": m.rank, "device": m.device} for m in group.members if m.host == host]
                 commands[host].append(
                     {
                         "do": "start",
@@ -151,7 +153,7 @@ class Conductor:
                         "meets": group.meets,
                         "deadline": self.deadline,
                         "wait": takes_turns,
-                        "workers": mine,
+                        "workers": own_ranks,
                         "tests": [vars(test) for test in group.tests],
                         **venue,
                     }

@@ -63,8 +63,8 @@ def _round(plan: Plan, round_: Round) -> float:
     meet = _MEET[backend] + (_CROWDED_RANK * ranks if plan.crowded else 0.0)
     groups = []
     for group in round_.groups:
-        shared = len(group.members) if plan.crowded else 1
-        groups.append(shared * sum(_test(plan, test) for test in group.tests))
+        ranks_in_turn = len(group.members) if plan.crowded else 1
+        groups.append(ranks_in_turn * sum(_test(plan, test) for test in group.tests))
     return meet + (sum(groups) / round_.lanes if len(groups) > round_.lanes else max(groups))
 
 

@@ -40,9 +40,9 @@ class Field:
 
     def last_pass(self, member: str) -> str:
         """Return the id of the last test that a member passed, or nothing if there is none."""
-        own = (observations for test, observations in self.seen.items() if member in test.members)
-        passed = [observations for observations in own if outcome_of(observations) is GroupOutcome.PASS]
-        return passed[-1][-1].test.id if passed else ""
+        own_results = (observations for test, observations in self.seen.items() if member in test.members)
+        passes = [observations for observations in own_results if outcome_of(observations) is GroupOutcome.PASS]
+        return passes[-1][-1].test.id if passes else ""
 
 
 def outcome_of(seen: Sequence[Observation]) -> GroupOutcome:
@@ -77,8 +77,8 @@ def located(found: LocatedFault, fields: Mapping[int, Field], *, of_devices: boo
             failed_ids.append(worst.test.id)
             outcomes[worst.test.outcome] += 1
         if len(found.members) == 1:
-            own = found.members[0] if of_devices else found.members[0].partition("/")[0]
-            partners = sorted({member for test in tests for member in test.members} - {own})
+            own_member = found.members[0] if of_devices else found.members[0].partition("/")[0]
+            partners = sorted({member for test in tests for member in test.members} - {own_member})
             passed_ids += filter(None, map(fields[rail].last_pass, partners))
     outcome = outcomes.most_common(1)[0][0] if outcomes else TestOutcome.NOT_RUN
     all_observations = [

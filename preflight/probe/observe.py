@@ -148,9 +148,9 @@ def _view(rank: RankState, stage: str) -> RankView:
 def _view_of_test(rank: RankState, number: int) -> RankView:
     result = rank.results.get(number)
     if result is None:
-        inside = rank.entered == number
+        is_inside = rank.entered == number
         # Later stages than this belong to earlier tests.
-        stage = rank.inside if inside else min(rank.stage, "communicator", key=STAGES.index)
+        stage = rank.inside if is_inside else min(rank.stage, "communicator", key=STAGES.index)
         return _view(rank, stage)
     if not result.seconds:
         return replace(_view(rank, "communicator"), error=" ".join(result.refused.split()) or "it brought no times")
@@ -196,16 +196,16 @@ def _p99(times: Sequence[float]) -> float | None:
 
 def _alone(test: Operation, result: Result, view: RankView) -> Observation:
     """Return a device's test by itself, with as many bytes as it took."""
-    took = replace(test, bytes=min(result.bytes or test.bytes, test.bytes))
+    sized_test = replace(test, bytes=min(result.bytes or test.bytes, test.bytes))
     outcome = TestOutcome.WRONG_DATA if result.wrong else TestOutcome.PASS
-    observation = _observation(took, outcome, (view,))
+    observation = _observation(sized_test, outcome, (view,))
     seconds = statistics.median(result.seconds)
     if seconds <= 0:
         return observation
     measured = replace(observation.test, seconds=seconds, p99_seconds=_p99(result.seconds))
     if test.op in COPIES:
-        return replace(observation, test=replace(measured, algbw_GBps=algbw(took.bytes, seconds)))
-    return replace(observation, test=replace(measured, tflops=tflops(took.dtype, took.bytes, seconds)))
+        return replace(observation, test=replace(measured, algbw_GBps=algbw(sized_test.bytes, seconds)))
+    return replace(observation, test=replace(measured, tflops=tflops(sized_test.dtype, sized_test.bytes, seconds)))
 
 
 def _confirmed(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, ...]:
@@ -221,7 +221,7 @@ def _confirmed(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, 
         if view.suspect_rank is not None and view.suspect_rank != view.member.rank:
             wrong_at[view.suspect_rank].append(view)
     receivers = min(2, len(views) - 1) if test.op == "send_recv" else len(views) - 1
-    sources = {source for source, theirs in wrong_at.items() if len(theirs) == receivers > 1}
+    sources = {source for source, wrong_views in wrong_at.items() if len(wrong_views) == receivers > 1}
     return tuple(view if view.suspect_rank in sources else replace(view, suspect_rank=None) for view in views)
 
 

@@ -37,15 +37,15 @@ def step_deadline(
 
     `variables`: of HCCL, in each host's jobs. If jobs give HCCL more time than usual, so does the probe.
     """
-    chosen = settings.step_deadline if backend == settings.backend else DEADLINES[backend]
+    deadline = settings.step_deadline if backend == settings.backend else DEADLINES[backend]
     if backend != "hccl":
-        return chosen
+        return deadline
     hccl_timeouts = [
         hccl_waits(environment, product) + _SPARE
         for environment in variables
         if any(name in environment for name in VARIABLES)
     ]
-    return max([chosen, *hccl_timeouts])
+    return max([deadline, *hccl_timeouts])
 
 
 def late(backend: str, deadline: float) -> float:

@@ -90,11 +90,11 @@ def rehearse(
     attendance, and the others go on without it after at most `CONNECT` seconds, or sooner if most others were fast.
     `until`: the moment of the monotonic clock at which hosts have to free their ports, whatever they have reported.
     """
-    chosen = backend or cluster.probe.backend
+    chosen_backend = backend or cluster.probe.backend
     if len(hosts) < 2:
-        return Rehearsal(chosen, (), ())
-    with _Stage(cluster, hosts, transport, ephemeral_count(cluster, chosen)) as stage:
-        return _Run(cluster, hosts, stage, progress or (lambda _: None), until).everything(chosen)
+        return Rehearsal(chosen_backend, (), ())
+    with _Stage(cluster, hosts, transport, ephemeral_count(cluster, chosen_backend)) as stage:
+        return _Run(cluster, hosts, stage, progress or (lambda _: None), until).everything(chosen_backend)
 
 
 class _Run:
@@ -110,21 +110,21 @@ class _Run:
         for host, message in self._hear(names, CONNECT, "did not listen within {:.0f} s", soon=True).items():
             self._attending[host] = _attendance(host, message)
         present = [attendance for attendance in self._attending.values() if not attendance.error]
-        planned = visits(self._cluster, present)
+        planned_visits = visits(self._cluster, present)
         patience = PATIENCE + PATIENCE_A_HOST * len(present)
         self._stage.send(
             {
                 host: {"do": "visit", "targets": targets, "patience": patience, "seconds": VISITS}
-                for host, targets in told(planned, present).items()
+                for host, targets in told(planned_visits, present).items()
                 if targets
             }
         )
         late = "did not say within {:.0f} s what came of its connections"
-        visitors = [host for host, targets in planned.items() if targets]
+        visitors = [host for host, targets in planned_visits.items() if targets]
         results: list[Visit] = []
         for host, message in self._hear(visitors, VISITS + PATIENCE, late).items():
             if isinstance(message, _Visited):
-                results += _visits(host, planned[host], message)
+                results += _visits(host, planned_visits[host], message)
             else:
                 self._attending[host] = replace(self._attending[host], error=_why(message))
         attending = tuple(self._attending[host] for host in names)
@@ -138,25 +138,27 @@ class _Run:
         `soon`: do not wait for hosts that take far longer than most.
         """
         order = tuple(hosts)
-        waiting, heard = dict.fromkeys(order), dict[str, _Message | Gone]()
-        begin, total, took = time.monotonic(), len(waiting), list[float]()
+        waiting, replies = dict.fromkeys(order), dict[str, _Message | Gone]()
+        begin, total, durations = time.monotonic(), len(waiting), list[float]()
         seconds = min(seconds, max(0.0, self._until - begin))
-        passed = 0.0
-        while waiting and (passed := time.monotonic() - begin) < seconds:
-            if soon and 2 * len(took) >= total:
-                seconds = min(seconds, max(SOON, TIMES * statistics.median(took)))
+        seconds_passed = 0.0
+        while waiting and (seconds_passed := time.monotonic() - begin) < seconds:
+            if soon and 2 * len(durations) >= total:
+                seconds = min(seconds, max(SOON, TIMES * statistics.median(durations)))
             self._progress(
-                Progress(len(heard), total, 0, next(iter(waiting)), passed, waiting_for="its ports", phase="ports")
+                Progress(
+                    len(replies), total, 0, next(iter(waiting)), seconds_passed, waiting_for="its ports", phase="ports"
+                )
             )
             for reply in self._stage.said(_TICK):
                 host, message = reply.host, reply.message
                 if host in waiting:
                     del waiting[host]
-                    heard[host] = message
-                    took.append(time.monotonic() - begin)
-                elif isinstance(message, Gone) and isinstance(heard.get(host), _Listening):
-                    heard[host] = message  # it no longer listens
-        return {host: heard.get(host, Gone(late.format(passed))) for host in order}
+                    replies[host] = message
+                    durations.append(time.monotonic() - begin)
+                elif isinstance(message, Gone) and isinstance(replies.get(host), _Listening):
+                    replies[host] = message  # it no longer listens
+        return {host: replies.get(host, Gone(late.format(seconds_passed))) for host in order}
 
 
 def _attendance(host: str, message: _Message | Gone) -> Attendance:
@@ -180,7 +182,11 @@ def _visits(source: str, planned: Targets, message: _Visited) -> list[Visit]:
         failures = [
             (failure, tuple(port for port in failure.ports if port in ports)) for failure in results.get(target, [])
         ]
-        blocked = tuple(Blocked(kept, failure.how, failure.by, failure.error) for failure, kept in failures if kept)
+        blocked = tuple(
+            Blocked(failed_ports, failure.how, failure.by, failure.error)
+            for failure, failed_ports in failures
+            if failed_ports
+        )
         visits.append(Visit(source, target, ports, blocked))
     return visits
 

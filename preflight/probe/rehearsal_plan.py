@@ -22,11 +22,11 @@ Targets = dict[str, tuple[int, ...]]  # host → its ports
 
 def listened(cluster: Cluster) -> tuple[int, ...]:
     """Return the job's ports on which each host listens: all, or at most `MOST_PORTS`, evenly spread."""
-    every = tuple(cluster.ports)
-    if len(every) <= MOST_PORTS:
-        return every
-    always = _always(cluster, every)
-    candidates = sorted({*every} - {*always})
+    all_ports = tuple(cluster.ports)
+    if len(all_ports) <= MOST_PORTS:
+        return all_ports
+    always = _always(cluster, all_ports)
+    candidates = sorted({*all_ports} - {*always})
     places = MOST_PORTS - len(always)
     return tuple(sorted([*always, *(candidates[number * len(candidates) // places] for number in range(places))]))
 
@@ -44,11 +44,13 @@ def pairs(hosts: int) -> Iterator[tuple[int, int]]:
     if hosts <= MESH:
         yield from ((source, target) for source in range(hosts) for target in range(hosts) if source != target)
         return
-    met = {(source, 0) for source in range(1, hosts)}
+    host_pairs = {(source, 0) for source in range(1, hosts)}
     for number in range(OTHERS):
         step = number * steps(hosts) // OTHERS
-        met |= {(source, target) for source in range(hosts) if (target := opponent(source, step, hosts)) is not None}
-    yield from sorted(met)
+        host_pairs |= {
+            (source, target) for source in range(hosts) if (target := opponent(source, step, hosts)) is not None
+        }
+    yield from sorted(host_pairs)
 
 
 def visits(cluster: Cluster, attending: Sequence[Attendance]) -> dict[str, Targets]:
@@ -61,7 +63,7 @@ def visits(cluster: Cluster, attending: Sequence[Attendance]) -> dict[str, Targe
     sources: dict[int, list[int]] = defaultdict(list)
     for source, target in pairs(len(attending)):
         sources[target].append(source)
-    planned: dict[str, Targets] = {attendance.host: {} for attendance in attending}
+    targets_by_source: dict[str, Targets] = {attendance.host: {} for attendance in attending}
     for target, incoming in sources.items():
         listener = attending[target]
         busy = len(incoming) >= MESH
@@ -78,16 +80,18 @@ def visits(cluster: Cluster, attending: Sequence[Attendance]) -> dict[str, Targe
             else:
                 ports = {*always, *ends, *_dealt(other_ports, turn, len(incoming)), *listener.ephemeral}
             if ports:
-                planned[attending[source].host][listener.host] = tuple(sorted(ports))
-    return planned
+                targets_by_source[attending[source].host][listener.host] = tuple(sorted(ports))
+    return targets_by_source
 
 
 def note(cluster: Cluster, hosts: int) -> str:
     """Return the parts that were left out, for the report, or nothing if all were tried."""
     words = []
     if hosts > MESH:
-        tried, total = sum(1 for _ in pairs(hosts)), hosts * (hosts - 1)
-        words.append(f"{tried:,} of {total:,} connections between hosts: all to the first, each to {OTHERS} others")
+        tried_pairs, all_pairs = sum(1 for _ in pairs(hosts)), hosts * (hosts - 1)
+        words.append(
+            f"{tried_pairs:,} of {all_pairs:,} connections between hosts: all to the first, each to {OTHERS} others"
+        )
     if len(cluster.ports) > MOST_PORTS:
         words.append(f"{MOST_PORTS} of the job's {len(cluster.ports):,} ports")
     return f"port rehearsal: {'; '.join(words)}" if words else ""

@@ -33,8 +33,8 @@ class RollCall:
 
     @property
     def waiting(self) -> list[str]:
-        heard = self.ready.keys() | self.gone.keys() | self.unheard.keys() | self.busy.keys()
-        return [host for host in self._hosts if host not in heard]
+        answered = self.ready.keys() | self.gone.keys() | self.unheard.keys() | self.busy.keys()
+        return [host for host in self._hosts if host not in answered]
 
     def take(self, said: Said[Message], now: float) -> None:
         host = said.host

@@ -83,16 +83,16 @@ class Plan:
 
         They share no network. If they share cores, none is judged.
         """
-        alone = [[place] for host in self.hosts for place in self._places(host)]
+        groups = [[place] for host in self.hosts for place in self._places(host)]
         tests = device_tests(self.cluster.product, self.request.backend, self.request.quick)
         tests += () if self.crowded else processor_tests()
-        round_ = self._round(number, Scope.DEVICE, alone, lambda _: tests)
-        return replace(round_, lanes=max(1, len(alone)))
+        round_ = self._round(number, Scope.DEVICE, groups, lambda _: tests)
+        return replace(round_, lanes=max(1, len(groups)))
 
     def processors(self, number: int) -> Round:
         """Return a round of the hosts' processors, in turn, if they cannot be measured beside their devices."""
-        first = [self._places(host)[:1] for host in self.hosts if self._places(host)]
-        return self._round(number, Scope.DEVICE, first if self.crowded else [], lambda _: processor_tests())
+        first_places = [self._places(host)[:1] for host in self.hosts if self._places(host)]
+        return self._round(number, Scope.DEVICE, first_places if self.crowded else [], lambda _: processor_tests())
 
     def within_hosts(self, number: int) -> Round:
         """Return a round of the devices of each host that has more than one."""
@@ -111,10 +111,13 @@ class Plan:
     def everybody(self, number: int) -> Round:
         """Return a round of all devices together, with a training step at the end."""
         places = [place for host in self.hosts for place in self._with_partners(host)]
-        last = (training_test(),) if self.request.trains else ()
+        training = (training_test(),) if self.request.trains else ()
 
         def tests(ranks: int) -> tuple[Operation, ...]:
-            return (*(test for test in self._collectives(ranks) if test.op != "send_recv" or not self.parted), *last)
+            return (
+                *(test for test in self._collectives(ranks) if test.op != "send_recv" or not self.parted),
+                *training,
+            )
 
         return self._round(number, Scope.ALL, [places] if places else [], tests)
 
@@ -134,21 +137,21 @@ class Plan:
         if not self.parted:
             return places
         rails = [{rail for _, rail in self._places(other_host)} for other_host in self.hosts]
-        return [place for place in places if all(place[1] in own for own in rails)] or places
+        return [place for place in places if all(place[1] in host_rails for host_rails in rails)] or places
 
     def together(self, number: int, groups: Iterable[Iterable[str]], like: TestResult) -> Round:
         """Return a round of all devices of the hosts of each group, with the operations that are like a failed test.
 
         If the ranks failed to meet, it is the first of all operations.
         """
-        own = {host.name: self._with_partners(host) for host in self.hosts}
-        places = [[place for name in sorted(names) for place in own.get(name, ())] for names in groups]
+        places_by_host = {host.name: self._with_partners(host) for host in self.hosts}
+        places = [[place for name in sorted(names) for place in places_by_host.get(name, ())] for names in groups]
         kind = (like.op, like.dtype, like.form, like.reduction)
 
         def again(ranks: int) -> tuple[Operation, ...]:
-            every = (*self._collectives(ranks), training_test())
-            alike = tuple(test for test in every if (test.op, test.dtype, test.form, test.reduction) == kind)
-            return alike or every[:1]
+            all_tests = (*self._collectives(ranks), training_test())
+            alike = tuple(test for test in all_tests if (test.op, test.dtype, test.form, test.reduction) == kind)
+            return alike or all_tests[:1]
 
         return self._round(number, Scope.ALL, [group for group in places if len(group) > 1], again)
 
@@ -243,5 +246,5 @@ def _ring(hosts: int) -> list[list[tuple[int, int]]]:
     There is one round for 2 hosts, two for an even number, else three.
     """
     edges = [(k, (k + 1) % hosts) for k in range(hosts if hosts > 2 else 1)]
-    last = [edges.pop()] if hosts % 2 and hosts > 2 else []
-    return [edges for edges in (edges[::2], edges[1::2], last) if edges]
+    last_edge = [edges.pop()] if hosts % 2 and hosts > 2 else []
+    return [edges for edges in (edges[::2], edges[1::2], last_edge) if edges]

@@ -105,7 +105,11 @@ def probe(
 def _alone(run: "Run") -> dict[str, str]:
     """Return the hosts without any test with others, and why."""
     why = "not reached on the ports that ranks need, or reaching nobody (PRB114): only its own devices were tested"
-    return {host: why for host in sorted(run.unreached) if host not in {planned.name for planned in run.plan.hosts}}
+    return {
+        host: why
+        for host in sorted(run.unreached)
+        if host not in {planned_host.name for planned_host in run.plan.hosts}
+    }
 
 
 def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
@@ -159,19 +163,19 @@ class Run:
         self._everybody_else()
 
     def _over(self, scope: Scope) -> None:
-        reached = [host for host in self.plan.hosts if host.name not in self.unreached]
-        if scope not in (Scope.DEVICE, Scope.HOST) and len(reached) > 1:
-            self.plan = replace(self.plan, hosts=tuple(reached))
+        reached_hosts = [host for host in self.plan.hosts if host.name not in self.unreached]
+        if scope not in (Scope.DEVICE, Scope.HOST) and len(reached_hosts) > 1:
+            self.plan = replace(self.plan, hosts=tuple(reached_hosts))
         match scope:
             case Scope.DEVICE:
-                alone = self._play(self.plan.devices)
-                bad = {
+                observations = self._play(self.plan.devices)
+                bad_members = {
                     member
-                    for observation in alone
+                    for observation in observations
                     if observation.test.outcome in _BAD
                     for member in observation.test.members
                 }
-                self.plan = self.plan.without((member.host, member.device) for member in bad)
+                self.plan = self.plan.without((member.host, member.device) for member in bad_members)
                 self._play(self.plan.processors)
             case Scope.HOST:
                 self._play(self.plan.within_hosts)
@@ -189,9 +193,9 @@ class Run:
         before they meet a rank fail with every partner, so they are left out.
         """
         self._forget_the_gone()
-        well = all(observation.test.outcome in _WELL for observation in self.seen)
+        all_passed = all(observation.test.outcome in _WELL for observation in self.seen)
         self.plan = self.plan.without(_by_themselves(self.seen))
-        if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.seen and well):
+        if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.seen and all_passed):
             return
         search = Search(self.plan, self._hooks.leaves(), self._seed)
         for _ in range(MOST_ROUNDS):
@@ -227,21 +231,23 @@ class Run:
         by_id = {observation.test.id: observation for observation in judged}
         self.seen = [by_id.get(observation.test.id, observation) for observation in self.seen]
         together = [observation for observation in self.seen if _of_all(observation)]
-        failed = next((observation.test for observation in together if observation.test.outcome not in _WELL), None)
-        if failed is None or failed.outcome is TestOutcome.NOT_RUN:
+        failed_test = next(
+            (observation.test for observation in together if observation.test.outcome not in _WELL), None
+        )
+        if failed_test is None or failed_test.outcome is TestOutcome.NOT_RUN:
             return
-        before = len(self.plan.places())
+        places_before = len(self.plan.places())
         self.plan = self.plan.without({*self._named(), *_waited_for(together)})
         if len(self._hosts()) < 2 or time.monotonic() > self._until:
             return
         if any(culprit.kind in _BETWEEN for culprit in self.located):
             return  # both ends of a link, and both sides of a partition, are among the remaining devices
-        if len(self.plan.places()) < before:
-            again = self._together([self._hosts()], failed, below)
-            if all(observation.test.outcome in _WELL for observation in again):
+        if len(self.plan.places()) < places_before:
+            retests = self._together([self._hosts()], failed_test, below)
+            if all(observation.test.outcome in _WELL for observation in retests):
                 return
         if len(self._hosts()) > 2:
-            self._smallest_failing(failed, below)
+            self._smallest_failing(failed_test, below)
 
     def _hosts(self) -> list[str]:
         return [host.name for host in self.plan.hosts if self.plan.devices_of(host)]
@@ -264,8 +270,10 @@ class Run:
         It is far less than that of the slowest healthy pair. It is 0 if the bandwidth cannot be judged: ranks share
         cores, or with this number of ranks latency alone counts.
         """
-        alone = (observation for observation in self.seen if observation.test.scope is Scope.DEVICE)
-        crowded = self.plan.crowded or any(view.on_host for observation in alone for view in observation.ranks)
+        device_observations = (observation for observation in self.seen if observation.test.scope is Scope.DEVICE)
+        crowded = self.plan.crowded or any(
+            view.on_host for observation in device_observations for view in observation.ranks
+        )
         pairs = [
             observation.test.busbw_GBps
             for observation in self.seen
@@ -279,15 +287,17 @@ class Run:
 
         A fault inside one host is not between hosts.
         """
-        alone = self._together([[host] for host in self._hosts()], failed, below)
-        bad = {
+        observations = self._together([[host] for host in self._hosts()], failed, below)
+        failed_tests = {
             observation.test.members[0].host: observation.test
-            for observation in alone
+            for observation in observations
             if observation.test.outcome in _BAD
         }
-        self.located += [Located("host", (host,), (test.id,), test.outcome) for host, test in bad.items()]
-        healthy = [host for host in self._hosts() if host not in bad]
-        if bad and all(observation.test.outcome in _WELL for observation in self._together([healthy], failed, below)):
+        self.located += [Located("host", (host,), (test.id,), test.outcome) for host, test in failed_tests.items()]
+        healthy = [host for host in self._hosts() if host not in failed_tests]
+        if failed_tests and all(
+            observation.test.outcome in _WELL for observation in self._together([healthy], failed, below)
+        ):
             return
         places = [place for place in self.plan.places() if place[0] in healthy]
         search = GroupSearch(places, filter(_of_all, self.seen), self._seed)
@@ -309,8 +319,8 @@ class Run:
         self._conductor.hurried |= any(
             observation.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG) for observation in observations
         )
-        kept = {view.member for observation in observations for view in observation.ranks if view.held}
-        self.plan = self.plan.without((member.host, member.device) for member in kept)
+        held_members = {view.member for observation in observations for view in observation.ranks if view.held}
+        self.plan = self.plan.without((member.host, member.device) for member in held_members)
         return observations
 
     def step(self, round_: Round) -> float:
@@ -328,9 +338,9 @@ class Run:
             least(backend, largest.scope, len(largest.members), expected),
         )
         step = ahead.step(self._usual)
-        before = self.limit or TimeLimit(budget, 0.0, shortened=False)
-        needed = max(before.enough, enough(budget - seconds_left, ahead, self._usual))
-        self.limit = TimeLimit(budget, needed, before.shortened or step < self._usual)
+        previous = self.limit or TimeLimit(budget, 0.0, shortened=False)
+        needed = max(previous.enough, enough(budget - seconds_left, ahead, self._usual))
+        self.limit = TimeLimit(budget, needed, previous.shortened or step < self._usual)
         return step
 
     def _forget_the_gone(self) -> None:
@@ -371,9 +381,9 @@ def _by_themselves(observations: Iterable[Observation]) -> set[Place]:
 
 def _waited_for(observations: Iterable[Observation]) -> set[Place]:
     """Return the devices that one test alone identifies: those that kept others waiting, or sent wrong data."""
-    named: set[Place] = set()
+    places: set[Place] = set()
     for observation in observations:
-        named |= {(view.member.host, view.member.device) for view in kept_waiting(observation)}
+        places |= {(view.member.host, view.member.device) for view in kept_waiting(observation)}
         suspects = {view.suspect_rank for view in observation.ranks if view.suspect_rank is not None}
-        named |= {(member.host, member.device) for member in observation.test.members if member.rank in suspects}
-    return named
+        places |= {(member.host, member.device) for member in observation.test.members if member.rank in suspects}
+    return places

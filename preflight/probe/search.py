@@ -116,8 +116,10 @@ class Search:
     def _as_asked(self, pair: Pair) -> tuple[int, Test]:
         if self._of_devices:
             return 0, Test(frozenset(member.place for member in pair))
-        first = (pair[0].host, pair[0].device)
-        rail = next(rail for rail, rail_field in self._failing.items() if rail_field.stand.get(first[0]) == first)
+        first_place = (pair[0].host, pair[0].device)
+        rail = next(
+            rail for rail, rail_field in self._failing.items() if rail_field.stand.get(first_place[0]) == first_place
+        )
         return rail, Test(frozenset(member.host for member in pair))
 
     def take(self, seen: Sequence[Observation]) -> None:
@@ -139,15 +141,15 @@ class Search:
         for observation in seen:
             of_pair[observation.test.members].append(observation)
         for rail, rail_field in fields.items():
-            own = {test: of_pair[pair] for (of_rail, test), pair in asked.items() if of_rail == rail}
+            results = {test: of_pair[pair] for (of_rail, test), pair in asked.items() if of_rail == rail}
             if fields is not self._failing:
-                own = {
-                    test: of_test
-                    for test, of_test in own.items()
+                results = {
+                    test: observations
+                    for test, observations in results.items()
                     if not test.members & self._out[rail]
-                    and not any(observation.test.outcome in _FAILED for observation in of_test)
+                    and not any(observation.test.outcome in _FAILED for observation in observations)
                 }
-            rail_field.add(own)
+            rail_field.add(results)
 
     @property
     def observations(self) -> list[Observation]:
@@ -160,13 +162,13 @@ class Search:
 
     def located(self) -> tuple[Located, ...]:
         """Return the culprits that the tests identify."""
-        named: list[Located] = []
+        all_culprits: list[Located] = []
         for fields in (self._failing, self._slow or {}):
             faults = merge({rail: rail_field.rail for rail, rail_field in fields.items()})
             culprits = tuple(located(fault, fields, of_devices=self._of_devices) for fault in faults)
-            whole = self._of_devices and len(self._plan.hosts) == 2
-            named += _with_rails(culprits) if whole else culprits
-        return tuple(named)
+            between_two_hosts = self._of_devices and len(self._plan.hosts) == 2
+            all_culprits += _with_rails(culprits) if between_two_hosts else culprits
+        return tuple(all_culprits)
 
 
 def _pair(places: Mapping[str, Place], one: str, other: str) -> Pair:
@@ -179,13 +181,13 @@ def _with_rails(named: Sequence[Located]) -> tuple[Located, ...]:
     for culprit in named:
         if culprit.kind == "device":
             ends[culprit.members[0].partition("/")[2], culprit.outcome].append(culprit)
-    rails = [both for both in ends.values() if len(both) == 2]
-    rail_ends = [culprit for both in rails for culprit in both]
-    whole = [
+    rails = [two_ends for two_ends in ends.values() if len(two_ends) == 2]
+    rail_ends = [culprit for two_ends in rails for culprit in two_ends]
+    rail_culprits = [
         Located("rail", (a.members[0], b.members[0]), tuple(dict.fromkeys((*a.tests, *b.tests))), a.outcome)
         for a, b in rails
     ]
-    return (*whole, *(culprit for culprit in named if culprit not in rail_ends))
+    return (*rail_culprits, *(culprit for culprit in named if culprit not in rail_ends))
 
 
 class GroupSearch:
@@ -196,13 +198,13 @@ class GroupSearch:
     """
 
     def __init__(self, places: Iterable[Place], seen: Iterable[Observation], seed: int) -> None:
-        own: dict[str, set[Place]] = defaultdict(set)
+        places_by_host: dict[str, set[Place]] = defaultdict(set)
         for place in places:
-            own[place[0]].add(place)
-        self._own = own
-        self._field = Field(Localiser(own, seed=seed), dict.fromkeys(own))
+            places_by_host[place[0]].add(place)
+        self._own = places_by_host
+        self._field = Field(Localiser(places_by_host, seed=seed), dict.fromkeys(places_by_host))
         self._asked: dict[frozenset[str], Test] = {}
-        self.limit = 2 * len(own).bit_length() + 4
+        self.limit = 2 * len(places_by_host).bit_length() + 4
         self._field.add(
             {Test(names): observations for names, observations in self._by_hosts(seen).items() if len(names) > 1}
         )

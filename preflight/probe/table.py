@@ -68,8 +68,10 @@ def _operation(tests: Sequence[TestResult]) -> Iterator[str]:
 
 
 def _speaks_for_itself(test: TestResult) -> bool:
-    plain = test.form == "tensor" and test.dtype in ("float32", "") and test.reduction in ("sum", "") and not test.root
-    return plain or test.scope is Scope.DEVICE or not _well(test)
+    is_plain = (
+        test.form == "tensor" and test.dtype in ("float32", "") and test.reduction in ("sum", "") and not test.root
+    )
+    return is_plain or test.scope is Scope.DEVICE or not _well(test)
 
 
 def _well(test: TestResult) -> bool:
@@ -78,8 +80,8 @@ def _well(test: TestResult) -> bool:
 
 def _line(test: TestResult) -> tuple[object, ...]:
     """Return the key of tests that share a line."""
-    odd = (test.reduction, test.form, test.root) if not _well(test) else ()
-    return (test.bytes, test.dtype, test.outcome, *odd)
+    details = (test.reduction, test.form, test.root) if not _well(test) else ()
+    return (test.bytes, test.dtype, test.outcome, *details)
 
 
 def _folded(tests: Sequence[TestResult]) -> str:

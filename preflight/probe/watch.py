@@ -88,8 +88,8 @@ class GroupState:
     @property
     def failed(self) -> float | None:
         """The time at which the first of its ranks ended badly, or got SIGKILL, which it may survive."""
-        bad = (rank for rank in self.ranks if rank.killed or rank.end not in (None, End.CLOSED, End.CUT))
-        return min((rank.killed_at if rank.killed else rank.ended for rank in bad), default=None)
+        bad_ranks = (rank for rank in self.ranks if rank.killed or rank.end not in (None, End.CLOSED, End.CUT))
+        return min((rank.killed_at if rank.killed else rank.ended for rank in bad_ranks), default=None)
 
 
 @dataclass(frozen=True)
@@ -208,8 +208,10 @@ class Watch:
         """Return the seconds for a step until its group is ordered to stop. The agents stop it at the deadline."""
         if not self._hurried:
             return float("inf")
-        took = [max(rank.ended for rank in state.ranks) - self._began for state in self._groups.values() if state.well]
-        limit = hurried(took, len(self._groups), self._deadline)
+        durations = [
+            max(rank.ended for rank in state.ranks) - self._began for state in self._groups.values() if state.well
+        ]
+        limit = hurried(durations, len(self._groups), self._deadline)
         return limit if limit < self._deadline else float("inf")
 
     def _stands_still(self, state: GroupState, now: float) -> float:

@@ -10,23 +10,25 @@ from preflight.model.rehearsal import Attendance, How, Rehearsal, Visit
 
 @dataclass(frozen=True)
 class Wall:
-    """Ports of `target` that nobody reaches who tried; `all_ports`: none of its ports was reached at all."""
+    """Ports of `target` that none of the hosts that tried them reached. `all_ports`: no port of it was reached."""
 
     target: Attendance
     ports: frozenset[int]
-    visits: tuple[Visit, ...]  # those that died there
+    visits: tuple[Visit, ...]  # those that failed at these ports
     all_ports: bool
 
     @property
     def ephemeral(self) -> bool:
-        """Whether all its ports are of those that the kernel gives out."""
+        """True if all these ports are ones that the target's kernel gives out."""
         return self.ports <= set(self.target.ephemeral)
 
 
 @dataclass(frozen=True)
 class Path:
-    """Connections from these sources to `target` die, while those from others come through. `both_ways`: from the
-    target to them, too, and nothing at all comes through."""
+    """Connections from some sources to `target` that fail, while those from other sources succeed.
+
+    `both_ways`: connections from the target to these sources fail, too, and none of either direction succeeds.
+    """
 
     target: Attendance
     visits: tuple[Visit, ...]
@@ -35,7 +37,10 @@ class Path:
 
 @dataclass(frozen=True)
 class LostVisits:
-    """`cut_off`: a host that reaches none of several others, which are reached from elsewhere → its visits."""
+    """Failed connections, by what they have in common.
+
+    `cut_off`: a host that reaches none of several others, which other hosts reach → its visits.
+    """
 
     cut_off: dict[str, tuple[Visit, ...]]
     walls: tuple[Wall, ...]
@@ -43,78 +48,90 @@ class LostVisits:
 
 
 def lost(rehearsal: Rehearsal) -> LostVisits:
-    """What died, by what it has in common: the host it came from, the host or ports it went to, else the path."""
-    attending = {one.host: one for one in rehearsal.hosts if not one.error}
-    visits = [one for one in rehearsal.visits if one.target in attending and one.tried]
-    to: dict[str, list[Visit]] = defaultdict(list)
+    """Return the failed connections by what they have in common: source, target, the target's ports, else the path."""
+    attending = {attendance.host: attendance for attendance in rehearsal.hosts if not attendance.error}
+    visits = [visit for visit in rehearsal.visits if visit.target in attending and visit.tried]
+    by_target: dict[str, list[Visit]] = defaultdict(list)
     for visit in visits:
-        to[visit.target].append(visit)
-    cut_off = _cut_off(visits, to)
-    walls, alone = list[Wall](), list[Visit]()
-    for target, coming in to.items():
-        wall, left = _of_target(attending[target], [one for one in coming if one.source not in cut_off])
+        by_target[visit.target].append(visit)
+    cut_off = _cut_off(visits, by_target)
+    walls, unexplained_visits = list[Wall](), list[Visit]()
+    for target, incoming in by_target.items():
+        wall, other_visits = _of_target(attending[target], [visit for visit in incoming if visit.source not in cut_off])
         walls += [wall] if wall else []
-        alone += left
-    return LostVisits(cut_off, tuple(walls), tuple(_paths(alone, attending)))
+        unexplained_visits += other_visits
+    return LostVisits(cut_off, tuple(walls), tuple(_paths(unexplained_visits, attending)))
 
 
 def _cut_off(visits: Iterable[Visit], to: dict[str, list[Visit]]) -> dict[str, tuple[Visit, ...]]:
     by_source: dict[str, list[Visit]] = defaultdict(list)
     for visit in visits:
         by_source[visit.source].append(visit)
-    alive = {target: {one.source for one in coming if not one.in_vain} for target, coming in to.items()}
+    reaching = {target: {visit.source for visit in incoming if not visit.in_vain} for target, incoming in to.items()}
     return {
-        source: tuple(own)
-        for source, own in by_source.items()
-        if len(own) > 1 and all(visit.in_vain for visit in own) and all(alive[visit.target] for visit in own)
+        source: tuple(own_visits)
+        for source, own_visits in by_source.items()
+        if len(own_visits) > 1
+        and all(visit.in_vain for visit in own_visits)
+        and all(reaching[visit.target] for visit in own_visits)
     }
 
 
 def _of_target(target: Attendance, coming: Sequence[Visit]) -> tuple[Wall | None, Sequence[Visit]]:
-    """What nobody reaches there, and the visits that died elsewhere than at that wall."""
-    dead = [one for one in coming if one.in_vain]
-    if dead and len(dead) == len(coming):
-        ports = frozenset(port for one in dead for port in one.dead)
-        return Wall(target, ports, tuple(dead), all_ports=True), ()
-    others = [one for one in coming if not one.in_vain]
-    tried = {port for one in others for port in one.tried}
-    reached = {port for one in others for port in one.tried - one.dead}
-    closed = frozenset(tried - reached)
-    at_wall = tuple(one for one in others if one.dead & closed)
-    wall = Wall(target, closed, at_wall, all_ports=False) if closed else None
-    return wall, (*dead, *(one for one in others if one.dead - closed))
+    """Return the ports of the target that no host reached, and the visits that failed elsewhere."""
+    lost_visits = [visit for visit in coming if visit.in_vain]
+    if lost_visits and len(lost_visits) == len(coming):
+        ports = frozenset(port for visit in lost_visits for port in visit.dead)
+        return Wall(target, ports, tuple(lost_visits), all_ports=True), ()
+    connected = [visit for visit in coming if not visit.in_vain]
+    tried_ports = {port for visit in connected for port in visit.tried}
+    reached_ports = {port for visit in connected for port in visit.tried - visit.dead}
+    closed_ports = frozenset(tried_ports - reached_ports)
+    at_wall = tuple(visit for visit in connected if visit.dead & closed_ports)
+    wall = Wall(target, closed_ports, at_wall, all_ports=False) if closed_ports else None
+    return wall, (*lost_visits, *(visit for visit in connected if visit.dead - closed_ports))
 
 
 def _paths(visits: Iterable[Visit], attending: Mapping[str, Attendance]) -> Iterator[Path]:
-    """By the host to which they went. Of pairs that are dead both ways each is told once, at the end with most."""
-    by_pair = {(one.source, one.target): one for one in visits}
+    """Yield the failed paths, by target.
+
+    A pair that fails both ways is in one path only, that of its end with most such pairs.
+    """
+    by_pair = {(visit.source, visit.target): visit for visit in visits}
     partners: dict[str, list[str]] = defaultdict(list)
     for (source, target), visit in by_pair.items():
-        back = by_pair.get((target, source))
-        if visit.in_vain and back and back.in_vain:
+        return_visit = by_pair.get((target, source))
+        if visit.in_vain and return_visit and return_visit.in_vain:
             partners[target].append(source)
     while any(partners.values()):
         worst = max(attending, key=lambda host: len(partners[host]))
-        pairs = [pair for other in partners.pop(worst) for pair in ((other, worst), (worst, other))]
+        pairs = [pair for partner in partners.pop(worst) for pair in ((partner, worst), (worst, partner))]
         yield Path(attending[worst], tuple(by_pair.pop(pair) for pair in pairs), both_ways=True)
-        for other, _ in pairs[::2]:
-            partners[other].remove(worst)
-    left: dict[str, list[Visit]] = defaultdict(list)
+        for partner, _ in pairs[::2]:
+            partners[partner].remove(worst)
+    by_target: dict[str, list[Visit]] = defaultdict(list)
     for visit in by_pair.values():
-        left[visit.target].append(visit)
-    yield from (Path(attending[target], tuple(own)) for target, own in left.items())
+        by_target[visit.target].append(visit)
+    yield from (Path(attending[target], tuple(target_visits)) for target, target_visits in by_target.items())
 
 
 def told(visits: Iterable[Visit], only: Iterable[int] = ()) -> str:
-    """What became of them: `29500,60000-60031: no answer; 32768: refused, although it listens`."""
-    kept = set(only)
-    ends: dict[str, set[int]] = defaultdict(set)
+    """Return the failures in words: `29500,60000-60031: no answer`, separated by semicolons.
+
+    `only`: the ports to name; all if it is empty.
+    """
+    wanted = set(only)
+    ports_by_words: dict[str, set[int]] = defaultdict(set)
     for visit in visits:
-        for one in visit.blocked:
-            if one.how is How.ERROR:
+        for blocked in visit.blocked:
+            if blocked.how is How.ERROR:
                 continue
-            ends[_words(one.how, one.by, one.error)] |= {port for port in one.ports if not kept or port in kept}
-    return "; ".join(f"{PortSet.of((port, port) for port in ports)}: {words}" for words, ports in ends.items() if ports)
+            ports_by_words[_words(blocked.how, blocked.by, blocked.error)] |= {
+                port for port in blocked.ports if not wanted or port in wanted
+            }
+    return "; ".join(
+        f"{PortSet.of((port, port) for port in ports)}: {words}" for words, ports in ports_by_words.items() if ports
+    )
 
 
 def _words(how: How, by: str, error: str) -> str:
@@ -128,19 +145,19 @@ def _words(how: How, by: str, error: str) -> str:
 
 
 def hows(visits: Iterable[Visit]) -> set[How]:
-    return {one.how for visit in visits for one in visit.blocked} - {How.ERROR}
+    return {blocked.how for visit in visits for blocked in visit.blocked} - {How.ERROR}
 
 
 def untried(visits: Iterable[Visit]) -> dict[str, dict[str, int]]:
-    """Source → why it could not try some of its connections → how many."""
-    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    """Return source → reason why it could not try some of its connections → number of their ports."""
+    counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for visit in visits:
-        for one in visit.blocked:
-            if one.how is How.ERROR:
-                found[visit.source][one.error] += len(one.ports)
-    return found
+        for blocked in visit.blocked:
+            if blocked.how is How.ERROR:
+                counts[visit.source][blocked.error] += len(blocked.ports)
+    return counts
 
 
 def rejecting(visits: Iterable[Visit]) -> Iterator[str]:
-    """Who says no."""
-    yield from dict.fromkeys(one.by for visit in visits for one in visit.blocked if one.by)
+    """Yield the addresses of firewalls and routers that rejected connections, each once."""
+    yield from dict.fromkeys(blocked.by for visit in visits for blocked in visit.blocked if blocked.by)

@@ -10,15 +10,15 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Located
 from preflight.model.outcome import Outcome
 
-_SHOWN = 6  # checks whose findings are told as evidence
-_OF_ONE = ("device", "host", "link", "group")  # a finding about one of their members explains them
+_SHOWN = 6  # checks with findings that are shown as evidence
+_OF_ONE = ("device", "host", "link", "group")  # kinds that a finding about one of their members explains
 
 
 class FailureMode(StrEnum):
-    """In which way somebody fails; other facts explain each."""
+    """Ways to fail, each explained by other facts."""
 
-    ALONE = "alone"  # before it met anybody, or by itself: it died, or stands still
-    TOGETHER = "together"  # at meeting, connecting or working with others
+    ALONE = "alone"  # before it met another rank, or by itself: it died, or stands still
+    TOGETHER = "together"  # while it met, connected to or worked with others
     SLOW = "slow"
     WRONG = "wrong"
 
@@ -28,17 +28,20 @@ _MEETING, _NETWORK, _ANY = {FailureMode.TOGETHER}, {FailureMode.TOGETHER, Failur
 
 @dataclass(frozen=True)
 class Reason:
-    """A check whose findings explain failing in one of these ways; `word` is the class of cause they tell of. `fabric`:
-    it is about the network of the devices, which gloo does not use."""
+    """A check with findings that explain some ways to fail.
 
-    check: str  # its id, or the start of several
+    `word` is the class of cause that its findings report. `fabric`: it is about the network of the devices, which gloo
+    does not use.
+    """
+
+    check: str  # its id, or the start of several ids
     word: str
     ways: Collection[FailureMode]
     fabric: bool = False
 
 
-# What explains most comes first. Left out is what workers of the probe leave themselves when they are killed (NIC108,
-# NPU118): the facts were asked for after that.
+# The checks that explain most come first. NIC108 and NPU118 are left out: killed workers of the probe leave such traces
+# themselves, and the facts are collected after that.
 REASONS = (
     Reason("HST101", "host not reached", {FailureMode.ALONE, FailureMode.TOGETHER}),
     Reason("NPU116", "card lost", {FailureMode.ALONE, FailureMode.TOGETHER}),
@@ -125,24 +128,27 @@ REASONS = (
     Reason("NPU114", "device in use", {FailureMode.ALONE, FailureMode.TOGETHER, FailureMode.SLOW}),
 )
 
-# Of two devices: one answers for the other's address, also where nobody uses it.
+# Checks of two devices, of which one answers for the other's address, even if no device uses it.
 ON_THE_WIRE = ("NPU102", "NIC106")
 
 
 @dataclass(frozen=True)
 class Why:
-    """What the facts say. `words`: the class of cause and the check that tells of it, "link down (NPU107)", empty where
-    nothing explains; `remedy` is that check's. `elsewhere`: it is a failure of the probe's own about these very
-    members (`near`) or their hosts, which stands in the report and needs no second one. `blames`: whom that check's
-    failures name, kind and members, where it is one object; None else."""
+    """The cause that the facts give.
+
+    `words`: the class of cause and its check, as "link down (NPU107)", or empty if no finding explains the failure.
+    `remedy`: that of the check. `elsewhere`: the cause is itself a failure that the probe's checks report, so the
+    report needs no second one. `near`: it is about these very members, not their hosts. `blames`: kind and members of
+    the object that the check's failures identify; None unless it is exactly one object.
+    """
 
     words: str = ""
     remedy: str = ""
-    evidence: tuple[str, ...] = ()  # what explains most first
+    evidence: tuple[str, ...] = ()  # lines; the finding that explains most comes first
     elsewhere: bool = False
     near: bool = False
     blames: tuple[str, tuple[str, ...]] | None = None
-    facts_decide: bool = False  # tests convict either of two, facts know which of them is wrong
+    facts_decide: bool = False  # tests point to either of two, facts show which of them is wrong
 
 
 def why(
@@ -154,48 +160,54 @@ def why(
     *,
     all_devices: bool = False,
 ) -> Why:
-    """Ranked: what is said of the members themselves, then of their hosts, then by others of them; of these failures
-    first, then by `REASONS`. What holds for a small part of the members is evidence, and explains nothing.
-    `all_devices`: hosts took part in the tests with all their devices, so that one of them may be why."""
-    found: dict[int, list[Finding]] = defaultdict(list)
+    """Return the cause that findings give for a failure of `one`, with the evidence.
+
+    Findings about the members themselves come first, then those about their hosts, then those about their peers. Among
+    these, failures come first, then the order of `REASONS` counts. Findings about a small part of the members are
+    evidence, and explain nothing. `all_devices`: hosts took part in the tests with all their devices, so one device may
+    be the cause.
+    """
+    by_rank: dict[int, list[Finding]] = defaultdict(list)
     for cause in causes or ():
         if one.kind == "group" and cause.outcome is not Outcome.FAIL:
-            continue  # what only warns of one of many does not explain that all of them stop
+            continue  # a warning about one of many does not explain why all of them stop
         rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, way, backend)), None)
         if rank is not None and _nearness(cause, one.members) is not None:
-            found[rank].append(cause)
-    ranked = sorted((*_weight(cluster, one, same, all_devices=all_devices), rank) for rank, same in found.items())
-    lines = tuple(_line(one, found[rank]) for *_, rank in ranked[:_SHOWN])
+            by_rank[rank].append(cause)
+    ranked = sorted(
+        (*_weight(cluster, one, findings, all_devices=all_devices), rank) for rank, findings in by_rank.items()
+    )
+    lines = tuple(_line(one, by_rank[rank]) for *_, rank in ranked[:_SHOWN])
     if not ranked or ranked[0][0]:
         return Why(evidence=lines)
     rank = ranked[0][-1]
-    first = _foremost(one, found[rank])
+    first = _foremost(one, by_rank[rank])
     of_several = len(one.members) > 1 and one.kind in _OF_ONE
     elsewhere_too = first.check in ON_THE_WIRE and _place(first) not in one.members
     where = f" at {_place(first)}" if (of_several or elsewhere_too) and first.host else ""
     elsewhere = first.check.startswith("PRB") and first.outcome is Outcome.FAIL
-    near = _nearness(first, one.members) == 0
+    is_near = _nearness(first, one.members) == 0
     words = f"{REASONS[rank].word}{where} ({first.check})"
-    blames = _blamed(found[rank], one.members)
-    return Why(words, first.remedy, lines, elsewhere, near, blames, facts_decide=first.check in ON_THE_WIRE)
+    blames = _blamed(by_rank[rank], one.members)
+    return Why(words, first.remedy, lines, elsewhere, is_near, blames, facts_decide=first.check in ON_THE_WIRE)
 
 
 def _blamed(same: Sequence[Finding], members: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
     failures = [cause for cause in same if cause.outcome is Outcome.FAIL and (_nearness(cause, members) or 0) < 2]
-    named = {
+    objects = {
         (cause.culprit.kind, cause.culprit.members)
         if cause.culprit
         else ("host" if cause.device is None else "device", (_place(cause),))
         for cause in failures
         if cause.culprit or cause.host
     }
-    return named.pop() if len(named) == 1 else None
+    return objects.pop() if len(objects) == 1 else None
 
 
 def _may(reason: Reason, cause: Finding, way: FailureMode, backend: str) -> bool:
-    told = cause.outcome in (Outcome.FAIL, Outcome.WARN)
+    is_problem = cause.outcome in (Outcome.FAIL, Outcome.WARN)
     applies = way in reason.ways and not (reason.fabric and backend == "gloo")
-    return told and applies and cause.check.startswith(reason.check)
+    return is_problem and applies and cause.check.startswith(reason.check)
 
 
 def _place(cause: Finding) -> str:
@@ -203,8 +215,14 @@ def _place(cause: Finding) -> str:
 
 
 def _nearness(cause: Finding, members: Collection[str]) -> int | None:
-    """0: it is about a member, or the device of one, or as much about a member as about another device; 1: about a
-    member's host, or about no host at all; 2: about somebody to whom a member is the other end."""
+    """Return how near a finding is to the members, or None if it concerns none of them.
+
+    0: it is about a member, or a device of one, or as much about a member as about another device.
+
+    1: it is about a member's host, or about no host at all.
+
+    2: it is about a host or device that has a member as its peer.
+    """
     hosts = {member.partition("/")[0] for member in members}
     if cause.host is None:
         rails = {member.partition("/")[2] for member in members}
@@ -219,31 +237,37 @@ def _nearness(cause: Finding, members: Collection[str]) -> int | None:
 
 
 def _weight(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devices: bool) -> tuple[bool, int, bool]:
-    """Of one check's findings: whether they concern too few to explain it, how near they are, whether they warn."""
-    near = min(_nearness(cause, one.members) or 0 for cause in same)
+    """Return the order of one check's findings: if too few members are concerned, their nearness, if all only warn."""
+    nearness = min(_nearness(cause, one.members) or 0 for cause in same)
     return (
         not _enough(cluster, one, same, all_devices=all_devices),
-        near,
+        nearness,
         all(cause.outcome is not Outcome.FAIL for cause in same),
     )
 
 
 def _enough(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devices: bool) -> bool:
-    """More than half of the members, and of a host that is a member more than half of its devices; or a failure of any
-    of them, where all took part. What is said of no host in particular does not explain a single one."""
-    kind = one.kind.rpartition(" ")[2]  # of who fails now and then, too
+    """Return whether one check's findings concern enough of the members to explain the failure.
+
+    For a device, host, link or group, one member is enough, otherwise it takes more than half. A host counts if more
+    than half of its devices are concerned, or one that fails, if all took part. Findings about no host in particular do
+    not explain a single host or device.
+    """
+    kind = one.kind.rpartition(" ")[2]  # without "intermittent"
     if any(cause.host is None for cause in same):
         return kind not in ("device", "host")
     devices = {host.name: max(1, len(host.devices)) for host in cluster.hosts}
-    touched = 0
+    members_concerned = 0
     for member in one.members:
         host, _, device = member.partition("/")
-        those = [cause for cause in same if _nearness(cause, (member,)) is not None]
-        whole = any(cause.device is None or cause.host != host for cause in those)
-        part = {cause.device for cause in those}
-        any_ = all_devices and any(cause.outcome is Outcome.FAIL for cause in those)
-        touched += bool(those) and (bool(device) or whole or any_ or 2 * len(part) > devices.get(host, 1))
-    return touched > 0 if kind in _OF_ONE else 2 * touched > len(one.members)
+        findings = [cause for cause in same if _nearness(cause, (member,)) is not None]
+        whole_host = any(cause.device is None or cause.host != host for cause in findings)
+        devices_concerned = {cause.device for cause in findings}
+        any_failure = all_devices and any(cause.outcome is Outcome.FAIL for cause in findings)
+        members_concerned += bool(findings) and (
+            bool(device) or whole_host or any_failure or 2 * len(devices_concerned) > devices.get(host, 1)
+        )
+    return members_concerned > 0 if kind in _OF_ONE else 2 * members_concerned > len(one.members)
 
 
 def _foremost(one: Located, same: Iterable[Finding]) -> Finding:
@@ -252,5 +276,5 @@ def _foremost(one: Located, same: Iterable[Finding]) -> Finding:
 
 def _line(one: Located, same: Sequence[Finding]) -> str:
     first = _foremost(one, same)
-    more = f" (and {len(same) - 1} more like it)" if len(same) > 1 else ""
-    return f"{first.check}: {first.summary}{more}"
+    similar = f" (and {len(same) - 1} more like it)" if len(same) > 1 else ""
+    return f"{first.check}: {first.summary}{similar}"

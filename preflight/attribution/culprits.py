@@ -8,19 +8,22 @@ from preflight.model.measure import Located, Observation, TestOutcome, TestResul
 
 _WELL = (TestOutcome.PASS, TestOutcome.REFUSED, TestOutcome.UNCHECKED)
 SHOWN = 3  # partners, and ids of each, in a line of evidence
-_VERBS = {  # of one, of several
+_VERBS = {  # singular, plural
     TestOutcome.HANG: ("hangs", "hang"),
     TestOutcome.FAIL: ("fails", "fail"),
     TestOutcome.SLOW: ("is slow", "are slow"),
     TestOutcome.WRONG_DATA: ("brings wrong data", "bring wrong data"),
 }
-_LEAD = {TestOutcome.HANG: "hung", TestOutcome.FAIL: "failed", TestOutcome.SLOW: "slow"}  # else wrong data
+_LEAD = {TestOutcome.HANG: "hung", TestOutcome.FAIL: "failed", TestOutcome.SLOW: "slow"}  # otherwise "wrong data"
 
 
 @dataclass(frozen=True)
 class Named:
-    """An object that tests name. `sides`: the groups of a partition, the largest first. `proven`: by tests with
-    different partners; else one test has shown it, or it is a pair or a `group` of which nobody knows who it is."""
+    """An object that tests identify.
+
+    `sides`: the groups of a partition, the largest first. `proven`: tests with different partners point to it.
+    Otherwise one test has shown it, or it is a pair or a `group` in which the culprit is not known.
+    """
 
     one: Located
     sides: tuple[tuple[str, ...], ...] = ()
@@ -28,7 +31,7 @@ class Named:
 
     @property
     def kind(self) -> str:
-        """Without "intermittent"."""
+        """The kind, without "intermittent"."""
         return self.one.kind.rpartition(" ")[2]
 
     @property
@@ -37,20 +40,20 @@ class Named:
 
     @property
     def single(self) -> bool:
-        """A host or a device that is convicted."""
+        """True for a host or a device that is identified, and not intermittent."""
         return self.one.kind in ("host", "device")
 
     @property
     def outside(self) -> tuple[str, ...]:
-        """Who is at fault, sorted: of a partition those that do not reach its largest group."""
+        """The members at fault, sorted. In a partition, they do not reach its largest group."""
         return tuple(sorted(member for side in self.sides[1:] for member in side) or sorted(self.one.members))
 
     def part(self, places: Iterable[str]) -> set[str]:
-        """Those of `places` ("node01/3") that are members, or devices of one."""
+        """Return those of `places` ("node01/3") that are members, or devices of one."""
         return {place for place in places if place in self.one.members or place.partition("/")[0] in self.one.members}
 
     def explains(self, places: Collection[str]) -> bool:
-        """Whether a test of these devices fails because of it."""
+        """Return whether a test of these devices fails because of this object."""
         if self.kind == "system":
             return True
         inside = self.part(places)
@@ -59,35 +62,37 @@ class Named:
             return sum(bool(members & set(side)) for side in self.sides) > 1
         if self.kind in ("link", "scale"):
             return members == set(self.one.members)
-        # Who fails now and then explains the pairs in which it did, but not that everybody stopped.
+        # An intermittent host or device explains the pairs in which it failed, but not that all ranks stopped.
         return bool(members) and not (self.intermittent and len(places) > 2)
 
 
 def named(located: Sequence[Located] | None, *outcomes: TestOutcome) -> list[Named]:
-    """What is located by tests that ended like that. The groups of a partition are one object, of each rail that is
-    parted by itself."""
-    mine = [one for one in located or () if one.outcome in outcomes]
+    """Return the objects that tests with these outcomes locate.
+
+    The groups of a partition are one object. There is one for each rail if every rail is parted by itself.
+    """
+    faults = [fault for fault in located or () if fault.outcome in outcomes]
     rails: dict[str, list[Located]] = defaultdict(list)
-    for one in mine:
-        if one.kind == "partition":
-            own = {member.partition("/")[2] for member in one.members}
-            rails[own.pop() if len(own) == 1 else ""].append(one)
+    for fault in faults:
+        if fault.kind == "partition":
+            rails_of_members = {member.partition("/")[2] for member in fault.members}
+            rails[rails_of_members.pop() if len(rails_of_members) == 1 else ""].append(fault)
     if any(len(groups) == 1 for groups in rails.values()):
-        rails = {"": [one for groups in rails.values() for one in groups]}
-    whole = [Named(one) for one in mine if one.kind != "partition"]
-    return whole + [_parted(groups) for groups in rails.values()]
+        rails = {"": [fault for groups in rails.values() for fault in groups]}
+    objects = [Named(fault) for fault in faults if fault.kind != "partition"]
+    return objects + [_parted(groups) for groups in rails.values()]
 
 
 def _parted(groups: Sequence[Located]) -> Named:
-    """The largest group first."""
-    ordered = sorted(groups, key=lambda one: (-len(one.members), one.members))
-    members = tuple(member for one in ordered for member in one.members)
-    tests = tuple(dict.fromkeys(test for one in ordered for test in one.tests))
-    return Named(replace(ordered[0], members=members, tests=tests), tuple(one.members for one in ordered))
+    """Return the groups of a partition as one object, the largest group first."""
+    ordered = sorted(groups, key=lambda group: (-len(group.members), group.members))
+    members = tuple(member for group in ordered for member in group.members)
+    tests = tuple(dict.fromkeys(test for group in ordered for test in group.tests))
+    return Named(replace(ordered[0], members=members, tests=tests), tuple(group.members for group in ordered))
 
 
 def by_id(observations: Iterable[Observation]) -> dict[str, TestResult]:
-    return {seen.test.id: seen.test for seen in observations}
+    return {observation.test.id: observation.test for observation in observations}
 
 
 def hosts_of(places: Iterable[str]) -> set[str]:
@@ -96,8 +101,8 @@ def hosts_of(places: Iterable[str]) -> set[str]:
 
 
 def _some(words: Sequence[str], shown: int = SHOWN) -> str:
-    more = f" and {len(words) - shown} more" if len(words) > shown else ""
-    return ", ".join(words[:shown]) + more
+    suffix = f" and {len(words) - shown} more" if len(words) > shown else ""
+    return ", ".join(words[:shown]) + suffix
 
 
 def failed_tests(one: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
@@ -106,56 +111,60 @@ def failed_tests(one: Located, tests: Mapping[str, TestResult]) -> list[TestResu
 
 
 def _others(one: Located, test: TestResult) -> list[str]:
-    """The members' partner in a test of two: a host where hosts are accused, else a device."""
+    """Return the members' partner in a test of two: a host where the members are hosts, else a device."""
     places = [member.place if "/" in "".join(one.members) else member.host for member in test.members]
-    others = [place for place in dict.fromkeys(places) if place not in one.members]
-    return others if len(others) == 1 else []
+    other_places = [place for place in dict.fromkeys(places) if place not in one.members]
+    return other_places if len(other_places) == 1 else []
 
 
 def partners(one: Located, tests: Mapping[str, TestResult]) -> list[str]:
-    """With whom else it did not pass; each is well with others."""
-    return list(dict.fromkeys(other for test in failed_tests(one, tests) for other in _others(one, test)))
+    """Return the partners with which it did not pass. Each of them passes with others."""
+    return list(dict.fromkeys(partner for test in failed_tests(one, tests) for partner in _others(one, test)))
 
 
 def evidence(one: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
-    """`failed with node05/1 (r3-2), node07/1 (r4-1)`, `which pass with others (r3-5, r4-3)`."""
-    accusing = failed_tests(one, tests)
-    acquitting = [id_ for id_ in one.tests if id_ in tests and tests[id_].outcome in _WELL]
+    """Return `failed with node05/1 (r3-2), node07/1 (r4-1)` and `which pass with others (r3-5, r4-3)`."""
+    failures = failed_tests(one, tests)
+    passed_ids = [id_ for id_ in one.tests if id_ in tests and tests[id_].outcome in _WELL]
     lead = _LEAD.get(one.outcome, "wrong data")
     if one.kind.rpartition(" ")[2] not in ("host", "device"):
-        lines = [f"{lead} in {_some([test.id for test in accusing])}"] if accusing else []
-        return (*lines, f"its parts pass: {_some(acquitting)}") if acquitting else tuple(lines)
+        lines = [f"{lead} in {_some([test.id for test in failures])}"] if failures else []
+        return (*lines, f"its parts pass: {_some(passed_ids)}") if passed_ids else tuple(lines)
     ids: dict[str, list[str]] = defaultdict(list)
-    for test in accusing:
-        for other in _others(one, test):
+    for test in failures:
+        for partner in _others(one, test):
             speed = f", {test.busbw_GBps:.2f} GB/s" if one.outcome is TestOutcome.SLOW and test.busbw_GBps else ""
-            ids[other].append(f"{test.id}{speed}")
-    lines = [f"{lead} with {_some([f'{other} ({_some(those, 1)})' for other, those in ids.items()])}"] if ids else []
+            ids[partner].append(f"{test.id}{speed}")
+    lines = (
+        [f"{lead} with {_some([f'{partner} ({_some(test_ids, 1)})' for partner, test_ids in ids.items()])}"]
+        if ids
+        else []
+    )
     passed = "passed with others" if one.kind.startswith("intermittent") else "which pass with others"
-    return (*lines, f"{passed} ({_some(acquitting)})") if acquitting else tuple(lines)
+    return (*lines, f"{passed} ({_some(passed_ids)})") if passed_ids else tuple(lines)
 
 
 def sentence(it: Named) -> str:
-    """Who, and what it does."""
-    one, (does, do) = it.one, _VERBS.get(it.one.outcome, ("fails", "fail"))
-    host, _, device = one.members[0].partition("/") if one.members else ("", "", "")
-    who = f"{host}: device {device}" if device else f"{host}: it"
-    match one.kind:
+    """Return the sentence about a culprit: which object it is, and how its tests end."""
+    fault, (does, do) = it.one, _VERBS.get(it.one.outcome, ("fails", "fail"))
+    host, _, device = fault.members[0].partition("/") if fault.members else ("", "", "")
+    subject = f"{host}: device {device}" if device else f"{host}: it"
+    match fault.kind:
         case "host" | "device":
-            return f"{who} {does} with all partners, which do well with others"
+            return f"{subject} {does} with all partners, which do well with others"
         case "link":
-            return f"{who} and {one.members[1]} {do} with each other, and do well with others"
+            return f"{subject} and {fault.members[1]} {do} with each other, and do well with others"
         case "rail":
-            return f"rail {device}: all tests along it {do}, on {len(one.members)} hosts; other rails are well"
+            return f"rail {device}: all tests along it {do}, on {len(fault.members)} hosts; other rails are well"
         case "partition":
             groups = " | ".join(map(folded, it.sides))
             return f"{len(it.sides)} groups do well inside and {do} with each other: {groups}"
         case "scale":
-            return f"{folded(one.members)} {do} together, and every part of them that was tried does well"
+            return f"{folded(fault.members)} {do} together, and every part of them that was tried does well"
         case "system":
             return f"all tests of two {do}, whoever takes part: nobody can be named"
         case _:
-            return f"{who} {does} now and then, and does well between"
+            return f"{subject} {does} now and then, and does well between"
 
 
 def folded(members: Iterable[str]) -> str:

@@ -1,14 +1,14 @@
-"""Causes of lost pings, by counting what the pings have in common. Pure.
+"""Causes of lost pings, by what the lost pings have in common. Pure.
 
-Pings are counted by pairs: two devices, or a device and a gateway, with the pings of both directions. A pair is bad
-where a ping of it is lost. The widest thing whose pairs are all bad is named, once, and takes its pairs with it, so
-that nothing else is named for the same pings. A device, a host or a gateway is named only if it fails with two others
-at least; a single bad pair stays what it is, a link. Parts that do not reach each other are not counted: see
-`ping_partitions`.
+Pings are counted by pairs: two devices, or a device and a gateway, with the pings of both directions. A pair is bad if
+a ping of it is lost. The widest object that has only bad pairs is a cause. It takes its pairs with it, so that no other
+cause is given for the same pings. A device, a host or a gateway is a cause only if it fails with at least two others. A
+single bad pair stays a link. Parts that do not reach each other are not counted: see `ping_partitions`.
 
-A gateway is asked because packets have to pass through it, not because it has to answer: many refuse ICMP or limit it.
-So one that does not answer is only "silent" where devices reach others, and gone where they do not reach those behind
-it. A device whose link is down is known to reach nobody: its lost pings are left out, as evidence and as complaint.
+A gateway is pinged because packets have to pass through it, not because it has to answer: many refuse ICMP or limit it.
+So a gateway that does not answer is only "silent" if its devices reach others. It is gone if they do not reach those
+behind it. A device with its link down is known to reach no other. Its lost pings are left out, as evidence and as
+complaint.
 """
 
 from collections import defaultdict
@@ -36,33 +36,33 @@ ByEnd = Mapping[PingEnd, Sequence[Pair]]
 
 
 def causes(pings: Sequence[Ping], places: Attachments, lost: Callable[[Ping], bool] = is_lost) -> list[Cause]:
-    """The causes of the lost ones of `pings`, but for those of devices whose link is down, widest first."""
+    """Return the causes of the lost ones of `pings`, widest first, except for devices with their link down."""
     if not any(map(lost, pings)):
         return []
     return _Count(pings, places, lost).causes()
 
 
 class _Count:
-    """The pairs that are still to be explained; each step takes away those it explains."""
+    """Pairs that are still to be explained. Each step takes away the pairs that it explains."""
 
     def __init__(self, pings: Sequence[Ping], places: Attachments, lost: Callable[[Ping], bool]) -> None:
         self._lost = lost
         self._places = places
         self._pings: dict[Pair, list[Ping]] = defaultdict(list)
         self._could_not_ask = {own(ping) for ping in pings if ping.error}
-        known: dict[tuple[str, str], PingEnd] = {}  # a peer's end by its words: many ping the same
+        peer_ends: dict[tuple[str, str], PingEnd] = {}  # by the text of a ping, since many have the same peer
         for ping in pings:
             if ping.sent and not ping.error:
-                one, words = own(ping), (ping.peer, ping.address)
-                other = known.get(words) or known.setdefault(words, end(ping))
-                self._pings[(one, other) if one < other else (other, one)].append(ping)
-        bad = {pair for pair, those in self._pings.items() if any(map(lost, those))}
-        down = {pair for pair in bad if any(self._place(it).down for it in pair)}
-        self._bad = bad - down
-        self._left = dict.fromkeys(pair for pair in self._pings if pair not in down)
-        self._ends: dict[PingEnd, list[Pair]] | None = None  # what `_by_end` says, as long as it is true
+                own_end, peer = own(ping), (ping.peer, ping.address)
+                peer_end = peer_ends.get(peer) or peer_ends.setdefault(peer, end(ping))
+                self._pings[(own_end, peer_end) if own_end < peer_end else (peer_end, own_end)].append(ping)
+        bad_pairs = {pair for pair, pair_pings in self._pings.items() if any(map(lost, pair_pings))}
+        pairs_down = {pair for pair in bad_pairs if any(self._place(device).down for device in pair)}
+        self._bad = bad_pairs - pairs_down
+        self._left = dict.fromkeys(pair for pair in self._pings if pair not in pairs_down)
+        self._ends: dict[PingEnd, list[Pair]] | None = None  # the last result of `_by_end`, None if that is outdated
         self._parts: ReachableParts | None = (
-            None  # of devices; known where some are well, and have no answer of each other
+            None  # of devices; None if no two that reach others lack answers of each other
         )
 
     def causes(self) -> list[Cause]:
@@ -78,11 +78,11 @@ class _Count:
             self._between_hosts,
             self._links,
         )
-        found: list[Cause] = []
+        causes: list[Cause] = []
         for step in steps:
             if self._bad & self._left.keys():
-                found += step()
-        return found
+                causes += step()
+        return causes
 
     def _cause(
         self, kind: Kind, pairs: Collection[Pair], *names: str, device: int | None = None, part: bool = False
@@ -100,87 +100,94 @@ class _Count:
         return bool(pairs) and all(pair in self._bad for pair in pairs)
 
     def _by_end(self) -> ByEnd:
-        """The pairs that are left, of each end."""
+        """Return the pairs that are still to be explained, by their ends."""
         if self._ends is None:
             self._ends = defaultdict(list)
             for pair in self._left:
-                for one in pair:
-                    self._ends[one].append(pair)
+                for ping_end in pair:
+                    self._ends[ping_end].append(pair)
         return self._ends
 
     def _gateways(self) -> Iterator[Cause]:
-        """Those that answer nobody, while their devices reach others: gone if nobody reaches who is behind them, silent
-        otherwise."""
+        """Yield gateways that answer no device, although their devices reach others.
+
+        A gateway is gone if its devices do not reach those behind it, else it is silent.
+        """
         by_end = self._by_end()
-        found: list[tuple[Kind, str, list[Pair]]] = []
+        gateways: list[tuple[Kind, str, list[Pair]]] = []
         for gateway, users, unheard in self._unheard(by_end):
             reaching = [device for device in unheard if self._reaches_somebody(device, by_end)]
             if len(reaching) > 1 and len(unheard) == len(users):
                 behind = self._cut_off(unheard, by_end, least=2)
-                found.append(("gateway" if behind else "silent", gateway.host, [*users.values(), *behind]))
-        for kind, address, pairs in found:
+                gateways.append(("gateway" if behind else "silent", gateway.host, [*users.values(), *behind]))
+        for kind, address, pairs in gateways:
             yield self._cause(kind, pairs, address)
 
     def _gateways_of_some(self) -> Iterator[Cause]:
-        """Those that do not answer some devices which reach others. A device that alone reaches nobody behind it keeps
-        its pairs: the trouble may be its own."""
+        """Yield gateways that do not answer some devices, although these reach others.
+
+        A device that alone reaches no device behind the gateway keeps its pairs, since the fault may be its own.
+        """
         by_end = self._by_end()
-        found = [
+        gateways = [
             (
                 gateway.host,
                 [
-                    users[it]
-                    for it in unheard
-                    if self._reaches_somebody(it, by_end) and not self._cut_off([it], by_end, least=1)
+                    users[device]
+                    for device in unheard
+                    if self._reaches_somebody(device, by_end) and not self._cut_off([device], by_end, least=1)
                 ],
             )
             for gateway, users, unheard in self._unheard(by_end)
         ]
-        for address, pairs in found:
+        for address, pairs in gateways:
             if pairs:
                 yield self._cause("silent", pairs, address)
 
     def _unheard(self, by_end: ByEnd) -> Iterator[tuple[PingEnd, dict[PingEnd, Pair], list[PingEnd]]]:
-        """Each gateway with its users, and those of them who had not all its answers."""
-        for gateway in sorted(one for one in by_end if one.is_gateway):
+        """Yield each gateway with its users, and those of the users that lack some of its answers."""
+        for gateway in sorted(ping_end for ping_end in by_end if ping_end.is_gateway):
             users = {_other(pair, gateway): pair for pair in by_end[gateway]}
             yield gateway, users, [device for device, pair in users.items() if pair in self._bad]
 
     def _reaches_somebody(self, device: PingEnd, by_end: ByEnd) -> bool:
-        """Another device; or, where it pinged none, its gateway with a part of the packets."""
-        peers = [pair for pair in by_end[device] if not any(it.is_gateway for it in pair)]
+        """Return whether a device reaches another one.
+
+        If it pinged none, it has to reach its gateway, with a part of the packets at least.
+        """
+        peers = [pair for pair in by_end[device] if not any(ping_end.is_gateway for ping_end in pair)]
         if peers:
             return not self._all_bad(peers)
         return any(ping.received for pair in by_end[device] for ping in self._pings[pair])
 
     def _cut_off(self, devices: Sequence[PingEnd], by_end: ByEnd, *, least: int) -> list[Pair]:
-        """The pairs with devices of other subnets, if all are bad and `least` of these devices reach somebody else."""
+        """Return the pairs with devices of other subnets, if all are bad and `least` of these devices reach others."""
         behind: dict[Pair, PingEnd] = {}
         for device in devices:
-            own = self._place(device).subnet
+            own_subnet = self._place(device).subnet
             for pair in by_end[device]:
-                other = _other(pair, device)
-                subnet = self._place(other).subnet
-                if own and subnet and own != subnet:
-                    behind[pair] = other
-        good = {far for far in behind.values() if not self._all_bad(by_end[far])}
-        return list(behind) if self._all_bad(behind) and len(good) >= least else []
+                peer = _other(pair, device)
+                subnet = self._place(peer).subnet
+                if own_subnet and subnet and own_subnet != subnet:
+                    behind[pair] = peer
+        good_peers = {peer for peer in behind.values() if not self._all_bad(by_end[peer])}
+        return list(behind) if self._all_bad(behind) and len(good_peers) >= least else []
 
     @cached_property
     def _well(self) -> set[PingEnd]:
-        """Devices that reach another one."""
+        """Devices that reach another device."""
         return {
-            one
-            for one, pairs in self._by_end().items()
-            if not one.is_gateway and any(is_direct(pair) and self._reached(pair) for pair in pairs)
+            device
+            for device, pairs in self._by_end().items()
+            if not device.is_gateway and any(is_direct(pair) and self._reached(pair) for pair in pairs)
         }
 
     def _reached(self, pair: Pair) -> bool:
-        """Some packet came back."""
+        """Return whether any packet came back."""
         return pair not in self._bad or any(ping.received for ping in self._pings[pair])
 
     def _silent(self) -> list[Pair]:
-        """Devices that are well with others, and have no answer of each other."""
+        """Return the pairs of devices that reach others, and have no answer from each other."""
         return [
             pair
             for pair in self._left
@@ -188,30 +195,32 @@ class _Count:
         ]
 
     def _partitions(self) -> Iterator[Cause]:
-        """Parts that reach themselves and not each other: of the hosts, on all rails; then of the devices."""
+        """Yield parts that reach themselves and not each other: of the hosts, on all rails, then of the devices."""
         for by_host in (True, False):
-            silent = self._silent()
-            if not silent:
+            silent_pairs = self._silent()
+            if not silent_pairs:
                 return
-            lost = {pair: len(self._pings[pair]) for pair in silent}
-            reached = (pair for pair in self._left if is_direct(pair) and self._reached(pair))
-            parts = ReachableParts((lambda device: device.host) if by_host else (lambda device: device), lost, reached)
+            lost = {pair: len(self._pings[pair]) for pair in silent_pairs}
+            reached_pairs = (pair for pair in self._left if is_direct(pair) and self._reached(pair))
+            parts = ReachableParts(
+                (lambda device: device.host) if by_host else (lambda device: device), lost, reached_pairs
+            )
             self._parts = None if by_host else parts
-            found = [(part, [pair for pair in silent if part.ends_at(pair)]) for part in parts.named()]
-            found = [(part, [*pairs, *self._gateways_beyond(part)]) for part, pairs in found]
-            for part, pairs in found:
+            lost_by_part = [(part, [pair for pair in silent_pairs if part.ends_at(pair)]) for part in parts.named()]
+            lost_by_part = [(part, [*pairs, *self._gateways_beyond(part)]) for part, pairs in lost_by_part]
+            for part, pairs in lost_by_part:
                 yield self._partition(part, pairs)
 
     def _partition(self, part: ReachablePart, pairs: Collection[Pair]) -> Cause:
         devices = {device for device in self._well if part.has(device)}
         rails = {device.device for device in devices}
         cause = self._cause("partition", pairs, *self._leaves(devices), device=rails.pop() if len(rails) == 1 else None)
-        members, others = (tuple(map(str, sorted(them))) for them in (part.members, part.others))
-        return replace(cause, members=members, others=others)
+        members, other_members = (tuple(map(str, sorted(names))) for names in (part.members, part.others))
+        return replace(cause, members=members, others=other_members)
 
     def _gateways_beyond(self, part: ReachablePart) -> Iterator[Pair]:
-        """The pairs of one side with gateways that answer nobody there, and some of the other side."""
-        asking: dict[PingEnd, list[tuple[PingEnd, Pair]]] = defaultdict(list)
+        """Yield the pairs of one side with gateways that answer no device there, and some of the other side."""
+        unanswered: dict[PingEnd, list[tuple[PingEnd, Pair]]] = defaultdict(list)
         answered: dict[PingEnd, list[PingEnd]] = defaultdict(list)
         for pair in self._left:
             if not is_direct(pair):
@@ -219,97 +228,109 @@ class _Count:
                 if self._reached(pair):
                     answered[gateway].append(device)
                 elif device in self._well:
-                    asking[gateway].append((device, pair))
-        for here, there in ((part.has, part.is_without), (part.is_without, part.has)):
-            for gateway, those in asking.items():
-                if any(map(there, answered[gateway])) and not any(map(here, answered[gateway])):
-                    yield from (pair for device, pair in those if here(device))
+                    unanswered[gateway].append((device, pair))
+        for is_near, is_far in ((part.has, part.is_without), (part.is_without, part.has)):
+            for gateway, device_pairs in unanswered.items():
+                if any(map(is_far, answered[gateway])) and not any(map(is_near, answered[gateway])):
+                    yield from (pair for device, pair in device_pairs if is_near(device))
 
     def _leaves(self, devices: set[PingEnd]) -> list[str]:
-        """The leaves behind which just these devices are, of those that reach anybody."""
-        inside = {self._place(device).leaf for device in devices}
-        outside = {self._place(device).leaf for device in self._well - devices}
-        return [] if "" in inside or inside & outside else sorted(inside)
+        """Return the leaves that have just these devices behind them, of the devices that reach another one."""
+        leaves_inside = {self._place(device).leaf for device in devices}
+        leaves_outside = {self._place(device).leaf for device in self._well - devices}
+        return [] if "" in leaves_inside or leaves_inside & leaves_outside else sorted(leaves_inside)
 
     def _fabric(self) -> Iterator[Cause]:
-        rails = {one.device for pair in self._left for one in pair if not one.is_gateway}
+        rails = {ping_end.device for pair in self._left for ping_end in pair if not ping_end.is_gateway}
         if len(rails) > 1 and self._all_bad(self._left):
             yield self._cause("fabric", tuple(self._left))
 
     def _rails(self) -> Iterator[Cause]:
-        """All pairs along a rail: three of them, or fewer where the gateways are lost as well. If only some of its
-        devices reach their gateways, the others are at fault, not the rail."""
+        """Yield rails of which all pairs are bad: at least three, of which some may be pairs with gateways.
+
+        If only some devices of a rail reach their gateways, the others are at fault, not the rail.
+        """
         along: dict[int, list[Pair]] = defaultdict(list)
         up: dict[int, list[Pair]] = defaultdict(list)
         across: dict[int, list[Pair]] = defaultdict(list)
-        for one, other in self._left:
-            rails = {it.device for it in (one, other) if not it.is_gateway}
-            kind = across if len(rails) > 1 else up if one.is_gateway or other.is_gateway else along
+        for near_end, far_end in self._left:
+            rails = {ping_end.device for ping_end in (near_end, far_end) if not ping_end.is_gateway}
+            kind = across if len(rails) > 1 else up if near_end.is_gateway or far_end.is_gateway else along
             for rail in rails:
-                kind[rail].append((one, other))
+                kind[rail].append((near_end, far_end))
         for rail, pairs in sorted(along.items()):
-            bad = [pair for pair in up[rail] if pair in self._bad]
-            same = len(bad) in (0, len(up[rail]))
-            if self._all_bad(pairs) and same and len(pairs) + len(bad) >= 3:
-                more = across[rail] if self._all_bad(across[rail]) else []
-                yield self._cause("rail", [*pairs, *bad, *more], device=rail)
+            bad_gateway_pairs = [pair for pair in up[rail] if pair in self._bad]
+            are_alike = len(bad_gateway_pairs) in (0, len(up[rail]))
+            if self._all_bad(pairs) and are_alike and len(pairs) + len(bad_gateway_pairs) >= 3:
+                crossing = across[rail] if self._all_bad(across[rail]) else []
+                yield self._cause("rail", [*pairs, *bad_gateway_pairs, *crossing], device=rail)
 
     def _hosts(self) -> Iterator[Cause]:
-        """All pairs of a host, of two devices at least, with two other hosts or gateways; one is enough if the host
-        could not ping itself."""
+        """Yield hosts of which all pairs are bad, of at least two devices, with at least two other hosts or gateways.
+
+        One other is enough if none of the host's devices could ping.
+        """
         of_host: dict[str, list[Pair]] = defaultdict(list)
         for pair in self._left:
-            for host in {one.host for one in pair if not one.is_gateway}:
+            for host in {ping_end.host for ping_end in pair if not ping_end.is_gateway}:
                 of_host[host].append(pair)
-        named = []
+        suspects = []
         for host, pairs in of_host.items():
-            ends = {one for pair in pairs for one in pair}
-            mine = {one for one in ends if one.host == host}
-            others = {one.host for one in ends - mine}
-            if self._all_bad(pairs) and len(mine) > 1 and (len(others) > 1 or mine <= self._could_not_ask):
-                named.append((host, pairs))
-        for host, pairs in named:
-            met = {one.host for pair in pairs for one in pair}
-            yield self._cause("host", pairs, host, part=any(other not in met for other, _ in named))
+            ends = {ping_end for pair in pairs for ping_end in pair}
+            own_ends = {ping_end for ping_end in ends if ping_end.host == host}
+            other_hosts = {ping_end.host for ping_end in ends - own_ends}
+            if self._all_bad(pairs) and len(own_ends) > 1 and (len(other_hosts) > 1 or own_ends <= self._could_not_ask):
+                suspects.append((host, pairs))
+        for host, pairs in suspects:
+            hosts_met = {ping_end.host for pair in pairs for ping_end in pair}
+            yield self._cause("host", pairs, host, part=any(name not in hosts_met for name, _ in suspects))
 
     def _devices(self) -> Iterator[Cause]:
-        """Two peers at least, and all are lost."""
+        """Yield devices of which all pairs are bad, with at least two peers."""
         by_end = self._by_end()
-        named = [
-            (one, pairs)
-            for one, pairs in sorted(by_end.items())
-            if not one.is_gateway and len(pairs) > 1 and self._all_bad(pairs)
+        suspects = [
+            (device, pairs)
+            for device, pairs in sorted(by_end.items())
+            if not device.is_gateway and len(pairs) > 1 and self._all_bad(pairs)
         ]
         on_rail: dict[int, set[PingEnd]] = defaultdict(set)
-        for one, _ in named:
-            on_rail[one.device].add(one)
-        for one, pairs in named:
-            met = {it for pair in pairs for it in pair}
-            yield self._cause("device", pairs, one.host, device=one.device, part=not on_rail[one.device] <= met)
+        for device, _ in suspects:
+            on_rail[device.device].add(device)
+        for device, pairs in suspects:
+            ends_met = {ping_end for pair in pairs for ping_end in pair}
+            yield self._cause(
+                "device", pairs, device.host, device=device.device, part=not on_rail[device.device] <= ends_met
+            )
 
     def _between_leaves(self) -> Iterator[Cause]:
-        """Bad pairs of two leaves, of two devices on each side at least, where no bad pair is left inside either. They
-        are no partition: some reach each other (one cable of several), or all do through a third leaf."""
+        """Yield two leaves with bad pairs between them, of at least two devices on each side, and none inside either.
+
+        They are no partition: some of their devices reach each other (one cable of several), or all do through a third
+        leaf.
+        """
         across: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-        inside = set()
+        leaves_bad_inside = set()
         for pair in self._left:
-            one, other = (self._place(it).leaf for it in pair)
-            if one and other and one != other:
-                across[min(one, other), max(one, other)].append(pair)
+            near_leaf, far_leaf = (self._place(ping_end).leaf for ping_end in pair)
+            if near_leaf and far_leaf and near_leaf != far_leaf:
+                across[min(near_leaf, far_leaf), max(near_leaf, far_leaf)].append(pair)
             elif pair in self._bad:
-                inside |= {one, other}
+                leaves_bad_inside |= {near_leaf, far_leaf}
         for leaves, pairs in sorted(across.items()):
-            bad = [pair for pair in pairs if pair in self._bad]
-            sides = [{one for pair in bad for one in pair if self._place(one).leaf == leaf} for leaf in leaves]
-            if min(map(len, sides)) > 1 and not inside & set(leaves):
+            bad_pairs = [pair for pair in pairs if pair in self._bad]
+            sides = [
+                {ping_end for pair in bad_pairs for ping_end in pair if self._place(ping_end).leaf == leaf}
+                for leaf in leaves
+            ]
+            if min(map(len, sides)) > 1 and not leaves_bad_inside & set(leaves):
                 yield self._cause("leaves", pairs, *leaves)
 
     def _between_hosts(self) -> Iterator[Cause]:
-        """All pairs of two hosts, two at least, both of which reach others."""
+        """Yield two hosts of which all pairs are bad, at least two, while both reach others."""
         between: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-        for one, other in self._left:
-            if not one.is_gateway and not other.is_gateway and one.host != other.host:
-                between[one.host, other.host].append((one, other))
+        for near_end, far_end in self._left:
+            if not near_end.is_gateway and not far_end.is_gateway and near_end.host != far_end.host:
+                between[near_end.host, far_end.host].append((near_end, far_end))
         for hosts, pairs in sorted(between.items()):
             if len(pairs) > 1 and self._all_bad(pairs):
                 yield self._cause("hosts", pairs, *hosts)

@@ -1,4 +1,4 @@
-"""Findings of other checks that explain lost pings: a cause in the place of a guess."""
+"""Findings of other checks that explain lost pings: a cause instead of a guess."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from preflight.facts.types import Ping
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-# Check → the cause in words; what explains most comes first. The TLS switch (NPU108) and firewalls of hosts leave pings
-# between devices alone.
+# Check → the cause in words, those that explain most first. The TLS switch (NPU108) and firewalls of hosts do not
+# affect pings between devices.
 _LOSE_PINGS = {
     "NPU116": "card lost",
     "NPU109": "device missing",
@@ -28,12 +28,12 @@ _LOSE_PINGS = {
 }
 _GATEWAYS_ALONE = "NPU111"
 _LOSE_LARGE_PINGS = {"NPU115": "wrong MTU", **_LOSE_PINGS}
-_ADDRESS_OF = ("NPU102", "NIC106")  # whose findings are about an address, whoever asks for it
+_ADDRESS_OF = ("NPU102", "NIC106")  # their findings are about an address, whichever device pings it
 
 
 @dataclass(frozen=True)
 class PingReason:
-    """`words`: the cause and its check; `findings` have the remedy and name the places."""
+    """A cause and its check, as `words`. The `findings` have the remedy and name the places."""
 
     words: str
     findings: tuple[Finding, ...]
@@ -44,26 +44,32 @@ class PingReason:
 
 
 def reason(lost: Sequence[Ping], known: Iterable[Finding], *, large: bool = False) -> PingReason | None:
-    """Return the one check whose findings explain all of the lost pings; None where there is none."""
+    """Return the one check that has findings for all of the lost pings, or None if there is none."""
     causes = _LOSE_LARGE_PINGS if large else _LOSE_PINGS
-    told = [one for one in known if one.check in causes and one.outcome in (Outcome.FAIL, Outcome.WARN)]
+    problems = [
+        finding for finding in known if finding.check in causes and finding.outcome in (Outcome.FAIL, Outcome.WARN)
+    ]
     for check, cause in causes.items():
-        same = [one for one in told if one.check == check]
-        concerned = [[one for one in same if _concerns(one, ping)] for ping in lost] if same else []
+        check_findings = [finding for finding in problems if finding.check == check]
+        concerned = (
+            [[finding for finding in check_findings if _concerns(finding, ping)] for ping in lost]
+            if check_findings
+            else []
+        )
         if concerned and all(concerned):
-            findings = tuple(dict.fromkeys(one for ones in concerned for one in ones))
+            findings = tuple(dict.fromkeys(finding for findings_of_ping in concerned for finding in findings_of_ping))
             return PingReason(f"{cause} ({check}): {findings[0].summary}", findings)
     return None
 
 
 def _concerns(finding: Finding, ping: Ping) -> bool:
-    """Return whether the finding is about an end of the ping, or about the address that was asked for."""
+    """Return whether the finding is about an end of the ping, or about the address that was pinged."""
     ends = (own(ping), end(ping))
-    if finding.check == _GATEWAYS_ALONE and all(one.device != GATEWAY for one in ends):
+    if finding.check == _GATEWAYS_ALONE and all(ping_end.device != GATEWAY for ping_end in ends):
         return False
     if finding.check in _ADDRESS_OF and finding.found == ping.address:
         return True
-    return any(_is_at(finding, one) for one in ends if one.device != GATEWAY)
+    return any(_is_at(finding, ping_end) for ping_end in ends if ping_end.device != GATEWAY)
 
 
 def _is_at(finding: Finding, place: PingEnd) -> bool:

@@ -1,4 +1,4 @@
-"""Types for lost pings: their ends, where these are attached, and what they have in common."""
+"""Types for lost pings: their ends, the attachments of these, and causes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from preflight.facts.types import Ping
 
 Kind = Literal["silent", "gateway", "partition", "fabric", "rail", "host", "device", "leaves", "hosts", "link"]
-GATEWAY = -1  # in the place of a device's index
+GATEWAY = -1  # instead of a device's index
 
 
 class PingEnd(NamedTuple):
@@ -28,14 +28,17 @@ Pair = tuple[PingEnd, PingEnd]
 
 
 def is_direct(pair: Pair) -> bool:
-    """Of two devices."""
+    """Return whether both ends are devices."""
     return pair[0].device != GATEWAY != pair[1].device
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Where a device is: the switch it hangs on ("": not known), its subnet as address and mask (None: not known), and
-    whether its link is known to be down."""
+    """Attachment of a device to the network.
+
+    `leaf` is the switch that it hangs on, "" if not known. `subnet` is address and mask, None if not known. `down`: its
+    link is known to be down.
+    """
 
     leaf: str = ""
     subnet: tuple[int, int] | None = None
@@ -47,12 +50,15 @@ Attachments = Mapping[tuple[str, int], Attachment]  # by host and device
 
 @dataclass(frozen=True)
 class Cause:
-    """`names`: of a host, of the host of a device, of two hosts or leaves, of the ends of a link; a gateway's address;
-    of a partition the leaves, where it is all that is behind them. `device`: its index, or that of a rail. `lost`: the
-    pings it explains, out of `total`; with a "gateway" that is gone also those through it.
+    """A cause of lost pings.
 
-    `members`, of a partition: hosts, or devices as "node01/3", that reach each other and none of the `others`. `part`:
-    the cause may be a part that is cut off as well; too few pings were made to tell."""
+    `names`: a host, the host of a device, two hosts or leaves, or the ends of a link. For a gateway it is the address.
+    For a partition it is the leaves, if the part is all that is behind them. `device`: the device's index, or that of a
+    rail. `lost`: the pings that it explains, out of `total`. If a "gateway" is gone, those through it are among them.
+
+    `members` of a partition: hosts, or devices as "node01/3", that reach each other and none of the `others`. `part`:
+    the cause may also be a part that is cut off, which too few pings were made to tell.
+    """
 
     kind: Kind
     names: tuple[str, ...]
@@ -65,7 +71,7 @@ class Cause:
 
 
 def end(ping: Ping) -> PingEnd:
-    """Who was pinged."""
+    """Return the end that was pinged."""
     host, slash, device = ping.peer.rpartition("/")
     return PingEnd(host, int(device)) if slash and device.isdecimal() else PingEnd(ping.address, GATEWAY)
 
@@ -75,5 +81,5 @@ def own(ping: Ping) -> PingEnd:
 
 
 def is_lost(ping: Ping) -> bool:
-    """Some of it or all."""
+    """Return whether some or all packets of the ping were lost."""
     return not ping.error and ping.received < ping.sent

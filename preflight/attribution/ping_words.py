@@ -9,8 +9,11 @@ from preflight.attribution.ping_types import Cause, PingEnd, end, own
 
 @dataclass(frozen=True)
 class Words:
-    """How the findings of a check speak of lost pings. `trouble`: the class of cause, for programs; `mesh`: the command
-    that tries every two; `mend`: kind of cause → what to look at, "uplinks" of a partition by leaves."""
+    """Words for the lost pings that a check finds.
+
+    `trouble`: the class of cause, for programs. `mesh`: the command that pings every two devices. `mend`: what to check
+    for each kind of cause; "uplinks" is for a partition by leaves.
+    """
 
     pings: str
     trouble: str
@@ -19,7 +22,7 @@ class Words:
 
 
 def _direct(words: Words, **mend: str) -> Words:
-    """The same without a switch: two servers joined by cables."""
+    """Return the words for hosts without a switch: two servers joined by cables."""
     return replace(words, mend={**words.mend, **mend})
 
 
@@ -80,15 +83,15 @@ _MAYBE_A_PART = "or a part that is cut off: of who is named here not every two w
 
 
 def mend(cause: Cause, words: Words) -> str:
-    """What to look at; first, where it decides what the cause is, the command that tries more."""
+    """Return what to check, after the command that pings more pairs, if that decides the cause."""
     names = (" and ".join(cause.names),) if cause.kind == "partition" else cause.names
     kind = "uplinks" if cause.kind == "partition" and cause.names else cause.kind
-    look = words.mend[kind].format(*names, device=cause.device)
-    return f"{words.mesh.format(size=cause.lost[0].size)} tells; {look}" if cause.part else look
+    objects = words.mend[kind].format(*names, device=cause.device)
+    return f"{words.mesh.format(size=cause.lost[0].size)} tells; {objects}" if cause.part else objects
 
 
 def said(cause: Cause, pings: str) -> tuple[str, str]:
-    """What is lost, and what that means."""
+    """Return which pings are lost, and what that means."""
     summary, why = _said(cause, pings)
     return summary, "; ".join(filter(None, (why, _MAYBE_A_PART if cause.part else "")))
 
@@ -106,24 +109,32 @@ def _said(cause: Cause, pings: str) -> tuple[str, str]:
             return f"gateway {between}: {count} to it and through it are lost", "its devices reach only each other"
         case "silent":
             devices = {own(ping) for ping in cause.lost}
-            whom = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
-            how = f"answers not all {pings}" if any(it.received for it in cause.lost) else f"does not answer {pings}"
-            return f"gateway {between} {how} of {whom}", "they reach others; a gateway may refuse ICMP, or limit it"
+            silent_to = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
+            how = (
+                f"answers not all {pings}" if any(ping.received for ping in cause.lost) else f"does not answer {pings}"
+            )
+            return (
+                f"gateway {between} {how} of {silent_to}",
+                "they reach others; a gateway may refuse ICMP, or limit it",
+            )
         case "device":
             device = PingEnd(cause.names[0], cause.device or 0)
             peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
-            silent = not any(ping.received for ping in cause.lost)
-            lost = f"loses all {pings}" if silent else f"loses {pings}"
+            is_silent = not any(ping.received for ping in cause.lost)
+            lost = f"loses all {pings}" if is_silent else f"loses {pings}"
             why = "several peers, one device: its own link"
             return f"{device.host}: device {device.device} {lost} with each of its {len(peers)} peers", why
         case "link":
-            both = len(cause.lost) == cause.total > 1
-            return "", f"all {cause.total} {pings} between {between} are lost, both ways" if both else ""
+            is_both_ways = len(cause.lost) == cause.total > 1
+            return "", f"all {cause.total} {pings} between {between} are lost, both ways" if is_both_ways else ""
         case "partition":
             where = f"rail {cause.device}: " if cause.device is not None else ""
-            part, others = folded(cause.members), folded(cause.others)
+            part, other_members = folded(cause.members), folded(cause.others)
             why = f"just what is behind {between}" if cause.names else "no single host or device: what lies between"
-            return f"{where}{part} reach each other, and none of {others}: {count} are lost", f"a partition: {why}"
+            return (
+                f"{where}{part} reach each other, and none of {other_members}: {count} are lost",
+                f"a partition: {why}",
+            )
         case "leaves":
             between = " and ".join(f"leaf {name}" for name in cause.names)
             return f"{count} between {between} are lost", "no single host or device: what lies between"

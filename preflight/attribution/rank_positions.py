@@ -7,12 +7,12 @@ from preflight.model.cluster import Cluster
 from preflight.model.measure import STAGES, End, Observation, RankView
 
 HANDS = {"T": ": stopped", "D": ": in a driver", "Z": ": dead"}  # states of a process, as in /proc/PID/stat
-_HOSTS = 6  # named in one line
-_RANKS = 3  # whose logs are told
+_HOSTS = 6  # hosts shown in one line
+_RANKS = 3  # ranks with logs that are shown
 
 
 def places(views: Iterable[RankView]) -> str:
-    """`node01/0-7, node02/0,3`."""
+    """Return the devices of views in short: `node01/0-7, node02/0,3`."""
     devices: dict[str, list[int]] = defaultdict(list)
     for view in views:
         devices[view.member.host].append(view.member.device)
@@ -21,12 +21,12 @@ def places(views: Iterable[RankView]) -> str:
 
 
 def device_ranges(views: Sequence[RankView]) -> str:
-    """`devices 0-7`, of one host."""
+    """Return the devices of views of one host in short: `devices 0-7`."""
     return f"devices {_ranges(sorted({view.member.device for view in views}))}"
 
 
 def first_line(view: RankView) -> str:
-    """Of its error, without a full stop, so that a sentence may go on."""
+    """Return the first line of a rank's error, without a full stop, so that a sentence can go on."""
     return view.error.strip().partition("\n")[0].rstrip(". ")[:200]
 
 
@@ -41,7 +41,10 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def found_at(view: RankView, size: int = 0) -> str:
-    """Where it waited, or what it was in: the stage after the last one it got through. `size`: ranks of its group."""
+    """Return where a rank waited, or its current step: the stage after the last one that it completed.
+
+    `size`: ranks of its group.
+    """
     if view.stage == "closed":
         return "at its end"
     if view.stage in ("warm-up", "iteration"):
@@ -52,16 +55,16 @@ def found_at(view: RankView, size: int = 0) -> str:
 
 
 def _by_place(seen: Observation, views: Iterable[RankView]) -> dict[str, list[RankView]]:
-    found: dict[str, list[RankView]] = defaultdict(list)
+    by_place: dict[str, list[RankView]] = defaultdict(list)
     for view in views:
-        found[found_at(view, len(seen.ranks))].append(view)
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+        by_place[found_at(view, len(seen.ranks))].append(view)
+    return dict(sorted(by_place.items(), key=lambda item: -len(item[1])))
 
 
 def waiting(seen: Observation, others: Sequence[RankView]) -> str:
-    """`15 ranks waited at peers 15/16`; empty where nobody did."""
-    left = [view for view in others if view.end is not End.CLOSED]
-    parts = [f"{len(views)} {_word(views)} waited {place}" for place, views in _by_place(seen, left).items()]
+    """Return `15 ranks waited at peers 15/16`, or nothing if no rank waited."""
+    still_open = [view for view in others if view.end is not End.CLOSED]
+    parts = [f"{len(views)} {_word(views)} waited {place}" for place, views in _by_place(seen, still_open).items()]
     return ", ".join(parts[:3])
 
 
@@ -70,13 +73,13 @@ def _word(views: Sequence[RankView]) -> str:
 
 
 def evidence(cluster: Cluster, seen: Observation, named: Sequence[RankView]) -> Iterator[str]:
-    """What belongs to it, the most telling first: who was where, which address they wait for, what the logs say."""
+    """Yield the evidence, the most telling first: positions of ranks, addresses that they wait for, and logs."""
     for place, views in list(_by_place(seen, seen.ranks).items())[:4]:
         yield f"{place}: {places(views)}"
-    missed = {rank for view in seen.ranks for rank in view.missing}
-    absent = [view for view in seen.ranks if view.member.rank in missed and view.present is None]
-    if {view.member for view in absent} - {view.member for view in named}:
-        yield f"missing there: {places(absent)}"
+    missed_ranks = {rank for view in seen.ranks for rank in view.missing}
+    absent_views = [view for view in seen.ranks if view.member.rank in missed_ranks and view.present is None]
+    if {view.member for view in absent_views} - {view.member for view in named}:
+        yield f"missing there: {places(absent_views)}"
     yield from (f"{view.member.place}: SIGKILL did not free the device" for view in named if view.held)
     yield from _addresses(cluster, seen, named)
     named_first = [*named, *(view for view in seen.ranks if view not in named)]
@@ -87,7 +90,7 @@ def evidence(cluster: Cluster, seen: Observation, named: Sequence[RankView]) -> 
 
 
 def _addresses(cluster: Cluster, seen: Observation, named: Sequence[RankView]) -> Iterator[str]:
-    """The open connections, and where else ranks at this stage are reached."""
+    """Yield the open connections, and the addresses where ranks at this stage are reached."""
     open_ = dict.fromkeys(place for view in [*named, *seen.ranks] for place in view.connecting)
     if open_:
         yield f"no answer from {', '.join(list(open_)[:4])} (TCP)"
@@ -102,8 +105,10 @@ def _addresses(cluster: Cluster, seen: Observation, named: Sequence[RankView]) -
         if nics:
             yield f"host NICs: {', '.join(nics)}"
         if seen.meeting.backend == "hccl":
-            planned = {(host.name, device.index): device.address for host in cluster.hosts for device in host.devices}
-            known = [(view.member, planned.get((view.member.host, view.member.device))) for view in named]
-            words = [f"{member.host}/{member.device} {address.ip}" for member, address in known[:4] if address]
+            planned_addresses = {
+                (host.name, device.index): device.address for host in cluster.hosts for device in host.devices
+            }
+            addresses = [(view.member, planned_addresses.get((view.member.host, view.member.device))) for view in named]
+            words = [f"{member.host}/{member.device} {address.ip}" for member, address in addresses[:4] if address]
             if words:
                 yield f"device addresses: {', '.join(words)}, port 16666"

@@ -12,21 +12,27 @@ def is_slow_or_hung(stop: Stop, limit: TimeLimit | None) -> bool:
 
 
 def is_slow_or_hung_alone(own: Behind, observations: Sequence[Observation], limit: TimeLimit | None) -> bool:
-    """Return whether devices that stopped alone may have been slow: most of the others needed more time, too, or there
-    are no others."""
+    """Return whether devices that stopped alone may have been slow.
+
+    They may, if at least half of all devices that were tested alone hung in the same rounds.
+    """
     if limit is None or not limit.shortened or not _hung(own.seen):
         return False
-    if any(seen.test.scope is not Scope.DEVICE for seen in own.seen):
+    if any(observation.test.scope is not Scope.DEVICE for observation in own.seen):
         return False
-    rounds = {_round(seen) for seen in own.seen}
-    tests = [seen.test for seen in observations if _round(seen) in rounds and seen.test.scope is Scope.DEVICE]
+    rounds = {_round(observation) for observation in own.seen}
+    tests = [
+        observation.test
+        for observation in observations
+        if _round(observation) in rounds and observation.test.scope is Scope.DEVICE
+    ]
     places = {test.members[0].place for test in tests}
     hung = {test.members[0].place for test in tests if test.outcome is TestOutcome.HANG}
     return 2 * len(hung) >= len(places)
 
 
 def sentence(limit: TimeLimit, first: str) -> str:
-    """Return what a finding says of the hang `first`."""
+    """Return the sentence of a finding about the hang `first`."""
     return (
         f"the budget of {limit.budget:.0f} s is too small to tell a hang from slowness: {first}; "
         f"{limit.enough:.0f} s would do"
@@ -38,7 +44,7 @@ def remedy(limit: TimeLimit) -> str:
 
 
 def _hung(tests: Sequence[Observation]) -> bool:
-    return all(seen.test.outcome is TestOutcome.HANG for seen in tests)
+    return all(observation.test.outcome is TestOutcome.HANG for observation in tests)
 
 
 def _round(seen: Observation) -> str:

@@ -12,8 +12,10 @@ _VANISHED = (End.LOST, End.KILLED, End.EXITED, End.UNBORN)
 
 @dataclass(frozen=True)
 class Behind:
-    """Ranks of one host that stayed behind at the same stage in the same way, the earliest first where it was lost with
-    all of them; `seen`: the tests in which they did."""
+    """Ranks of one host that stayed behind at the same stage in the same way.
+
+    If the host was lost with all of them, the earliest comes first. `seen`: the tests in which they stayed behind.
+    """
 
     views: tuple[RankView, ...]
     seen: tuple[Observation, ...]
@@ -31,13 +33,13 @@ class Behind:
         return {view.member.place for view in self.views}
 
     def explains(self, stop: "Stop") -> bool:
-        """Whether these ranks were among those that stopped together elsewhere, and not behind that place here."""
+        """Return whether `stop` has some of these ranks, at the same stage or a later one."""
         return bool(self.places & stop.places) and STAGES.index(self.stage) <= STAGES.index(stop.stage)
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A group whose ranks all came equally far, so that nobody in it can be named; `seen`: the tests in which."""
+    """A group that stopped at one stage, so that no rank can be identified. `seen`: the tests of this stop."""
 
     members: tuple[Member, ...]
     stage: str
@@ -49,11 +51,11 @@ class Stop:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(seen.test.id for seen in self.seen)
+        return tuple(observation.test.id for observation in self.seen)
 
     @property
     def moving(self) -> bool:
-        """Whether its ranks had met, and data was on its way."""
+        """True if its ranks had met, and data was in transfer."""
         return STAGES.index(self.stage) >= STAGES.index("communicator")
 
     @property
@@ -62,115 +64,157 @@ class Stop:
 
 
 def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -> tuple[list[Behind], list[Stop]]:
-    """Those that failed or hung, by who stayed behind in them, else as stops of all. A rank that merely waited longer
-    than others is not held to be late where one of the `objects` explains the test; and not in a pair, if it is well in
-    others: None where nobody has sought whom to name.
+    """Return ranks that stayed behind in tests that failed or hung, and a stop for each test without such a rank.
+
+    A rank that merely waited longer than others is not late if one of the `objects` explains the test. Nor is it in a
+    pair, if it passes in other pairs. `objects` is None if culprits were not searched for.
     """
     well = _well(observations)
     behind: dict[tuple[str, str, End | None], tuple[dict[str, RankView], list[Observation]]] = {}
     stops: dict[tuple[tuple[Member, ...], str], list[Observation]] = {}
-    for seen in observations:
-        if seen.test.outcome not in TROUBLE:
+    for observation in observations:
+        if observation.test.outcome not in TROUBLE:
             continue
-        views = [view for view in kept_waiting(seen) if by_itself(view) or not _let_go(view, seen, objects, well)]
+        views = [
+            view
+            for view in kept_waiting(observation)
+            if by_itself(view) or not _let_go(view, observation, objects, well)
+        ]
         if not views:
-            stops.setdefault((seen.test.members, seen.test.stage), []).append(seen)
+            stops.setdefault((observation.test.members, observation.test.stage), []).append(observation)
         for view in views:
             end = view.end if view.end in _VANISHED else None
-            stage = "" if end is End.LOST else view.stage  # what its ranks were at has nothing to do with it
-            same, tests = behind.setdefault((view.member.host, stage, end), ({}, []))
-            same.setdefault(view.member.place, view)
-            if seen not in tests:
-                tests.append(seen)
-    # What ranks of one host said may differ by an address or a number, and is evidence. Those that were ended with a
-    # rank that was late stood there like it.
-    told_first = [
-        sorted(same.values(), key=lambda view: (STAGES.index(view.stage), not view.error))
-        for same, _ in behind.values()
+            stage = "" if end is End.LOST else view.stage  # the stage of its ranks has nothing to do with it
+            views_by_place, tests = behind.setdefault((view.member.host, stage, end), ({}, []))
+            views_by_place.setdefault(view.member.place, view)
+            if observation not in tests:
+                tests.append(observation)
+    # The messages of one host's ranks may differ by an address or a number, and are evidence. Ranks that were ended
+    # with a late rank had stopped like it.
+    ordered = [
+        sorted(views_by_place.values(), key=lambda view: (STAGES.index(view.stage), not view.error))
+        for views_by_place, _ in behind.values()
     ]
-    found = [Behind(tuple(views), tuple(seen)) for views, (_, seen) in zip(told_first, behind.values(), strict=True)]
-    return found, [Stop(members, stage, tuple(seen)) for (members, stage), seen in stops.items()]
+    behind_ranks = [
+        Behind(tuple(views), tuple(tests)) for views, (_, tests) in zip(ordered, behind.values(), strict=True)
+    ]
+    return behind_ranks, [Stop(members, stage, tuple(tests)) for (members, stage), tests in stops.items()]
 
 
 def _let_go(view: RankView, seen: Observation, objects: Sequence[Named] | None, well: set[str]) -> bool:
     if objects is None:
         return False
-    own, places = view.member.place, {member.place for member in seen.test.members}
-    if own in well and seen.test.scope is Scope.PAIR:
+    own_place, places = view.member.place, {member.place for member in seen.test.members}
+    if own_place in well and seen.test.scope is Scope.PAIR:
         return True
-    guilty = [it for it in objects if it.explains(places) and not it.intermittent]
-    return any((not it.single and it.part([own])) or (own in well and not it.part([own])) for it in guilty)
+    culprits = [culprit for culprit in objects if culprit.explains(places) and not culprit.intermittent]
+    return any(
+        (not culprit.single and culprit.part([own_place])) or (own_place in well and not culprit.part([own_place]))
+        for culprit in culprits
+    )
 
 
 def by_itself(view: RankView) -> bool:
-    """Whether it failed before it met anybody, or vanished, or its process stands still: nobody else did that to it."""
+    """Return whether a rank failed by itself: before it met another rank, or it vanished, or it stands still."""
     early = STAGES.index(view.stage) < STAGES.index("device")
     return early or view.end in _VANISHED or view.stands_still
 
 
 def _well(observations: Sequence[Observation]) -> set[str]:
-    """The devices of pairs in which nothing failed."""
-    paired = [seen for seen in observations if seen.test.scope is Scope.PAIR]
-    stuck = {seen.test.members for seen in paired if seen.test.outcome in (*TROUBLE, TestOutcome.NOT_RUN)}
-    return {member.place for seen in paired if seen.test.members not in stuck for member in seen.test.members}
+    """Return the devices of pairs in which no test failed."""
+    paired = [observation for observation in observations if observation.test.scope is Scope.PAIR]
+    stuck = {
+        observation.test.members
+        for observation in paired
+        if observation.test.outcome in (*TROUBLE, TestOutcome.NOT_RUN)
+    }
+    return {
+        member.place
+        for observation in paired
+        if observation.test.members not in stuck
+        for member in observation.test.members
+    }
 
 
 def of_its_tests(it: Named, observations: Sequence[Observation]) -> Behind | None:
-    """Somebody who is convicted by partners alone, at the earliest stage at which it stopped; None if no test of it is
-    here."""
-    seen = [one for one in observations if one.test.id in it.one.tests and one.test.outcome in TROUBLE]
-    seen = [one for one in seen if it.part(member.place for member in one.test.members)]
-    if not seen:
+    """Return where a culprit that only its partners show stopped first, or None if no failed test of it is known."""
+    failures = [
+        observation
+        for observation in observations
+        if observation.test.id in it.one.tests and observation.test.outcome in TROUBLE
+    ]
+    failures = [observation for observation in failures if it.part(member.place for member in observation.test.members)]
+    if not failures:
         return None
-    seen.sort(key=lambda one: STAGES.index(one.test.stage))
-    views = {view.member.place: view for one in reversed(seen) for view in one.ranks if it.part([view.member.place])}
-    first = seen[0].test.stage
+    failures.sort(key=lambda observation: STAGES.index(observation.test.stage))
+    views = {
+        view.member.place: view
+        for observation in reversed(failures)
+        for view in observation.ranks
+        if it.part([view.member.place])
+    }
+    first_stage = failures[0].test.stage
     return Behind(
-        tuple(view for view in views.values() if view.stage == first) or tuple(views.values())[-1:], tuple(seen)
+        tuple(view for view in views.values() if view.stage == first_stage) or tuple(views.values())[-1:],
+        tuple(failures),
     )
 
 
 def passed_later(stop: Stop, observations: Sequence[Observation]) -> str:
-    """The id of a test of the same devices in a later round in which nothing failed; empty: there is none."""
-    last = max(place for place, seen in enumerate(observations) if seen in stop.seen)
+    """Return the id of a test of the same devices in the last later round, if all passed there, else nothing."""
+    last = max(place for place, observation in enumerate(observations) if observation in stop.seen)
     rounds: dict[str, list[Observation]] = {}
-    for seen in observations[last + 1 :]:
-        if {member.place for member in seen.test.members} == stop.places:
-            rounds.setdefault(seen.test.id.partition("-")[0], []).append(seen)
+    for observation in observations[last + 1 :]:
+        if {member.place for member in observation.test.members} == stop.places:
+            rounds.setdefault(observation.test.id.partition("-")[0], []).append(observation)
     rounds.pop(stop.seen[-1].test.id.partition("-")[0], None)
     later = list(rounds.values())[-1:]
-    return later[0][-1].test.id if later and all(seen.test.outcome is TestOutcome.PASS for seen in later[0]) else ""
+    return (
+        later[0][-1].test.id
+        if later and all(observation.test.outcome is TestOutcome.PASS for observation in later[0])
+        else ""
+    )
 
 
 def others_do_well(it: Named, observations: Sequence[Observation]) -> Iterator[str]:
-    """That a larger group without it passed, the largest that did, where one with it had failed."""
-    large = [seen for seen in observations if seen.test.scope is Scope.ALL and len(seen.test.members) > 2]
-    with_it = {seen.test.id: bool(it.part(member.place for member in seen.test.members)) for seen in large}
-    passed = [one for one in large if one.test.outcome is TestOutcome.PASS and not with_it[one.test.id]]
-    if passed and any(seen.test.outcome in TROUBLE and with_it[seen.test.id] for seen in large):
-        best = max(passed, key=lambda one: len(one.test.members)).test
+    """Yield that the largest group without the culprit passed, if a group with it failed."""
+    large = [
+        observation
+        for observation in observations
+        if observation.test.scope is Scope.ALL and len(observation.test.members) > 2
+    ]
+    with_it = {
+        observation.test.id: bool(it.part(member.place for member in observation.test.members)) for observation in large
+    }
+    passes = [
+        observation
+        for observation in large
+        if observation.test.outcome is TestOutcome.PASS and not with_it[observation.test.id]
+    ]
+    if passes and any(observation.test.outcome in TROUBLE and with_it[observation.test.id] for observation in large):
+        best = max(passes, key=lambda observation: len(observation.test.members)).test
         yield f"{best.id}: {len(best.members)} other ranks did well together"
 
 
 def nearest(stops: Sequence[Stop], observations: Sequence[Observation]) -> Iterator[tuple[Stop, list[Stop]]]:
-    """The stops nearest the cause, each with the others that follow from it.
+    """Yield the stops nearest the cause, each with the stops that follow from it.
 
-    Of a large group and smaller ones in it: where all the smaller ones that were tried stopped too, what stops them
-    is common to all, and the large one speaks; where some went well, those that did not are the cause.
+    A large group may contain smaller ones. If all of the smaller ones that were tried stopped, too, their cause is
+    common to all, and the large group is the stop. If some of them passed, those that did not are the cause.
     """
-    left = sorted(stops, key=lambda stop: -len(stop.members))
-    while left:
-        large, *rest = left
-        inside = [stop for stop in rest if stop.places < large.places]
-        scopes = {stop.seen[0].test.scope for stop in inside}
-        groups = [_places(seen.test.members) for seen in observations if seen.test.scope in scopes]
-        tried = {group for group in groups if group < large.places}
-        if inside and {frozenset(stop.places) for stop in inside} != tried:
-            for stop in inside:
+    remaining = sorted(stops, key=lambda stop: -len(stop.members))
+    while remaining:
+        large, *smaller = remaining
+        inner_stops = [stop for stop in smaller if stop.places < large.places]
+        scopes = {stop.seen[0].test.scope for stop in inner_stops}
+        groups = [_places(observation.test.members) for observation in observations if observation.test.scope in scopes]
+        tried_groups = {group for group in groups if group < large.places}
+        if inner_stops and {frozenset(stop.places) for stop in inner_stops} != tried_groups:
+            for stop in inner_stops:
                 yield stop, [large]
         else:
-            yield large, inside
-        left = [stop for stop in rest if stop not in inside]
+            yield large, inner_stops
+        remaining = [stop for stop in smaller if stop not in inner_stops]
 
 
 def _places(members: Iterable[Member]) -> frozenset[str]:

@@ -1,7 +1,7 @@
-"""The agents of one run: one a host, started by a launcher, talked to in lines of JSON.
+"""Agents of one run: one on each host, started by a launcher, which exchange lines of JSON with the run.
 
-What they need of a launcher is `Launcher` alone: the transports are launchers, and so is whatever starts one process a
-host and keeps its stdin and stdout (docs/probe.md, "Launchers").
+All that they need is a `Launcher`. The transports are launchers. So is any program that starts one process on each host
+and keeps its stdin and stdout (docs/probe.md, "Launchers").
 """
 
 import getpass
@@ -23,20 +23,22 @@ from preflight.probe.patience import VARIABLES
 from preflight.transport.programs import source
 from preflight.transport.types import Channel, Program, TransportError
 
-CONNECT = 30.0  # seconds for connecting to a host, of which the transport's own limits are a part
+CONNECT = 30.0  # seconds for connecting to a host, the transport's own limits included
 BEAT = 2.0  # seconds between two signs of life to an agent
-SILENCE = 20.0  # seconds without one after which an agent ends itself, and everything it started
-PATIENCE = 90.0  # seconds after which an agent ends that is not ready: the run has given it up long ago
+SILENCE = 20.0  # seconds without a sign of life until an agent ends itself and all that it started
+PATIENCE = 90.0  # seconds until an agent that is not ready ends itself: the run gave it up long before
 
 AGENT_PARTS = ("agent", "worker", "collect.tools")  # of preflight/remote, in the text that is sent
 
 
 class Agents:
-    """Starts all agents at once. Leaving the context ends them and everything they started: at first by asking, so
-    that ports and devices are free afterwards, then by dropping the connection, which agents understand, too.
+    """Agents of all hosts, started at once.
 
-    Each host has two threads, so that one that stands still holds up no other: one listens to it, the other passes on
-    what it is told, and a sign of life every `BEAT` seconds.
+    Leaving the context ends them and everything they started. They are asked first, so that ports and devices are free
+    afterwards. Then their connections are dropped, which agents understand, too.
+
+    Each host has two threads, so that a host that stands still holds up no other. One listens to the agent, the other
+    sends it commands, and a sign of life every `BEAT` seconds.
     """
 
     def __init__(
@@ -48,8 +50,11 @@ class Agents:
         ports_free: Callable[[], object] | None = None,
         trains: bool = False,
     ) -> None:
-        """`ports_free` returns when agents may bind the job's ports; until then they have torch to import. `trains`: a
-        training step will be done."""
+        """Prepare the agents.
+
+        `ports_free` returns when agents may bind the job's ports. Until then they import torch. `trains`: a training
+        step will be done.
+        """
         self._ports_free = ports_free or (lambda: None)
         self._orders: dict[str, queue.SimpleQueue[bytes]] = {host.name: queue.SimpleQueue() for host in hosts}
         nonce, text = secrets.token_hex(16), source(*AGENT_PARTS)
@@ -71,9 +76,12 @@ class Agents:
         threading.Thread(target=self._talk, args=(host, channel), daemon=True).start()
 
     def _talk(self, host: str, channel: Channel) -> None:
-        """A host's second thread. That nobody listens any more is found by the first one; this one ends with the next
-        sign of life that does not get through."""
-        with suppress(Exception):  # who waits for it, too, hears of it
+        """Send commands to a host, in its second thread.
+
+        The first thread notices when the agent no longer listens. This one ends with the next sign of life that cannot
+        be sent.
+        """
+        with suppress(Exception):  # another caller waits for it, too, and gets the error
             self._ports_free()
         with suppress(TransportError):
             channel.send(b"go\n")
@@ -85,16 +93,16 @@ class Agents:
                 channel.send(order)
 
     def said(self, timeout: float) -> list[Said[Message]]:
-        """All that hosts have said by now, in order; waits up to `timeout` seconds for the first."""
+        """Return all messages of hosts so far, in order. Wait up to `timeout` seconds for the first."""
         return self._speakers.said(timeout)
 
     def printed(self, host: str) -> list[str]:
-        """The last lines on stderr of the host: the setup line's, Python's and torch's. The agent itself has none."""
+        """Return the last lines on stderr of a host, from the setup line, Python and torch. The agent writes none."""
         channel = self._speakers.channel(host)
         return printed(channel)[-3:] if channel else []
 
     def send(self, commands: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
-        """Send each host its commands. A host that is gone says so by itself, as `Gone`."""
+        """Send each host its commands. A host that is gone is reported separately, as `Gone`."""
         for host, lines in commands.items():
             self._orders[host].put(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
@@ -129,7 +137,7 @@ def _program(cluster: Cluster, host: Host, text: str, nonce: str, backend: str, 
 
 
 def _owner() -> str:
-    """Who runs this, for others to read; some containers have no name for their user."""
+    """Return user and host of this run, for other users to read. Some containers have no name for their user."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):
@@ -137,6 +145,9 @@ def _owner() -> str:
 
 
 def _store_ports(cluster: Cluster) -> list[int]:
-    """Where an agent may serve its store: the jobs' own ports, the master's first, unless rank 0 needs that itself."""
+    """Return the ports on which an agent may serve its store.
+
+    They are the jobs' own ports, the master's first, unless rank 0 needs that itself.
+    """
     ports = list(dict.fromkeys((*cluster.port_names, *cluster.job_ports)))
     return ports[1 if cluster.probe.init in ("env", "tcp") else 0 :][:16]

@@ -1,13 +1,16 @@
-"""Algorithm and bus bandwidth as nccl-tests defines them (PERFORMANCE.md). Bytes are TestResult's: its S."""
+"""Algorithm and bus bandwidth as nccl-tests defines them (PERFORMANCE.md). Bytes are its S, those of TestResult."""
 
 
 def algbw(bytes_: int, seconds: float) -> float:
-    """GB/s (1e9 bytes) seen by the caller: size over time."""
+    """Return the bandwidth that the caller sees, in GB/s (1e9 bytes): size over time."""
     return bytes_ / seconds / 1e9
 
 
 def busbw(op: str, bytes_: int, seconds: float, ranks: int) -> float:
-    """GB/s that the links carry, comparable over operations and rank counts; 0 where one rank alone sends nothing."""
+    """Return the bandwidth that the links carry, in GB/s, comparable over operations and rank counts.
+
+    It is 0 for a single rank, which sends nothing.
+    """
     return algbw(bytes_, seconds) * _factor(op, ranks)
 
 

@@ -1,4 +1,4 @@
-"""What a group runs together: every collective with small tensors for their values, some with large ones for time."""
+"""Operations that a group runs: every collective with small tensors for their values, some with large ones for time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +10,8 @@ from preflight.probe.operation import Operation
 REDUCTIONS = ("sum", "max", "min", "prod")
 _A1 = ("float32", "int32", "float16", "int8", "int64")
 _ALL = (*_A1, "bfloat16")
-# What a product's collective library adds up. HCCL: "comm_ops_support_list": Atlas A1 has neither bfloat16 nor int16.
+# Types that a product's collective library reduces. HCCL's "comm_ops_support_list" says that Atlas A1 has neither
+# bfloat16 nor int16.
 _REDUCED: dict[Product, tuple[str, ...]] = {
     Product.ATLAS_A1: _A1,
     Product.ATLAS_A2: (*_ALL, "int16"),
@@ -21,10 +22,10 @@ _REDUCED: dict[Product, tuple[str, ...]] = {
 _MOVED_TOO = ("uint8", "float64")
 _NO_PROD = ("int16", "bfloat16")  # HCCL, everywhere
 _ONLY_HCCL = ("int16",)  # gloo and NCCL have no such type
-_QUICK = ("float32", "int32")  # every product takes them
+_QUICK = ("float32", "int32")  # types of every product
 _WIDTH = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}  # bytes, else 1
 
-# The forms in which an operation is written. The first is run with every type, the others once.
+# The forms of an operation. The first is run with every type, the others once.
 _FORMS = {
     "all_reduce": ("tensor", "async"),
     "reduce": ("tensor", "async"),
@@ -41,7 +42,7 @@ _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _SPLIT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")  # a piece is the ranks-th part of `bytes`
 _MEASURED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 _REDUCING = ("all_reduce", "reduce", "reduce_scatter")
-# Ranks up to which gloo runs reduce_scatter of a list: it is a reduction for each, and soon longer than all the rest.
+# Ranks up to which gloo runs reduce_scatter of a list. It is a reduction for each, and soon takes longer than the rest.
 _RANKS_IN_LISTS = 8
 _FEW = 3  # types: as many as there are reductions beside the sum
 _CROWDED_BYTES = 1 << 20
@@ -59,15 +60,17 @@ def collectives(
     quick: bool = False,
     crowded: bool = False,
 ) -> tuple[Operation, ...]:
-    """The tests of a group of `ranks`: values first, in small tensors, then times, in `sizes` (bytes).
+    """Return the tests of a group of `ranks`: values first, in small tensors, then times, in `sizes` (bytes).
 
     Every operation is run in every form and with every type of the product, every reduction with every type by one of
-    those that reduce, and every rank is root at least once. What is timed in a size that is large enough to tell whose
-    part is wrong is not run small, too: its values are compared as well. The list grows with the ranks only where they
-    are more than the rooted tests. Over gloo only sums are tried with every type, and many ranks do without
-    reduce_scatter of a list. `quick`: two types, one form, not every root. `crowded`: ranks share cores, so that times
-    say more of the hosts than of the network, and only all_reduce is timed in the large sizes. Sizes are rounded up to
-    what divides among the ranks.
+    the operations that reduce. Every rank is root at least once. A timed test has its values compared, too. So an
+    operation is not run small if it is timed in a size that is large enough to tell which rank's part is wrong. The
+    list grows with the ranks only if there are more of them than rooted tests. Over gloo only sums are tried with every
+    type, and many ranks do without reduce_scatter of a list. Sizes are rounded up to a multiple that divides among the
+    ranks.
+
+    `quick`: two types, one form, not every root. `crowded`: ranks share cores, so that times say more about the hosts
+    than about the network, and only all_reduce is timed in the large sizes.
     """
     measured = [
         Operation(
@@ -86,7 +89,7 @@ def collectives(
     values = _quick() if quick else _values(product, backend)
     if backend == "gloo" and ranks > _RANKS_IN_LISTS:
         values = (test for test in values if (test.op, test.form) != ("reduce_scatter", "list"))
-    if ranks == 1:  # it has nobody to send to, and is its own partner in all others
+    if ranks == 1:  # it has no rank to send to, and is its own partner in all other tests
         values = (test for test in values if test.op != "send_recv")
     roots = count()
     tests = [
@@ -95,15 +98,15 @@ def collectives(
         if not any(_covers(timed, test, ranks) for timed in measured)
     ]
     if not quick:
-        more = Operation("broadcast", "float32", 0)
-        tests += [_small(more, ranks, root) for root in range(next(roots), ranks)]
+        rooted = Operation("broadcast", "float32", 0)
+        tests += [_small(rooted, ranks, root) for root in range(next(roots), ranks)]
     return (*tests, *measured)
 
 
 def _covers(timed: Operation, test: Operation, ranks: int) -> bool:
-    """Whether a small test tells nothing beside one that is timed. What has a root is run from other roots."""
-    same = replace(timed, bytes=0, iterations=1, warmup=0) == test and test.op not in _ROOTED
-    return same and timed.bytes >= _small(test, ranks, None).bytes
+    """Return whether a small test tells nothing beside a timed one. Rooted tests do, since they have other roots."""
+    is_same = replace(timed, bytes=0, iterations=1, warmup=0) == test and test.op not in _ROOTED
+    return is_same and timed.bytes >= _small(test, ranks, None).bytes
 
 
 def _quick() -> Iterator[Operation]:
@@ -117,34 +120,37 @@ def _values(product: Product, backend: str) -> Iterator[Operation]:
     moved = (*reduced, *_MOVED_TOO)
     for dtype in reduced:
         yield Operation("all_reduce", dtype, 0, reduction="sum")
-    if backend == "gloo":  # no device computes, and the network does not know of types
+    if backend == "gloo":  # no device computes, and types make no difference to the network
         reduced, moved = reduced[:_FEW], _QUICK
-    for place, op in enumerate(_REDUCING):  # what one does not do with a type, the next does
+    for place, op in enumerate(_REDUCING):  # a type that one operation does not combine with a reduction, the next does
         for number, dtype in enumerate(reduced):
-            others = [r for r in REDUCTIONS[1:] if not (r == "prod" and dtype in _NO_PROD)]
-            yield Operation(op, dtype, 0, reduction=others[(number + place) % len(others)])
-    for op, (form, *more) in _FORMS.items():
+            reductions = [r for r in REDUCTIONS[1:] if not (r == "prod" and dtype in _NO_PROD)]
+            yield Operation(op, dtype, 0, reduction=reductions[(number + place) % len(reductions)])
+    for op, (form, *other_forms) in _FORMS.items():
         if op not in _REDUCING:
             types = ("",) if op == "barrier" else moved
             yield from (Operation(op, dtype, 0, form=form) for dtype in types)
-        for other in more:
-            dtype = "" if other == "object" or op == "barrier" else "float32"
-            yield Operation(op, dtype, 0, reduction="sum" if op in _REDUCING else "", form=other)
+        for other_form in other_forms:
+            dtype = "" if other_form == "object" or op == "barrier" else "float32"
+            yield Operation(op, dtype, 0, reduction="sum" if op in _REDUCING else "", form=other_form)
 
 
 def _small(test: Operation, ranks: int, root: int | None) -> Operation:
-    """Where a reduction takes each element from one rank alone (see Pattern), each rank has two of them, so that one
-    whose part is wrong can be told from an accident."""
+    """Return the test with a small tensor.
+
+    A reduction may take each element from one rank alone (see Pattern). There each rank has two elements, so that a
+    rank with a wrong part can be told from an accident.
+    """
     elements = _PIECE
     if test.op in _REDUCING:
         elements = max(_PIECE, 2 * ranks if test.op not in _SPLIT else min(2 * ranks, 8 * _PIECE))
     size = 0 if test.op == "barrier" else _WIDTH.get(test.dtype, 1) * elements * (ranks if test.op in _SPLIT else 1)
-    chosen = None if root is None else root % ranks
-    late = test.op == "barrier"  # in its warm-up a rank comes late
-    return Operation(test.op, test.dtype, size, chosen, test.reduction, test.form, warmup=int(late))
+    chosen_root = None if root is None else root % ranks
+    late = test.op == "barrier"  # in its warm-up one rank is late
+    return Operation(test.op, test.dtype, size, chosen_root, test.reduction, test.form, warmup=int(late))
 
 
 def _whole(op: str, dtype: str, size: int, ranks: int) -> int:
-    """Bytes, rounded up to whole elements for all ranks."""
+    """Return the bytes, rounded up to whole elements for all ranks."""
     unit = _WIDTH.get(dtype, 1) * (ranks if op in _SPLIT else 1)
     return max(1, -(-size // unit)) * unit

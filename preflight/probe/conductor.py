@@ -1,4 +1,4 @@
-"""Agents play rounds: who is there, who starts what, who is watched, whose devices are free again."""
+"""Rounds played by agents: the roll-call, the start of each host's ranks, their watch, and the freeing of devices."""
 
 import time
 from collections import defaultdict
@@ -17,15 +17,18 @@ from preflight.probe.venue import Venue, place
 from preflight.probe.watch import Watch
 from preflight.transport.types import Progress
 
-SETTLE = 45.0  # seconds for a host to say that its devices are free; it gives up waiting for them after 30
+SETTLE = 45.0  # seconds for a host to report that its devices are free; it gives up after 30
 _MUTE = "its agent did not say in time whether the device is free"
-_TICK = 0.2  # seconds between two looks at the clock
+_TICK = 0.2  # seconds between two checks of the clock
 
 OnProgress = Callable[[Progress], None]
 
 
 class Conductor:
-    """`until`, wherever it is asked for, is the moment (of the monotonic clock) at which the run has to stop."""
+    """Conductor of the rounds that agents play.
+
+    The parameter `until` of a method is the moment (of the monotonic clock) at which the run has to stop.
+    """
 
     def __init__(self, agents: Agents, backend: str, progress: OnProgress, venue: Venue | None = None) -> None:
         self._agents = agents
@@ -33,29 +36,31 @@ class Conductor:
         self._backend = backend
         self._progress = progress
         self.deadline = 0.0  # seconds that one step of a rank may take; set before the first round
-        self.hurried = False  # a pair that stands still gets less once others have shown how long it takes
+        self.hurried = False  # pairs that stand still get less time, once others have shown how long it takes
         self.ready: dict[str, Ready] = {}
         self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
-        self.unheard: dict[str, tuple[str, str]] = {}  # the same, of hosts for which there was no time
-        self.busy: dict[str, str] = {}  # host → whose probe it is busy with
+        self.unheard: dict[str, tuple[str, str]] = {}  # the same, for hosts that there was no time for
+        self.busy: dict[str, str] = {}  # host → owner of the probe that it is busy with
 
     @property
     def printed(self) -> Callable[[str], Sequence[str]]:
-        """Host → what it printed when its agent began."""
+        """Function from a host to the lines that it printed when its agent began."""
         return self._agents.printed
 
     def present(self, hosts: Sequence[Host]) -> list[Host]:
-        """Those that have an agent, and have not lost it since."""
+        """Return the hosts that have an agent, and have not lost it since."""
         return [host for host in hosts if host.name in self.ready and host.name not in self.gone]
 
     def roll_call(self, hosts: Sequence[Host], until: float, note: Callable[[str], None] | None = None) -> None:
-        """Wait until every host has an agent, or has said why not, or has taken too long. `note` is told what hosts
-        have to say to the user."""
+        """Wait until every host has an agent, has reported why not, or has taken too long.
+
+        `note` gets the messages of hosts for the user.
+        """
         call = RollCall([host.name for host in hosts], time.monotonic(), until)
         while not call.over(now := time.monotonic()):
             self._progress(call.progress(now))
-            for said in self._agents.said(_TICK):
-                call.take(said, time.monotonic())
+            for reply in self._agents.said(_TICK):
+                call.take(reply, time.monotonic())
         call.end(now)
         self.ready, self.gone, self.unheard, self.busy = call.ready, call.gone, call.unheard, call.busy
         if note:
@@ -63,75 +68,83 @@ class Conductor:
                 note(text)
 
     def play(self, round_: Round, until: float) -> list[Observation]:
-        """Start the round's groups, watch them to their end, and return what was seen."""
+        """Start the round's groups, watch them to their end, and return the observations."""
         watch = Watch(round_, self.deadline, time.monotonic(), hurried=self.hurried)
         for host, (_, why) in self.gone.items():
             watch.lose(host, why, time.monotonic())
         if time.monotonic() < until:
             self._start(round_, watch.takes_turns)
         while not watch.over:
-            said = self._agents.said(_TICK)
+            replies = self._agents.said(_TICK)
             now = time.monotonic()
-            for word in said:
-                match word.message:
+            for reply in replies:
+                match reply.message:
                     case Gone(why=why):
-                        self.gone.setdefault(word.host, ("none", why))
-                        watch.lose(word.host, why, now)
+                        self.gone.setdefault(reply.host, ("none", why))
+                        watch.lose(reply.host, why, now)
                     case Running() | Noted() | Ready() | Failed() | Settled():
                         pass
                     case message:
-                        watch.take(word.host, message, now)
+                        watch.take(reply.host, message, now)
             for order in watch.cut(now) if now >= until else watch.orders(now):
                 self._tell(order.group, {"do": order.do, "group": order.group.name})
             self._report(round_, watch, now)
         for host, why in watch.lost():
             self.gone.setdefault(host, ("none", why))
-        seen = observe(round_.name, watch.groups, late(self._backend, self.deadline))
-        seen = with_meetings(seen, {group.members: self._meeting(group) for group in round_.groups if group.meets})
-        seen = with_printed(seen, self.printed)
-        return with_held(seen, self._settle(watch.not_left(), until)) if self._backend == "hccl" else seen
+        observations = observe(round_.name, watch.groups, late(self._backend, self.deadline))
+        observations = with_meetings(
+            observations, {group.members: self._meeting(group) for group in round_.groups if group.meets}
+        )
+        observations = with_printed(observations, self.printed)
+        return (
+            with_held(observations, self._settle(watch.not_left(), until)) if self._backend == "hccl" else observations
+        )
 
     def _settle(self, killed: Iterable[tuple[str, int]], until: float) -> dict[tuple[str, int], tuple[bool, str]]:
-        """Wait until the devices (host, index) whose workers were killed are free: the driver's part of a killed job
-        lives on for about 10 s, and whoever takes the device meanwhile, be it the next round or a job, is told that
-        another job runs (EJ0001). Returns those that are not known to be free: (held, why that is not known)."""
-        waiting: dict[str, set[int]] = defaultdict(set)
+        """Wait until the devices (host, index) of killed workers are free. Return those that are not known to be free.
+
+        The driver's part of a killed job lives on for about 10 s. A round or a job that takes the device meanwhile gets
+        the error that another job runs (EJ0001). The result has (held, why that is not known) for each such device.
+        """
+        devices_by_host: dict[str, set[int]] = defaultdict(set)
         for host, device in killed:
             if host not in self.gone:
-                waiting[host].add(device)
+                devices_by_host[host].add(device)
         settled: dict[tuple[str, int], tuple[bool, str]] = {}
-        self._agents.send({host: [{"do": "settle", "devices": sorted(devices)}] for host, devices in waiting.items()})
-        begin, total = time.monotonic(), len(waiting)
+        self._agents.send(
+            {host: [{"do": "settle", "devices": sorted(devices)}] for host, devices in devices_by_host.items()}
+        )
+        begin, total = time.monotonic(), len(devices_by_host)
         limit = min(SETTLE, until - begin)
-        while waiting and (passed := time.monotonic() - begin) < limit:
+        while devices_by_host and (seconds_passed := time.monotonic() - begin) < limit:
             self._progress(
                 Progress(
-                    done=total - len(waiting),
+                    done=total - len(devices_by_host),
                     total=total,
                     failed=0,
-                    slowest=next(iter(waiting)),
-                    seconds=passed,
+                    slowest=next(iter(devices_by_host)),
+                    seconds=seconds_passed,
                     waiting_for="killed workers to leave their devices",
                     phase="probe: devices, hosts",
                 )
             )
-            for said in self._agents.said(_TICK):
-                if isinstance(said.message, Gone):
-                    self.gone.setdefault(said.host, ("none", said.message.why))
-                devices = waiting.pop(said.host, ()) if isinstance(said.message, Gone | Settled) else ()
-                if isinstance(said.message, Settled):
-                    held = set(said.message.held)
-                    settled |= {(said.host, device): (device in held, said.message.error) for device in devices}
-        settled |= {(host, device): (False, _MUTE) for host, devices in waiting.items() for device in devices}
+            for reply in self._agents.said(_TICK):
+                if isinstance(reply.message, Gone):
+                    self.gone.setdefault(reply.host, ("none", reply.message.why))
+                devices = devices_by_host.pop(reply.host, ()) if isinstance(reply.message, Gone | Settled) else ()
+                if isinstance(reply.message, Settled):
+                    held = set(reply.message.held)
+                    settled |= {(reply.host, device): (device in held, reply.message.error) for device in devices}
+        settled |= {(host, device): (False, _MUTE) for host, devices in devices_by_host.items() for device in devices}
         return settled
 
     def _start(self, round_: Round, takes_turns: bool) -> None:
-        """Tell each host, in one go, which ranks of which groups are its own."""
+        """Send each host, in one go, its own ranks of the groups."""
         commands: dict[str, list[dict[str, object]]] = defaultdict(list)
         for group in round_.groups:
-            told = self._told(group)
+            venue = self._told(group)
             for host in dict.fromkeys(member.host for member in group.members):
-                mine = [{"rank": m.rank, "device": m.device} for m in group.members if m.host == host]
+                own_ranks = [{"rank": m.rank, "device": m.device} for m in group.members if m.host == host]
                 commands[host].append(
                     {
                         "do": "start",
@@ -140,20 +153,20 @@ class Conductor:
                         "meets": group.meets,
                         "deadline": self.deadline,
                         "wait": takes_turns,
-                        "workers": mine,
+                        "workers": own_ranks,
                         "tests": [vars(test) for test in group.tests],
-                        **told,
+                        **venue,
                     }
                 )
         self._agents.send(commands)
 
     def _told(self, group: Group) -> dict[str, object]:
-        """Where its ranks meet, as workers are told."""
+        """Return the place where a group's ranks meet, as it is sent to workers."""
         first = self.ready[group.members[0].host]
         return self._venue.told(group, first.address, first.store)
 
     def _meeting(self, group: Group) -> Meeting:
-        nics = {host: f"{said.nic} {said.address}" for host, said in self.ready.items()}
+        nics = {host: f"{ready.nic} {ready.address}" for host, ready in self.ready.items()}
         return Meeting(self._backend, place(self._told(group)), nics)
 
     def _tell(self, group: Group, command: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""How long the probe takes, told before it starts: a rule of thumb for a healthy cluster. Pure."""
+"""Estimated duration of the probe before it starts: a rule of thumb for a healthy cluster. Pure."""
 
 from collections.abc import Sequence
 
@@ -7,44 +7,44 @@ from preflight.probe.operation import Operation
 from preflight.probe.request import SCOPES
 from preflight.probe.rounds import Plan, Round
 
-# Seconds until the ranks of a round have met and connected, by backend; and a rank's share where ranks share cores.
+# Seconds until the ranks of a round have met and connected, by backend, and a rank's share if ranks share cores.
 _MEET = {"gloo": 0.5, "nccl": 4.0, "hccl": 6.0}
 _CROWDED_RANK = 0.04
-_CALL = 0.004  # seconds of one call and the comparison of what it brought, whatever its size
+_CALL = 0.004  # seconds of one call and the comparison of its result, whatever its size
 _RATE = {"gloo": 0.3e9, "nccl": 10e9, "hccl": 10e9}  # bytes a second
 
 
 def seconds(plan: Plan) -> float:
-    """Of all rounds that are sure to come: those that try again what failed are not among them."""
+    """Return the seconds of all rounds that are sure to be played. Rounds that retest failures are not among them."""
     return sum(_round(plan, round_) for round_ in _rounds(plan))
 
 
 def seconds_ahead(plan: Plan, round_: Round, later: Sequence[Scope]) -> float:
-    """Return how long `round_` and the rounds of the scopes after it take where nothing hangs."""
+    """Return the seconds of `round_` and the rounds of the scopes after it if nothing hangs."""
     return _round(plan, round_) + sum(_round(plan, next_) for scope in later for next_ in _of_scope(plan, scope))
 
 
 def longest_test(plan: Plan, round_: Round) -> float:
-    """Return how long the longest test of a round takes on a healthy cluster."""
+    """Return the seconds of the longest test of a round on a healthy cluster."""
     return max((_test(plan, test) for group in round_.groups for test in group.tests), default=0.0)
 
 
 def without_groups(plan: Plan) -> list[Scope]:
-    """What was asked for and makes no group: rails of one host, pairs of one device."""
+    """Return the requested scopes that make no group: rails of one host, pairs of one device."""
     return [scope for scope in plan.request.scopes if not _of_scope(plan, scope)]
 
 
 def _rounds(plan: Plan) -> list[Round]:
     rounds: list[Round] = []
     for scope in SCOPES:
-        # A single host's pairs are sure to come only where nothing else does.
+        # A single host's pairs are sure to be tested only if nothing else is.
         if scope in plan.request.scopes and (scope is not Scope.PAIR or len(plan.hosts) > 1 or not rounds):
             rounds += _of_scope(plan, scope)
     return rounds
 
 
 def _of_scope(plan: Plan, scope: Scope) -> list[Round]:
-    """The rounds that have groups."""
+    """Return the rounds of a scope that have groups."""
     if scope is Scope.DEVICE:
         return [round_ for round_ in (plan.devices(0), plan.processors(0)) if round_.groups]
     make = {
@@ -57,14 +57,14 @@ def _of_scope(plan: Plan, scope: Scope) -> list[Round]:
 
 
 def _round(plan: Plan, round_: Round) -> float:
-    """Groups that take turns add up; the others are as long as the longest."""
+    """Return the seconds of a round. Groups that take turns add up, otherwise the longest group counts."""
     backend = plan.request.backend
     ranks = sum(len(group.members) for group in round_.groups)
     meet = _MEET[backend] + (_CROWDED_RANK * ranks if plan.crowded else 0.0)
     groups = []
     for group in round_.groups:
-        shared = len(group.members) if plan.crowded else 1
-        groups.append(shared * sum(_test(plan, test) for test in group.tests))
+        ranks_in_turn = len(group.members) if plan.crowded else 1
+        groups.append(ranks_in_turn * sum(_test(plan, test) for test in group.tests))
     return meet + (sum(groups) / round_.lanes if len(groups) > round_.lanes else max(groups))
 
 
@@ -74,7 +74,7 @@ def _test(plan: Plan, test: Operation) -> float:
 
 
 def sentence(plan: Plan, deadline: float) -> str:
-    """What is coming, for the operator. `deadline`: seconds that one step of a rank may take."""
+    """Return the announcement for the operator. `deadline`: seconds that one step of a rank may take."""
     rounds = _rounds(plan)
     ranks = sum(len(plan.devices_of(host)) for host in plan.hosts)
     tests = sum(len(group.tests) for round_ in rounds for group in round_.groups)

@@ -1,4 +1,4 @@
-"""The vendor's HCCL Test in the probe's place, where jobs have no torch (MindSpore): one mpirun on the first host."""
+"""HCCL Test of the vendor instead of the probe, where jobs have no torch (MindSpore): one mpirun on the first host."""
 
 import json
 import secrets
@@ -24,18 +24,18 @@ from preflight.probe.patience import step_deadline
 from preflight.transport.programs import source
 from preflight.transport.types import Program, Progress, Transport, TransportError
 
-SPARE = 120.0  # seconds on top of what HCCL may wait: for starting processes, and for the sizes themselves
+SPARE = 120.0  # seconds on top of HCCL's own timeouts: for starting processes, and for the sizes themselves
 WAY = 60.0  # seconds for connecting, logging in and for ssh from host to host
 SMALLEST = 8 << 10  # bytes; HCCL Test's own default, and the smallest that its manual shows
-_ELEMENT = 4  # bytes of fp32, of which it takes whole ones
+_ELEMENT = 4  # bytes of an fp32; the test takes whole ones
 
-_LONGEST = 4000  # characters of what a host says that goes into a finding
+_LONGEST = 4000  # characters of a host's output that go into a finding
 
 _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Of preflight/remote/hccl_test.py. `exit` None: it took too long."""
+    """Answer of preflight/remote/hccl_test.py. `exit` is None if the test took too long."""
 
     command: _Text = ""
     error: _Text = ""
@@ -44,37 +44,39 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def nobody_has_torch(observations: Sequence[Observation]) -> bool:
-    """Whether the probe came to nothing because no host's jobs have torch."""
-    views = [view for seen in observations for view in seen.ranks]
+    """Return whether the probe produced nothing because no host's jobs have torch."""
+    views = [view for observation in observations for view in observation.ranks]
     return bool(views) and all(view.end is End.LOST and "No module named 'torch'" in view.error for view in views)
 
 
 def only_mindspore(facts: ClusterFacts) -> bool:
-    """Whether all hosts' jobs, as far as they were looked at, have MindSpore and no torch. Where neither is there,
-    that is a fault."""
-    seen = [contact.job for contact in facts.hosts.values() if isinstance(contact, HostFacts)]
-    packages = [job.packages for job in seen if isinstance(job, Job)]
+    """Return whether the jobs of all hosts that were checked have MindSpore and no torch.
+
+    If a host has neither, that is a fault.
+    """
+    jobs = [contact.job for contact in facts.hosts.values() if isinstance(contact, HostFacts)]
+    packages = [job.packages for job in jobs if isinstance(job, Job)]
     return bool(packages) and all("mindspore" in names and "torch" not in names for names in packages)
 
 
 def look(
     cluster: Cluster, hosts: Sequence[Host], transport: Transport, progress: Callable[[Progress], None] | None
 ) -> ClusterFacts:
-    """What jobs find on the hosts, but for their data."""
+    """Collect the job section of the hosts' facts, without the jobs' data."""
     lean = replace(cluster, job=JobInputs())
     return collect(lean, hosts, transport, progress=progress, ports=cluster.ports, sections=("job",), deep=True)
 
 
 def jobs(facts: ClusterFacts, hosts: Sequence[Host]) -> dict[str, Job | Missing]:
-    """What jobs find on each host, or why nobody could look."""
-    found: dict[str, Job | Missing] = {}
+    """Return the job section of each host, or why it was not collected."""
+    sections: dict[str, Job | Missing] = {}
     for host in hosts:
         contact = facts.hosts.get(host.name)
         if isinstance(contact, HostFacts):
-            found[host.name] = contact.job or Missing("nobody looked")
+            sections[host.name] = contact.job or Missing("nobody looked")
         else:
-            found[host.name] = Missing(contact.summary if contact else "nobody looked")
-    return found
+            sections[host.name] = Missing(contact.summary if contact else "nobody looked")
+    return sections
 
 
 def run(
@@ -86,9 +88,10 @@ def run(
     sizes: Sequence[int] = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> HcclTestRun:
-    """Run all_reduce_test over all devices of `hosts`. `found`: of `jobs`; `sizes` (bytes) default to the inventory's.
+    """Run all_reduce_test over all devices of `hosts`.
 
-    Never raises for a host: what keeps the test from running is in the answer's `said`.
+    `found`: of `jobs`. `sizes` (bytes) default to the inventory's. Never raises for a host: an obstacle to the test is
+    in the answer's `said`.
     """
     members = _members(hosts)
     test = _test(cluster, hosts, found)
@@ -109,12 +112,12 @@ def run(
         return HcclTestRun(members, Missing(error.summary))
     except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError) as error:
         return HcclTestRun(members, Missing(f"{first.name}: {json_error(error)}"))
-    said = Missing(f"{first.name}: {answer.error[:_LONGEST]}") if answer.error else hccl_test(answer.output)
-    return HcclTestRun(members, said, answer.command[:_LONGEST], exit=answer.exit, seconds=seconds, sizes=rows)
+    result = Missing(f"{first.name}: {answer.error[:_LONGEST]}") if answer.error else hccl_test(answer.output)
+    return HcclTestRun(members, result, answer.command[:_LONGEST], exit=answer.exit, seconds=seconds, sizes=rows)
 
 
 def _sizes(asked: Sequence[int]) -> tuple[int, ...]:
-    """What a run from the smallest to the largest of `asked` measures, doubling."""
+    """Return the sizes that a doubling run from the smallest to the largest of `asked` measures."""
     largest = max(_ELEMENT, max(asked) // _ELEMENT * _ELEMENT)
     sizes = [min(max(SMALLEST, min(asked) // _ELEMENT * _ELEMENT), largest)]
     while sizes[-1] * 2 <= largest:
@@ -128,7 +131,7 @@ def _members(hosts: Sequence[Host]) -> tuple[Member, ...]:
 
 
 def _test(cluster: Cluster, hosts: Sequence[Host], found: Mapping[str, Job | Missing]) -> str | Missing:
-    """The path of all_reduce_test, or why it cannot be run over these hosts, as far as that is known by now."""
+    """Return the path of all_reduce_test, or why it cannot be run over these hosts, as far as is known yet."""
     places = set()
     for host in hosts:
         job = found[host.name]
@@ -185,7 +188,7 @@ def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: fl
 
 
 def _ask(cluster: Cluster, first: Host, request: Mapping[str, object], transport: Transport, timeout: float) -> Answer:
-    """Raises TransportError, NoAnswer, or msgspec's errors."""
+    """Run the test on the first host, and return its answer. Raises TransportError, NoAnswer, or msgspec's errors."""
     probe = cluster.probe
     program = Program(
         source("hccl_test"),
@@ -201,7 +204,10 @@ def _ask(cluster: Cluster, first: Host, request: Mapping[str, object], transport
 
 
 def observations(run: HcclTestRun) -> tuple[Observation, ...]:
-    """The rows of HCCL Test as tests like the probe's, for the table; it has compared values only where it says so."""
+    """Return the rows of HCCL Test as tests like the probe's, for the table.
+
+    Values count as compared only if the row reports it.
+    """
     rows = run.said.rows if isinstance(run.said, HcclTest) and not run.strange_rows else ()
     return tuple(_observation(run.members, number, row) for number, row in enumerate(rows))
 

@@ -1,4 +1,4 @@
-"""What the probe asks of whoever runs it, and tells him. Each does nothing unless it is given."""
+"""Callbacks from the probe to its caller. By default each does nothing."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,16 @@ def _nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Hooks:
-    """`announce` is told, before it starts, what is coming and how long it takes; `note`, what hosts have to say.
+    """Callbacks of a probe run.
 
-    Asked once the agents are ready, and before any device is touched, so that what it takes time for passes while the
-    hosts import torch: `begin`, which of the hosts that are there to take; `ports_free`, which returns when the job's
-    ports may be bound; `unreached`, the hosts that reach nobody, or are not reached: they are left out of groups of
-    several hosts, which would only wait for them. `leaves`, before the pairs: behind which switch each device (host,
-    index) is, as far as that is known.
+    `announce` gets the rounds ahead and their duration, before they start. `note` gets messages of hosts for the user.
+
+    Three are called once the agents are ready, before any device is used, so that hosts import torch at the same
+    time. `begin` returns which of the present hosts to take. `ports_free` returns when the job's ports may be
+    bound. `unreached` returns the hosts that reach no other, or that no other reaches. They are left out of groups of
+    several hosts, which would only wait for them.
+
+    `leaves`, called before the pairs, returns the switch of each device (host, index), as far as that is known.
     """
 
     progress: Callable[[Progress], None] = _nothing

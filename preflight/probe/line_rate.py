@@ -1,8 +1,8 @@
-"""How much of its ports' line rate a test reached. Pure.
+"""Share of the ports' line rate that a test reached. Pure.
 
-Only device NICs tell their speed (`hccn_tool -speed -g`), so only what ran over hccl gets a share. A host NIC's speed
-says little about gloo, which is bound by a core long before. Nor does a port's speed say anything where tensors are in
-the host's memory, as on the lab's stand-ins: no device sends them through its port.
+Only device NICs report their speed (`hccn_tool -speed -g`), so only tests over hccl get a share. A host NIC's speed
+says little about gloo, which is limited by a core long before. A port's speed says nothing either if tensors are in the
+host's memory, as on the lab's stand-ins: no device sends them through its port.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,12 @@ from preflight.facts.sections.nic import Nic
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.model.measure import Observation, Scope
 
-_OVER_PORTS = (Scope.PAIR, Scope.RAIL)  # one device a host, so that all that busbw counts went through each one's port
+_OVER_PORTS = (Scope.PAIR, Scope.RAIL)  # one device a host, so that all of busbw went through each device's port
 _BITS = 8000  # Mb/s in a GB/s
 
 
 def ports(facts: ClusterFacts) -> dict[tuple[str, int], float]:
-    """(host, device) → what its NIC's port carries, GB/s; those whose speed is known, and not 0."""
+    """Return (host, device) → speed of its NIC's port in GB/s, if it is known and not 0."""
     return {
         (name, device.index): device.speed.value / _BITS
         for name, host in facts.hosts.items()
@@ -30,8 +30,14 @@ def ports(facts: ClusterFacts) -> dict[tuple[str, int], float]:
 def with_line_rates(
     observations: Iterable[Observation], speeds: Mapping[tuple[str, int], float]
 ) -> tuple[Observation, ...]:
-    """The observations; tests of pairs and rails with the share of their slowest port's speed that they reached."""
-    return tuple(replace(seen, test=replace(seen.test, line_rate=_share(seen, speeds))) for seen in observations)
+    """Return the observations, with line rates for tests of pairs and rails.
+
+    A line rate is the share of the slowest port's speed that the test reached.
+    """
+    return tuple(
+        replace(observation, test=replace(observation.test, line_rate=_share(observation, speeds)))
+        for observation in observations
+    )
 
 
 def _share(seen: Observation, speeds: Mapping[tuple[str, int], float]) -> float | None:
@@ -40,6 +46,6 @@ def _share(seen: Observation, speeds: Mapping[tuple[str, int], float]) -> float 
     on_host = any(view.on_host for view in seen.ranks)
     if not over_ports or on_host or test.busbw_GBps is None or (seen.meeting and seen.meeting.backend != "hccl"):
         return None
-    told = [speeds.get((member.host, member.device)) for member in test.members]
-    known = [speed for speed in told if speed]
-    return test.busbw_GBps / min(known) if known and len(known) == len(told) else None
+    port_speeds = [speeds.get((member.host, member.device)) for member in test.members]
+    known_speeds = [speed for speed in port_speeds if speed]
+    return test.busbw_GBps / min(known_speeds) if known_speeds and len(known_speeds) == len(port_speeds) else None

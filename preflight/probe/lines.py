@@ -1,5 +1,7 @@
-"""Programs on hosts that speak in lines of JSON: one a host, all started at once, each followed by a thread of its own,
-so that one that stands still holds up no other."""
+"""Programs on hosts that speak in lines of JSON, one on each host, all started at once.
+
+A thread follows each program, so that one that stands still holds up no other.
+"""
 
 import queue
 import threading
@@ -15,11 +17,11 @@ from preflight.model.cluster import Host
 from preflight.transport.types import Channel, Program, TransportError
 
 FAREWELL = 3.0  # seconds for programs to end what they started, and to free their ports
-BATCH = 1000  # messages taken at once: the clock is looked at in between
+BATCH = 1000  # messages taken at once; the clock is checked in between
 
 
 class Launcher(Protocol):
-    """Starts a program on a host. Thread-safe."""
+    """A way to start a program on a host. Thread-safe."""
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
         """Start `program` and return at once; `timeout` bounds connecting only. Raises TransportError."""
@@ -35,7 +37,7 @@ M = TypeVar("M")
 
 
 def read(line: bytes, nonce: str, decoder: "msgspec.json.Decoder[S]", longest: int) -> S | None:
-    """What a line says; None for anything else that a host may print, what belongs to another run included."""
+    """Return the message of a line, or None for other output of the host, which includes that of another run."""
     if len(line) > longest or nonce.encode() not in line:
         return None
     try:
@@ -59,8 +61,11 @@ class Said(Generic[M]):
 
 
 class Speakers(Generic[M]):
-    """The programs of one purpose. `read` makes a message of a line, None of what is none; `name` is what they are
-    called in a sentence; `connect`: seconds for connecting. `begun` is told of each channel as soon as it is there."""
+    """Programs that serve one purpose.
+
+    `read` makes a message of a line, or None of any other line. `name` is what the programs are called in a sentence.
+    `connect`: seconds for connecting. `begun` gets each channel as soon as it exists.
+    """
 
     def __init__(
         self,
@@ -74,11 +79,12 @@ class Speakers(Generic[M]):
         self._launcher, self._read, self._name, self._connect, self._begun = launcher, read, name, connect, begun
         self._said: queue.Queue[Said[M]] = queue.Queue(maxsize=10_000)
         self._channels: dict[str, Channel] = {}
-        self._spoken: set[str] = set()  # hosts whose program has said something
+        self._spoken: set[str] = set()  # hosts that have sent a message
         self._lock = threading.Lock()
         self._closing = False
         self._threads = [
-            threading.Thread(target=self._follow, args=one, name=one[0].name, daemon=True) for one in programs
+            threading.Thread(target=self._follow, args=program, name=program[0].name, daemon=True)
+            for program in programs
         ]
 
     def start(self) -> None:
@@ -89,17 +95,20 @@ class Speakers(Generic[M]):
         return self._channels.get(host)
 
     def said(self, timeout: float) -> list[Said[M]]:
-        """All that hosts have said by now, in order; waits up to `timeout` seconds for the first. At most `BATCH`."""
-        said: list[Said[M]] = []
+        """Return messages of hosts so far, in order, at most `BATCH`. Wait up to `timeout` seconds for the first."""
+        messages: list[Said[M]] = []
         with suppress(queue.Empty):
-            said.append(self._said.get(timeout=timeout))
-            while len(said) < BATCH:
-                said.append(self._said.get_nowait())
-        return said
+            messages.append(self._said.get(timeout=timeout))
+            while len(messages) < BATCH:
+                messages.append(self._said.get_nowait())
+        return messages
 
     def end(self, ask: Callable[[Sequence[str]], object] | None) -> None:
-        """Have `ask` tell the hosts to end, and wait a moment for those that have ever said something: the others hold
-        nothing, and may hang. Then, or without `ask` at once, drop the connections, which programs understand, too."""
+        """End the programs, and drop their connections, which they understand, too.
+
+        With `ask`, have it tell the hosts to end first, and wait a moment for those that have ever sent a message. The
+        others hold nothing, and may hang.
+        """
         with self._lock:
             self._closing = True
             channels = dict(self._channels)
@@ -113,7 +122,7 @@ class Speakers(Generic[M]):
             channel.close()
 
     def _follow(self, host: Host, program: Program) -> None:
-        """A host's thread: connect, then pass on what the program says until its channel ends."""
+        """Connect to a host, then pass on its program's messages until the channel ends. Runs in the host's thread."""
         why = f"{self._name} has ended"
         try:
             channel = self._launcher.start(host, program, timeout=self._connect)
@@ -129,11 +138,11 @@ class Speakers(Generic[M]):
                     self._spoken.add(host.name)
                     self._said.put(Said(host.name, message))
             error = channel.error()
-            last = printed(channel)[-1:]  # where a Python that could not run it says why
+            last = printed(channel)[-1:]  # if Python could not run it, the reason is there
             why = error.summary if error else ": ".join([why, *last])
         except TransportError as error:
             why = error.summary
-        except Exception as error:  # a thread that dies in silence would leave the run waiting
+        except Exception as error:  # a thread that ends without a message would leave the run waiting
             why = f"{type(error).__name__}: {error}"
         finally:
             if not self._closing:
@@ -141,6 +150,6 @@ class Speakers(Generic[M]):
 
 
 def printed(channel: Channel) -> list[str]:
-    """The last lines on a program's stderr."""
+    """Return the last lines on a program's stderr."""
     lines = channel.stderr_tail().decode("utf-8", "replace").splitlines()
     return [line.strip() for line in lines if line.strip()]

@@ -1,4 +1,4 @@
-"""What a device is asked to do alone, before any network, and the training step that comes last. Pure."""
+"""Tests of a device alone, before any network, and the training step that comes last. Pure."""
 
 import math
 
@@ -10,8 +10,8 @@ PROCESSOR = "processor"  # a matrix product of one thread on the host's processo
 ALONE = (*COPIES, "matmul", PROCESSOR)
 TRAINING = "training_step"
 
-# What jobs use on Atlas A2 and A3 is bfloat16. Atlas A1 has only float16, which older releases of torch do not multiply
-# on a host's processor. GPUs have both from Ampere on; one that has not refuses bfloat16 (worker/device_test.py).
+# Jobs on Atlas A2 and A3 use bfloat16. Atlas A1 has only float16, which older releases of torch do not multiply on a
+# host's processor. GPUs have both from Ampere on; an older one refuses bfloat16 (worker/device_test.py).
 _SHORT = {
     Product.ATLAS_A1: ("float16",),
     Product.ATLAS_A2: ("bfloat16",),
@@ -24,10 +24,11 @@ _TWICE = 2  # one measurement says nothing about how far a device differs from i
 
 
 def device_tests(product: Product, backend: str, quick: bool) -> tuple[Operation, ...]:
-    """Each twice: what a device needs for the same work a second time tells how much its times are worth.
+    """Return the tests of a device, each twice.
 
-    `bytes` are the most; a device takes fewer where its memory is short, or it is slow (`worker/device_test.py`), and
-    says how many. Of a matrix product they are those of one of its three matrices.
+    The difference between two times for the same work shows how much the times are worth. `bytes` is a maximum: a
+    device takes fewer if its memory is short, or if it is slow (`worker/device_test.py`), and reports how many. For a
+    matrix product these are the bytes of one of its three matrices.
     """
     short = _SHORT[Product.CPU if backend == "gloo" else product]
     rows, iterations, warmup = (4096, 3, 1) if quick else (8192, 10, 3)
@@ -41,15 +42,18 @@ def device_tests(product: Product, backend: str, quick: bool) -> tuple[Operation
 
 
 def processor_tests() -> tuple[Operation, ...]:
-    """On the host of each device, twice like what devices do; a product takes some milliseconds."""
+    """Return the tests of the processor, for each device's host, each twice. A product takes some milliseconds."""
     return (Operation(PROCESSOR, "float32", 512**2 * _ITEMSIZE["float32"], iterations=5, warmup=1),) * _TWICE
 
 
 def training_test() -> Operation:
-    """A few steps of a small model under DistributedDataParallel; how many, and of what, is `worker/training.py`'s."""
+    """Return the training step: a few steps of a small model under DistributedDataParallel.
+
+    `worker/training.py` decides on the number of steps and the model.
+    """
     return Operation(TRAINING, "float32", 0)
 
 
 def tflops(dtype: str, bytes_: int, seconds: float) -> float:
-    """TFLOP/s (1e12) of the product of two square matrices of `bytes_` each: 2 n³ operations."""
+    """Return the TFLOP/s (1e12) of the product of two square matrices of `bytes_` each: 2 n³ operations."""
     return 2 * math.isqrt(bytes_ // _ITEMSIZE[dtype]) ** 3 / seconds / 1e12

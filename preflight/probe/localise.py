@@ -1,5 +1,7 @@
-"""The localiser, at the place that docs/contracts.md promises. The checks of pings use it, too, so it is in
-`preflight.attribution.localiser`."""
+"""The localiser, where docs/contracts.md promises it.
+
+The checks of pings use it, too, so it is in `preflight.attribution.localiser`.
+"""
 
 from preflight.attribution.localiser.localise import Localiser
 from preflight.attribution.localiser.types import GroupOutcome, Test, Verdict

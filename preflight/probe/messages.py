@@ -1,4 +1,4 @@
-"""What agents say, read from lines of a host's output: hostile data, so each is validated, bounded, or ignored."""
+"""Messages of agents, read from lines of a host's output: hostile data, so each is validated, bounded, or ignored."""
 
 from typing import Annotated, Literal
 
@@ -25,19 +25,20 @@ class Event(msgspec.Struct, tag_field="at", frozen=True):
 
 
 class Running(Event, tag="python", frozen=True):
-    """The agent's Python runs; it takes the host, and then imports torch."""
+    """A running Python of an agent, which takes the host next, and then imports torch."""
 
 
 class Noted(Event, tag="note", frozen=True):
-    """Something that the user should know of the host."""
+    """Message about the host for the user."""
 
     text: _Text
 
 
 class Ready(Event, tag="ready", frozen=True):
-    """The agent has imported torch; `address` is where its host's ranks are reached, `store` where ranks can meet.
+    """An agent that has imported torch.
 
-    `variables`: those of the jobs' environment that say how long the backend waits.
+    `address` is where its host's ranks are reached, `store` the port where ranks can meet. `variables`: those of the
+    jobs' environment that set the backend's timeouts.
     """
 
     torch: _Word
@@ -49,8 +50,10 @@ class Ready(Event, tag="ready", frozen=True):
 
 
 class Failed(Event, tag="failed", frozen=True):
-    """The agent could not get ready and has ended; `stage` is the last one it reached. `busy`: nothing is wrong with
-    the host, but another probe has it."""
+    """An agent that could not get ready and has ended.
+
+    `stage` is the last one that it completed. `busy`: nothing is wrong with the host, but another probe uses it.
+    """
 
     stage: _Stage
     error: _Text
@@ -58,7 +61,7 @@ class Failed(Event, tag="failed", frozen=True):
 
 
 class Sends(msgspec.Struct, frozen=True):
-    """How the rank's backend sends, as its own log has it."""
+    """Transport of the rank's backend, from its own log."""
 
     network: _Word
     ways: Annotated[list[_Word], Meta(max_length=16)]
@@ -74,8 +77,11 @@ class Reached(Event, tag="stage", frozen=True):
 
 
 class Waits(Event, tag="waits", frozen=True):
-    """The rank is where its group meets, sees `present` ranks there, itself included, and misses `missing` (not all,
-    where they are many). No sign of progress: it says so as often as that changes."""
+    """A rank that waits where its group meets.
+
+    It sees `present` ranks there, itself included, and misses `missing` (not all, if they are many). This is no sign of
+    progress: it is sent whenever that changes.
+    """
 
     group: _Word
     rank: _Count
@@ -84,7 +90,7 @@ class Waits(Event, tag="waits", frozen=True):
 
 
 class Entered(Event, tag="enter", frozen=True):
-    """The rank begins test number `test` of its group, or, after warming up, what is measured of it."""
+    """The beginning of test number `test` of the rank's group, or of its measurement after warming up."""
 
     group: _Word
     rank: _Count
@@ -100,13 +106,13 @@ class Result(Event, tag="result", frozen=True):
     wrong: _Count
     first: _Text
     suspect: _Count | None
-    bytes: _Count | None = None  # what a device alone took of the bytes that it may
+    bytes: _Count | None = None  # those that a device alone took, out of the maximum
     on_host: bool = False  # its tensors were in the host's memory
-    refused: _Text = ""  # why it was not run, if torch or the backend does not have it
+    refused: _Text = ""  # why it was not run, if torch or the backend lacks it
 
 
 class Killed(Event, tag="killed", frozen=True):
-    """The agent has sent the worker SIGKILL. `Ended` follows when it is gone; one inside a driver may stay for ever."""
+    """SIGKILL from the agent to its worker. `Ended` follows when it is gone. A worker inside a driver may never end."""
 
     group: _Word
     rank: _Count
@@ -127,8 +133,10 @@ class Ended(Event, tag="end", frozen=True):
 
 
 class Settled(Event, tag="settled", frozen=True):
-    """The devices that the host was asked to wait for are free, but for `held`; `error`: some could not be looked at,
-    and were given time instead."""
+    """Devices that are free again, after the host was asked to wait for them, except `held`.
+
+    `error`: some could not be checked, and were given time instead.
+    """
 
     held: Annotated[list[_Count], Meta(max_length=1000)]
     error: _Text
@@ -141,5 +149,5 @@ _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 def read(line: bytes, nonce: str) -> Message | None:
-    """The event of a line; None for anything else that a host may print, an event of another run included."""
+    """Return the event of a line, or None for other output of the host, which includes events of another run."""
     return lines.read(line, nonce, _decoder, LONGEST)

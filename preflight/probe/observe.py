@@ -1,4 +1,4 @@
-"""From the state of a round's groups to observations. Pure."""
+"""Observations from the state of a round's groups. Pure."""
 
 import math
 import statistics
@@ -18,14 +18,14 @@ _Absent = Mapping[str, tuple[str, str]]
 _MEETING = Operation("init", "", 0)
 _MOVED = ("broadcast", "scatter", "all_gather", "all_to_all", "send_recv")
 _LEAVING = Operation("close", "", 0)
-_SPARE = 0.2  # seconds that a rank must have waited longer than those that gave up, for its silence to mean something
+_SPARE = 0.2  # seconds that a rank must have waited longer than those that gave up, before its silence counts
 
 
 def observe(round_: str, groups: Iterable[GroupState], late: float) -> list[Observation]:
-    """All tests of a round that is over, with ids `<round_>-<number>`.
+    """Return all tests of a round that is over, with ids `<round_>-<number>`.
 
-    `late`: seconds of waiting after which a rank's error is its backend's own time-out.
-    For each group: `init`, its tests in order, and `close` only if some rank did not leave well after the last one.
+    `late`: seconds of waiting after which a rank's error is its backend's own timeout. Each group has `init`, its tests
+    in order, and `close` only if some rank did not leave cleanly after the last one.
     """
     parts = [
         (_with_gave_up(part, _gave_up(state, late)), state.group.scope)
@@ -39,8 +39,11 @@ def observe(round_: str, groups: Iterable[GroupState], late: float) -> list[Obse
 
 
 def absent(members: Sequence[Member], why: _Absent, unheard: _Absent) -> Observation:
-    """The roll-call: hosts in `why` (stage reached, sentence) gave no agent, those in `unheard` might have, had there
-    been time; all others did."""
+    """Return the roll-call as an observation.
+
+    Hosts in `why` (stage reached, sentence) gave no agent. Those in `unheard` might have, if there had been time. All
+    others gave one.
+    """
 
     def view(member: Member) -> RankView:
         if member.host in why:
@@ -56,25 +59,30 @@ def absent(members: Sequence[Member], why: _Absent, unheard: _Absent) -> Observa
 def with_held(
     observations: Sequence[Observation], settled: Mapping[tuple[str, int], tuple[bool, str]]
 ) -> list[Observation]:
-    """The same observations; `settled`: (host, device) whose worker was killed → (still held, why it is not known)."""
+    """Return the observations, with the devices of killed workers that are still held.
+
+    `settled`: (host, device) of the killed worker → (still held, why that is not known).
+    """
 
     def told(view: RankView) -> RankView:
         held, error = settled.get((view.member.host, view.member.device), (False, ""))
         return replace(view, held=held or view.held, held_error=error) if held or error else view
 
-    return [replace(seen, ranks=tuple(map(told, seen.ranks))) for seen in observations]
+    return [replace(observation, ranks=tuple(map(told, observation.ranks))) for observation in observations]
 
 
 def with_meetings(
     observations: Sequence[Observation], meetings: Mapping[tuple[Member, ...], Meeting]
 ) -> list[Observation]:
-    """The same observations; `meetings`: members of a group → where they met."""
-    return [replace(seen, meeting=meetings.get(seen.test.members)) for seen in observations]
+    """Return the observations with meetings. `meetings`: members of a group → where they met."""
+    return [replace(observation, meeting=meetings.get(observation.test.members)) for observation in observations]
 
 
 def with_printed(observations: Iterable[Observation], printed: Callable[[str], Sequence[str]]) -> list[Observation]:
-    """The same observations; ranks that never opened their device have what their host `printed` when the agent began:
-    a setup line that fails is told by its shell alone."""
+    """Return the observations, with the output of agents at their start for ranks that never opened their device.
+
+    Only the shell reports a setup line that fails. `printed` returns a host's lines.
+    """
 
     def told(view: RankView) -> RankView:
         if view.end is End.CLOSED or STAGES.index(view.stage) >= STAGES.index("device"):
@@ -82,11 +90,11 @@ def with_printed(observations: Iterable[Observation], printed: Callable[[str], S
         lines = (redact(clean(line)) for line in printed(view.member.host))
         return replace(view, logs=(*(f"printed at the start: {line}" for line in lines), *view.logs))
 
-    return [replace(seen, ranks=tuple(map(told, seen.ranks))) for seen in observations]
+    return [replace(observation, ranks=tuple(map(told, observation.ranks))) for observation in observations]
 
 
 def _observe(state: GroupState, late: float) -> Iterator[Observation]:
-    """Once something did not work, what comes after it was not run."""
+    """Yield the tests of a group. After a failure, later tests were not run."""
     trouble = TestOutcome.HANG if _hangs(state, late) else TestOutcome.FAIL
     if any(rank.end is End.CUT for rank in state.ranks) and state.failed is None:
         trouble = TestOutcome.NOT_RUN
@@ -112,7 +120,7 @@ def _hangs(state: GroupState, late: float) -> bool:
 
 
 def _gave_up(state: GroupState, late: float) -> set[Member]:
-    """The ranks whose backend's time-out ended them, well before those that had to be killed had waited as long."""
+    """Return the ranks that their backend's timeout ended, well before killed ranks had waited as long."""
     killed = min((rank.waited for rank in state.ranks if rank.end in (End.OVERDUE, End.STOPPED)), default=0.0)
     return {rank.member for rank in state.ranks if rank.end is End.ERROR and late < rank.waited <= killed - _SPARE}
 
@@ -140,9 +148,9 @@ def _view(rank: RankState, stage: str) -> RankView:
 def _view_of_test(rank: RankState, number: int) -> RankView:
     result = rank.results.get(number)
     if result is None:
-        inside = rank.entered == number
-        # A later stage than this belongs to earlier tests.
-        stage = rank.inside if inside else min(rank.stage, "communicator", key=STAGES.index)
+        is_inside = rank.entered == number
+        # Later stages than this belong to earlier tests.
+        stage = rank.inside if is_inside else min(rank.stage, "communicator", key=STAGES.index)
         return _view(rank, stage)
     if not result.seconds:
         return replace(_view(rank, "communicator"), error=" ".join(result.refused.split()) or "it brought no times")
@@ -157,7 +165,7 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
 
 
 def _measured(test: Operation, ranks: Sequence[RankState], number: int, views: tuple[RankView, ...]) -> Observation:
-    """A test that all ranks have done: its time is that of the slowest rank, iteration by iteration."""
+    """Return a test that all ranks have done. Its time is that of the slowest rank, iteration by iteration."""
     if not all(rank.results[number].seconds for rank in ranks):
         return _observation(test, TestOutcome.REFUSED, views)
     if test.op in ALONE:
@@ -182,27 +190,30 @@ def _measured(test: Operation, ranks: Sequence[RankState], number: int, views: t
 
 
 def _p99(times: Sequence[float]) -> float | None:
-    """The least time that 99 % of several iterations did not exceed: of fewer than 100, the longest."""
+    """Return the least time that 99 % of several iterations did not exceed: of fewer than 100, the longest."""
     return sorted(times)[math.ceil(0.99 * len(times)) - 1] if len(times) > 1 else None
 
 
 def _alone(test: Operation, result: Result, view: RankView) -> Observation:
-    """What a device did by itself, with as many bytes as it took."""
-    took = replace(test, bytes=min(result.bytes or test.bytes, test.bytes))
+    """Return a device's test by itself, with as many bytes as it took."""
+    sized_test = replace(test, bytes=min(result.bytes or test.bytes, test.bytes))
     outcome = TestOutcome.WRONG_DATA if result.wrong else TestOutcome.PASS
-    observation = _observation(took, outcome, (view,))
+    observation = _observation(sized_test, outcome, (view,))
     seconds = statistics.median(result.seconds)
     if seconds <= 0:
         return observation
     measured = replace(observation.test, seconds=seconds, p99_seconds=_p99(result.seconds))
     if test.op in COPIES:
-        return replace(observation, test=replace(measured, algbw_GBps=algbw(took.bytes, seconds)))
-    return replace(observation, test=replace(measured, tflops=tflops(took.dtype, took.bytes, seconds)))
+        return replace(observation, test=replace(measured, algbw_GBps=algbw(sized_test.bytes, seconds)))
+    return replace(observation, test=replace(measured, tflops=tflops(sized_test.dtype, sized_test.bytes, seconds)))
 
 
 def _confirmed(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, ...]:
-    """Data that was only moved names its source where it was wrong at all that received it from there, two at least:
-    else it may be the way, or the receiver. What one rank gathers is wrong in one part and right in the others."""
+    """Return the views. Moved data keeps its suspect only if it was wrong at all receivers, at least two.
+
+    Otherwise the path or the receiver may be at fault. Data that one rank gathers is wrong in one part and right in the
+    others.
+    """
     if test.op not in _MOVED:
         return views
     wrong_at = defaultdict(list)
@@ -210,8 +221,8 @@ def _confirmed(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, 
         if view.suspect_rank is not None and view.suspect_rank != view.member.rank:
             wrong_at[view.suspect_rank].append(view)
     receivers = min(2, len(views) - 1) if test.op == "send_recv" else len(views) - 1
-    named = {source for source, theirs in wrong_at.items() if len(theirs) == receivers > 1}
-    return tuple(view if view.suspect_rank in named else replace(view, suspect_rank=None) for view in views)
+    sources = {source for source, wrong_views in wrong_at.items() if len(wrong_views) == receivers > 1}
+    return tuple(view if view.suspect_rank in sources else replace(view, suspect_rank=None) for view in views)
 
 
 def _observation(test: Operation, outcome: TestOutcome, views: tuple[RankView, ...], id_: str = "") -> Observation:

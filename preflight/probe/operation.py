@@ -1,15 +1,18 @@
-"""What a group is asked to run."""
+"""Operation that a group runs."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation, as workers are told it. `bytes` as in TestResult; `iterations` are timed, after `warmup` ones; all
-    are compared. Its names are torch.distributed's, without what says the form.
+    """One operation, in the form that is sent to workers.
+
+    `bytes` as in TestResult. `iterations` are timed, after `warmup` ones, and all are compared. Its names are
+    torch.distributed's, without the part that says the form.
 
     op: all_reduce | broadcast | reduce | all_gather | reduce_scatter | scatter | gather | all_to_all | send_recv |
     barrier, or one of a device alone, or the training step (`probe/local_tests.py`).
+
     form: "tensor", "list" of tensors, "async" (async_op, then wait), "object" (pickled; `bytes` of its payload).
     """
 

@@ -1,4 +1,4 @@
-"""Which pairs are slow, judged among themselves. Pure."""
+"""Slow pairs, judged among themselves. Pure."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -8,14 +8,14 @@ from preflight.model.measure import Member, Observation, TestOutcome
 from preflight.model.peers import usual
 
 JUDGED = "all_reduce"  # the operation by which pairs are compared: it sends both ways
-SLOW, DEVIATIONS = 0.93, 3.0  # of the median, and spreads from it: a pair below both is tried again
-HEAPS = 0.8  # of the slowest fast pair, the fastest slow one: so far apart, they are two kinds of pairs
-FEW = 3  # pairs; of two, nobody knows which is usual
-UNLIKE = 0.1  # of the median: a spread beyond which it is the median of nothing
+SLOW, DEVIATIONS = 0.93, 3.0  # of the median, and spreads from it: a pair below both is retested
+HEAPS = 0.8  # of the slowest fast pair: if the fastest slow pair is below this, there are two kinds of pairs
+FEW = 3  # pairs; of two, neither is known to be the usual one
+UNLIKE = 0.1  # of the median: with a larger spread, the median says nothing
 
 
 def _speeds(observations: Iterable[Observation]) -> dict[tuple[Member, ...], list[float]]:
-    """Every bus bandwidth measured, GB/s, by pair."""
+    """Return every bus bandwidth measured, in GB/s, by pair."""
     speeds: dict[tuple[Member, ...], list[float]] = {}
     for observation in observations:
         test = observation.test
@@ -25,12 +25,12 @@ def _speeds(observations: Iterable[Observation]) -> dict[tuple[Member, ...], lis
 
 
 def slow_below(rails: Iterable[Observation]) -> float:
-    """GB/s under which a pair is slow; 0 where too few passed to know what is usual.
+    """Return the bandwidth in GB/s below which a pair is slow, or 0 if too few pairs passed to know the usual one.
 
-    Less than that where pairs differ from themselves by more from one measurement to the next: then the machines are
-    busy with something else, and smaller differences between pairs mean nothing. Of several measurements of a pair the
-    best counts, because disturbance only ever makes a pair slower. Where up to half of the pairs are slow, the median
-    lies between two heaps; then what lies between them is the limit. So it is where three are all there is.
+    The limit is lower if repeated measurements of the same pairs differ by more. Then the machines are busy with
+    something else, and smaller differences between pairs mean nothing. The best of several measurements of a pair
+    counts, because disturbance only ever makes a pair slower. If up to half of the pairs are slow, the median is
+    between two heaps, and the limit is between them, too. The same holds if there are only three pairs.
     """
     speeds = _speeds(rails).values()
     best = sorted(max(measured) for measured in speeds)
@@ -38,26 +38,30 @@ def slow_below(rails: Iterable[Observation]) -> float:
     if len(best) < FEW:
         return 0.0
     unrest = statistics.median(min(measured) / max(measured) for measured in speeds)
-    if peers is None:  # of three in a ring two are slow if one end is
+    if peers is None:  # in a ring of three, two pairs are slow if one end is
         return _between_heaps(best, HEAPS * unrest)
     limit = min(peers.limit(SLOW, DEVIATIONS), unrest * peers.median)
     return max(limit, _between_heaps(best, HEAPS * unrest)) if peers.spread > UNLIKE * peers.median else limit
 
 
 def _between_heaps(ordered: Sequence[float], apart: float) -> float:
-    """The middle of the widest gap in the lower half (of three, anywhere), if below it nobody reaches `apart` of what
-    is above; else 0."""
+    """Return the middle of the widest gap in the lower half (of three values, anywhere), else 0.
+
+    It counts only if the value below it is less than `apart` of the value above.
+    """
     gaps = [(ordered[place] / ordered[place + 1], place) for place in range(max(2, len(ordered) // 2))]
     share, place = min(gaps)
     return (ordered[place] + ordered[place + 1]) / 2 if share < apart else 0.0
 
 
 def with_slow(observations: Sequence[Observation], below: float) -> list[Observation]:
-    """The same observations; the tests of a pair that was never as fast as `below` are called slow."""
+    """Return the observations, with the tests of a pair as slow if it was never as fast as `below`."""
     slow = {pair for pair, measured in _speeds(observations).items() if max(measured) < below}
     return [
-        replace(seen, test=replace(seen.test, outcome=TestOutcome.SLOW))
-        if seen.test.members in slow and seen.test.outcome is TestOutcome.PASS and seen.test.op == JUDGED
-        else seen
-        for seen in observations
+        replace(observation, test=replace(observation.test, outcome=TestOutcome.SLOW))
+        if observation.test.members in slow
+        and observation.test.outcome is TestOutcome.PASS
+        and observation.test.op == JUDGED
+        else observation
+        for observation in observations
     ]

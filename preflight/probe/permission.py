@@ -1,4 +1,4 @@
-"""May the probe use these hosts? Looking never disturbs: only what is idle, and whose operator said so."""
+"""Permission to probe: hosts have to be idle, and released by the operator. Collecting facts never disturbs them."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ from preflight.rules.own_processes import Owner, owner
 def may_probe(
     cluster: Cluster, facts: ClusterFacts, hosts: Sequence[Host], *, asked_idle: bool
 ) -> list[tuple[str, str]]:
-    """The hosts that must not be probed, each with the reason; empty: go ahead.
+    """Return the hosts that must not be probed, each with the reason. If there are none, the probe may start.
 
-    `asked_idle`: `--idle` was given. Without it or `probe.idle` nobody has said that the hosts may be used, and devices
-    that look idle may belong to somebody. A host that was not reached is no obstacle: nothing runs there through us.
+    `asked_idle`: `--idle` was given. Without it or `probe.idle` the hosts are not released, and devices that look idle
+    may be in use. A host that was not reached is no obstacle, since the probe runs nothing there.
     """
     if not (asked_idle or cluster.probe.idle):
         why = "nobody said that it may be used: set idle = true under [probe], or give --idle"
@@ -26,7 +26,10 @@ def may_probe(
 
 
 def _why_busy(cluster: Cluster, facts: ClusterFacts, host: Host) -> str:
-    """ "Cannot tell" counts as busy: a container may hide the processes that hold a device."""
+    """Return why a host counts as busy, else nothing.
+
+    "Cannot tell" counts as busy, since a container may hide the processes that hold a device.
+    """
     contact = facts.hosts.get(host.name)
     if contact is None or isinstance(contact, Unreachable):
         return ""
@@ -55,8 +58,8 @@ def _why_gpus_are_busy(nvidia: Nvidia | Missing | None, os: Os | None) -> str:
     if not isinstance(nvidia, Nvidia):
         return f"cannot tell whether its GPUs are idle: {nvidia.error if nvidia else 'nvidia-smi was not asked'}"
     if nvidia.gpus.value is None:
-        nobody = not nvidia.pci and nvidia.module is None  # there is no GPU that anybody could use
-        return "" if nobody else f"cannot tell whether its GPUs are idle: {nvidia.gpus.error}"
+        has_no_gpu = not nvidia.pci and nvidia.module is None
+        return "" if has_no_gpu else f"cannot tell whether its GPUs are idle: {nvidia.gpus.error}"
     for index, gpu in numbered(nvidia):
         if gpu.processes is None:
             return f"cannot tell whether its GPUs are idle: nvidia-smi lists no processes of GPU {index}"
@@ -66,5 +69,5 @@ def _why_gpus_are_busy(nvidia: Nvidia | Missing | None, os: Os | None) -> str:
 
 
 def _who(process: NpuProcess | GpuProcess, os: Os | None) -> str:
-    another = owner(os, process.pid, process.name) is Owner.OTHER_RUN
-    return f"{process.name} (pid {process.pid}{', of another preflight run' if another else ''})"
+    is_other_run = owner(os, process.pid, process.name) is Owner.OTHER_RUN
+    return f"{process.name} (pid {process.pid}{', of another preflight run' if is_other_run else ''})"

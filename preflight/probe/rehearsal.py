@@ -1,4 +1,4 @@
-"""The port rehearsal: before torch, hosts listen on the ports that the job will use, and connect to each other's."""
+"""The port rehearsal before torch: hosts listen on the ports that the job will use, and connect to each other's."""
 
 import json
 import secrets
@@ -21,9 +21,9 @@ from preflight.transport.programs import source
 from preflight.transport.types import Program, Progress, Transport, TransportError
 
 CONNECT = 20.0  # seconds for connecting to a host and for its Python to start
-SOON, TIMES = 5.0, 3.0  # where most hosts listen, the others get this, or so many times the median
+SOON, TIMES = 5.0, 3.0  # seconds; once most hosts listen, the others get this, or so many times the median
 PATIENCE = 2.5  # seconds for one connection: the kernel sends its first packet again after one
-PATIENCE_A_HOST = 0.001  # more for each of many hosts: they all come to the first one at the same time
+PATIENCE_A_HOST = 0.001  # more for each host, since all connect to the first one at the same time
 VISITS = 15.0  # seconds for all of a host's connections
 _TICK = 0.1
 LONGEST = 1 << 20  # bytes of one line
@@ -35,7 +35,7 @@ _Word = Annotated[str, Meta(max_length=100)]
 _Port = Annotated[int, Meta(ge=1, le=65535)]
 _Pid = Annotated[int, Meta(ge=1, lt=1 << 31)]
 
-# Of preflight/remote, in the text that is sent.
+# Parts of preflight/remote in the text that is sent.
 REHEARSAL_PARTS = ("rehearse", "agent.network", "agent.processes", "collect.connects", "collect.tools")
 
 
@@ -84,17 +84,17 @@ def rehearse(
     *,
     until: float = float("inf"),
 ) -> Rehearsal:
-    """Have `hosts` listen, connect to each other and free their ports again; they are free when this returns.
+    """Have `hosts` listen, connect to each other, and free their ports again. They are free when this returns.
 
-    Runs where jobs run, and needs no torch there. Never raises for a host: one that takes no part says why in its
-    attendance, and the others go on without it after at most `CONNECT` seconds; sooner where most others were fast.
-    `until`: the moment of the monotonic clock at which hosts are told to free their ports, whatever they have said.
+    Runs where jobs run, and needs no torch there. Never raises for a host. A host that takes no part reports why in its
+    attendance, and the others go on without it after at most `CONNECT` seconds, or sooner if most others were fast.
+    `until`: the moment of the monotonic clock at which hosts have to free their ports, whatever they have reported.
     """
-    chosen = backend or cluster.probe.backend
+    chosen_backend = backend or cluster.probe.backend
     if len(hosts) < 2:
-        return Rehearsal(chosen, (), ())
-    with _Stage(cluster, hosts, transport, ephemeral_count(cluster, chosen)) as stage:
-        return _Run(cluster, hosts, stage, progress or (lambda _: None), until).everything(chosen)
+        return Rehearsal(chosen_backend, (), ())
+    with _Stage(cluster, hosts, transport, ephemeral_count(cluster, chosen_backend)) as stage:
+        return _Run(cluster, hosts, stage, progress or (lambda _: None), until).everything(chosen_backend)
 
 
 class _Run:
@@ -106,62 +106,66 @@ class _Run:
         self._attending: dict[str, Attendance] = {}
 
     def everything(self, backend: str) -> Rehearsal:
-        everybody = [host.name for host in self._hosts]
-        for host, message in self._hear(everybody, CONNECT, "did not listen within {:.0f} s", soon=True).items():
+        names = [host.name for host in self._hosts]
+        for host, message in self._hear(names, CONNECT, "did not listen within {:.0f} s", soon=True).items():
             self._attending[host] = _attendance(host, message)
-        there = [one for one in self._attending.values() if not one.error]
-        planned = visits(self._cluster, there)
-        patience = PATIENCE + PATIENCE_A_HOST * len(there)
+        present = [attendance for attendance in self._attending.values() if not attendance.error]
+        planned_visits = visits(self._cluster, present)
+        patience = PATIENCE + PATIENCE_A_HOST * len(present)
         self._stage.send(
             {
                 host: {"do": "visit", "targets": targets, "patience": patience, "seconds": VISITS}
-                for host, targets in told(planned, there).items()
+                for host, targets in told(planned_visits, present).items()
                 if targets
             }
         )
         late = "did not say within {:.0f} s what came of its connections"
-        asked = [host for host, targets in planned.items() if targets]
-        seen: list[Visit] = []
-        for host, message in self._hear(asked, VISITS + PATIENCE, late).items():
+        visitors = [host for host, targets in planned_visits.items() if targets]
+        results: list[Visit] = []
+        for host, message in self._hear(visitors, VISITS + PATIENCE, late).items():
             if isinstance(message, _Visited):
-                seen += _visits(host, planned[host], message)
+                results += _visits(host, planned_visits[host], message)
             else:
                 self._attending[host] = replace(self._attending[host], error=_why(message))
-        attending = tuple(self._attending[host] for host in everybody)
-        return Rehearsal(backend, attending, tuple(seen), note(self._cluster, len(there)))
+        attending = tuple(self._attending[host] for host in names)
+        return Rehearsal(backend, attending, tuple(results), note(self._cluster, len(present)))
 
     def _hear(
         self, hosts: Iterable[str], seconds: float, late: str, *, soon: bool = False
     ) -> dict[str, _Message | Gone]:
-        """One message of each host, or why there is none, in the order of `hosts`. With `soon`, those that take far
-        longer than most are not waited for."""
+        """Return one message of each host, or why there is none, in the order of `hosts`.
+
+        `soon`: do not wait for hosts that take far longer than most.
+        """
         order = tuple(hosts)
-        waiting, heard = dict.fromkeys(order), dict[str, _Message | Gone]()
-        begin, total, took = time.monotonic(), len(waiting), list[float]()
+        waiting, replies = dict.fromkeys(order), dict[str, _Message | Gone]()
+        begin, total, durations = time.monotonic(), len(waiting), list[float]()
         seconds = min(seconds, max(0.0, self._until - begin))
-        passed = 0.0
-        while waiting and (passed := time.monotonic() - begin) < seconds:
-            if soon and 2 * len(took) >= total:
-                seconds = min(seconds, max(SOON, TIMES * statistics.median(took)))
+        seconds_passed = 0.0
+        while waiting and (seconds_passed := time.monotonic() - begin) < seconds:
+            if soon and 2 * len(durations) >= total:
+                seconds = min(seconds, max(SOON, TIMES * statistics.median(durations)))
             self._progress(
-                Progress(len(heard), total, 0, next(iter(waiting)), passed, waiting_for="its ports", phase="ports")
+                Progress(
+                    len(replies), total, 0, next(iter(waiting)), seconds_passed, waiting_for="its ports", phase="ports"
+                )
             )
-            for said in self._stage.said(_TICK):
-                host, message = said.host, said.message
+            for reply in self._stage.said(_TICK):
+                host, message = reply.host, reply.message
                 if host in waiting:
                     del waiting[host]
-                    heard[host] = message
-                    took.append(time.monotonic() - begin)
-                elif isinstance(message, Gone) and isinstance(heard.get(host), _Listening):
-                    heard[host] = message  # it listens no more
-        return {host: heard.get(host, Gone(late.format(passed))) for host in order}
+                    replies[host] = message
+                    durations.append(time.monotonic() - begin)
+                elif isinstance(message, Gone) and isinstance(replies.get(host), _Listening):
+                    replies[host] = message  # it no longer listens
+        return {host: replies.get(host, Gone(late.format(seconds_passed))) for host in order}
 
 
 def _attendance(host: str, message: _Message | Gone) -> Attendance:
     if not isinstance(message, _Listening):
         return Attendance(host, error=_why(message))
-    taken = tuple(Taken(one.port, one.listening, one.process, one.pid) for one in message.taken)
-    return Attendance(host, message.address, tuple(message.ports), tuple(message.ephemeral), taken)
+    held = tuple(Taken(holder.port, holder.listening, holder.process, holder.pid) for holder in message.taken)
+    return Attendance(host, message.address, tuple(message.ports), tuple(message.ephemeral), held)
 
 
 def _why(message: _Message | Gone) -> str:
@@ -171,14 +175,20 @@ def _why(message: _Message | Gone) -> str:
 
 
 def _visits(source: str, planned: Targets, message: _Visited) -> list[Visit]:
-    """What the host was asked to try, with what it says came of it; other hosts and ports are its invention."""
-    said = dict(message.visits)
-    found = []
+    """Return the visits that a host had to make, with its results. Other hosts and ports are its invention."""
+    results = dict(message.visits)
+    visits = []
     for target, ports in planned.items():
-        dead = [(one, tuple(port for port in one.ports if port in ports)) for one in said.get(target, [])]
-        blocked = tuple(Blocked(kept, one.how, one.by, one.error) for one, kept in dead if kept)
-        found.append(Visit(source, target, ports, blocked))
-    return found
+        failures = [
+            (failure, tuple(port for port in failure.ports if port in ports)) for failure in results.get(target, [])
+        ]
+        blocked = tuple(
+            Blocked(failed_ports, failure.how, failure.by, failure.error)
+            for failure, failed_ports in failures
+            if failed_ports
+        )
+        visits.append(Visit(source, target, ports, blocked))
+    return visits
 
 
 class _Stage:
@@ -222,7 +232,7 @@ class _Stage:
         self._speakers.end(lambda hosts: self.send({host: {"do": "end"} for host in hosts}))
 
     def send(self, commands: Mapping[str, Mapping[str, object]]) -> None:
-        """Send each host its command. A host that is gone says so by itself."""
+        """Send each host its command. A host that is gone is reported separately."""
         for host, command in commands.items():
             channel = self._speakers.channel(host)
             with suppress(TransportError):

@@ -1,7 +1,7 @@
-"""Who listens on what in the port rehearsal, and who connects to whom. Pure.
+"""Ports on which hosts listen in the port rehearsal, and connections between the hosts. Pure.
 
-Jobs start anywhere: the host that is the master of one is not of the next, and each of the probe's own pairs meets at a
-port of its first host. So every host listens on all ports, and all are tried, most of all on the first.
+Jobs start anywhere: the master of one job is not that of the next, and each of the probe's own pairs meets at a port of
+its first host. So every host listens on all ports, and all ports are tried, most of all on the first host.
 """
 
 from collections import defaultdict
@@ -13,78 +13,92 @@ from preflight.model.cluster import Cluster
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance
 
-MESH = 64  # hosts up to which every one connects to every other
-OTHERS = 8  # hosts that each one meets beyond, besides the first
+MESH = 64  # hosts up to which each connects to every other
+OTHERS = 8  # hosts that each one of more hosts connects to, besides the first
 MOST_PORTS = 128  # on which a host listens
 
 Targets = dict[str, tuple[int, ...]]  # host → its ports
 
 
 def listened(cluster: Cluster) -> tuple[int, ...]:
-    """The job's ports on which each host listens: all of them, or as many spread over all of them as is bearable."""
-    every = tuple(cluster.ports)
-    if len(every) <= MOST_PORTS:
-        return every
-    always = _always(cluster, every)
-    others = sorted({*every} - {*always})
+    """Return the job's ports on which each host listens: all, or at most `MOST_PORTS`, evenly spread."""
+    all_ports = tuple(cluster.ports)
+    if len(all_ports) <= MOST_PORTS:
+        return all_ports
+    always = _always(cluster, all_ports)
+    candidates = sorted({*all_ports} - {*always})
     places = MOST_PORTS - len(always)
-    return tuple(sorted([*always, *(others[number * len(others) // places] for number in range(places))]))
+    return tuple(sorted([*always, *(candidates[number * len(candidates) // places] for number in range(places))]))
 
 
 def ephemeral_count(cluster: Cluster, backend: str) -> bool:
-    """Whether ports that the kernel chooses have to be open."""
+    """Return whether ports that the kernel chooses have to be open."""
     return backend in ("gloo", "nccl") or cluster.listens_anywhere
 
 
 def pairs(hosts: int) -> Iterator[tuple[int, int]]:
-    """(source, target) by position: the full mesh; of many hosts all to the first, and each with `OTHERS` others."""
+    """Yield (source, target) by position.
+
+    Up to `MESH` hosts form a full mesh. If there are more, all connect to the first, and each to `OTHERS` others.
+    """
     if hosts <= MESH:
-        yield from ((one, other) for one in range(hosts) for other in range(hosts) if one != other)
+        yield from ((source, target) for source in range(hosts) for target in range(hosts) if source != target)
         return
-    met = {(one, 0) for one in range(1, hosts)}
+    host_pairs = {(source, 0) for source in range(1, hosts)}
     for number in range(OTHERS):
         step = number * steps(hosts) // OTHERS
-        met |= {(one, other) for one in range(hosts) if (other := opponent(one, step, hosts)) is not None}
-    yield from sorted(met)
+        host_pairs |= {
+            (source, target) for source in range(hosts) if (target := opponent(source, step, hosts)) is not None
+        }
+    yield from sorted(host_pairs)
 
 
 def visits(cluster: Cluster, attending: Sequence[Attendance]) -> dict[str, Targets]:
-    """Source → what it tries. The named ports and the ends of ranges are tried by everybody, as are the ephemeral ones;
-    the others are dealt out, so that each is tried by somebody. Where thousands come to the first host, the ends and
-    the ephemeral ports are dealt out, too."""
+    """Return source → ports that it tries, by target.
+
+    Every source tries the named ports, the ends of ranges and the ephemeral ports. The other ports are dealt out, so
+    that at least one source tries each. If at least `MESH` sources connect to a target, the ends and the ephemeral
+    ports are dealt out, too.
+    """
     sources: dict[int, list[int]] = defaultdict(list)
     for source, target in pairs(len(attending)):
         sources[target].append(source)
-    planned: dict[str, Targets] = {one.host: {} for one in attending}
-    for target, coming in sources.items():
-        there = attending[target]
-        busy = len(coming) >= MESH
-        always = [port for port in there.ports if port in cluster.port_names]
-        ends = [port for port in _always(cluster, there.ports) if port not in always]
-        rest = [port for port in there.ports if port not in always and port not in ends]
-        for turn, source in enumerate(coming):
+    targets_by_source: dict[str, Targets] = {attendance.host: {} for attendance in attending}
+    for target, incoming in sources.items():
+        listener = attending[target]
+        busy = len(incoming) >= MESH
+        always = [port for port in listener.ports if port in cluster.port_names]
+        ends = [port for port in _always(cluster, listener.ports) if port not in always]
+        other_ports = [port for port in listener.ports if port not in always and port not in ends]
+        for turn, source in enumerate(incoming):
             if busy:
-                ports = {*always, *_dealt([*ends, *rest], turn, len(coming)), *_dealt(there.ephemeral, turn, 1 << 16)}
+                ports = {
+                    *always,
+                    *_dealt([*ends, *other_ports], turn, len(incoming)),
+                    *_dealt(listener.ephemeral, turn, 1 << 16),
+                }
             else:
-                ports = {*always, *ends, *_dealt(rest, turn, len(coming)), *there.ephemeral}
+                ports = {*always, *ends, *_dealt(other_ports, turn, len(incoming)), *listener.ephemeral}
             if ports:
-                planned[attending[source].host][there.host] = tuple(sorted(ports))
-    return planned
+                targets_by_source[attending[source].host][listener.host] = tuple(sorted(ports))
+    return targets_by_source
 
 
 def note(cluster: Cluster, hosts: int) -> str:
-    """What was left out, for the report; empty: nothing."""
+    """Return the parts that were left out, for the report, or nothing if all were tried."""
     words = []
     if hosts > MESH:
-        tried, all_ = sum(1 for _ in pairs(hosts)), hosts * (hosts - 1)
-        words.append(f"{tried:,} of {all_:,} connections between hosts: all to the first, each to {OTHERS} others")
+        tried_pairs, all_pairs = sum(1 for _ in pairs(hosts)), hosts * (hosts - 1)
+        words.append(
+            f"{tried_pairs:,} of {all_pairs:,} connections between hosts: all to the first, each to {OTHERS} others"
+        )
     if len(cluster.ports) > MOST_PORTS:
         words.append(f"{MOST_PORTS} of the job's {len(cluster.ports):,} ports")
     return f"port rehearsal: {'; '.join(words)}" if words else ""
 
 
 def _always(cluster: Cluster, ports: Sequence[int]) -> list[int]:
-    """The named ports, and the ends of ranges."""
+    """Return the named ports, and the ends of ranges."""
     return sorted({port for port in ports if port in cluster.port_names} | {*ends(_set(ports))})
 
 
@@ -93,13 +107,13 @@ def _set(ports: Sequence[int]) -> PortSet:
 
 
 def _dealt(ports: Sequence[int], turn: int, players: int) -> Sequence[int]:
-    """The share of the player whose turn it is: every port goes to somebody, and everybody gets one."""
+    """Return the share of the player at this turn. Every port goes to a player, and every player gets at least one."""
     return ports[turn % len(ports) :: players] if ports else ()
 
 
 def told(planned: Mapping[str, Targets], attending: Sequence[Attendance]) -> dict[str, list[list[object]]]:
-    """As each source is told: [[host, address, [ports]]]."""
-    addresses = {one.host: one.address for one in attending}
+    """Return the visits of each source in the form that is sent to it: [[host, address, [ports]]]."""
+    addresses = {attendance.host: attendance.address for attendance in attending}
     return {
         source: [[target, addresses[target], list(ports)] for target, ports in targets.items()]
         for source, targets in planned.items()

@@ -1,19 +1,22 @@
-"""What the operator asks the probe for."""
+"""Request of the operator to the probe."""
 
 from dataclasses import dataclass
 
 from preflight.model.measure import Scope
 
-# In the order in which they are run: what is cheap and needs least comes first, so that a device that is broken by
-# itself is known, and left out, before others wait for it.
+# In the order of the rounds. Cheap scopes that need little come first, so that a device that is broken by itself is
+# known, and left out, before others wait for it.
 SCOPES = (Scope.DEVICE, Scope.HOST, Scope.ALL, Scope.RAIL, Scope.PAIR)
 USUAL = (Scope.DEVICE, Scope.ALL, Scope.PAIR)
 
 
 @dataclass(frozen=True)
 class Request:
-    """`sizes` are bytes, `budget` seconds for everything, None for no limit. `quick`: fewer operations. `seed`: who
-    meets whom in the first round of pairs, None for another one each time."""
+    """Parameters of a probe run.
+
+    `sizes` are bytes. `budget` is seconds for the whole run, None for no limit. `quick`: fewer operations. `seed`
+    decides on the pairs of the first round, None draws a new one each time.
+    """
 
     backend: str
     sizes: tuple[int, ...]
@@ -24,5 +27,5 @@ class Request:
 
     @property
     def trains(self) -> bool:
-        """Whether the training step belongs to it, which is everybody's last test."""
+        """True if the training step is run, the last test of all devices together."""
         return Scope.ALL in self.scopes and not self.quick

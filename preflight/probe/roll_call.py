@@ -1,4 +1,4 @@
-"""Before the first round: which hosts have an agent, how far the others have come, who takes longer. Pure."""
+"""The roll-call before the first round: hosts with an agent, progress of the others, and hosts that are late. Pure."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,30 +8,33 @@ from preflight.probe.messages import Failed, Message, Noted, Ready, Running
 from preflight.transport.types import Progress
 
 START = 60.0  # seconds for connecting and for importing torch
-_SHARE, _MOST = 1 / 3, 1 / 2  # of the time that the run has: so long others wait for who is late, where it is limited
-_SLOW = 3.0  # times the median of the others' imports: such a host is named while it is waited for
+_SHARE, _MOST = 1 / 3, 1 / 2  # of the run's time, where it is limited: the wait for late hosts
+_SLOW = 3.0  # times the median of the others' imports: the progress shows such a host
 
 
 class RollCall:
-    """What hosts have said since `begin`; times are seconds of a monotonic clock. `until`: when the run has to stop."""
+    """Messages of hosts since `begin`.
+
+    Times are seconds of a monotonic clock. `until`: the time at which the run has to stop.
+    """
 
     def __init__(self, hosts: Sequence[str], begin: float, until: float = float("inf")) -> None:
         self._hosts = tuple(hosts)
         self._begin = begin
         self._until = until
-        self._noted: dict[str, float] = {}  # host → when it said that it had waited for what a probe had left
-        self._running: dict[str, float] = {}  # host → when its python said that it runs
-        self._took: list[float] = []  # seconds from there to ready
+        self._noted: dict[str, float] = {}  # host → time of its note that it had waited for the remains of a probe
+        self._running: dict[str, float] = {}  # host → start of its python
+        self._took: list[float] = []  # seconds from the start of python to ready
         self.ready: dict[str, Ready] = {}
         self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
-        self.unheard: dict[str, tuple[str, str]] = {}  # the same, of those for whom there was no time
-        self.busy: dict[str, str] = {}  # host → whose probe it is busy with
+        self.unheard: dict[str, tuple[str, str]] = {}  # the same, for hosts that there was no time for
+        self.busy: dict[str, str] = {}  # host → owner of the probe that it is busy with
         self.notes: list[str] = []  # for the user
 
     @property
     def waiting(self) -> list[str]:
-        heard = self.ready.keys() | self.gone.keys() | self.unheard.keys() | self.busy.keys()
-        return [host for host in self._hosts if host not in heard]
+        answered = self.ready.keys() | self.gone.keys() | self.unheard.keys() | self.busy.keys()
+        return [host for host in self._hosts if host not in answered]
 
     def take(self, said: Said[Message], now: float) -> None:
         host = said.host
@@ -48,24 +51,30 @@ class RollCall:
                 self.busy.setdefault(host, error)
             case Failed(stage=stage, error=error):
                 self.gone.setdefault(host, (stage, error))
-            case Gone(why=why) if host not in self.busy:  # after it failed, or was ready while others were waited for
+            case Gone(why=why) if host not in self.busy:  # after it failed, or was ready, while others were waited for
                 stage = "torch" if host in self.ready else self._stage(host)
                 self.gone.setdefault(host, (stage, why))
 
     def over(self, now: float) -> bool:
-        """Whether nobody is waited for any more. A run whose time is limited begins with who is there after a share of
-        it, a larger one while most are late: then it is not the hosts that are waited for who are odd."""
+        """Return whether the run no longer waits for any host.
+
+        A run with limited time begins with the present hosts after a share of it. The share is larger while most hosts
+        are late, since then the cause is not in a few of them.
+        """
         waiting = self.waiting
         share = _SHARE if len(waiting) <= len(self.ready) else _MOST
         enough = bool(self.ready) and now - self._begin >= share * (self._until - self._begin)
         return enough or now >= self._until or all(now >= self._due(host) for host in waiting)
 
     def _due(self, host: str) -> float:
-        """When the host has taken too long. It has waited for what a probe had left before it imports torch."""
+        """Return the time at which the host has taken too long.
+
+        Before it imports torch, a host may have waited for the remains of a probe.
+        """
         return self._noted.get(host, self._begin) + START
 
     def end(self, now: float) -> None:
-        """Those that are waited for still have taken too long, or there was no time for them."""
+        """Count hosts without an answer as gone if they have taken too long, else as unheard for lack of time."""
         for host in self.waiting:
             why = f"no agent after {now - self._begin:.0f} s: connecting, or the setup line, takes too long"
             if host in self._running:
@@ -77,23 +86,25 @@ class RollCall:
         return "python" if host in self._running else "none"
 
     def progress(self, now: float) -> Progress:
-        """Waits most of all for a host whose import of torch takes far longer than that of others; else for one where
-        no python runs; else for any."""
+        """Return the progress.
+
+        It shows a host with a far longer import of torch than others, else one without a running Python, else any.
+        """
         waiting = self.waiting
         importing = {host: now - self._running[host] for host in waiting if host in self._running}
         longest = max(importing, key=importing.__getitem__, default="")
         usual = statistics.median(self._took) if self._took else float("inf")
         if longest and importing[longest] > _SLOW * usual:
-            host, what = longest, f"torch, {importing[longest] / max(usual, 0.1):.0f} times as long as other hosts"
+            host, step = longest, f"torch, {importing[longest] / max(usual, 0.1):.0f} times as long as other hosts"
         else:
             host = next((host for host in waiting if host not in self._running), waiting[0] if waiting else "")
-            what = "torch" if host in self._running else "python"
+            step = "torch" if host in self._running else "python"
         return Progress(
             done=len(self.ready),
             total=len(self._hosts),
             failed=len(self.gone),
             slowest=host,
             seconds=now - self._running.get(host, self._begin),
-            waiting_for=what,
+            waiting_for=step,
             phase="agents",
         )

@@ -1,4 +1,4 @@
-"""Who tests together, in which round, and what. Pure. Which pairs are tried after the first is `search`'s part."""
+"""Rounds of tests: their groups and operations. Pure. `search` chooses the pairs after the first round of pairs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from preflight.probe.request import Request
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks and what they run together. `members` are ordered by rank, 0 first; the name is unique in the run."""
+    """Ranks and their common operations. `members` are ordered by rank, 0 first. The name is unique in the run."""
 
     name: str
     members: tuple[Member, ...]
@@ -23,21 +23,21 @@ class Group:
 
     @property
     def meets(self) -> bool:
-        """Whether its ranks make a communicator. A device alone has nobody to meet."""
+        """True if its ranks make a communicator. A device alone has no rank to meet."""
         return self.scope is not Scope.DEVICE
 
 
 @dataclass(frozen=True)
 class Round:
-    """Groups over disjoint devices. `lanes`: how many of them may measure at the same time."""
+    """Groups over disjoint devices. `lanes`: the number of groups that may measure at the same time."""
 
     name: str
     groups: tuple[Group, ...]
     lanes: int
 
 
-_Tests = Callable[[int], tuple[Operation, ...]]  # of how many ranks
-_RAIL_BYTES = 256 << 20  # the most that a pair sends along its rail, where all pairs do it at once; PRB116 wants it
+_Tests = Callable[[int], tuple[Operation, ...]]  # by the number of ranks
+_RAIL_BYTES = 256 << 20  # the most that a pair sends along its rail, if all pairs send at once; PRB116 needs so much
 _RAIL_BYTES_IN_TURN = 4 << 20
 
 
@@ -47,9 +47,12 @@ Place = tuple[str, int]  # host, device
 
 @dataclass(frozen=True)
 class Plan:
-    """Makes the rounds for the hosts that answered. `crowded`: a host has fewer cores than ranks, so ranks measure one
-    another's scheduling: one iteration then, and groups take turns. `out`: devices that are left out of communicators,
-    because they are broken by themselves and the others would wait for them."""
+    """Rounds for the hosts that answered.
+
+    `crowded`: a host has fewer cores than ranks, so ranks measure each other's scheduling. Then there is one iteration,
+    and groups take turns. `out`: devices that are left out of communicators, because they are broken by themselves and
+    the others would wait for them.
+    """
 
     cluster: Cluster
     hosts: tuple[Host, ...]
@@ -61,7 +64,7 @@ class Plan:
         return replace(self, out=self.out | frozenset(places))
 
     def devices_of(self, host: Host) -> tuple[Device, ...]:
-        """The host's devices; a host without any has one rank, which only gloo can use."""
+        """Return the host's devices. A host without any has one rank, which only gloo can use."""
         devices = host.devices or (Device(0),)
         return tuple(device for device in devices if (host.name, device.index) not in self.out)
 
@@ -69,32 +72,35 @@ class Plan:
         return [(host.name, device.index) for device in self.devices_of(host)]
 
     def _round(self, number: int, scope: Scope, groups: Iterable[Sequence[Place]], tests: _Tests) -> Round:
-        made = tuple(
+        numbered_groups = tuple(
             Group(f"r{number}g{place}", members, tests(len(members)), scope)
             for place, members in enumerate(map(pair_of, groups))
         )
-        return Round(f"r{number}", made, lanes=1 if self.crowded else max(1, len(made)))
+        return Round(f"r{number}", numbered_groups, lanes=1 if self.crowded else max(1, len(numbered_groups)))
 
     def devices(self, number: int) -> Round:
-        """Every device by itself, all at once: they share no network, and where they share cores nobody is judged."""
-        alone = [[place] for host in self.hosts for place in self._places(host)]
+        """Return a round of every device by itself, all at once.
+
+        They share no network. If they share cores, none is judged.
+        """
+        groups = [[place] for host in self.hosts for place in self._places(host)]
         tests = device_tests(self.cluster.product, self.request.backend, self.request.quick)
         tests += () if self.crowded else processor_tests()
-        made = self._round(number, Scope.DEVICE, alone, lambda _: tests)
-        return replace(made, lanes=max(1, len(alone)))
+        round_ = self._round(number, Scope.DEVICE, groups, lambda _: tests)
+        return replace(round_, lanes=max(1, len(groups)))
 
     def processors(self, number: int) -> Round:
-        """The hosts' own processors, one after the other, where they could not be measured beside their devices."""
-        first = [self._places(host)[:1] for host in self.hosts if self._places(host)]
-        return self._round(number, Scope.DEVICE, first if self.crowded else [], lambda _: processor_tests())
+        """Return a round of the hosts' processors, in turn, if they cannot be measured beside their devices."""
+        first_places = [self._places(host)[:1] for host in self.hosts if self._places(host)]
+        return self._round(number, Scope.DEVICE, first_places if self.crowded else [], lambda _: processor_tests())
 
     def within_hosts(self, number: int) -> Round:
-        """The devices of each host, where it has more than one."""
+        """Return a round of the devices of each host that has more than one."""
         groups = [places for host in self.hosts if len(places := self._places(host)) > 1]
         return self._round(number, Scope.HOST, groups, self._collectives)
 
     def rails(self, number: int) -> Round:
-        """The devices with the same index, on all hosts that have it."""
+        """Return a round of the devices with the same index, on all hosts that have it."""
         by_index: dict[int, list[Place]] = defaultdict(list)
         for host in self.hosts:
             for place in self._places(host):
@@ -103,42 +109,49 @@ class Plan:
         return self._round(number, Scope.RAIL, groups, self._collectives)
 
     def everybody(self, number: int) -> Round:
-        """Every device; last, a training step."""
+        """Return a round of all devices together, with a training step at the end."""
         places = [place for host in self.hosts for place in self._with_partners(host)]
-        last = (training_test(),) if self.request.trains else ()
+        training = (training_test(),) if self.request.trains else ()
 
         def tests(ranks: int) -> tuple[Operation, ...]:
-            return (*(it for it in self._collectives(ranks) if it.op != "send_recv" or not self.parted), *last)
+            return (
+                *(test for test in self._collectives(ranks) if test.op != "send_recv" or not self.parted),
+                *training,
+            )
 
         return self._round(number, Scope.ALL, [places] if places else [], tests)
 
     @property
     def parted(self) -> bool:
-        """Whether everybody together has devices without a way to each other: those on different rails of a direct
-        fabric. HCCL's collectives need none (level 0 within a server, level 1 along the rails); a send does."""
+        """True if all devices together include some without a path to each other: different rails of a direct fabric.
+
+        HCCL's collectives need no such path (level 0 within a server, level 1 along the rails). A send does.
+        """
         if self.cluster.fabric is not Fabric.DIRECT or self.request.backend == "gloo":
             return False
         return len(self.hosts) > 1 and len({device for _, device in self.places()}) > 1
 
     def _with_partners(self, host: Host) -> list[Place]:
-        """The devices of a host that take part where several hosts do: `parted`, those whose rail is whole."""
+        """Return a host's devices for tests with several hosts: if `parted`, those on complete rails."""
         places = self._places(host)
         if not self.parted:
             return places
-        rails = [{rail for _, rail in self._places(one)} for one in self.hosts]
-        return [place for place in places if all(place[1] in own for own in rails)] or places
+        rails = [{rail for _, rail in self._places(other_host)} for other_host in self.hosts]
+        return [place for place in places if all(place[1] in host_rails for host_rails in rails)] or places
 
     def together(self, number: int, groups: Iterable[Iterable[str]], like: TestResult) -> Round:
-        """All devices of the hosts of each group, in one round, with the operations that are like a test that failed
-        among more of them; with the first of all, where they failed to meet."""
-        own = {host.name: self._with_partners(host) for host in self.hosts}
-        places = [[place for name in sorted(names) for place in own.get(name, ())] for names in groups]
+        """Return a round of all devices of the hosts of each group, with the operations that are like a failed test.
+
+        If the ranks failed to meet, it is the first of all operations.
+        """
+        places_by_host = {host.name: self._with_partners(host) for host in self.hosts}
+        places = [[place for name in sorted(names) for place in places_by_host.get(name, ())] for names in groups]
         kind = (like.op, like.dtype, like.form, like.reduction)
 
         def again(ranks: int) -> tuple[Operation, ...]:
-            every = (*self._collectives(ranks), training_test())
-            alike = tuple(it for it in every if (it.op, it.dtype, it.form, it.reduction) == kind)
-            return alike or every[:1]
+            all_tests = (*self._collectives(ranks), training_test())
+            alike = tuple(test for test in all_tests if (test.op, test.dtype, test.form, test.reduction) == kind)
+            return alike or all_tests[:1]
 
         return self._round(number, Scope.ALL, [group for group in places if len(group) > 1], again)
 
@@ -159,8 +172,11 @@ class Plan:
         return [place for host in self.hosts for place in self._places(host)]
 
     def rail_places(self) -> dict[int, dict[str, Place]]:
-        """Rail → its devices by host, where it has several. Over gloo all devices of a host use the same host NIC, so
-        the first stands for all of them, and there is one rail."""
+        """Return rail → its devices by host, for rails with several.
+
+        Over gloo all devices of a host use the same host NIC. So the first stands for all of them, and there is one
+        rail.
+        """
         rails: dict[int, dict[str, Place]] = defaultdict(dict)
         for host in self.hosts:
             for place in self._places(host)[: 1 if self.request.backend == "gloo" else None]:
@@ -168,8 +184,10 @@ class Plan:
         return {rail: of_rail for rail, of_rail in sorted(rails.items()) if len(of_rail) > 1}
 
     def neighbours(self) -> list[list[Pair]]:
-        """Pairs along the rails, of neighbours in the ring of hosts, as few rounds of disjoint pairs as possible. A
-        single host's pairs are neighbouring devices."""
+        """Return pairs along the rails, of neighbours in the ring of hosts, in rounds of disjoint pairs.
+
+        There are as few rounds as possible. A single host's pairs are neighbouring devices.
+        """
         if len(self.hosts) == 1:
             places = self._places(self.hosts[0])
             return [[pair_of(pair) for pair in zip(places[::2], places[1::2], strict=False)]]
@@ -186,11 +204,14 @@ class Plan:
         ]
 
     def pair_round(self, number: int, pairs: Iterable[Pair], *, each_way: bool = False) -> Round:
-        """One test a pair; on crowded hosts several short ones, so that what else the machine does hits all alike.
-        `each_way`: then each sends to the other alone, which tells in which direction a pair is slow."""
-        most = _RAIL_BYTES_IN_TURN if self.crowded else _RAIL_BYTES
+        """Return a round with one test for each pair.
+
+        On crowded hosts it has several short tests, so that other load on the machine affects all pairs alike.
+        `each_way`: each end also sends to the other alone, which shows the direction in which a pair is slow.
+        """
+        limit = _RAIL_BYTES_IN_TURN if self.crowded else _RAIL_BYTES
         test = Operation(
-            "all_reduce", "float32", min(max(self.request.sizes), most), reduction="sum", iterations=5, warmup=1
+            "all_reduce", "float32", min(max(self.request.sizes), limit), reduction="sum", iterations=5, warmup=1
         )
         tests = [replace(test, iterations=1)] * 3 if self.crowded else [test]
         if each_way:
@@ -199,7 +220,7 @@ class Plan:
         return Round(f"r{number}", groups, lanes=1 if self.crowded else len(groups))
 
     def may_meet(self, one: Place, other: Place) -> bool:
-        """Whether there is a way between two devices but within a host: a cable, one subnet, or gateways."""
+        """Return whether two devices have a path outside a host: a cable, one subnet, or gateways."""
         if one[0] == other[0]:
             return False
         if self.cluster.fabric is Fabric.DIRECT:
@@ -215,12 +236,15 @@ class Plan:
 
 
 def pair_of(places: Iterable[Place]) -> Pair:
-    """Members in the order of their ranks."""
+    """Return members in the order of their ranks."""
     return tuple(Member(host, device, rank) for rank, (host, device) in enumerate(places))
 
 
 def _ring(hosts: int) -> list[list[tuple[int, int]]]:
-    """The edges k – k+1 of a ring in rounds of disjoint edges: one for 2 hosts, two for an even number, else three."""
+    """Return the edges k – k+1 of a ring in rounds of disjoint edges.
+
+    There is one round for 2 hosts, two for an even number, else three.
+    """
     edges = [(k, (k + 1) % hosts) for k in range(hosts if hosts > 2 else 1)]
-    last = [edges.pop()] if hosts % 2 and hosts > 2 else []
-    return [edges for edges in (edges[::2], edges[1::2], last) if edges]
+    last_edge = [edges.pop()] if hosts % 2 and hosts > 2 else []
+    return [edges for edges in (edges[::2], edges[1::2], last_edge) if edges]

@@ -1,4 +1,4 @@
-"""The probe: agents on all hosts, round after round, observations."""
+"""The probe: agents on all hosts, rounds of tests, observations."""
 
 import secrets
 import time
@@ -35,18 +35,22 @@ from preflight.rules.nics import nccl_networks
 
 _BAD = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA)
 _WELL = (TestOutcome.PASS, TestOutcome.REFUSED)
-# Of pairs, and then of groups. What is named is named after four, parts of a cluster that do not reach each other after
-# ten; a host that fails now and then could take any number.
+# Rounds of pairs, and then of groups. Culprits are identified after four, parts of a cluster that do not reach
+# each other after ten. A host that fails intermittently could take any number.
 MOST_ROUNDS = 24
-PIECE = 4 << 20  # bytes a rank from which a collective's time tells of bandwidth
+PIECE = 4 << 20  # bytes a rank from which a collective's time depends on bandwidth
 _BETWEEN = ("link", "partition", "rail", "system")
-TOGETHER = 0.6  # of the slowest pair's bandwidth: what all together should have at least, where no baseline says more
+TOGETHER = 0.6  # of the slowest pair's bandwidth: the least for all together, if no baseline demands more
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was observed, test by test, in the order of rounds; whom it names; the seed of who met whom; the hosts that
-    had to be left out, and those that were left out of all tests with others, and why; what a budget did to it."""
+    """Result of a probe run.
+
+    `observations` are in the order of rounds, `located` the culprits that they identify. `seed` decided which members
+    met. `busy` are the hosts that had to be left out, `alone` those that were left out of all tests with others, each
+    with the reason. `limit` is the effect of a budget.
+    """
 
     observations: tuple[Observation, ...]
     located: tuple[Located, ...] = ()
@@ -63,9 +67,9 @@ def probe(
     request: Request | None = None,
     hooks: Hooks | None = None,
 ) -> Seen:
-    """Run what was asked for over all devices of `hosts`. Without a request it is the inventory's backend and sizes.
+    """Run the requested tests over all devices of `hosts`. Without a request, use the inventory's backend and sizes.
 
-    Never raises for a host: one that gives no agent is in the first observation, the others go on without it.
+    Never raises for a host. A host that gives no agent is in the first observation, and the others go on without it.
     """
     request, hooks = request or Request(cluster.probe.backend, cluster.probe.sizes), hooks or Hooks()
     seed = secrets.randbelow(1_000_000) if request.seed is None else request.seed
@@ -77,11 +81,11 @@ def probe(
         usual = step_deadline(cluster.probe, request.backend, cluster.product, variables)
         free = tuple(host for host in hosts if host.name not in conductor.busy)
         called = _roll_called(Plan(cluster, free, request), conductor)
-        taken = hooks.begin(conductor.present(hosts))
-        if not taken:
+        chosen = hooks.begin(conductor.present(hosts))
+        if not chosen:
             return Seen(called, seed=seed, busy=conductor.busy)
-        run = Run(Plan(cluster, tuple(taken), request), conductor, hooks, Deadlines(until, usual), seed)
-        run.unreached = frozenset(hooks.unreached()) & {host.name for host in taken}
+        run = Run(Plan(cluster, tuple(chosen), request), conductor, hooks, Deadlines(until, usual), seed)
+        run.unreached = frozenset(hooks.unreached()) & {host.name for host in chosen}
         if run.apart:
             hooks.note(
                 "hosts do not reach each other on the ports that ranks need (PRB114): tests between hosts were not run"
@@ -93,19 +97,23 @@ def probe(
             )
         hooks.announce(sentence(run.plan, run.step(run.plan.devices(0))))
         run.everything()
-        if told := nccl_networks.sentence(run.seen):
-            hooks.note(told)
+        if networks_note := nccl_networks.sentence(run.seen):
+            hooks.note(networks_note)
         return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy, _alone(run), run.limit)
 
 
 def _alone(run: "Run") -> dict[str, str]:
-    """Hosts without any test with others, and why."""
+    """Return the hosts without any test with others, and why."""
     why = "not reached on the ports that ranks need, or reaching nobody (PRB114): only its own devices were tested"
-    return {host: why for host in sorted(run.unreached) if host not in {one.name for one in run.plan.hosts}}
+    return {
+        host: why
+        for host in sorted(run.unreached)
+        if host not in {planned_host.name for planned_host in run.plan.hosts}
+    }
 
 
 def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
-    """What there is to say of hosts that gave no agent."""
+    """Return the roll-call as an observation, if hosts gave no agent."""
     if not (conductor.gone or conductor.unheard):
         return ()
     called = absent(plan.everybody(0).groups[0].members, conductor.gone, conductor.unheard)
@@ -114,8 +122,11 @@ def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
 
 @dataclass(frozen=True)
 class Deadlines:
-    """`until`: the moment, of the monotonic clock, at which a run has to stop. `step`: seconds that one step of a rank
-    may take where the run's time is not limited."""
+    """Time limits of a run.
+
+    `until`: the moment, of the monotonic clock, at which the run has to stop. `step`: seconds that one step of a rank
+    may take if the run's time is not limited.
+    """
 
     until: float
     step: float
@@ -128,7 +139,7 @@ class Run:
         self._conductor = conductor
         self._hooks = hooks
         self._until, self._usual = deadlines.until, deadlines.step
-        self._later: tuple[Scope, ...] = ()  # the scopes after the one whose rounds are played
+        self._later: tuple[Scope, ...] = ()  # the scopes after the current one
         self.limit: TimeLimit | None = None
         self._seed = seed
         self._rounds = 0
@@ -140,11 +151,11 @@ class Run:
 
     @property
     def apart(self) -> bool:
-        """Whether no host reaches another."""
+        """True if no host reaches another."""
         return bool(self.unreached) and self.unreached >= {host.name for host in self.plan.hosts}
 
     def everything(self) -> None:
-        """What is cheap and needs least first; in the end, whether those do well whom nobody blames."""
+        """Play the rounds of all scopes, the cheapest first. Then test devices that are not at fault together."""
         scopes = [scope for scope in SCOPES if scope in self.plan.request.scopes]
         for number, scope in enumerate(scopes, 1):
             self._later = tuple(scopes[number:])
@@ -152,14 +163,19 @@ class Run:
         self._everybody_else()
 
     def _over(self, scope: Scope) -> None:
-        reached = [host for host in self.plan.hosts if host.name not in self.unreached]
-        if scope not in (Scope.DEVICE, Scope.HOST) and len(reached) > 1:
-            self.plan = replace(self.plan, hosts=tuple(reached))
+        reached_hosts = [host for host in self.plan.hosts if host.name not in self.unreached]
+        if scope not in (Scope.DEVICE, Scope.HOST) and len(reached_hosts) > 1:
+            self.plan = replace(self.plan, hosts=tuple(reached_hosts))
         match scope:
             case Scope.DEVICE:
-                alone = self._play(self.plan.devices)
-                bad = {member for seen in alone if seen.test.outcome in _BAD for member in seen.test.members}
-                self.plan = self.plan.without((member.host, member.device) for member in bad)
+                observations = self._play(self.plan.devices)
+                bad_members = {
+                    member
+                    for observation in observations
+                    if observation.test.outcome in _BAD
+                    for member in observation.test.members
+                }
+                self.plan = self.plan.without((member.host, member.device) for member in bad_members)
                 self._play(self.plan.processors)
             case Scope.HOST:
                 self._play(self.plan.within_hosts)
@@ -171,12 +187,15 @@ class Run:
                 self._over_pairs()
 
     def _over_pairs(self) -> None:
-        """As the localiser wants them. Unless nothing else was asked for, a single host's pairs only tell more of a
-        failure; and devices that fail before they meet anybody do so with everybody."""
+        """Play the rounds of pairs that the localiser chooses.
+
+        A single host's pairs only tell more about a failure, unless no other scope was requested. Devices that fail
+        before they meet a rank fail with every partner, so they are left out.
+        """
         self._forget_the_gone()
-        well = all(seen.test.outcome in _WELL for seen in self.seen)
+        all_passed = all(observation.test.outcome in _WELL for observation in self.seen)
         self.plan = self.plan.without(_by_themselves(self.seen))
-        if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.seen and well):
+        if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.seen and all_passed):
             return
         search = Search(self.plan, self._hooks.leaves(), self._seed)
         for _ in range(MOST_ROUNDS):
@@ -191,71 +210,96 @@ class Run:
 
     def _play_pairs(self, pairs: Sequence[Pair], *, each_way: bool) -> list[Observation]:
         self._forget_the_gone()
-        there = set(self.plan.places())
-        still = [pair for pair in pairs if all((member.host, member.device) in there for member in pair)]
+        present = set(self.plan.places())
+        pairs_left = [pair for pair in pairs if all((member.host, member.device) in present for member in pair)]
         self._rounds += 1
-        return self._perform(self.plan.pair_round(self._rounds, still, each_way=each_way))
+        return self._perform(self.plan.pair_round(self._rounds, pairs_left, each_way=each_way))
 
     def _everybody_else(self) -> None:
-        """Where everybody failed, those against whom nothing is held try it once more. If they fail, too, or nothing is
-        held against anybody, it takes so many of them to fail: then the smallest groups that do are looked for."""
+        """Test the remaining devices together once more, if all together failed, without those that are identified.
+
+        If they fail, too, or no device is identified, the failure needs a minimum number of ranks. Then the smallest
+        groups that fail are searched for.
+        """
         if self.apart or not {Scope.ALL, Scope.PAIR} <= set(self.plan.request.scopes):
             return
         self._forget_the_gone()
         below = self._slow_together()
-        judged = with_slow([seen for seen in self.seen if _of_all(seen) and _is_large(seen)], below)
-        by_id = {seen.test.id: seen for seen in judged}
-        self.seen = [by_id.get(seen.test.id, seen) for seen in self.seen]
-        everybody = [seen for seen in self.seen if _of_all(seen)]
-        failed = next((seen.test for seen in everybody if seen.test.outcome not in _WELL), None)
-        if failed is None or failed.outcome is TestOutcome.NOT_RUN:
+        judged = with_slow(
+            [observation for observation in self.seen if _of_all(observation) and _is_large(observation)], below
+        )
+        by_id = {observation.test.id: observation for observation in judged}
+        self.seen = [by_id.get(observation.test.id, observation) for observation in self.seen]
+        together = [observation for observation in self.seen if _of_all(observation)]
+        failed_test = next(
+            (observation.test for observation in together if observation.test.outcome not in _WELL), None
+        )
+        if failed_test is None or failed_test.outcome is TestOutcome.NOT_RUN:
             return
-        before = len(self.plan.places())
-        self.plan = self.plan.without({*self._named(), *_waited_for(everybody)})
+        places_before = len(self.plan.places())
+        self.plan = self.plan.without({*self._named(), *_waited_for(together)})
         if len(self._hosts()) < 2 or time.monotonic() > self._until:
             return
-        if any(it.kind in _BETWEEN for it in self.located):
-            return  # of a link, or parts that do not reach each other, both sides are among those who are left
-        if len(self.plan.places()) < before:
-            again = self._together([self._hosts()], failed, below)
-            if all(seen.test.outcome in _WELL for seen in again):
+        if any(culprit.kind in _BETWEEN for culprit in self.located):
+            return  # both ends of a link, and both sides of a partition, are among the remaining devices
+        if len(self.plan.places()) < places_before:
+            retests = self._together([self._hosts()], failed_test, below)
+            if all(observation.test.outcome in _WELL for observation in retests):
                 return
         if len(self._hosts()) > 2:
-            self._smallest_failing(failed, below)
+            self._smallest_failing(failed_test, below)
 
     def _hosts(self) -> list[str]:
         return [host.name for host in self.plan.hosts if self.plan.devices_of(host)]
 
     def _together(self, groups: Sequence[Collection[str]], like: TestResult, below: float) -> list[Observation]:
-        """Groups of hosts do what failed; those that do it slowly are called slow."""
-        seen = self._play(partial(self.plan.together, groups=groups, like=like))
-        judged = with_slow(seen, below)
-        self.seen[len(self.seen) - len(seen) :] = judged
+        """Repeat the failed operation in groups of hosts. Mark those that are slow."""
+        observations = self._play(partial(self.plan.together, groups=groups, like=like))
+        judged = with_slow(observations, below)
+        self.seen[len(self.seen) - len(observations) :] = judged
         return judged
 
     def _named(self) -> set[Place]:
-        """Hosts and devices that are named as such; a link or a partition is nobody's."""
-        names = {it.members[0] for it in self.located if it.kind.endswith(("host", "device"))}
+        """Return the hosts and devices that are identified as such. A link or a partition is none of them."""
+        names = {culprit.members[0] for culprit in self.located if culprit.kind.endswith(("host", "device"))}
         return {(host, index) for host, index in self.plan.places() if {host, f"{host}/{index}"} & names}
 
     def _slow_together(self) -> float:
-        """GB/s below which all together are slow: far less than the slowest pair that is not; 0 where nobody knows,
-        because ranks share cores, or are so many that what each sends is soon sent, and latency is all there is."""
-        alone = (seen for seen in self.seen if seen.test.scope is Scope.DEVICE)
-        crowded = self.plan.crowded or any(view.on_host for seen in alone for view in seen.ranks)
-        pairs = [seen.test.busbw_GBps for seen in self.seen if seen.test.scope is Scope.PAIR and _measures_well(seen)]
+        """Return the bandwidth in GB/s below which all together are slow.
+
+        It is far less than that of the slowest healthy pair. It is 0 if the bandwidth cannot be judged: ranks share
+        cores, or with this number of ranks latency alone counts.
+        """
+        device_observations = (observation for observation in self.seen if observation.test.scope is Scope.DEVICE)
+        crowded = self.plan.crowded or any(
+            view.on_host for observation in device_observations for view in observation.ranks
+        )
+        pairs = [
+            observation.test.busbw_GBps
+            for observation in self.seen
+            if observation.test.scope is Scope.PAIR and _measures_well(observation)
+        ]
         latency = max(self.plan.request.sizes) < PIECE * len(self.plan.places())
         return 0.0 if crowded or latency else TOGETHER * min(filter(None, pairs), default=0.0)
 
     def _smallest_failing(self, failed: TestResult, below: float) -> None:
-        """First each host by itself: what is wrong inside one is not between them."""
-        alone = self._together([[host] for host in self._hosts()], failed, below)
-        bad = {seen.test.members[0].host: seen.test for seen in alone if seen.test.outcome in _BAD}
-        self.located += [Located("host", (host,), (test.id,), test.outcome) for host, test in bad.items()]
-        rest = [host for host in self._hosts() if host not in bad]
-        if bad and all(seen.test.outcome in _WELL for seen in self._together([rest], failed, below)):
+        """Search for the smallest failing groups, after a test of each host by itself.
+
+        A fault inside one host is not between hosts.
+        """
+        observations = self._together([[host] for host in self._hosts()], failed, below)
+        failed_tests = {
+            observation.test.members[0].host: observation.test
+            for observation in observations
+            if observation.test.outcome in _BAD
+        }
+        self.located += [Located("host", (host,), (test.id,), test.outcome) for host, test in failed_tests.items()]
+        healthy = [host for host in self._hosts() if host not in failed_tests]
+        if failed_tests and all(
+            observation.test.outcome in _WELL for observation in self._together([healthy], failed, below)
+        ):
             return
-        places = [place for place in self.plan.places() if place[0] in rest]
+        places = [place for place in self.plan.places() if place[0] in healthy]
         search = GroupSearch(places, filter(_of_all, self.seen), self._seed)
         for _ in range(search.limit):
             groups = search.next_groups()
@@ -265,48 +309,50 @@ class Run:
         self.located += search.located()
 
     def _perform(self, round_: Round) -> list[Observation]:
-        """Play it; devices that killed workers have kept are left out from here on."""
+        """Play a round. Devices that killed workers still hold are left out from here on."""
         hopeless = self.apart and any(len({m.host for m in group.members}) > 1 for group in round_.groups)
         if not round_.groups:
             return []
         self._conductor.deadline = self.step(round_)
-        seen = self._conductor.play(round_, 0.0 if hopeless else self._until)
-        # Once the backend has said of a failure what it has to say, nobody waits so long for its words again.
-        self._conductor.hurried |= any(part.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG) for part in seen)
-        kept = {view.member for part in seen for view in part.ranks if view.held}
-        self.plan = self.plan.without((member.host, member.device) for member in kept)
-        return seen
+        observations = self._conductor.play(round_, 0.0 if hopeless else self._until)
+        # Once the backend has reported a failure, its message is not waited for so long again.
+        self._conductor.hurried |= any(
+            observation.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG) for observation in observations
+        )
+        held_members = {view.member for observation in observations for view in observation.ranks if view.held}
+        self.plan = self.plan.without((member.host, member.device) for member in held_members)
+        return observations
 
     def step(self, round_: Round) -> float:
-        """Return the seconds that one step of a rank may take in a round; note what the budget does to them."""
+        """Return the seconds that one step of a rank may take in a round. Note the budget's effect on them."""
         budget = self.plan.request.budget
         if budget is None or not round_.groups:
             return self._usual
-        left, largest = self._until - time.monotonic(), max(round_.groups, key=lambda group: len(group.members))
+        seconds_left, largest = self._until - time.monotonic(), max(round_.groups, key=lambda group: len(group.members))
         backend, expected = self.plan.request.backend, longest_test(self.plan, round_)
         ahead = Ahead(
-            left,
+            seconds_left,
             seconds_ahead(self.plan, round_, self._later),
             hanging_rounds(largest.scope, self._later),
             FREE[backend],
             least(backend, largest.scope, len(largest.members), expected),
         )
         step = ahead.step(self._usual)
-        before = self.limit or TimeLimit(budget, 0.0, shortened=False)
-        needed = max(before.enough, enough(budget - left, ahead, self._usual))
-        self.limit = TimeLimit(budget, needed, before.shortened or step < self._usual)
+        previous = self.limit or TimeLimit(budget, 0.0, shortened=False)
+        needed = max(previous.enough, enough(budget - seconds_left, ahead, self._usual))
+        self.limit = TimeLimit(budget, needed, previous.shortened or step < self._usual)
         return step
 
     def _forget_the_gone(self) -> None:
         self.plan = replace(self.plan, hosts=tuple(self._conductor.present(self.plan.hosts)))
 
     def _play(self, make: Callable[[int], Round]) -> list[Observation]:
-        """Make a round of the hosts that are still there, and play it."""
+        """Make a round of the hosts that are still present, and play it."""
         self._forget_the_gone()
         self._rounds += 1
-        seen = self._perform(make(self._rounds))
-        self.seen += seen
-        return seen
+        observations = self._perform(make(self._rounds))
+        self.seen += observations
+        return observations
 
 
 def _of_all(seen: Observation) -> bool:
@@ -322,17 +368,22 @@ def _measures_well(seen: Observation) -> bool:
 
 
 def _by_themselves(observations: Iterable[Observation]) -> set[Place]:
-    """The devices that kept others waiting and did not come as far as to look for them."""
+    """Return the devices that kept others waiting and stopped before they could meet another rank."""
     meeting = STAGES.index("device")
-    waited = (view for seen in observations if seen.test.scope is Scope.ALL for view in kept_waiting(seen))
+    waited = (
+        view
+        for observation in observations
+        if observation.test.scope is Scope.ALL
+        for view in kept_waiting(observation)
+    )
     return {(view.member.host, view.member.device) for view in waited if STAGES.index(view.stage) < meeting}
 
 
 def _waited_for(observations: Iterable[Observation]) -> set[Place]:
-    """The devices that one test alone names: those that kept others waiting, or sent wrong data."""
-    named: set[Place] = set()
-    for seen in observations:
-        named |= {(view.member.host, view.member.device) for view in kept_waiting(seen)}
-        suspects = {view.suspect_rank for view in seen.ranks if view.suspect_rank is not None}
-        named |= {(member.host, member.device) for member in seen.test.members if member.rank in suspects}
-    return named
+    """Return the devices that one test alone identifies: those that kept others waiting, or sent wrong data."""
+    places: set[Place] = set()
+    for observation in observations:
+        places |= {(view.member.host, view.member.device) for view in kept_waiting(observation)}
+        suspects = {view.suspect_rank for view in observation.ranks if view.suspect_rank is not None}
+        places |= {(member.host, member.device) for member in observation.test.members if member.rank in suspects}
+    return places

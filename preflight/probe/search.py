@@ -1,10 +1,11 @@
-"""Rounds of pairs, and of larger groups: the localiser says who is tried with whom, and what that means. Pure.
+"""Search for culprits by rounds of pairs, and of larger groups, which the localiser chooses and interprets. Pure.
 
-Who fails comes first, and who is slow after that, among those that do not fail: a slow pair is connected all the same.
+Failing pairs come first. Slow pairs come after that, among those that do not fail, since a slow pair is connected all
+the same.
 
-Each rail has a localiser of its own over its hosts, and their verdicts are merged. Of two hosts nobody is there to ask
-along a rail: the devices of both are the members of one localiser, those of different hosts are tried with each other,
-and the first round goes along the rails. A single host's devices are the members of one, too.
+Each rail has its own localiser over its hosts, and their verdicts are merged. Two hosts have no third one to compare
+with along a rail. So the devices of both are the members of one localiser, those of different hosts are tried with each
+other, and the first round goes along the rails. A single host's devices are the members of one localiser, too.
 """
 
 from collections import defaultdict
@@ -19,23 +20,23 @@ from preflight.probe.located import Field, located
 from preflight.probe.pairs import FEW, slow_below, with_slow
 from preflight.probe.rounds import Pair, Place, Plan, pair_of
 
-Leaves = Mapping[Place, str]  # device → its switch, where that is known
+Leaves = Mapping[Place, str]  # device → its switch, if that is known
 _Asked = dict[tuple[int, Test], Pair]  # by rail and test of its localiser
 _FAILED = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.NOT_RUN)
 
 
 class Search:
-    """The pairs of one run. `seed`: who meets whom in the first round."""
+    """The pairs of one run. `seed` decides on the members that meet in the first round."""
 
     def __init__(self, plan: Plan, leaves: Leaves, seed: int) -> None:
         self._plan, self._leaves, self._seed = plan, leaves, seed
         hosts = len(plan.hosts)
         self._of_devices = hosts == 1 or (hosts == 2 and plan.request.backend != "gloo")
-        self._below = 0.0  # GB/s; a pair that is slower is slow. Known once it is known who fails
+        self._below = 0.0  # GB/s; slower pairs are slow. Known once the failing members are known
         self._played: list[tuple[_Asked, Sequence[Observation]]] = []
         self._asked: _Asked = {}
-        self._out: dict[int, frozenset[str]] = {}  # by rail: members that fail, of whom it is not asked how fast
-        self._apart: set[Pair] = set()  # they are, and pairs
+        self._out: dict[int, frozenset[str]] = {}  # by rail: members that fail, which are not tested for speed
+        self._apart: set[Pair] = set()  # pairs that fail, which are not tested for speed either
         self._failing = self._new_fields()
         self._slow: dict[int, Field] | None = None
         self._given = self._given_rounds()
@@ -65,8 +66,11 @@ class Search:
         return fields
 
     def _given_rounds(self) -> list[list[Pair]]:
-        """Rounds that are not the localiser's choice: along the rails of two hosts; all neighbours, where one round of
-        pairs is too few to know what is usual, and all of them are enough."""
+        """Return rounds that the localiser does not choose.
+
+        For two hosts they go along the rails. Otherwise they are all neighbours, if one round of pairs is too few to
+        know the usual speed, and all of them are enough.
+        """
         matchings = [pairs for pairs in self._plan.neighbours() if pairs]
         if self._of_devices:
             return matchings if len(self._plan.hosts) == 2 else []
@@ -74,7 +78,7 @@ class Search:
         return matchings if few and sum(map(len, matchings)) >= FEW else []
 
     def next_pairs(self) -> list[Pair]:
-        """The pairs of the next round, disjoint; empty when there is nothing more to learn."""
+        """Return the pairs of the next round, disjoint, or none if there is nothing more to learn."""
         if self._given:
             self._asked = {self._as_asked(pair): pair for pair in self._given.pop(0)}
             return list(self._asked.values())
@@ -86,35 +90,40 @@ class Search:
 
     def _wanted(self, fields: Mapping[int, Field]) -> _Asked:
         return {
-            (rail, test): pair_of(sorted(one.stand[member] for member in test.members))
-            for rail, one in fields.items()
-            for test in one.localiser.next_round()
+            (rail, test): pair_of(sorted(rail_field.stand[member] for member in test.members))
+            for rail, rail_field in fields.items()
+            for test in rail_field.localiser.next_round()
         }
 
     def _fields_of_speed(self) -> dict[int, Field]:
-        """Localisers that know how fast the pairs were that did not fail; none where nothing is slow, or where parts do
-        not reach each other: then it is known what is wrong, and most pairs are not to be had."""
-        seen = [one for _, round_ in self._played for one in round_]
-        self._below = slow_below(seen)
-        verdicts = {rail: one.localiser.verdict() for rail, one in self._failing.items()}
+        """Return localisers that know the speeds of the pairs that did not fail.
+
+        There are none if no pair is slow, or if parts do not reach each other. Then the fault is known, and most pairs
+        cannot be tested.
+        """
+        observations = [observation for _, round_ in self._played for observation in round_]
+        self._below = slow_below(observations)
+        verdicts = {rail: rail_field.localiser.verdict() for rail, rail_field in self._failing.items()}
         if not self.any_slow or any(verdict.partitions or verdict.systemic for verdict in verdicts.values()):
             return {}
         self._out = {rail: frozenset(verdict.faulty) for rail, verdict in verdicts.items()}
-        self._apart = {one.test.members for one in seen if one.test.outcome in _FAILED}
+        self._apart = {observation.test.members for observation in observations if observation.test.outcome in _FAILED}
         fields = self._new_fields()
-        for asked, round_ in self._played:
-            self._weigh(fields, asked, with_slow(round_, self._below))
+        for pairs, round_ in self._played:
+            self._weigh(fields, pairs, with_slow(round_, self._below))
         return fields
 
     def _as_asked(self, pair: Pair) -> tuple[int, Test]:
         if self._of_devices:
             return 0, Test(frozenset(member.place for member in pair))
-        first = (pair[0].host, pair[0].device)
-        rail = next(rail for rail, one in self._failing.items() if one.stand.get(first[0]) == first)
+        first_place = (pair[0].host, pair[0].device)
+        rail = next(
+            rail for rail, rail_field in self._failing.items() if rail_field.stand.get(first_place[0]) == first_place
+        )
         return rail, Test(frozenset(member.host for member in pair))
 
     def take(self, seen: Sequence[Observation]) -> None:
-        """What came of the pairs asked for; those of which there is nothing were not run."""
+        """Add the observations of the requested pairs. Pairs without any were not run."""
         self._played.append((self._asked, seen))
         if self._slow is None:
             self._weigh(self._failing, self._asked, seen)
@@ -123,38 +132,43 @@ class Search:
         self._asked = {}
 
     def _weigh(self, fields: Mapping[int, Field], asked: _Asked, seen: Iterable[Observation]) -> None:
-        """Without what was seen of members that a field does not have, or that failed when it is asked who is slow."""
+        """Add observations to the fields.
+
+        Those of members that a field does not have are left out. In the search for slow pairs, failures are left out,
+        too.
+        """
         of_pair = defaultdict(list)
-        for one in seen:
-            of_pair[one.test.members].append(one)
-        for rail, one_field in fields.items():
-            own = {test: of_pair[pair] for (of, test), pair in asked.items() if of == rail}
+        for observation in seen:
+            of_pair[observation.test.members].append(observation)
+        for rail, rail_field in fields.items():
+            results = {test: of_pair[pair] for (of_rail, test), pair in asked.items() if of_rail == rail}
             if fields is not self._failing:
-                own = {
-                    test: those
-                    for test, those in own.items()
-                    if not test.members & self._out[rail] and not any(one.test.outcome in _FAILED for one in those)
+                results = {
+                    test: observations
+                    for test, observations in results.items()
+                    if not test.members & self._out[rail]
+                    and not any(observation.test.outcome in _FAILED for observation in observations)
                 }
-            one_field.add(own)
+            rail_field.add(results)
 
     @property
     def observations(self) -> list[Observation]:
-        """All that was seen, the slow ones called slow."""
-        return [one for _, round_ in self._played for one in with_slow(round_, self._below)]
+        """All observations, with slow tests marked."""
+        return [observation for _, round_ in self._played for observation in with_slow(round_, self._below)]
 
     @property
     def any_slow(self) -> bool:
-        return any(seen.test.outcome is TestOutcome.SLOW for seen in self.observations)
+        return any(observation.test.outcome is TestOutcome.SLOW for observation in self.observations)
 
     def located(self) -> tuple[Located, ...]:
-        """Whom the tests name."""
-        named: list[Located] = []
+        """Return the culprits that the tests identify."""
+        all_culprits: list[Located] = []
         for fields in (self._failing, self._slow or {}):
-            found = merge({rail: one.rail for rail, one in fields.items()})
-            of_these = tuple(located(one, fields, of_devices=self._of_devices) for one in found)
-            whole = self._of_devices and len(self._plan.hosts) == 2
-            named += _with_rails(of_these) if whole else of_these
-        return tuple(named)
+            faults = merge({rail: rail_field.rail for rail, rail_field in fields.items()})
+            culprits = tuple(located(fault, fields, of_devices=self._of_devices) for fault in faults)
+            between_two_hosts = self._of_devices and len(self._plan.hosts) == 2
+            all_culprits += _with_rails(culprits) if between_two_hosts else culprits
+        return tuple(all_culprits)
 
 
 def _pair(places: Mapping[str, Place], one: str, other: str) -> Pair:
@@ -162,46 +176,50 @@ def _pair(places: Mapping[str, Place], one: str, other: str) -> Pair:
 
 
 def _with_rails(named: Sequence[Located]) -> tuple[Located, ...]:
-    """Of two hosts, the two ends of a rail that are named for the same are the rail."""
+    """Return the culprits of two hosts, with the two ends of a rail as the rail if both fail in the same way."""
     ends: dict[tuple[str, TestOutcome], list[Located]] = defaultdict(list)
-    for one in named:
-        if one.kind == "device":
-            ends[one.members[0].partition("/")[2], one.outcome].append(one)
-    rails = [both for both in ends.values() if len(both) == 2]
-    inside = [one for both in rails for one in both]
-    whole = [
+    for culprit in named:
+        if culprit.kind == "device":
+            ends[culprit.members[0].partition("/")[2], culprit.outcome].append(culprit)
+    rails = [two_ends for two_ends in ends.values() if len(two_ends) == 2]
+    rail_ends = [culprit for two_ends in rails for culprit in two_ends]
+    rail_culprits = [
         Located("rail", (a.members[0], b.members[0]), tuple(dict.fromkeys((*a.tests, *b.tests))), a.outcome)
         for a, b in rails
     ]
-    return (*whole, *(one for one in named if one not in inside))
+    return (*rail_culprits, *(culprit for culprit in named if culprit not in rail_ends))
 
 
 class GroupSearch:
-    """Where everybody together fails and the pairs do not: which hosts, all their devices together, is it? `places`:
-    the devices that take part. `seen`: what was seen so far, of which tests of all devices of their hosts alone say
-    something here. `limit`: rounds, as many as it takes to halve all twice, and a few to repeat what failed."""
+    """Search for the hosts that fail with all their devices together, if all together fail and pairs do not.
+
+    `places`: the devices that take part. `seen`: the observations so far. Only tests of all devices of their hosts
+    count here. `limit`: rounds, as many as it takes to halve all hosts twice, and a few to repeat failures.
+    """
 
     def __init__(self, places: Iterable[Place], seen: Iterable[Observation], seed: int) -> None:
-        own: dict[str, set[Place]] = defaultdict(set)
+        places_by_host: dict[str, set[Place]] = defaultdict(set)
         for place in places:
-            own[place[0]].add(place)
-        self._own = own
-        self._field = Field(Localiser(own, seed=seed), dict.fromkeys(own))
+            places_by_host[place[0]].add(place)
+        self._own = places_by_host
+        self._field = Field(Localiser(places_by_host, seed=seed), dict.fromkeys(places_by_host))
         self._asked: dict[frozenset[str], Test] = {}
-        self.limit = 2 * len(own).bit_length() + 4
-        self._field.add({Test(names): those for names, those in self._by_hosts(seen).items() if len(names) > 1})
+        self.limit = 2 * len(places_by_host).bit_length() + 4
+        self._field.add(
+            {Test(names): observations for names, observations in self._by_hosts(seen).items() if len(names) > 1}
+        )
 
     def _by_hosts(self, seen: Iterable[Observation]) -> dict[frozenset[str], list[Observation]]:
         of_group = defaultdict(list)
-        for one in seen:
-            members = {(member.host, member.device) for member in one.test.members}
+        for observation in seen:
+            members = {(member.host, member.device) for member in observation.test.members}
             names = frozenset(host for host, _ in members)
             if names <= self._own.keys() and members == set().union(*(self._own[name] for name in names)):
-                of_group[names].append(one)
+                of_group[names].append(observation)
         return of_group
 
     def next_groups(self) -> list[frozenset[str]]:
-        """The hosts of each group of the next round, disjoint; empty when there is nothing more to learn."""
+        """Return the hosts of each group of the next round, disjoint, or none if there is nothing more to learn."""
         self._asked = {test.members: test for test in self._field.localiser.next_round()}
         return list(self._asked)
 
@@ -210,4 +228,4 @@ class GroupSearch:
         self._field.add({test: of_group.get(names, []) for names, test in self._asked.items()})
 
     def located(self) -> tuple[Located, ...]:
-        return tuple(located(one, {0: self._field}) for one in merge({0: self._field.rail}))
+        return tuple(located(fault, {0: self._field}) for fault in merge({0: self._field.rail}))

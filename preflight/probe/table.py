@@ -1,4 +1,4 @@
-"""What was measured, in the columns of nccl-tests, with its 99th percentile; what is alike is folded. Pure."""
+"""Table of measurements in the columns of nccl-tests, with the 99th percentile. Similar tests share a line. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
@@ -11,43 +11,43 @@ _WIDTHS = (10, 9, 8, 6, 4, 9, 7, 6, 6, 6)  # with a space between two of them, 8
 _HEAD = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong")
 _UNITS = ("(B)", "", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
 _NOT_OPERATIONS = ("init", "close")
-_LARGE = 4096  # bytes: of what is smaller only the smallest has a line, for its latency
+_LARGE = 4096  # bytes: of smaller sizes only the smallest has a line, for its latency
 
 
 def rows(observations: Sequence[Observation]) -> list[str]:
-    """Lines of at most 80 columns; empty if nothing was run.
+    """Return lines of at most 80 columns, or none if no test was run.
 
-    One line for each size of an operation, in the type that bandwidth is measured in; what was run for its values
-    (other types, forms, roots) is one line where all is well. Pairs, rails, hosts and devices that differ only in where
-    they are share a line, which shows the slowest. A test that brought no time shows its outcome in place of one.
+    There is one line for each size of an operation, in the type that bandwidth is measured in. Tests that were run for
+    their values (other types, forms, roots) are one line if all passed. Pairs, rails, hosts and devices that differ
+    only in their place share a line, which shows the slowest. A test without a time shows its outcome instead.
     """
-    measured = [seen.test for seen in observations if seen.test.op not in _NOT_OPERATIONS]
+    measured = [observation.test for observation in observations if observation.test.op not in _NOT_OPERATIONS]
     tests = [test for test in measured if test.outcome not in (TestOutcome.NOT_RUN, TestOutcome.REFUSED)]
     lines = [_cells(*_HEAD), _cells(*_UNITS)] if tests else []
     for alike in _by(tests, lambda test: (_round(test), test.op)):
         lines += _operation(alike)
     lines += _refused([test for test in measured if test.outcome is TestOutcome.REFUSED])
-    left = sum(test.outcome is TestOutcome.NOT_RUN for test in measured)
-    return [*lines, f"not run: {left} tests"] if left else lines
+    not_run = sum(test.outcome is TestOutcome.NOT_RUN for test in measured)
+    return [*lines, f"not run: {not_run} tests"] if not_run else lines
 
 
 def _by(tests: Iterable[TestResult], key: Callable[[TestResult], object]) -> list[list[TestResult]]:
-    """Tests with the same key together, in the order of the first of each."""
-    found: dict[object, list[TestResult]] = {}
+    """Return tests with the same key together, in the order of the first of each."""
+    groups: dict[object, list[TestResult]] = {}
     for test in tests:
-        found.setdefault(key(test), []).append(test)
-    return list(found.values())
+        groups.setdefault(key(test), []).append(test)
+    return list(groups.values())
 
 
 def _refused(tests: Sequence[TestResult]) -> Iterator[str]:
-    """What torch or the backend does not have, by type."""
+    """Yield lines about operations that torch or the backend lacks, by type."""
     for alike in _by(tests, lambda test: test.dtype):
         operations = ", ".join(dict.fromkeys(f"{test.op} {test.reduction}".strip() for test in alike))
         yield from wrap(f"refused by the backend: {alike[0].dtype} in {operations}", 80, subsequent_indent="  ")
 
 
 def _round(test: TestResult) -> object:
-    """Rounds of pairs that went the same way are one."""
+    """Return the key of a test's round. Rounds of pairs with the same outcome and direction are one."""
     pair = (test.outcome, _along_a_rail(test))
     return pair if test.scope is Scope.PAIR else test.id.partition("-")[0]
 
@@ -68,8 +68,10 @@ def _operation(tests: Sequence[TestResult]) -> Iterator[str]:
 
 
 def _speaks_for_itself(test: TestResult) -> bool:
-    plain = test.form == "tensor" and test.dtype in ("float32", "") and test.reduction in ("sum", "") and not test.root
-    return plain or test.scope is Scope.DEVICE or not _well(test)
+    is_plain = (
+        test.form == "tensor" and test.dtype in ("float32", "") and test.reduction in ("sum", "") and not test.root
+    )
+    return is_plain or test.scope is Scope.DEVICE or not _well(test)
 
 
 def _well(test: TestResult) -> bool:
@@ -77,28 +79,28 @@ def _well(test: TestResult) -> bool:
 
 
 def _line(test: TestResult) -> tuple[object, ...]:
-    """What tests have in common that share a line."""
-    odd = (test.reduction, test.form, test.root) if not _well(test) else ()
-    return (test.bytes, test.dtype, test.outcome, *odd)
+    """Return the key of tests that share a line."""
+    details = (test.reduction, test.form, test.root) if not _well(test) else ()
+    return (test.bytes, test.dtype, test.outcome, *details)
 
 
 def _folded(tests: Sequence[TestResult]) -> str:
     kinds: dict[str, set[object]] = {"types": {test.dtype for test in tests}, "forms": {test.form for test in tests}}
     kinds["roots"] = {test.root for test in tests if test.root is not None}
-    told = [f"{len(found)} {name}" for name, found in kinds.items() if len(found) > 1]
+    counts = [f"{len(values)} {name}" for name, values in kinds.items() if len(values) > 1]
     sizes = f"up to {max(test.bytes for test in tests)} B"
-    return f"{'':>10}{len(tests)} more, {sizes}{' in ' if told else ''}{', '.join(told)}: every value exact"
+    return f"{'':>10}{len(tests)} more, {sizes}{' in ' if counts else ''}{', '.join(counts)}: every value exact"
 
 
 def _title(tests: Sequence[TestResult]) -> str:
     test = tests[0]
-    groups = list(dict.fromkeys(other.members for other in tests))
+    groups = list(dict.fromkeys(each_test.members for each_test in tests))
     title = f"{test.op}, {_who(test, groups)}"
-    most = max(other.bytes for other in tests)
-    largest = _slowest(other for other in tests if other.bytes == most)
+    largest_size = max(each_test.bytes for each_test in tests)
+    largest = _slowest(each_test for each_test in tests if each_test.bytes == largest_size)
     if largest.line_rate is not None:
         title += f", {100 * largest.line_rate:.2g} % of line rate"
-    speeds = [other.tflops for other in tests if other.tflops]
+    speeds = [each_test.tflops for each_test in tests if each_test.tflops]
     if speeds:
         title += f": {min(speeds):.3g} TFLOPS, median {median(speeds):.3g}"
     return title if len(title) <= 80 else title[:79] + "…"
@@ -129,29 +131,29 @@ def _row(same: Sequence[TestResult]) -> str:
     if slowest.seconds is None:
         measured = [slowest.outcome.partition("_")[0], "", "", ""]
     else:
-        time, p99 = (None if one is None else one * 1e6 for one in (slowest.seconds, slowest.p99_seconds))
-        rates = (_number(one, 6, 3) for one in (slowest.algbw_GBps, slowest.busbw_GBps))
+        time, p99 = (None if seconds is None else seconds * 1e6 for seconds in (slowest.seconds, slowest.p99_seconds))
+        rates = (_number(rate, 6, 3) for rate in (slowest.algbw_GBps, slowest.busbw_GBps))
         measured = [_number(time, 9, 1), _number(p99, 7, 1), *rates]
     size, wrong = _number(slowest.bytes, 10), _wrong(same)
     return _cells(size, _number(count, 9), slowest.dtype, kind, str(root), *measured, wrong)
 
 
 def _cells(*row: str) -> str:
-    """A line of the table. Between two columns there is always a space."""
+    """Return a line of the table, always with a space between two columns."""
     return " ".join(f"{text:>{width}}" for text, width in zip(row, _WIDTHS, strict=True)).rstrip()
 
 
 def _number(value: float | None, width: int, decimals: int = 0) -> str:
-    """With fewer decimals where it is too long for its column, else as 1.0e9."""
+    """Return a number, with fewer decimals if it is too long for its column, else as 1.0e9."""
     if value is None:
         return ""
-    texts = (f"{value:.{left}f}" for left in range(decimals, -1, -1))
+    texts = (f"{value:.{places}f}" for places in range(decimals, -1, -1))
     digits, exponent = f"{value:.1e}".split("e")
     return next((text for text in texts if len(text) <= width), f"{digits}e{int(exponent)}")
 
 
 def _wrong(same: Sequence[TestResult]) -> str:
-    """How many values are wrong, as far as anybody counted them: HCCL Test does not."""
+    """Return the number of wrong values, as far as they were counted. HCCL Test does not count them."""
     if any(test.outcome is TestOutcome.UNCHECKED for test in same):
         return "N/A"
     wrong = sum(test.wrong_values for test in same)
@@ -159,7 +161,7 @@ def _wrong(same: Sequence[TestResult]) -> str:
 
 
 def _slowest(same: Iterable[TestResult]) -> TestResult:
-    """The slowest; who was measured several times counts with the fastest."""
+    """Return the slowest test. The fastest of several tests of the same members counts."""
     best: dict[object, TestResult] = {}
     for test in same:
         key = (test.members, test.root, test.dtype)

@@ -1,4 +1,4 @@
-"""How the ranks of a group meet: at the store of the first one's agent, or as jobs do. Pure."""
+"""Meeting place of the ranks of a group: the store of the first rank's agent, or that of jobs. Pure."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ def _token() -> str:
 
 @dataclass(frozen=True)
 class Venue:
-    """`init`: store | env | tcp | file, as `[probe] init`.
+    """Meeting place of a run. `init`: store | env | tcp | file, as `[probe] init`.
 
-    A job meets once, all its ranks together. So do all ranks here; smaller groups, several at a time, always meet at a
-    store of the agents, for there is one master port only.
+    A job meets once, all its ranks together. So do all ranks here. Smaller groups, several at a time, always meet at a
+    store of the agents, since there is only one master port.
     """
 
     init: str = "store"
-    port: int = 0  # the job's master's
+    port: int = 0  # of the job's master
     folder: str = ""  # shared by all hosts
     token: str = field(default_factory=_token)  # no two runs use one file
 
@@ -31,7 +31,7 @@ class Venue:
         return cls(cluster.probe.init, next(iter(cluster.port_names), 0), cluster.probe.shared_dir)
 
     def told(self, group: Group, address: str, store: int) -> dict[str, object]:
-        """What workers are told of it. `address`, `store`: of rank 0's host, and the port of its agent's store."""
+        """Return it as workers get it. `address`, `store`: of rank 0's host, and the port of its agent's store."""
         if group.scope is not Scope.ALL or self.init == "store":
             return {"init": "store", "store": [address, store]}
         if self.init == "file":
@@ -41,7 +41,7 @@ class Venue:
 
 
 def place(told: dict[str, object]) -> str:
-    """The same in a word: address:port, or a path."""
+    """Return the meeting place in a word: address:port, or a path."""
     if told["init"] == "file":
         return str(told["file"])
     address, port = cast("list[object]", told["store"])

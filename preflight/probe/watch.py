@@ -1,4 +1,4 @@
-"""The state of a round, from what agents say and from the clock: who is where, whose turn it is, who is given up."""
+"""State of a round, from messages of agents and the clock: stages of ranks, turns of groups, and timeouts."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,41 +9,41 @@ from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reache
 from preflight.probe.patience import hurried
 from preflight.probe.rounds import Group, Round
 
-GRACE = 3.0  # seconds that the others of a group get to say what they saw, once one has failed
-SLACK = 5.0  # seconds on top of a deadline for the agent, which kills at the deadline, to say so
-DYING = 10.0  # seconds for a process to end after SIGKILL: what it had pinned and mapped is given back first
-TURN = 5.0  # seconds after which a group no longer keeps the next one waiting
+GRACE = 3.0  # seconds that the others of a group get for their own messages, once one has failed
+SLACK = 5.0  # seconds on top of a deadline for the message of the agent, which kills at the deadline
+DYING = 10.0  # seconds for a process to end after SIGKILL: its pinned and mapped memory is given back first
+TURN = 5.0  # seconds after which a group no longer delays the next one
 
 # CANN's errors: after lines of bookkeeping, "Title(EI0006): what happened. Reason: …"; older ones "EI0006: <time> …".
 _VENDOR_CAUSE = re.compile(r"\w+\(E[A-Z]\d{4}\): |\bE[A-Z]\d{4}: ")
 
-_BACKEND = STAGES.index("backend")  # the next thing that a rank does is to open its device
+_BACKEND = STAGES.index("backend")  # after this stage a rank opens its device
 _DEVICE, _COMMUNICATOR = STAGES.index("device"), STAGES.index("communicator")
 
 
 @dataclass
 class RankState:
-    """One rank, as far as it was heard of; times are seconds of a monotonic clock."""
+    """State of one rank, as far as it is known. Times are seconds of a monotonic clock."""
 
     member: Member
-    last: float  # of its last word
-    meets: bool = True  # others, before it can begin with the tests
+    last: float  # time of its last message
+    meets: bool = True  # it has to meet others before it can begin with the tests
     stage: str = "none"
-    present: int | None = None  # ranks that it saw where they meet, while it waited for others there
+    present: int | None = None  # ranks that it saw at the meeting place, while it waited for others there
     missing: tuple[int, ...] = ()
     entered: int = -1  # the last test begun
-    inside: str = ""  # and how far it is in it: warm-up or iteration
+    inside: str = ""  # its stage in that test: warm-up or iteration
     results: dict[int, Result] = field(default_factory=dict)
     end: End | None = None
     ended: float = 0.0
-    waited: float = 0.0  # seconds between its last word and its end, or SIGKILL
+    waited: float = 0.0  # seconds between its last message and its end, or SIGKILL
     error: str = ""
     state: str = ""
     connecting: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
-    killed: End | None = None  # its agent has sent it SIGKILL, and why; with it
+    killed: End | None = None  # the reason, if its agent has sent it SIGKILL
     killed_at: float = 0.0
-    stays: bool = False  # it did not die of that, and keeps its device
+    stays: bool = False  # it survived SIGKILL, and keeps its device
     way: Sending | None = None
 
     @property
@@ -53,14 +53,14 @@ class RankState:
 
 @dataclass
 class GroupState:
-    """A group and its ranks, in the order of their numbers."""
+    """State of a group and of its ranks, in the order of their numbers."""
 
     group: Group
     ranks: list[RankState]
-    told: int = 0  # tests it was told to run, where groups take turns
-    told_at: float = 0.0  # when it was told the last of them
-    stopped: float | None = None  # when it was told to stop
-    hurried: bool = False  # because it took far longer than the others
+    told: int = 0  # tests that it may run so far, if groups take turns
+    told_at: float = 0.0  # time of the last order to run one
+    stopped: float | None = None  # time of the order to stop
+    hurried: bool = False  # stopped because it took far longer than the others
 
     @property
     def over(self) -> bool:
@@ -72,38 +72,38 @@ class GroupState:
 
     @property
     def stopped_as(self) -> End:
-        """How its ranks end that are told to stop."""
+        """End of the ranks that are ordered to stop."""
         return End.OVERDUE if self.hurried else End.STOPPED
 
     @property
     def done(self) -> int:
-        """Tests that all its ranks have done."""
+        """The number of tests that all its ranks have done."""
         return min(len(rank.results) for rank in self.ranks)
 
     @property
     def coming(self) -> bool:
-        """Its ranks are still on their way to the communicator, and may get there."""
+        """True if its ranks are still on their way to the communicator, and may get there."""
         return not all(rank.connected for rank in self.ranks) and not any(rank.end for rank in self.ranks)
 
     @property
     def failed(self) -> float | None:
-        """When the first of its ranks ended otherwise than well, or got SIGKILL, of which it may not die."""
-        bad = (rank for rank in self.ranks if rank.killed or rank.end not in (None, End.CLOSED, End.CUT))
-        return min((rank.killed_at if rank.killed else rank.ended for rank in bad), default=None)
+        """The time at which the first of its ranks ended badly, or got SIGKILL, which it may survive."""
+        bad_ranks = (rank for rank in self.ranks if rank.killed or rank.end not in (None, End.CLOSED, End.CUT))
+        return min((rank.killed_at if rank.killed else rank.ended for rank in bad_ranks), default=None)
 
 
 @dataclass(frozen=True)
 class Order:
-    """To every host of the group: `go` or `stop`."""
+    """An order to every host of the group: `go` or `stop`."""
 
     do: str
     group: Group
 
 
 class Watch:
-    """Follows the groups of one round. Knows nothing of hosts but their names, and of time but what it is told.
+    """Watch over the groups of one round. All that it knows about hosts is their names, and the time is a parameter.
 
-    `hurried`: a pair is not given the whole deadline once half of the others have shown how long their tests take.
+    `hurried`: a pair does not get the whole deadline once half of the others have shown how long their tests take.
     """
 
     def __init__(self, round_: Round, deadline: float, now: float, *, hurried: bool = False) -> None:
@@ -132,7 +132,7 @@ class Watch:
         return all(group.over for group in self._groups.values())
 
     def take(self, host: str, message: RankMessage, now: float) -> None:
-        """A rank's word. A host speaks for its own ranks only, and not for those that have ended."""
+        """Apply a message about a rank. A host reports on its own ranks only, and on none that has ended."""
         state = self._groups.get(message.group)
         if state is None or message.rank >= len(state.ranks):
             return
@@ -153,9 +153,9 @@ class Watch:
             case Result(test=test):
                 if test >= len(state.group.tests):
                     return
-                rank.results.setdefault(test, message)  # its first word counts
+                rank.results.setdefault(test, message)  # its first message counts
             case Killed():
-                if not rank.killed:  # its first word counts
+                if not rank.killed:  # its first message counts
                     end = state.stopped_as if message.end == "stopped" else End.OVERDUE
                     rank.killed, rank.killed_at, rank.state = end, now, message.state[:1]
                     rank.connecting = tuple(map(clean, message.connecting))
@@ -169,14 +169,14 @@ class Watch:
         rank.last = now
 
     def lose(self, host: str, why: str, now: float) -> None:
-        """A host's agent is gone, and with it, as far as anybody can tell, its ranks."""
+        """End a host's ranks as lost. Its agent is gone, and with it its ranks, as far as is known."""
         for state in self._groups.values():
             for rank in state.ranks:
                 if rank.member.host == host and not rank.end:
                     self._finish(rank, End.LOST, why, now)
 
     def cut(self, now: float) -> list[Order]:
-        """The run's time is spent: whoever is still at work is to be stopped, and nobody waits for the answer."""
+        """End the round because the run's time is spent. Return orders to stop; answers to them are not awaited."""
         orders = [Order("stop", state.group) for state in self._groups.values() if not state.over]
         for state in self._groups.values():
             for rank in state.ranks:
@@ -189,7 +189,7 @@ class Watch:
         rank.waited = (rank.killed_at if rank.killed else now) - rank.last
 
     def orders(self, now: float) -> list[Order]:
-        """What is to be told to agents now."""
+        """Return the orders to send to agents now."""
         orders = [Order("go", state.group) for state in self._turns(now)]
         patience = self._patience()
         for state in self._groups.values():
@@ -205,28 +205,30 @@ class Watch:
         return orders
 
     def _patience(self) -> float:
-        """Seconds that a step may take before the group is told to stop; its agents stop it at the deadline."""
+        """Return the seconds for a step until its group is ordered to stop. The agents stop it at the deadline."""
         if not self._hurried:
             return float("inf")
-        took = [max(rank.ended for rank in state.ranks) - self._began for state in self._groups.values() if state.well]
-        limit = hurried(took, len(self._groups), self._deadline)
+        durations = [
+            max(rank.ended for rank in state.ranks) - self._began for state in self._groups.values() if state.well
+        ]
+        limit = hurried(durations, len(self._groups), self._deadline)
         return limit if limit < self._deadline else float("inf")
 
     def _stands_still(self, state: GroupState, now: float) -> float:
-        """Seconds since any of its ranks has got on; 0 while it waits for its turn."""
+        """Return the seconds since any rank of a group made progress, or 0 while the group waits for its turn."""
         if all(self._waits(state, rank) for rank in state.ranks):
             return 0.0
         return now - max(rank.last for rank in state.ranks)
 
     def _waits(self, state: GroupState, rank: RankState) -> bool:
-        """Whether it waits for its group's turn."""
-        more = state.told < len(state.group.tests)
-        return self._takes_turns and rank.connected and len(rank.results) == state.told and more
+        """Return whether a rank waits for its group's turn."""
+        has_more = state.told < len(state.group.tests)
+        return self._takes_turns and rank.connected and len(rank.results) == state.told and has_more
 
     def _turns(self, now: float) -> list[GroupState]:
-        """The groups that may run their next test: where a lane is free, those that are furthest behind.
+        """Return the groups that may run their next test: the ones furthest behind, if a lane is free.
 
-        Not while others are still coming together: their work would be measured along.
+        No group may while others still connect, since their work would affect the measurement.
         """
         if not self._takes_turns:
             return []
@@ -244,8 +246,11 @@ class Watch:
         return begin
 
     def _give_up_silent(self, state: GroupState, now: float) -> None:
-        """Agents kill at the deadline and say so; whoever does not die of it stays on its host. An agent that says
-        nothing has lost its host, or the way to us."""
+        """Give up ranks without messages.
+
+        Agents kill at the deadline and report it. A process that survives that stays on its host. An agent that reports
+        nothing has lost its host, or the connection to this machine.
+        """
         for rank in state.ranks:
             if rank.killed and not rank.end:
                 if now - rank.killed_at > DYING:
@@ -261,29 +266,29 @@ class Watch:
                 self._finish(rank, End.LOST, why, now)
 
     def lost(self) -> list[tuple[str, str]]:
-        """The hosts that lost ranks together with their agent, and why."""
+        """Return the hosts that lost ranks together with their agent, and why."""
         ranks = (rank for state in self._groups.values() for rank in state.ranks)
         return [(rank.member.host, rank.error) for rank in ranks if rank.end is End.LOST]
 
     def not_left(self) -> list[tuple[str, int]]:
-        """Host and device of the ranks that had a device in hand and did not leave it by themselves."""
+        """Return host and device of the ranks that held a device and did not leave it by themselves."""
         ranks = (rank for state in self._groups.values() for rank in state.ranks)
         held = (rank for rank in ranks if rank.end is not End.CLOSED and STAGES.index(rank.stage) >= _BACKEND)
         return [(rank.member.host, rank.member.device) for rank in held]
 
     def waits_for(self) -> RankState | None:
-        """Among the ranks that have not ended, the one that was heard of least recently."""
+        """Return the rank with the oldest last message of all ranks that have not ended."""
         alive = [rank for state in self._groups.values() for rank in state.ranks if not rank.end]
         return min(alive, key=lambda rank: rank.last, default=None)
 
     def progress(self) -> tuple[int, int]:
-        """Tests that all ranks have done, and all tests."""
+        """Return the number of tests that all ranks have done, and of all tests."""
         done = sum(state.done for state in self._groups.values())
         return done, sum(len(state.group.tests) for state in self._groups.values())
 
 
 def _sentence(message: Ended) -> str:
-    """Why a rank ended, on one line; where it could not say so itself, with the last line that it printed."""
+    """Return why a rank ended, on one line. If it could not report that, add the last line that it printed."""
     cause = _VENDOR_CAUSE.search(message.error)
     error = message.error[cause.start() :] if cause else message.error
     words = [clean(error)] if error else []
@@ -294,5 +299,5 @@ def _sentence(message: Ended) -> str:
 
 
 def clean(text: str) -> str:
-    """A host's words on one line, without control characters."""
+    """Return a host's text on one line, without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:500]

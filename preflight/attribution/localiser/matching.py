@@ -41,8 +41,8 @@ def pair_up(order: Sequence[Member], may_meet: MayMeet) -> list[Pair]:
     """Return pairs of every member with the next one that it may meet.
 
     If a member may meet all that it has not met, the first three matchings try all pairs of each block of four. So if
-    at most half of an even number of members are bad, at least one test of three rounds passes: if no pair of the
-    first round does, each pair has exactly one good member, and two good members of a block meet in the second or
+    at most half of an even number of members are bad, at least one test of three rounds passes. For if no pair of the
+    first round does, each pair has exactly one good member. Two good members of a block then meet in the second or
     third round.
     """
     pairs, waiting = [], list(order)

@@ -52,7 +52,8 @@ class Partners:
         """Yield partners, the most telling first.
 
         Its own island comes first, where it once passed. Then follow members behind the same leaf, if it failed only
-        elsewhere; sides of a partition that have yet to try it; islands with which it was not tried; and all others.
+        elsewhere. Sides of a partition that have yet to try it are next, then islands with which it was not tried, and
+        all others.
         """
         tried = self.evidence.tried[member]
         failed_with = {suspicion.partner for suspicion in self.evidence.suspicions.get(member, ())}

@@ -1,6 +1,6 @@
 """The network of the machine that preflight runs on; a host compares it with its own.
 
-The other side: preflight/remote/apply/network.py.
+Counterpart on the hosts: preflight/remote/apply/network.py.
 """
 
 from pathlib import Path

@@ -138,9 +138,7 @@ def _why(finding: Finding) -> str:
 def _enough(
     hosts: Sequence[str], out: Mapping[str, str], wanted: Wanted, *, again: bool = False, doubtful: int = 0
 ) -> Choice:
-    """Choose from the hosts that are not `out`. `doubtful`: how many of those that are out are only not known to be
-    good.
-    """
+    """Choose from the hosts that are not `out`. `doubtful`: the number of those that are out only because of doubt."""
     good = tuple(host for host in hosts if host not in out)
     if len(good) < wanted.least:
         are = "1 node is" if len(good) == 1 else f"{len(good)} nodes are"

@@ -38,9 +38,7 @@ class Start:
 
 
 def scripts(job: Job) -> dict[str, str]:
-    """Return for each host the script that bash runs there. Raises UsageError for a job that cannot be started that
-    way.
-    """
+    """Return for each host the script that bash runs there. Raises UsageError for a job that cannot start that way."""
     return {
         launch.host: script(_told(job, launch), job.cluster.probe, [f"{launch.host}: by preflight exec"])
         for launch in launches(job)
@@ -90,8 +88,9 @@ def packed(of_nodes: Mapping[str, str], table: Table | None, program: str) -> di
 
 
 def by_srun(here: Allocation, nodes: Sequence[str], told: Mapping[str, str], environment: Mapping[str, str]) -> Start:
-    """Return the srun that starts the step. `nodes`: by their names in Slurm, in any order: each finds its part by
-    name.
+    """Return the srun that starts the step.
+
+    `nodes`: by their names in Slurm, in any order: each finds its part by its own name.
     """
     count = len(nodes)
     argv = (

@@ -66,8 +66,9 @@ def _main(wanted: "Wanted") -> dict[str, Any]:
 
 
 def _devices(wanted: "Wanted") -> dict[str, Any]:
-    """Return the devices of each container. A pod runs the two one after the other: it gets the larger limit, not the
-    sum.
+    """Return the devices of each container.
+
+    A pod has the two one after the other: it gets the larger limit, not the sum.
     """
     return {"resources": {"limits": {wanted.resource: str(wanted.devices)}}} if wanted.resource else {}
 

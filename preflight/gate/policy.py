@@ -19,8 +19,7 @@ _NOT_OF_A_HOST = {"ssh"}
 
 
 def config_digest(cluster: Cluster, host: Host) -> str:
-    """Return the sha256 (hex) of the inventory's settings for this host, and of those of the cluster that its checks
-    use.
+    """Return the sha256 (hex) of the inventory's settings for this host, and of those of the cluster for its checks.
 
     A verdict counts as long as this is the same.
     """

@@ -35,8 +35,7 @@ def publish(
     pool: int,
     progress: Callable[[Progress], None] | None,
 ) -> dict[str, Taken]:
-    """Write each host's looks there, beside those that are published already, and return the answers of hosts with
-    looks.
+    """Write each host's looks there, beside those published already, and return the answers of hosts with looks.
 
     `looks`: host → name → look. Raises nothing that a host could cause.
     """

@@ -1,8 +1,7 @@
-"""Acceptance rules for changes: each kind's targets and values, as checks, `gate install` and `ranktable --push` make
-them. Pure.
+"""Acceptance rules for changes: the targets and values that checks, `gate install` and `ranktable --push` make.
 
-Neither a plan file nor a host's journal is trusted: a file may have been edited, and a journal was written by the host.
-The tables come first. A program on the host keeps the same targets: preflight/remote/apply/allowed.py.
+Pure. Neither a plan file nor a host's journal is trusted: a file may have been edited, and a journal was written by the
+host. The tables come first. A program on the host keeps the same targets: preflight/remote/apply/allowed.py.
 """
 
 import json

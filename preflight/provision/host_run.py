@@ -157,8 +157,9 @@ class HostRun:
         return _program_seconds(changes) + _guarded_seconds(changes) + (1 + _ATTEMPTS) * (confirm_seconds + _PATIENCE)
 
     def compare(self, changes: Sequence[Change]) -> tuple[StepResult, ...]:
-        """Return the state that each change would have now: `PENDING`, `ALREADY`, `MOVED` or `FAILED`; nothing is
-        written.
+        """Return the state that each change would have now: `PENDING`, `ALREADY`, `MOVED` or `FAILED`.
+
+        Nothing is written.
         """
         changes = _in_phases(changes)
         try:
@@ -391,9 +392,7 @@ def _unless_guarded(result: StepResult, state: StepState, message: str) -> StepR
 
 
 def _read(answer: Answer, marker: str, type_: type[T]) -> T:
-    """Return the framed document. Raises Refused with the program's own refusal, NoAnswer for anything that is no
-    answer.
-    """
+    """Return the framed document. Raises Refused with the program's refusal, NoAnswer for any other output."""
     document = framed.document(answer, marker)
     try:
         parts = decode(document, dict[str, msgspec.Raw])

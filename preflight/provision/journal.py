@@ -64,9 +64,7 @@ class RunJournal:
     """One run's journal, open for writing. Thread-safe."""
 
     def __init__(self, run: str) -> None:
-        """Create the file. Raises PreflightError if it cannot be written: a step that is not recorded is not carried
-        out.
-        """
+        """Create the file. Raises PreflightError if it cannot be written: a step without a record is not taken."""
         self.run = run
         self.path = directory() / f"{run}.jsonl"
         self._lock = threading.Lock()

@@ -9,10 +9,10 @@ _NAMES = {Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "
 
 
 def keeping(kept: Iterable[Change]) -> Iterator[str]:
-    """Yield a sentence for all devices that keep the same values: 'node[01-03]: devices 0-3 keep 10.0.0.1/24 …
-    10.0.0.12/24 until reboot'.
+    """Yield a sentence for all devices that keep the same values.
 
-    `kept`: the changes that would have to unset something.
+    Example: 'node[01-03]: devices 0-3 keep 10.0.0.1/24 … 10.0.0.12/24 until reboot'. `kept`: the changes that would
+    have to unset something.
     """
     of_device: dict[tuple[str, int], dict[Kind, str]] = {}
     for change in sorted(kept, key=lambda change: tuple(Kind).index(change.kind)):

@@ -36,9 +36,7 @@ _RISKS = {Risk.DISTURBING: "may disturb what runs there", Risk.NEEDS_REBOOT: "co
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `style` is "title", "add", "remove", "pass", "fail", "warn", "dim" or empty, for terminals with
-    colours.
-    """
+    """One line. `style`, for colours: "title", "add", "remove", "pass", "fail", "warn", "dim" or empty."""
 
     text: str
     style: str = ""

@@ -111,10 +111,9 @@ def undoing_in_order(run: str, way: Way, this_run: str, begun: Collection[Change
 
 def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan without changes that cannot be reverted, and a sentence for each device that keeps something.
-    Pure.
 
-    Each host's changes are in the order of their phases, and in the order given within a phase. Changes that a step
-    made only to the boot file of devices are undone with that file.
+    Pure. Each host's changes are in the order of their phases, and in the order given within a phase. Changes that a
+    step made only to the boot file of devices are undone with that file.
     """
     candidates = tuple(change for change in changes if change.kind is not Kind.DEVICE_SAVED)
     kept = [change for change in candidates if _cannot_be_unset(change)]

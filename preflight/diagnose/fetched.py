@@ -25,7 +25,10 @@ class Copy:
 
 @dataclass(frozen=True)
 class Fetched:
-    """`sources` are read as local files are. `unread`: hosts and files, or parts of them, that did not come."""
+    """Logs that were fetched.
+
+    `sources` are read as local files are. `unread`: hosts and files, or parts of them, that did not come.
+    """
 
     sources: list[Source] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
@@ -78,7 +81,7 @@ def take(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None:
 
     `came`: host → its answer. `globs`: the operator's patterns of files on the hosts.
     """
-    on = defaultdict(set)  # number of a pattern → hosts with a file of their own that belongs to it
+    on = defaultdict(set)  # number of a pattern → hosts with a file that is not shared and belongs to it
     for name, answer in came.items():
         for log in answer.kept:
             if not log.file.shared:

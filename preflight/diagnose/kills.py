@@ -1,4 +1,4 @@
-"""Processes that the kernel killed for want of memory, and whether they were the job's. Pure.
+"""Processes that the kernel killed for lack of memory, and whether they were the job's. Pure.
 
 If a host runs out of memory, that is the job's problem, whichever process is killed. The limit of one cgroup only
 concerns the processes in it. A host may have containers of other users, with kills in the same kernel log.

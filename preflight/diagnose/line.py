@@ -234,7 +234,7 @@ def _device(text: str, told: str) -> str:
 
 
 def _group(match: re.Match[str] | None) -> str:
-    """Return the first group that matched; empty where nothing did."""
+    """Return the first group that matched, empty if none did."""
     return next(filter(None, match.groups()), "") if match else ""
 
 

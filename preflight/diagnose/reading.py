@@ -249,7 +249,10 @@ class _Times:
         self._last: tuple[int, float | None] = (-_BACK, None)  # the place and time of the last line that has one
 
     def before(self, begin: int) -> float | None:
-        """Return the time of the nearest line before `begin` that has one; interleaved ranks logged at about this time."""
+        """Return the time of the nearest line before `begin` that has one.
+
+        It is about right for interleaved ranks, too.
+        """
         place = begin
         for line in reversed(self._block[max(0, self._upto, begin - _BACK) : begin].splitlines(keepends=True)):
             place -= len(line)

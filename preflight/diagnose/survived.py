@@ -1,6 +1,6 @@
 """Exceptions that a program survived, by the lines that it wrote after them. Pure.
 
-Only an ordinary exception, or want of memory, can be survived. After an error of a device, its driver or its
+Only an ordinary exception, or lack of memory, can be survived. After an error of a device, its driver or its
 communicator, no program goes on with that device, whatever it logs.
 
 Steps after a traceback prove nothing by themselves: output of print() may reach a file only as the process ends. So the
@@ -88,8 +88,8 @@ def may_be_restarted(sign: Sign) -> bool:
 def restart_place(text: bytes) -> int:
     """Return the last place in the end of a log after which it shows that the job was started again and ended well.
 
-    -1 if it does not. The log has to show a start, steps, and at the very end that the job finished. Steps alone may be
-    of other ranks, and an exit code 0 of another command.
+    -1 if there is none. The log has to show a start, steps, and at the very end that the job finished. Steps alone may
+    be of other ranks, and an exit code 0 of another command.
     """
     lines = [(place, line) for place, line in _lines(text, 0, len(text)) if line.strip()]
     finish = max((place for place, line in lines[-_LAST_LINES:] if _says_well(line)), default=-1)

@@ -120,7 +120,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class Kill:
-    """A process that the kernel killed for want of memory, as far as the line names it.
+    """A process that the kernel killed for lack of memory, as far as the line names it.
 
     `limited`: the limit of a cgroup was used up, not the host's memory. `cgroup`: that of the process.
     """

@@ -1,6 +1,6 @@
 """The ranks that others waited for, and the last lines of those that stopped first. Pure.
 
-They are to be checked first if all logged errors are of ranks that waited. Being named makes no rank the culprit.
+Check these ranks first if all logged errors are of ranks that waited. Being named makes no rank the culprit.
 """
 
 from collections import Counter
@@ -103,12 +103,12 @@ def behind(logs: Gathered) -> list[str]:
     notes = []
     for group, ranks in logs.completed.items():
         counts = Counter(ranks.values())
-        highest = max(counts)
-        late = sorted(rank for rank, done in ranks.items() if done < highest)
+        top = max(counts)
+        late = sorted(rank for rank, done in ranks.items() if done < top)
         if late and len(late) * 2 <= len(ranks):
             shown = ", ".join(f"rank {rank} ({ranks[rank]})" for rank in late[:_NAMED])
             notes.append(
-                f"fewer collectives completed in group {group} than by the others ({highest}): {shown}; such ranks joined "
+                f"fewer collectives completed in group {group} than by the others ({top}): {shown}; such ranks joined "
                 "last, or called different ones"
             )
     return notes[:_NAMED]

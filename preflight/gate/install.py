@@ -106,9 +106,9 @@ def removing(way: Way, *, force: bool) -> Planned:
 
 
 def undoing_allowed(plan: Plan, way: Way) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan of a rollback without some hosts, and a sentence for each of them.
+    """Return the plan of a rollback without hosts that would lose a front still in use, and a sentence for each.
 
-    Those hosts would lose a front that a scheduler starts.
+    A front is in use as long as a scheduler starts it.
     """
     losing = {change.host for change in plan.changes if change.target == FRONT and change.after is None}
     kept_off = still_named(replace(way, hosts=[host for host in way.hosts if host.name in losing])) if losing else {}

@@ -30,7 +30,7 @@ class Controller:
 
 
 def running(confs: Iterable[str], proc: str = "/proc", records: str = RECORDS) -> Controller | None:
-    """Return the slurmctld of this machine, None where there is none. `proc` and `records` are for tests."""
+    """Return the slurmctld of this machine, None if there is none. `proc` and `records` are for tests."""
     started = _started(Path(proc))
     if started is None:
         return None

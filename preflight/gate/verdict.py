@@ -162,7 +162,7 @@ def _at_fault(finding: Finding) -> AbstractSet[str]:
 
 
 def _said_of(host: str, finding: Finding, needs: Collection[str], *, shared: bool) -> Outcome | None:
-    """Return the outcome of a finding for the host, None if it does not concern it.
+    """Return a finding's outcome for the host, None if it does not concern the host.
 
     `shared`: a failure is no single host's.
     """

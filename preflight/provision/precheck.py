@@ -52,7 +52,7 @@ def questions(plan: Plan, facts: ClusterFacts) -> tuple[tuple[Ping, ...], tuple[
 
 
 def _new_addresses(plan: Plan, addressed: Iterable[_Device]) -> Iterator[tuple[Change, IPv4Interface]]:
-    """Yield changes that give a device an address that it held neither when the plan was made nor holds now.
+    """Yield changes that give a device an address that it neither held when the plan was made nor holds now.
 
     Another mask alone needs no ping.
     """

@@ -15,7 +15,7 @@ from preflight.inventory import InventoryError, dump, parse
 from preflight.inventory.device_addresses import number_of
 from preflight.model.cluster import Device, Host
 
-_MOST_PER_HOST = 64  # addresses that a place of a plan can have
+_MOST_PER_HOST = 64  # addresses that a plan by host name may reserve for each host
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ _NAMESPACE = Path("/proc/self/ns/net")
 
 
 def network_id() -> str:
-    """Return this boot and this network namespace as one text, empty where the kernel does not name them."""
+    """Return this boot and this network namespace as one text, empty if the kernel does not give them."""
     try:
         return f"{_BOOT_ID.read_text().strip()} {_NAMESPACE.readlink()}"
     except OSError:

@@ -178,11 +178,11 @@ def _written(asked: _Asked, said: HostAnswer, folder: Path) -> Came:
     if answer.inside and answer.inside.why:
         unread.append(Unread(name, f"no logs of the container came: {answer.inside.why}"))
     elif answer.inside:
-        again = HostAnswer(_unpacked(answer.inside.text, _answer_size(asked.share)), b"", 0, 0.0)
+        inner_answer = HostAnswer(_unpacked(answer.inside.text, _answer_size(asked.share)), b"", 0, 0.0)
         try:
-            answers.append(decode(framed.document(again, asked.marker), _Answer))
+            answers.append(decode(framed.document(inner_answer, asked.marker), _Answer))
         except framed.NoAnswer:
-            words = again.stdout.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word of why"]
+            words = inner_answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word of why"]
             unread.append(Unread(name, f"no logs of the container came: {words[0][:200]}"))
     kept: list[Kept] = []
     room = asked.share

@@ -123,10 +123,10 @@ def _note(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None
         into.notes.append(f"{older} older logs on the hosts were not fetched (--since)")
     if came:
         first, last = max(came, key=lambda name: came[name].ahead[0]), min(came, key=lambda name: came[name].ahead[1])
-        apart = came[first].ahead[0] - came[last].ahead[1]
-        if apart > _CLOCKS:
+        skew = came[first].ahead[0] - came[last].ahead[1]
+        if skew > _CLOCKS:
             into.notes.append(
-                f"the clock of {first} is {apart:.0f} s or more ahead of {last}'s: which error came first is not sure "
+                f"the clock of {first} is {skew:.0f} s or more ahead of {last}'s: which error came first is not sure "
                 "(HST102)"
             )
     if len({answer.zone for answer in came.values()}) > 1:

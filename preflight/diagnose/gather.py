@@ -160,27 +160,27 @@ class Gathered:
             self._traceback(raw, spot)
             return
         place = _PLACE.match(raw)
-        at = (spot.file, place[1], place[2]) if place else None
-        if self._is_repeated(at, spot):
+        place_key = (spot.file, place[1], place[2]) if place else None
+        if self._is_repeated(place_key, spot):
             return
         sign = recognise(raw)
         if (sign and self._is_ignored(sign, raw, spot)) or (not sign and not _NOTICED.search(raw)):
             return
         writer = _WRITER.match(raw)
-        same = (spot.file, sign.id, writer[0] if writer else "") if sign else None
-        if self._is_repeated(same, spot):
+        error_key = (spot.file, sign.id, writer[0] if writer else "") if sign else None
+        if self._is_repeated(error_key, spot):
             return
         counted = self._line(parsed(raw, spot.year), sign, spot)
         if counted and counted.count > (_PARSED if writer or place else _UNMARKED) and len(self._repeated) < _PROCESSES:
-            self._repeated.update({key: counted for key in (same, at) if key})
+            self._repeated.update({key: counted for key in (error_key, place_key) if key})
 
     def _is_repeated(self, key: tuple[str, str, str] | None, spot: Spot) -> bool:
         """Return whether it is an error that was read often enough, and count it."""
-        again = self._repeated.get(key) if key else None
-        if again is None:
+        counted = self._repeated.get(key) if key else None
+        if counted is None:
             return False
-        again.count += 1
-        self._said(again, spot)
+        counted.count += 1
+        self._said(counted, spot)
         return True
 
     def _traceback(self, raw: str, spot: Spot) -> None:
@@ -284,9 +284,9 @@ class Gathered:
         errors = []
         waits = self._waits or _WAITED
         for first, last in self._starts.values():
-            late = _time(last) - _time(first)
-            if late > waits:
-                text = f"began {late:.0f} s after rank {first.who.rank}, which waits {waits:.0f} s: {last.text}"
+            delay = _time(last) - _time(first)
+            if delay > waits:
+                text = f"began {delay:.0f} s after rank {first.who.rank}, which waits {waits:.0f} s: {last.text}"
                 errors.append(replace(last, time=first.time, text=text[:_WIDTH]))
         if len({state for state, _ in self._tls.values()}) > 1:
             for state, error in self._tls.values():

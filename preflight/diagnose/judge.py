@@ -289,15 +289,15 @@ def _about_order(causes: Sequence[Group], echoes: Sequence[Group]) -> list[str]:
         elif None in times:
             notes.append("some errors have no time, and were put last")
     if causes and echoes:
-        late = when(causes[0].first) - when(echoes[0].first)
-        if _CLOCKS < late < NEVER:
+        delay = when(causes[0].first) - when(echoes[0].first)
+        if _CLOCKS < delay < NEVER:
             notes.append(
-                f"others had begun to complain {late:.0f} s before the first different error: either that rank was "
+                f"others had begun to complain {delay:.0f} s before the first different error: either that rank was "
                 "late already, or its error came of theirs"
             )
     if len(causes) > 1:
-        apart = when(causes[1].first) - when(causes[0].first)
+        interval = when(causes[1].first) - when(causes[0].first)
         hosts = {group.first.who.host for group in causes[:2]} - {""}
-        if apart < _CLOCKS and len(hosts) > 1:
+        if interval < _CLOCKS and len(hosts) > 1:
             notes.append(f"two different errors are less than {_CLOCKS:.0f} s apart: the clocks decide (HST102)")
     return notes

@@ -179,11 +179,11 @@ class Below:
         line = parsed(raw[:_LONGEST], _YEAR)
         if _NOT.search(line.text):
             return
-        again = _AGAIN.search(line.text) is not None and not _ELSE.search(line.text)
-        well = _WELL.search(line.text) is not None
+        is_again = _AGAIN.search(line.text) is not None and not _ELSE.search(line.text)
+        is_well = _WELL.search(line.text) is not None
         drawn = step[2] or "" if step else ""
         logged = step[1] or "" if step else ""
-        self._signs[line.tag].append(_Sign(place, again, well, line.level == "INFO", logged, drawn))
+        self._signs[line.tag].append(_Sign(place, is_again, is_well, line.level == "INFO", logged, drawn))
 
     def _is_near(self, begin: int, place: int, tag: str) -> bool:
         """Return whether few lines of the writer are between both places."""

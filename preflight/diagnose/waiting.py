@@ -104,9 +104,9 @@ def behind(logs: Gathered) -> list[str]:
     for group, ranks in logs.completed.items():
         counts = Counter(ranks.values())
         top = max(counts)
-        late = sorted(rank for rank, done in ranks.items() if done < top)
-        if late and len(late) * 2 <= len(ranks):
-            shown = ", ".join(f"rank {rank} ({ranks[rank]})" for rank in late[:_NAMED])
+        lagging = sorted(rank for rank, count in ranks.items() if count < top)
+        if lagging and len(lagging) * 2 <= len(ranks):
+            shown = ", ".join(f"rank {rank} ({ranks[rank]})" for rank in lagging[:_NAMED])
             notes.append(
                 f"fewer collectives completed in group {group} than by the others ({top}): {shown}; such ranks joined "
                 "last, or called different ones"

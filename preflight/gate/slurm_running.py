@@ -99,10 +99,10 @@ def _logged(since: float) -> float | None:
     """Return when the system's journal last has a call: a SlurmUser other than root cannot write the gate's record."""
     command = ["journalctl", "-q", "-t", "preflight-gate", f"--since=@{int(since)}", "-o", "json", "--no-pager"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, errors="replace")
+        process = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         return None
-    for line in reversed(done.stdout.splitlines()):
+    for line in reversed(process.stdout.splitlines()):
         try:
             entry = json.loads(line)
             if str(entry["MESSAGE"]).startswith(("preflight: job ", "controller: ")):

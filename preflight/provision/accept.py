@@ -246,8 +246,8 @@ def _is_spelled(target: str, value: str | None) -> bool:
     """Return whether `value` has a setting for each key that `target` names: "address 10.0.0.1/24 gateway none"."""
     words, keys = (value or "").split(" "), target.split(" ")[1:]
     pairs = zip(words[::2], words[1::2], strict=False)
-    fit = all(text == "none" or SETTINGS[key](text) for key, text in pairs if key in SETTINGS)
-    return words[::2] == keys and len(words) == 2 * len(keys) and fit
+    are_valid = all(text == "none" or SETTINGS[key](text) for key, text in pairs if key in SETTINGS)
+    return words[::2] == keys and len(words) == 2 * len(keys) and are_valid
 
 
 def _name(change: Change) -> str:

@@ -37,13 +37,13 @@ def what_is_left(run: str, undo: Undoing, known: Sequence[PastRun], way: Way, th
     away, named_hosts = [], set()
     for host in dict.fromkeys(change.host for change in untold):
         of_host = [result for result in results if result.change.host == host]
-        still = [subject(result.change) for result in of_host if result.state is StepState.ALREADY]
+        unchanged = [subject(result.change) for result in of_host if result.state is StepState.ALREADY]
         changed = [
             subject(result.change) for result in of_host if result.state not in (StepState.ALREADY, StepState.PENDING)
         ]
-        if still or changed:
+        if unchanged or changed:
             named_hosts.add(host)
-            away.append(_sentence(host, run, still, changed, damaged=host in undo.damaged))
+            away.append(_sentence(host, run, unchanged, changed, damaged=host in undo.damaged))
     notes = list(_not_told(run, [name for name in undo.strangers if name not in named_hosts]))
     is_recorded = any(past.run == run for past in known)
     for host, count in undo.damaged.items():

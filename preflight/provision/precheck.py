@@ -56,11 +56,11 @@ def _new_addresses(plan: Plan, addressed: Iterable[_Device]) -> Iterator[tuple[C
 
     Another mask alone needs no ping.
     """
-    held = {(device.host, device.index): device.address.ip for device in addressed}
+    current_addresses = {(device.host, device.index): device.address.ip for device in addressed}
     for change in plan.changes:
         before, after = _address(change, change.before), _address(change, change.after)
         planned_before = {before.ip} if before else set()
-        if after and after.ip not in planned_before | {held.get((change.host, change.device or 0))}:
+        if after and after.ip not in planned_before | {current_addresses.get((change.host, change.device or 0))}:
             yield change, after
 
 

@@ -38,11 +38,11 @@ def plan_of(document: Mapping[str, Any], hosts: Sequence[Host]) -> dict[str, Any
 
     None if the addresses must be written out. A device without an address is ignored.
     """
-    has = list(_addressed(hosts))
-    if len(has) < 2:
+    addressed = list(_addressed(hosts))
+    if len(addressed) < 2:
         return None
     devices = [device for host in hosts for device in host.devices if device.address]
-    for table, detect in product(_plans(has, devices), _detects(devices)):
+    for table, detect in product(_plans(addressed, devices), _detects(devices)):
         candidate = {**table, **({"detect": detect} if detect else {})}
         if _gives({**document, "device_addresses": candidate}, hosts):
             return candidate
@@ -75,11 +75,11 @@ def _one_subnet(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any
     second = next((at for at in has if at.number != reference.number), None)
     if second is None or reference.number is None or second.number is None:
         return
-    apart = (int(second.address) - second.index) - (int(reference.address) - reference.index)
-    each, remainder = divmod(apart, second.number - reference.number)
-    if remainder == 0 and 1 <= each <= _MOST_PER_HOST:
-        first = int(reference.address) - reference.index - each * (reference.number - 1)
-        yield {**table, "by": "name", "per_host": each, "first": _text(first), **gateway}
+    distance = (int(second.address) - second.index) - (int(reference.address) - reference.index)
+    per_host, remainder = divmod(distance, second.number - reference.number)
+    if remainder == 0 and 1 <= per_host <= _MOST_PER_HOST:
+        first = int(reference.address) - reference.index - per_host * (reference.number - 1)
+        yield {**table, "by": "name", "per_host": per_host, "first": _text(first), **gateway}
 
 
 def _four_subnets(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:

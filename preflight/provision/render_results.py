@@ -77,13 +77,13 @@ def _same_end(results: Iterable[StepResult]) -> list[tuple[list[str], list[StepR
         # of files, one host is an example
         observed = result.found if _is_short(result.found) else subject(result.change)
         by_host.setdefault((result.change.host, result.state, observed, text), []).append(result)
-    alike: dict[tuple[object, ...], list[str]] = {}
+    hosts_by_end: dict[tuple[object, ...], list[str]] = {}
     examples: dict[tuple[object, ...], list[StepResult]] = {}
     for (host, *end), of_host in by_host.items():
         key = (*end, *(subject(result.change) for result in of_host))
-        alike.setdefault(key, []).append(host)
+        hosts_by_end.setdefault(key, []).append(host)
         examples.setdefault(key, of_host)
-    return [(hosts, examples[key]) for key, hosts in alike.items()]
+    return [(hosts, examples[key]) for key, hosts in hosts_by_end.items()]
 
 
 def render_fixed(
@@ -94,12 +94,12 @@ def render_fixed(
     fold: Callable[[Iterable[str]], str],
 ) -> list[Line]:
     """Return a line for each check that reported a problem before and none now, with the hosts that are fixed."""
-    good, bad = (Outcome.PASS, Outcome.SKIP), (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
-    still = {(finding.check, finding.host) for finding in after if finding.outcome in bad}
-    now = {(finding.check, finding.host) for finding in after if finding.outcome in good} - still
+    good_outcomes, bad_outcomes = (Outcome.PASS, Outcome.SKIP), (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+    failing = {(finding.check, finding.host) for finding in after if finding.outcome in bad_outcomes}
+    passing = {(finding.check, finding.host) for finding in after if finding.outcome in good_outcomes} - failing
     fixed: dict[str, list[str]] = {}
-    for check, host in dict.fromkeys((f.check, f.host) for f in before if f.outcome in bad):
-        if host is not None and (check, host) in now:
+    for check, host in dict.fromkeys((f.check, f.host) for f in before if f.outcome in bad_outcomes):
+        if host is not None and (check, host) in passing:
             fixed.setdefault(check, []).append(host)
     return [
         Line(line, "pass")

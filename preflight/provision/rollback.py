@@ -101,12 +101,12 @@ def undoing_in_order(run: str, way: Way, this_run: str, begun: Collection[Change
     undo = undoing(run, way, this_run, begun)
     if not undo.unfinished:
         return undo
-    put = put_in_order(undo.unfinished, way, this_run)
+    recovery = put_in_order(undo.unfinished, way, this_run)
     undo = undoing(run, way, this_run, begun)
     left_out = tuple(f"{name}: {why}" for name, why in undo.unfinished.items())
     plan = Plan(tuple(change for change in undo.plan.changes if change.host not in undo.unfinished))
-    at_work = {name: owner for name, owner in put.at_work.items() if name in undo.unfinished}
-    return replace(undo, plan=plan, away=undo.away + left_out, notes=put.notes + undo.notes, at_work=at_work)
+    at_work = {name: owner for name, owner in recovery.at_work.items() if name in undo.unfinished}
+    return replace(undo, plan=plan, away=undo.away + left_out, notes=recovery.notes + undo.notes, at_work=at_work)
 
 
 def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""The error catalogue: which of its entries a line of a log is. Pure."""
+"""The error catalogue, and the lookup of a log's lines in it. Pure."""
 
 import re
 
@@ -12,8 +12,8 @@ _OF_CANN = (*hccl.SIGNS, *cann.SIGNS)
 _ANYWHERE = (*torch.SIGNS, *schedulers.SIGNS, *crashes.SIGNS, *launchers.SIGNS, *host.SIGNS)
 SIGNS = (*nccl.SIGNS, *cuda.SIGNS, *_ANYWHERE, *_OF_CANN)
 
-# A line without any of these, and without a code of CANN, tells of no error that is known. They are rare in logs of
-# healthy jobs, and found in whole blocks: that is what makes a gigabyte a matter of seconds.
+# A line without any of these, and without a code of CANN, reports no known error. They are rare in logs of healthy
+# jobs, and are searched for in whole blocks: so a gigabyte takes seconds.
 CODE_TRIGGER = re.compile(rb"E[1-9A-Z]\d\d\d\d(?![0-9A-Za-z_])")
 TRIGGERS = (
     b"Error",
@@ -136,7 +136,7 @@ _NCCL_LINE = re.compile(r"\bNCCL (?:WARN|INFO|TRACE)\b|^include/socket\.h:\d+ WA
 _OTHER_LINE = re.compile(
     r"\bUCX  +(?:ERROR|WARN|INFO|DEBUG|DIAG|TRACE|FATAL)\b|\blibfabric:\d+:|\[mlx5_\d+\]|\bOFI (?:WARN|INFO)\b"
 )
-# Lines of others that a program cites.
+# Lines of other programs that a program cites.
 _CITED = re.compile(r"[\"'`](?:(?:slurmstepd|srun)(?:-\S{1,64})?: |(?:Segmentation fault|Bus error|Aborted) \(core)")
 _CANN_LINE = re.compile(r"\[(?:ERROR|EVENT|CRITICAL|EXCEPTION|WARNING|TRACE|INFO)\] ?[A-Z_]{2,16}\(\d+,")
 # MeanSquaredError and the like are figures of a training. Prefixes of torchrun and mpirun end with ]: and >:.
@@ -148,7 +148,7 @@ _LONGEST_TRACEBACK = 400  # lines, also of other writers among them
 # The last line of a traceback: a class, its module in front unless it is of the program itself or built in.
 _UNCOMMON = re.compile(r"(?:[A-Za-z_]\w{0,40}\.){0,8}([A-Z]\w{0,60})(?::(?: |$)|$)")
 _NO_FAILURE = ("KeyboardInterrupt", "SystemExit", "GeneratorExit", "StopIteration")
-# Counters of errors that say there were none, with what they count.
+# Counters of errors that are zero, with the errors that they count.
 _NONE = re.compile(
     r"\b(?:errors|failures|exceptions|timeouts|(?:error|failure|exception|timeout|err|warn)[ _-](?:count|total|lines?))"
     r"['\"]?\s{0,9}[:=|]\s{0,9}0\b(?!\.\d)|\b(?:\w{1,40}\s)?count['\"]?\s{0,9}[:=]\s{0,9}0\b(?!\.\d)"
@@ -176,7 +176,7 @@ _CANN_SIGNS = _by_first_word((*_OF_CANN, *torch.SIGNS))
 
 
 def recognise(text: str) -> Sign | None:
-    """Return the entry that a line is; None where it tells of no error, or only that there were none."""
+    """Return the entry for a line; None if it reports no error, or only that there were none."""
     sign = _recognised(text)
     if sign and _NONE.search(text) and not _ERRORS_OF.search(text):
         return _recognised(_NONE.sub(" ", text))
@@ -192,38 +192,38 @@ def _recognised(text: str) -> Sign | None:
         return _first(_CRASH_SIGNS, text)
     if match := host.XID.search(text):
         return host.xid(int(match[2]))
-    if (match := _CODE.search(text)) and (known := hccl.of_code(match[0])):
-        return _first(_CANN_SIGNS, text, match[0]) or known
+    if (match := _CODE.search(text)) and (sign := hccl.of_code(match[0])):
+        return _first(_CANN_SIGNS, text, match[0]) or sign
     if _CANN_LINE.search(text):
         return _first(_CANN_SIGNS, text) or cann.of_line(text) or _by_last_words(text) or _unknown(text)
     return _first(_ALL_SIGNS, text) or cann.of_line(text) or _by_last_words(text) or _unknown(text)
 
 
 def _first(signs: dict[str, list[Sign]], text: str, code: str = "") -> Sign | None:
-    """Return the first sign that the line is, of those with HCCL's `code` where one is given."""
+    """Return the first sign that matches the line; with `code`, only of those with HCCL's code."""
     for word, same_word in signs.items():
         if word in text:
             for sign in same_word:
-                if (not code or sign.id == code) and (known := sign.read_from(text)):
-                    return known
+                if (not code or sign.id == code) and (filled_sign := sign.read_from(text)):
+                    return filled_sign
     return None
 
 
 def _by_last_words(text: str) -> Sign | None:
-    """Return what a line of torch_npu, HCCL, the runtime or CANN's Python says."""
+    """Return the sign of a line of torch_npu, HCCL, the runtime or CANN's Python, by its message."""
     exception = _EXCEPTION.search(text)
     if not exception and not _HINT_OF_ASCEND.search(text):
         return None
-    known = meaning(text)
-    if known is None:
+    entry = meaning(text)
+    if entry is None:
         return None
     number = _NUMBER.search(text)
     if number and len(number[1]) == _ACL_DIGITS:
-        return cann.of_number(number[1], known)
+        return cann.of_number(number[1], entry)
     id_ = number[1] if number else _name(exception) if exception else "Ascend"
     role = hccl.role_of(id_)
     weight = Weight.SYMPTOM if number and role is not Role.WAIT else Weight.CAUSE  # a code of HCCL tells more
-    return Sign(id_, role, (), known.cause, known.remedy, weight=weight)
+    return Sign(id_, role, (), entry.cause, entry.remedy, weight=weight)
 
 
 def _name(exception: re.Match[str]) -> str:
@@ -245,14 +245,16 @@ def unknown(name: str) -> Sign:
 
 
 def ends_traceback(sign: Sign, text: str) -> bool:
-    """Return whether the line with this sign ends a traceback, also where its name does not tell."""
+    """Return whether the line with this sign ends a traceback, even if its name does not show it."""
     return sign.step == _READ or is_exception(text)
 
 
 def uncommon_exception(raw: str, after: str) -> tuple[str, str, int] | None:
-    """Return the class, the line, and its distance in lines, of the exception that ends a traceback, where nothing in
-    its name says that it is one (queue.Empty); None where it is read as a line of its own, or is no failure. `raw`: the
-    traceback's first line; `after`: the text below it."""
+    """Return class, line and distance in lines of the exception that ends a traceback, if its name does not show it.
+
+    An example is queue.Empty. None if the exception is read as its own line, or is no failure. `raw`: the traceback's
+    first line. `after`: the text below it.
+    """
     begin = raw.partition("Traceback (most recent")[0]
     for below, text in enumerate(map(clean, after.splitlines()[:_LONGEST_TRACEBACK])):
         if not text.startswith(begin):

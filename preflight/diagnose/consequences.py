@@ -1,41 +1,41 @@
-"""Which of the errors that speak for a job's processes are causes, and which are consequences. Pure."""
+"""Causes and consequences among the errors that lead a job's processes. Pure."""
 
 from collections.abc import Sequence
 
 from preflight.diagnose.order import Errors
 from preflight.diagnose.types import Role, Seen, Weight
 
-# Waits that begin when another process ends: an exception that no time is known of comes before them.
+# Waits that begin when another process ends: an exception without a known time comes before them.
 _LOST = ("peer-gone", "nccl-lost", "nccl-remote", "socket-lost")
 _KILLED = "killed"  # launchers kill other ranks after the first has failed
 
 
 def causes_and_consequences(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
-    """Return both, each in the order of `leads`."""
-    ends = Errors(seen for seen in leads if seen.sign.role is Role.ENDED)
-    in_time = [seen for seen in leads if not ends.any_before(seen)]
-    known = [seen for seen in in_time if seen.sign.role in (Role.OWN, Role.LINK)]
-    causes = _known_causes(known)
+    """Return causes and consequences, each in the order of `leads`."""
+    ends = Errors(error for error in leads if error.sign.role is Role.ENDED)
+    in_time = [error for error in leads if not ends.any_before(error)]
+    faults = [error for error in in_time if error.sign.role in (Role.OWN, Role.LINK)]
+    causes = _known_causes(faults)
     causes += _unknown_causes(in_time, leads)
     causes = _without_later_kills(causes)
     chosen = set(causes)
-    return causes, [seen for seen in leads if seen not in chosen]
+    return causes, [error for error in leads if error not in chosen]
 
 
 def _known_causes(known: Sequence[Seen]) -> list[Seen]:
-    """Return errors that tell a cause, and deaths and symptoms that no such error came before."""
-    strong = [seen for seen in known if seen.sign.weight is Weight.CAUSE]
+    """Return errors that name a cause, and deaths and symptoms without such an error before them."""
+    strong = [error for error in known if error.sign.weight is Weight.CAUSE]
     causes = Errors(strong)
-    return strong + [seen for seen in known if seen.sign.weight is not Weight.CAUSE and not causes.any_before(seen)]
+    return strong + [error for error in known if error.sign.weight is not Weight.CAUSE and not causes.any_before(error)]
 
 
 def _unknown_causes(in_time: Sequence[Seen], leads: Sequence[Seen]) -> list[Seen]:
-    """Return exceptions that the catalogue does not have, where no rank had failed or begun to wait before them."""
-    others = [seen for seen in leads if _explains(seen)]
-    lost = Errors(seen for seen in others if seen.sign.id in _LOST)
-    known = Errors(seen for seen in others if seen.sign.id not in _LOST)
-    unknown = [seen for seen in in_time if seen.sign.role is Role.UNKNOWN]
-    return [seen for seen in unknown if known.all_after(seen) and not lost.any_well_before(seen)]
+    """Return exceptions that the catalogue does not have, if no rank had failed or begun to wait before them."""
+    explaining = [error for error in leads if _explains(error)]
+    lost = Errors(error for error in explaining if error.sign.id in _LOST)
+    failures = Errors(error for error in explaining if error.sign.id not in _LOST)
+    unknown = [error for error in in_time if error.sign.role is Role.UNKNOWN]
+    return [error for error in unknown if failures.all_after(error) and not lost.any_well_before(error)]
 
 
 def _explains(seen: Seen) -> bool:
@@ -45,5 +45,5 @@ def _explains(seen: Seen) -> bool:
 
 
 def _without_later_kills(causes: Sequence[Seen]) -> list[Seen]:
-    others = Errors(seen for seen in causes if seen.sign.id != _KILLED)
-    return [seen for seen in causes if seen.sign.id != _KILLED or not others.any_before(seen)]
+    other_errors = Errors(error for error in causes if error.sign.id != _KILLED)
+    return [error for error in causes if error.sign.id != _KILLED or not other_errors.any_before(error)]

@@ -1,4 +1,4 @@
-"""The last lines of logs, for jobs that ended without telling why. Bounded."""
+"""The last lines of logs, for jobs that ended without a reason in them. Bounded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from preflight.diagnose.types import LastLines, Spot, Who
 _LINES = 3  # of a writer
 _WIDTH = 500  # characters of a line
 _WRITERS = 64  # of one file
-_TAIL = 4 << 10  # bytes at the end of a file in which they are sought
+_TAIL = 4 << 10  # bytes at the end of a file that are searched for them
 _FILES = 2_000
 
 
@@ -38,12 +38,12 @@ class Ends:
         for file, (about, year, text) in self._texts.items():
             lines = text.splitlines()
             for writer in _endings(lines[1:] if len(text) == _TAIL else lines, year):
-                who = writer.who.joined(replace(about, file=file))
-                yield LastLines(who, file, writer.time, tuple(writer.lines[-_LINES:]))
+                identity = writer.who.joined(replace(about, file=file))
+                yield LastLines(identity, file, writer.time, tuple(writer.lines[-_LINES:]))
 
 
 def _endings(texts: list[str], year: int) -> Iterator[_Ending]:
-    """Yield each writer of these lines with its own, but for reports of launchers."""
+    """Yield each writer of these lines with its own lines, without reports of launchers."""
     writers: dict[str, _Ending] = {}
     for raw in texts:
         line = parsed(raw[:_WIDTH], year)

@@ -1,4 +1,4 @@
-"""Logs of all hosts, brought into a folder in one round trip a host; what was left out is said."""
+"""Logs of all hosts, brought into a folder in one round trip a host; omissions are reported."""
 
 import json
 import os
@@ -25,16 +25,19 @@ from preflight.transport.types import Program, Progress, Transport, TransportErr
 
 _MOST = 2 << 30  # bytes of all hosts together
 _LEAST = 256 << 10  # bytes of a host, however many there are
-_EACH = 4  # a file may take one part in so many of its host's share
+_EACH = 4  # a file may take 1/_EACH of its host's share
 _KERNEL_MOST = 1 << 20  # bytes
 _POOL = 16  # hosts at once: an answer is held in memory until it is written
-_SECONDS = 240.0  # a host: 60 to read, 20 for dmesg, 90 in a container, and a slow way
+_SECONDS = 240.0  # for a host: 60 to read, 20 for dmesg, 90 in a container, and some for a slow connection
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """`globs`: files on the hosts beside CANN's and the kernel's; `probe`: where and as whom jobs run; `age`: seconds
-    since a file was changed; `most`: bytes of a host."""
+    """Selection of the logs to bring.
+
+    `globs`: files on the hosts besides CANN's and the kernel's logs. `probe`: where and as which user jobs run. `age`:
+    seconds since a file was changed. `most`: bytes of a host.
+    """
 
     globs: tuple[str, ...]
     probe: ProbeSettings
@@ -56,7 +59,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class _Answer:
-    """See preflight/remote/fetch_logs/main.py."""
+    """A host's answer: see preflight/remote/fetch_logs/main.py."""
 
     files: tuple[File, ...]
     left: tuple[_Left, ...]
@@ -71,7 +74,10 @@ class _Answer:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A round trip: `share` is what the files may have in bytes; `sent`, `received`: seconds since 1970, here."""
+    """A round trip.
+
+    `share`: bytes that the files may have. `sent`, `received`: seconds since 1970, by this machine's clock.
+    """
 
     host: str
     marker: str
@@ -81,7 +87,7 @@ class _Asked:
 
 
 class _Unusable(Exception):  # noqa: N818  (what came of asking, not a fault of ours)
-    """The host's answer cannot be used: one sentence."""
+    """An answer of a host that cannot be used, as one sentence."""
 
 
 def fetch(
@@ -93,8 +99,10 @@ def fetch(
     pool: int,
     progress: Callable[[Progress], None] | None,
 ) -> Fetched:
-    """Bring the logs into `folder`, which is the caller's to remove. Raises OSError where it cannot be written, and
-    nothing that a host could cause."""
+    """Bring the logs into `folder`, which the caller has to remove.
+
+    Raises OSError if it cannot be written, and nothing that a host could cause.
+    """
     share = min(wanted.most, max(_LEAST, _MOST // len(hosts)))
     numbers = {host.name: number for number, host in enumerate(hosts)}
 
@@ -103,56 +111,65 @@ def fetch(
         program = _program(wanted, share, marker)
         sent = time.time()
         answer = transport.run(host, program, timeout=_SECONDS, limit=_answer_size(share))
-        asked = _Asked(host.name, marker, share, sent, time.time())
+        round_trip = _Asked(host.name, marker, share, sent, time.time())
         try:
-            return _written(asked, answer, folder / str(numbers[host.name]))
+            return _written(round_trip, answer, folder / str(numbers[host.name]))
         except (framed.NoAnswer, _Unusable, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return json_error(error)
 
-    heard = fan_out(hosts, one, pool=min(pool, _POOL), deadline=_SECONDS, progress=progress, phase="logs")
+    answers = fan_out(hosts, one, pool=min(pool, _POOL), deadline=_SECONDS, progress=progress, phase="logs")
     fetched = Fetched()
     came: dict[str, Came] = {}
-    for name, it in heard.items():
-        if isinstance(it, Came):
-            came[name] = it
+    for name, answer in answers.items():
+        if isinstance(answer, Came):
+            came[name] = answer
         else:
-            why = it.summary.removeprefix(f"{name}: ") if isinstance(it, TransportError) else it
+            why = answer.summary.removeprefix(f"{name}: ") if isinstance(answer, TransportError) else answer
             fetched.unread.append(Unread(name, f"no logs came: {why}"))
     take(came, wanted.globs, fetched)
     return fetched
 
 
 def _program(wanted: Wanted, share: int, marker: str) -> Program:
-    """Where the inventory's wrapper leads into a container, the program runs there, too: each brings half."""
+    """Return the program that brings the logs.
+
+    If the inventory's wrapper leads into a container, the program runs there, too, and each of the two brings half.
+    """
     text, probe = source("fetch_logs", "collect.tools"), wanted.probe
-    most = share // 2 if probe.wrapper else share
-    words = {
+    limit = share // 2 if probe.wrapper else share
+    request = {
         "marker": marker,
         "globs": wanted.globs,
         "user": probe.user,
         "age": wanted.age,
-        "most": most,
-        "each": max(1, most // _EACH),
+        "most": limit,
+        "each": max(1, limit // _EACH),
         "passed": NO_LOGS,
         "kernel": True,
         "inside": None,
     }
     if not probe.wrapper:
-        return Program(text, json.dumps(words).encode(), setup=probe.setup)
-    there = Program(
-        text, json.dumps({**words, "kernel": False}).encode(), probe.python, probe.setup, probe.wrapper, probe.user
+        return Program(text, json.dumps(request).encode(), setup=probe.setup)
+    inner_program = Program(
+        text, json.dumps({**request, "kernel": False}).encode(), probe.python, probe.setup, probe.wrapper, probe.user
     )
-    inside = {"argv": host_argv(there, sudo=False), "program": there.source + there.payload.decode()}
-    return Program(text, json.dumps({**words, "inside": inside}).encode())
+    inside = {
+        "argv": host_argv(inner_program, sudo=False),
+        "program": inner_program.source + inner_program.payload.decode(),
+    }
+    return Program(text, json.dumps({**request, "inside": inside}).encode())
 
 
 def _answer_size(share: int) -> int:
-    """Bytes that an answer may have: base64, and some words."""
+    """Return the bytes that an answer may have: base64, and some words."""
     return 2 * share + (8 << 20)
 
 
 def _written(asked: _Asked, said: HostAnswer, folder: Path) -> Came:
-    """Names are numbers: what a host calls its files is never a path here. Raises what `fetch` has as no answer."""
+    """Write a host's logs into `folder`, named by numbers: a host's file name never becomes a path here.
+
+    Raises the errors that `fetch` counts as no answer.
+    """
     folder.mkdir(mode=0o700)
     name = asked.host
     answer = decode(framed.document(said, asked.marker), _Answer)
@@ -161,45 +178,45 @@ def _written(asked: _Asked, said: HostAnswer, folder: Path) -> Came:
     if answer.inside and answer.inside.why:
         unread.append(Unread(name, f"no logs of the container came: {answer.inside.why}"))
     elif answer.inside:
-        again = HostAnswer(_unpacked(answer.inside.text, _answer_size(asked.share)), b"", 0, 0.0)
+        inner_answer = HostAnswer(_unpacked(answer.inside.text, _answer_size(asked.share)), b"", 0, 0.0)
         try:
-            answers.append(decode(framed.document(again, asked.marker), _Answer))
+            answers.append(decode(framed.document(inner_answer, asked.marker), _Answer))
         except framed.NoAnswer:
-            words = again.stdout.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word of why"]
+            words = inner_answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word of why"]
             unread.append(Unread(name, f"no logs of the container came: {words[0][:200]}"))
     kept: list[Kept] = []
     room = asked.share
-    known: set[tuple[str, float]] = set()  # a file of the host that the container has, too, by its name and time
-    for told in reversed(answers):
-        for file in told.files:
-            same = (Path(file.path).name, file.changed)
-            if told is answer and same in known:
+    container_keys: set[tuple[str, float]] = set()  # name and time of its files; the host may have the same files
+    for part in reversed(answers):
+        for file in part.files:
+            key = (Path(file.path).name, file.changed)
+            if part is answer and key in container_keys:
                 continue
-            known.add(same)
+            container_keys.add(key)
             data = _unpacked(file.text, room)
             room -= len(data)
             path = folder / str(len(kept))
             path.write_bytes(data)
             os.utime(path, (0, min(max(file.changed, 0.0), 4e9)))  # lines without a year are of its year
-            kept.append(Kept(replace(file, size=len(data), text=b""), path, told is not answer))
-        unread.extend(Unread(f"{name}:{left.path}", left.why) for left in told.left)
-        if told.left_more:
-            unread.append(Unread(name, f"{told.left_more} more files were not taken"))
+            kept.append(Kept(replace(file, size=len(data), text=b""), path, part is not answer))
+        unread.extend(Unread(f"{name}:{omission.path}", omission.why) for omission in part.left)
+        if part.left_more:
+            unread.append(Unread(name, f"{part.left_more} more files were not taken"))
     kernel = None
     if answer.kernel and answer.kernel.why:
         unread.append(Unread(f"{name}:{KERNEL}", answer.kernel.why))
     elif answer.kernel:
         kernel = folder / "kernel"
         kernel.write_bytes(_unpacked(answer.kernel.text, _KERNEL_MOST))
-    nothing = frozenset.intersection(*(frozenset(told.nothing) for told in answers))
-    older = sum(told.older for told in answers)
+    nothing = frozenset.intersection(*(frozenset(part.nothing) for part in answers))
+    older = sum(part.older for part in answers)
     begun, ended = answer.clock
     ahead = ended - asked.received, begun - asked.sent
     return Came(tuple(kept), kernel, nothing, older, answers[-1].zone, ahead, tuple(unread))
 
 
 def _unpacked(text: bytes, most: int) -> bytes:
-    """Raises _Unusable for what is not packed, or larger than was asked for."""
+    """Return the unpacked text. Raises _Unusable for text that is not packed, or larger than was asked for."""
     unpacking = zlib.decompressobj()
     try:
         data = unpacking.decompress(text, most + 1)

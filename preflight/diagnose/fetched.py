@@ -1,4 +1,4 @@
-"""What hosts sent of their logs, as files to be read and what is to be said of them. Pure."""
+"""Logs that hosts sent, as files to be read and notes on them. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from preflight.diagnose.reading import Source, Unread
 from preflight.diagnose.types import Who
 
 KERNEL = "the kernel's log"
-_CLOCKS = 1.0  # seconds that clocks of two hosts may differ without anybody noticing
+_CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A log that came: `size` bytes of it, from byte `begin` on."""
+    """A log that came. `size`: its bytes. `begin`: the byte from which on it came."""
 
     host: str
     file: str
@@ -25,7 +25,10 @@ class Copy:
 
 @dataclass(frozen=True)
 class Fetched:
-    """`sources` are read as local files are. `unread`: hosts and files, or parts of them, that did not come."""
+    """Logs that were fetched.
+
+    `sources` are read as local files are. `unread`: hosts and files, or parts of them, that did not come.
+    """
 
     sources: list[Source] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
@@ -35,7 +38,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class File:
-    """As the host sent it: see preflight/remote/fetch_logs/main.py."""
+    """A file as the host sent it: see preflight/remote/fetch_logs/main.py."""
 
     path: str
     glob: int | None
@@ -49,7 +52,7 @@ class File:
 
 @dataclass(frozen=True)
 class Kept:
-    """A file that came, and where its text lies here; `inside`: it is the container's."""
+    """A file that came, and the path of its text here. `inside`: it is the container's."""
 
     file: File
     path: Path
@@ -58,8 +61,11 @@ class Kept:
 
 @dataclass(frozen=True)
 class Came:
-    """What a host sent. `nothing`: patterns to which no file belongs; `ahead`: seconds by which its clock is ahead of
-    this machine's, at least and at most; `unread`: what did not come."""
+    """A host's answer.
+
+    `nothing`: patterns without a file. `ahead`: seconds by which its clock is ahead of this machine's, at least and at
+    most. `unread`: files that did not come.
+    """
 
     kept: tuple[Kept, ...]
     kernel: Path | None
@@ -71,56 +77,59 @@ class Came:
 
 
 def take(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None:
-    """`came`: host → what it sent; `globs`: as the operator named files on the hosts."""
-    on = defaultdict(set)  # number of a pattern → hosts with a file of their own that belongs to it
-    for name, it in came.items():
-        for one in it.kept:
-            if not one.file.shared:
-                on[one.file.glob].add(name)
-    seen: set[tuple[object, ...]] = set()  # what lies in a file system of all hosts is one file, and nobody's
-    for name, it in came.items():
-        for one in it.kept:
-            file = one.file
+    """Add the hosts' logs to `into`, with notes on them.
+
+    `came`: host → its answer. `globs`: the operator's patterns of files on the hosts.
+    """
+    on = defaultdict(set)  # number of a pattern → hosts with a file that is not shared and belongs to it
+    for name, answer in came.items():
+        for log in answer.kept:
+            if not log.file.shared:
+                on[log.file.glob].add(name)
+    shared_keys: set[tuple[object, ...]] = set()  # a file in a file system of all hosts is one file, and no host's
+    for name, answer in came.items():
+        for log in answer.kept:
+            file = log.file
             # A path may lead to another folder on each host (a volume's part, a container's layers).
-            same = (file.shared, file.path, file.inode)
-            if file.shared and same in seen:
+            key = (file.shared, file.path, file.inode)
+            if file.shared and key in shared_keys:
                 continue
-            seen.add(same)
-            # The output of a launcher lies on one host, and is of the ranks of all; others may have an older one there.
+            shared_keys.add(key)
+            # A launcher's output is on one host, and is of all ranks; other hosts may have an older one there.
             own = not file.shared and (file.glob is None or len(on[file.glob]) == len(came))
-            shown = f"{name}:{file.path}" + (" (in the container)" if one.inside else "")
+            shown = f"{name}:{file.path}" + (" (in the container)" if log.inside else "")
             into.sources.append(
-                Source(one.path, shown, replace(about(file.path.lstrip("/")), host=name if own else ""))
+                Source(log.path, shown, replace(about(file.path.lstrip("/")), host=name if own else ""))
             )
             into.copies.append(Copy(name, shown.removeprefix(f"{name}:"), file.size, file.begin))
             if file.begin:
                 why = f"only its last {file.size / (1 << 20):.1f} MiB came: line numbers are counted from there"
                 into.unread.append(Unread(shown, why))
-        if it.kernel:
-            into.sources.append(Source(it.kernel, f"{name}:{KERNEL}", Who(host=name)))
-            into.copies.append(Copy(name, KERNEL, it.kernel.stat().st_size))
-        into.unread.extend(it.unread)
+        if answer.kernel:
+            into.sources.append(Source(answer.kernel, f"{name}:{KERNEL}", Who(host=name)))
+            into.copies.append(Copy(name, KERNEL, answer.kernel.stat().st_size))
+        into.unread.extend(answer.unread)
     _note(came, globs, into)
 
 
 def _note(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None:
     for glob in globs:
-        lacking = [name for name, it in came.items() if glob in it.nothing]
+        lacking = [name for name, answer in came.items() if glob in answer.nothing]
         if lacking and len(lacking) == len(came):
             into.unread.append(Unread(glob, "there is no such file on any host"))
         elif lacking:
             into.notes.append(f"no {glob} on {len(lacking)} of {len(came)} hosts")
-    if older := sum(it.older for it in came.values()):
+    if older := sum(answer.older for answer in came.values()):
         into.notes.append(f"{older} older logs on the hosts were not fetched (--since)")
     if came:
         first, last = max(came, key=lambda name: came[name].ahead[0]), min(came, key=lambda name: came[name].ahead[1])
-        apart = came[first].ahead[0] - came[last].ahead[1]
-        if apart > _CLOCKS:
+        skew = came[first].ahead[0] - came[last].ahead[1]
+        if skew > _CLOCKS:
             into.notes.append(
-                f"the clock of {first} is {apart:.0f} s or more ahead of {last}'s: which error came first is not sure "
+                f"the clock of {first} is {skew:.0f} s or more ahead of {last}'s: which error came first is not sure "
                 "(HST102)"
             )
-    if len({it.zone for it in came.values()}) > 1:
+    if len({answer.zone for answer in came.values()}) > 1:
         into.notes.append(
             "the hosts' clocks are in different time zones: what came first on different hosts is not known"
         )

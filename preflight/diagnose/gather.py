@@ -19,15 +19,15 @@ from preflight.diagnose.writers import Writers
 _PROCESSES = 65_536  # of all logs; further ones are counted
 _WIDTH = 500  # characters of a line that is kept
 _KINDS = 64  # kinds of errors of a process
-_UNMARKED = 5_000  # the same of lines that do not begin with who writes them
+_UNMARKED = 5_000  # like _PARSED, for lines that do not begin with their writer
 _KEPT = 100_000  # errors in all
-_NAMES = 1024  # whom one process names
-_PARSED = 50  # lines of a process that say the same, in which its rank, host and device are sought
+_NAMES = 1024  # names of peers that are kept for a process
+_PARSED = 50  # lines of a process with the same error that are parsed for its rank, host and device
 _STARTS = 10_000  # communicators
-_HEARD = 8  # times of one exception, after which it is looked whether its program went on
+_HEARD = 8  # first occurrences of an exception at which the lines below are checked for a program that went on
 _TRACEBACK_BEGINS = "Traceback (most recent call last)"
 _TRACEBACK = 40  # lines at most, of an exception that Python ignored
-_WAITED = 120.0  # seconds that HCCL waits for a late rank unless told otherwise (HCCL_CONNECT_TIMEOUT)
+_WAITED = 120.0  # seconds that HCCL waits for a late rank by default (HCCL_CONNECT_TIMEOUT)
 
 _NOTICED = re.compile(
     r" nranks \d|Entry-HcclComm|LocalRank Key|TLS SWITCH|HCCL_CONNECT_TIMEOUT|\brankSize\[|rankNum is \["
@@ -38,11 +38,11 @@ _COMPLETED = re.compile(
     r"\[PG (?:ID )?\S{1,40} PG GUID (?P<group>[^\s\]]{1,80}) Rank (?P<rank>\d{1,6})\]"
     r".{0,200}\blast completed (?:NCCL )?work: (?P<done>\d{1,15})"
 )
-_CONNECTED = " - Init COMPLETE"  # NCCL: what did not connect before was tried again
+_CONNECTED = " - Init COMPLETE"  # NCCL: failed connections have been tried again
 _FOLDED = re.compile(r"signal \d{1,3}\b[^\n]{0,60}")  # Open MPI 5: behind "exited on", in the next line
-# A source line of CANN that said the same often says it again.
+# A source line of CANN that has logged the same error often; it is likely to log it again.
 _PLACE = re.compile(r"(\[ERROR\] ?[A-Z]{2,12}\(\d+,)[^)]{0,80}\):[\d.: -]{20,30}(\[[\w.]{1,80}:\d+\])")
-# What tells a writer without looking at the rest of the line: plog, torch's prefix, NCCL.
+# A prefix that identifies a writer without the rest of the line: plog, torch's prefix, NCCL.
 _WRITER = re.compile(
     r"\[ERROR\] ?[A-Z]{2,12}\(\d+,|\[(?:rank|default)\d+\]|[\w.-]+:\d+:\d+ \[\d+\] |\[\d+(?:,\d+)?\]| *\d+: "
 )
@@ -59,11 +59,11 @@ _TIMEOUT = re.compile(r"HCCL_CONNECT_TIMEOUT set by \w+ to \[(\d{1,6})\]")
 
 @dataclass
 class Counted:
-    """The first time that something was said, and how often it was in all.
+    """The first occurrence of an error, and the number of all occurrences.
 
-    Of the last time: `end`, where its line ends in the file; `tag`, who wrote it; `left`, the bytes of the file after
-    it, known when that is read; `survived`: its writer says that it went on, `restarted`: the job was started again and
-    ended well (see survived.py).
+    `end`: where the line of the last occurrence ends in the file. `tag`: its writer. `left`: the bytes of the file
+    after it, known when the file is read. `survived`: its writer logs that it went on. `restarted`: the job was started
+    again and ended well (see survived.py).
     """
 
     seen: Seen
@@ -80,16 +80,16 @@ class Counted:
 
     @property
     def caught(self) -> bool:
-        """Whether a program went on after it: it says so, or there is much left of the file."""
+        """True if a program went on after it: it logs so, or there is much left of the file."""
         return self.may_be_caught and (self.survived or self.left > AFTER)
 
 
 @dataclass
 class Process:
-    """A writer of lines; `mixed`: it may be several, for nothing tells the lines of its file apart.
+    """A writer of lines.
 
-    `said`: by the id and role of signs, the first of each; `names`: whom its errors name; `met`: ranks that it says
-    had come.
+    `mixed`: it may be several, for nothing tells the lines of its file apart. `said`: the first error for each id and
+    role of signs. `names`: peers that its errors name. `met`: ranks that it reports as connected.
     """
 
     who: Who
@@ -100,7 +100,7 @@ class Process:
 
 
 class Gathered:
-    """All that the logs read so far tell. `processes` are in the order of their first lines."""
+    """Results of the logs read so far. `processes` are in the order of their first lines."""
 
     def __init__(self) -> None:
         self.processes: dict[tuple[str, ...], Process] = {}
@@ -111,14 +111,14 @@ class Gathered:
         self._repeated: dict[tuple[str, str, str], Counted] = {}
         self._tls: dict[str, tuple[str, Seen]] = {}
         self._waits = 0.0
-        self._ignored: dict[tuple[str, str], int] = {}  # file and writer → the line where Python says so
+        self._ignored: dict[tuple[str, str], int] = {}  # file and writer → the line of Python's report of it
         self._kept = 0
-        self._open: dict[int, Counted] = {}  # what was said in the file that is being read
+        self._open: dict[int, Counted] = {}  # errors of the file that is being read
         self.writers = Writers()
         self.ends = Ends()
         self.completed: dict[str, dict[int, int]] = {}  # process group → rank → collectives that it completed
         self._completions = 0  # of all groups
-        self.files = 0  # that were read
+        self.files = 0  # files that were read
 
     def ended(self, length: int, tail: bytes, spot: Spot | None = None) -> None:
         """Take the end of a file of `length` bytes, which ends with `tail`."""
@@ -126,11 +126,11 @@ class Gathered:
             self.ranks.add(spot.about.rank)
         if spot:
             self.ends.keep(spot, tail.decode("utf-8", "replace"))
-        failed = any(said.seen.sign.id in ENDED_BADLY for said in self._open.values())
+        failed = any(counted.seen.sign.id in ENDED_BADLY for counted in self._open.values())
         below, restart = Below(tail), cache(lambda: restart_place(tail))
         for counted in sorted(self._open.values(), key=lambda counted: counted.end):
             counted.left = length - counted.end
-            place = len(tail) - counted.left  # below 0: the text right behind it is not known any more
+            place = len(tail) - counted.left  # below 0: the text right after it is not known any more
             if counted.may_be_caught and place >= 0:
                 counted.survived = below.went_on(place, counted.tag)
             if failed and not counted.tag:  # those lines may be another rank's
@@ -142,7 +142,7 @@ class Gathered:
         self.files += 1
 
     def _said(self, counted: Counted, spot: Spot, tag: str | None = None) -> None:
-        """Once more, or for the first time. `tag` None: the writer of the time before."""
+        """Count an occurrence. `tag` None: the writer of the occurrence before."""
         counted.end = spot.end
         counted.tag = counted.tag if tag is None else tag
         self._open[id(counted)] = counted
@@ -150,8 +150,8 @@ class Gathered:
             counted.survived = spot.went_on(counted.tag)
 
     def add(self, raw: str, spot: Spot) -> None:
-        """Take a line that may tell of an error, or of the job's ranks."""
-        raw = _unfolded(clean(raw) if "\x1b" in raw else raw, spot)  # colours stand right before words
+        """Take a line that may report an error, or the job's ranks."""
+        raw = _unfolded(clean(raw) if "\x1b" in raw else raw, spot)  # colours are right before words
         if self.writers.takes(raw, spot):
             return
         if match := _COMPLETED.search(raw):
@@ -160,57 +160,57 @@ class Gathered:
             self._traceback(raw, spot)
             return
         place = _PLACE.match(raw)
-        at = (spot.file, place[1], place[2]) if place else None
-        if self._is_repeated(at, spot):
+        place_key = (spot.file, place[1], place[2]) if place else None
+        if self._is_repeated(place_key, spot):
             return
         sign = recognise(raw)
         if (sign and self._is_ignored(sign, raw, spot)) or (not sign and not _NOTICED.search(raw)):
             return
         writer = _WRITER.match(raw)
-        same = (spot.file, sign.id, writer[0] if writer else "") if sign else None
-        if self._is_repeated(same, spot):
+        error_key = (spot.file, sign.id, writer[0] if writer else "") if sign else None
+        if self._is_repeated(error_key, spot):
             return
         counted = self._line(parsed(raw, spot.year), sign, spot)
         if counted and counted.count > (_PARSED if writer or place else _UNMARKED) and len(self._repeated) < _PROCESSES:
-            self._repeated.update({key: counted for key in (same, at) if key})
+            self._repeated.update({key: counted for key in (error_key, place_key) if key})
 
     def _is_repeated(self, key: tuple[str, str, str] | None, spot: Spot) -> bool:
         """Return whether it is an error that was read often enough, and count it."""
-        again = self._repeated.get(key) if key else None
-        if again is None:
+        counted = self._repeated.get(key) if key else None
+        if counted is None:
             return False
-        again.count += 1
-        self._said(again, spot)
+        counted.count += 1
+        self._said(counted, spot)
         return True
 
     def _traceback(self, raw: str, spot: Spot) -> None:
-        """Take the exception that a traceback ends with, where its class is not called an error."""
+        """Take the exception that ends a traceback, if its class is not called an error."""
         raised = uncommon_exception(raw, spot.after())
         if raised and not (spot.number - self._ignored.get((spot.file, ""), -_TRACEBACK) < _TRACEBACK):
             name, text, below = raised
             self._line(parsed(text, spot.year), unknown(name), replace(spot, number=spot.number + below))
 
     def _line(self, line: Line, sign: Sign | None, spot: Spot) -> Counted | None:
-        """Take a parsed line. Return its error as it is counted now; None where it is none."""
+        """Take a parsed line. Return its error as it is counted now, None if there is none."""
         if sign and not _counts(line, sign):
             sign = None
         time = line.time if line.time is not None else spot.time_before()
-        who = self.writers.of(line, spot).joined(replace(spot.about, file=spot.file))
+        writer = self.writers.of(line, spot).joined(replace(spot.about, file=spot.file))
         if sign and sign.id in ENDED_BADLY:
             self.ends.keep(spot, spot.before())
-        if _CONNECTED in line.text and (connecting := self.processes.get(_key(line, who, None, None))):
+        if _CONNECTED in line.text and (connecting := self.processes.get(_key(line, writer, None, None))):
             connecting.said = {key: counted for key, counted in connecting.said.items() if key[0] != "nccl-connect"}
-        seen = Seen(LATE, who, time, spot.file, spot.number, line.text[:_WIDTH])
-        self._notice(line, seen)
+        occurrence = Seen(LATE, writer, time, spot.file, spot.number, line.text[:_WIDTH])
+        self._notice(line, occurrence)
         kill = kill_of(line.text) if sign and sign.id == MEMORY else None
-        process = self._process(_key(line, who, sign, kill), who, sign, mixed=not line.tag)
+        process = self._process(_key(line, writer, sign, kill), writer, sign, mixed=not line.tag)
         if process is None:
             return None
         process.who = process.who.joined(line.who)
         if sign is None:
             return None
-        _take_names(process, line, who)
-        return self._count(process, replace(seen, sign=sign, kill=kill), line, spot)
+        _take_names(process, line, writer)
+        return self._count(process, replace(occurrence, sign=sign, kill=kill), line, spot)
 
     def _count(self, process: Process, seen: Seen, line: Line, spot: Spot) -> Counted | None:
         key = (seen.sign.id, seen.sign.role)
@@ -237,8 +237,10 @@ class Gathered:
         yield from self.writers.known()
 
     def _is_ignored(self, sign: Sign, raw: str, spot: Spot) -> bool:
-        """Whether it is what Python says of an exception that it ignores: that it does, or the end of the traceback. An
-        exception that logs of failed jobs are known by is none of these."""
+        """Return whether the line belongs to an exception that Python ignores: its report, or the end of its traceback.
+
+        An exception that is known from logs of failed jobs is not ignored.
+        """
         writer = _WRITER.match(raw)
         of = (spot.file, writer[0] if writer else "")
         if sign.id == IGNORED:
@@ -258,42 +260,42 @@ class Gathered:
         return process
 
     def _notice(self, line: Line, seen: Seen) -> None:
-        """What is told by lines that are no errors: ranks, the size of the job, when each began, its TLS switch."""
-        text, who = line.text, seen.who
-        if who.rank is not None and len(self.ranks) < _PROCESSES:
-            self.ranks.add(who.rank)
-        if found := _WORLD.search(text):
-            self.world = max(self.world, int(next(filter(None, found.groups()))))
-        if (found := _ENTRY.search(text)) and seen.time is not None:
-            seen = replace(seen, who=replace(who, rank=int(found[1])))
-            start = self._starts.get(found[2])
+        """Record facts of lines without errors: ranks, the size of the job, when each rank began, its TLS switch."""
+        text, writer = line.text, seen.who
+        if writer.rank is not None and len(self.ranks) < _PROCESSES:
+            self.ranks.add(writer.rank)
+        if match := _WORLD.search(text):
+            self.world = max(self.world, int(next(filter(None, match.groups()))))
+        if (match := _ENTRY.search(text)) and seen.time is not None:
+            seen = replace(seen, who=replace(writer, rank=int(match[1])))
+            start = self._starts.get(match[2])
             if start is None and len(self._starts) < _STARTS:
-                self._starts[found[2]] = (seen, seen)
+                self._starts[match[2]] = (seen, seen)
             elif start is not None:
                 both = (*start, seen)
-                self._starts[found[2]] = (min(both, key=_time), max(both, key=_time))
-        if found := _TIMEOUT.search(text):
-            self._waits = max(self._waits, float(found[1]))
-        if (found := _TLS.search(text)) and len(self._tls) < _PROCESSES:
-            self._tls[f"{who.host} {who.device} {who.pid if not who.device else ''}"] = (found[1], seen)
+                self._starts[match[2]] = (min(both, key=_time), max(both, key=_time))
+        if match := _TIMEOUT.search(text):
+            self._waits = max(self._waits, float(match[1]))
+        if (match := _TLS.search(text)) and len(self._tls) < _PROCESSES:
+            self._tls[f"{writer.host} {writer.device} {writer.pid if not writer.device else ''}"] = (match[1], seen)
 
     def compared(self) -> list[Seen]:
-        """What shows only where processes are held against each other: a late start, TLS that differs."""
-        found = []
+        """Return errors that show only in a comparison of processes: a late start, TLS that differs."""
+        errors = []
         waits = self._waits or _WAITED
         for first, last in self._starts.values():
-            late = _time(last) - _time(first)
-            if late > waits:
-                text = f"began {late:.0f} s after rank {first.who.rank}, which waits {waits:.0f} s: {last.text}"
-                found.append(replace(last, time=first.time, text=text[:_WIDTH]))
+            delay = _time(last) - _time(first)
+            if delay > waits:
+                text = f"began {delay:.0f} s after rank {first.who.rank}, which waits {waits:.0f} s: {last.text}"
+                errors.append(replace(last, time=first.time, text=text[:_WIDTH]))
         if len({state for state, _ in self._tls.values()}) > 1:
-            for state, seen in self._tls.values():
-                found.append(replace(seen, sign=TLS_DIFFERS, text=f"TLS {state}: {seen.text}"[:_WIDTH]))
-        return found
+            for state, error in self._tls.values():
+                errors.append(replace(error, sign=TLS_DIFFERS, text=f"TLS {state}: {error.text}"[:_WIDTH]))
+        return errors
 
 
 def _unfolded(raw: str, spot: Spot) -> str:
-    """Return the line, of Open MPI 5 with the signal from the line below."""
+    """Return the line; of Open MPI 5, with the signal from the line below."""
     if "noticed that process" not in raw or not raw.rstrip().endswith("exited on"):
         return raw
     match = _FOLDED.search(clean(spot.after()[:_WIDTH]))
@@ -301,7 +303,7 @@ def _unfolded(raw: str, spot: Spot) -> str:
 
 
 def _take_names(process: Process, line: Line, who: Who) -> None:
-    """Keep the peers that an error names, and the ranks that it says had come."""
+    """Keep the peers that an error names, and the ranks that it reports as connected."""
     if len(process.names) < _NAMES:
         process.names.update(f"{who.host} {peer}" if peer.startswith("device ") else peer for peer in line.peers)
     if len(process.met) < _NAMES and (match := _MET.search(line.text)):
@@ -313,14 +315,14 @@ def _time(seen: Seen) -> float:
 
 
 def _counts(line: Line, sign: Sign) -> bool:
-    """Whether the line's level lets it be an error: libraries warn, and try again."""
+    """Return whether the line's level allows an error: libraries warn, and try again."""
     if sign.role is Role.NOISE:
         return False
     return sign.role is Role.HINT or sign.id == "heartbeat" or line.level in ("", "ERROR")
 
 
 def _key(line: Line, who: Who, sign: Sign | None, kill: Kill | None) -> tuple[str, ...]:
-    """Return what tells writers apart: in a kernel's log each fault stands for itself."""
+    """Return the key that tells writers apart; in a kernel's log, each fault has its own."""
     file = who.file
     if kill:
         return ("kill", file, line.who.host, str(kill.pid))

@@ -1,7 +1,7 @@
 """The first error of a job, and which other errors are its consequences. Pure.
 
-An error that says what is wrong where it is logged, or between two ends, is a cause; one that says that others did not
-come is none, and identifies no culprit. Of causes the first in time leads.
+An error that names a fault where it is logged, or between two ends, is a cause. An error that only reports that others
+did not come is none, and identifies no culprit. The first cause in time leads.
 """
 
 import re
@@ -22,7 +22,7 @@ from preflight.diagnose.types import Diagnosis, Group, LastLines, Role, Seen, We
 _CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed
 _NEAR = 600.0  # seconds before the first error of a job in which a kernel's report may belong to it
 _PATIENCE = 2100.0  # seconds: HCCL waits 1836 inside a collective, gloo 1800
-_SAME = 60  # characters in which two unknown errors are the same
+_SAME = 60  # characters that are equal in messages of the same unknown error
 _ENDS_OF_CPP = ("terminate", "abort")
 _WRAPPERS = ("RuntimeError", "TVMError")
 _BELOW = 30  # lines from an exception to the error that it passes on
@@ -32,22 +32,22 @@ _OF_CANN = re.compile(r"E[1-9A-Z]\d{4}|\d{6}$|npu-|ai-c|sdma$|hccl-|data-queue$"
 def diagnosis(logs: Gathered) -> Diagnosis:
     """Return the reading of all logs of a job."""
     observed = _observed(logs)
-    everything = [seen for _, all_seen in observed for seen in all_seen]
-    hints = [seen for seen in everything if seen.sign.role is Role.HINT]
+    everything = [error for _, errors in observed for error in errors]
+    hints = [error for error in everything if error.sign.role is Role.HINT]
     foreign = kills.of_others(everything, logs.files)
-    cancelled = Errors(seen for seen in hints if seen.sign.id == CANCELLED)
+    cancelled = Errors(error for error in hints if error.sign.id == CANCELLED)
     past: set[Seen] = set()  # exceptions that programs caught
     while True:
         ignored = past | foreign
-        leading = [(process, _leads(process, all_seen, ignored)) for process, all_seen in observed]
-        leads, earlier = _of_this_job([*logs.compared(), *(seen for _, all_seen in leading for seen in all_seen)])
-        if not (more := _past(leads)):
+        leading = [(process, _leads(process, errors, ignored)) for process, errors in observed]
+        leads, earlier = _of_this_job([*logs.compared(), *(error for _, errors in leading for error in errors)])
+        if not (newly_past := _past(leads)):
             break
-        past |= more
-    past |= {seen for seen in everything if seen.survived} - set(leads)
-    leads = [seen for seen in leads if not _follows_cancellation(seen, cancelled)]
-    restarted = [seen for seen in leads if seen.restarted]
-    leads = [seen for seen in leads if not seen.restarted]
+        past |= newly_past
+    past |= {error for error in everything if error.survived} - set(leads)
+    leads = [error for error in leads if not _follows_cancellation(error, cancelled)]
+    restarted = [error for error in leads if error.restarted]
+    leads = [error for error in leads if not error.restarted]
     hints += [*map(_caught, past), *map(kills.note, foreign), *map(_restarted, restarted)]
     causes, echoes = map(_grouped, causes_and_consequences(leads))
     silence, last = waiting.NO_SILENCE, tuple[LastLines, ...]()
@@ -71,47 +71,51 @@ def diagnosis(logs: Gathered) -> Diagnosis:
 
 
 def _observed(logs: Gathered) -> list[tuple[Process, list[Seen]]]:
-    """Return each process with what it logged. Lines that nothing ties to a writer are those of the only process that
-    CANN names in their file."""
+    """Return each process with its errors.
+
+    Lines without a writer belong to the only process that CANN names in their file.
+    """
     observed: list[tuple[Process, list[Seen]]] = []
     of_file: dict[str, tuple[Process, list[Seen]]] = {}
     for key, process in logs.processes.items():
-        all_seen = [_identified(process, counted, logs) for counted in process.said.values()]
+        errors = [_identified(process, counted, logs) for counted in process.said.values()]
         file = _only_file(key, process, logs)
         if file in of_file:
-            of_file[file][1].extend(all_seen)
+            of_file[file][1].extend(errors)
             of_file[file][0].names.update(process.names)
             continue
         if file:
             process = replace(process, mixed=False, names=set(process.names))
-            of_file[file] = (process, all_seen)
-        observed.append((process, all_seen))
-    return observed + [another for merged in of_file.values() for another in _of_others(*merged)]
+            of_file[file] = (process, errors)
+        observed.append((process, errors))
+    return observed + [entry for merged in of_file.values() for entry in _of_others(*merged)]
 
 
 def _of_others(process: Process, all_seen: list[Seen]) -> list[tuple[Process, list[Seen]]]:
-    """Take exceptions out of a process's observations that stand before all that CANN tells of it, and that pass on
-    none of it: where the process only waited afterwards, they may be another rank's, and the reason."""
-    known = [seen for seen in all_seen if seen.sign.role not in (Role.UNKNOWN, Role.HINT)]
-    if not known or any(seen.sign.role is not Role.WAIT for seen in known):
+    """Take exceptions out of a process's errors that come before all that CANN reports of it, and do not pass it on.
+
+    If the process only waited afterwards, they may be another rank's, and the reason.
+    """
+    catalogued = [error for error in all_seen if error.sign.role not in (Role.UNKNOWN, Role.HINT)]
+    if not catalogued or any(error.sign.role is not Role.WAIT for error in catalogued):
         return []
     before = [
-        seen
-        for seen in all_seen
-        if seen.sign.role is Role.UNKNOWN
-        and ends_traceback(seen.sign, seen.text)
-        and not _is_wrapper(seen, known)
-        and all(is_before(seen, other) for other in known)
+        error
+        for error in all_seen
+        if error.sign.role is Role.UNKNOWN
+        and ends_traceback(error.sign, error.text)
+        and not _is_wrapper(error, catalogued)
+        and all(is_before(error, catalogued_error) for catalogued_error in catalogued)
     ]
-    all_seen[:] = [seen for seen in all_seen if seen not in before]
+    all_seen[:] = [error for error in all_seen if error not in before]
     return [
-        (replace(process, mixed=True, names=set()), [replace(seen, who=Who(host=seen.who.host, file=seen.file))])
-        for seen in before
+        (replace(process, mixed=True, names=set()), [replace(error, who=Who(host=error.who.host, file=error.file))])
+        for error in before
     ]
 
 
 def _only_file(key: tuple[str, ...], process: Process, logs: Gathered) -> str:
-    """Return the file of which CANN names this process as the only writer; empty: there is none."""
+    """Return the file in which CANN names this process as the only writer, empty if there is none."""
     kind, file = key[:2]
     pid = logs.writers.only(file).pid if kind in ("pid", "file") else None
     of_writer = process.who.pid == pid if kind == "pid" else key == ("file", file, "")
@@ -119,26 +123,28 @@ def _only_file(key: tuple[str, ...], process: Process, logs: Gathered) -> str:
 
 
 def _identified(process: Process, counted: Counted, logs: Gathered) -> Seen:
-    """Return the observation with all that is known of its process by now."""
+    """Return the error with all that is known of its process by now."""
     survived = counted.caught and counted.survived
-    seen = replace(
+    error = replace(
         counted.seen, count=counted.count, caught=counted.caught, survived=survived, restarted=counted.restarted
     )
-    who = seen.who if process.mixed else process.who
-    if process.mixed and who.rank is None and who.pid is None:
-        writer = logs.writers.only(seen.file)
-        who = replace(who, rank=writer.rank, pid=writer.pid, device=who.device or writer.device)
-    return replace(seen, who=logs.writers.identified(who))
+    writer = error.who if process.mixed else process.who
+    if process.mixed and writer.rank is None and writer.pid is None:
+        file_writer = logs.writers.only(error.file)
+        writer = replace(writer, rank=file_writer.rank, pid=file_writer.pid, device=writer.device or file_writer.device)
+    return replace(error, who=logs.writers.identified(writer))
 
 
 def _leads(process: Process, all_seen: Sequence[Seen], past: set[Seen]) -> list[Seen]:
-    """Return the error that speaks for a process; where several processes may have written, each that may be one's.
-    What a process survived is not what it died of."""
-    errors = [seen for seen in all_seen if seen.sign.role is not Role.HINT and seen not in past]
-    if any(not seen.survived and seen.sign.role is not Role.WAIT for seen in errors):
-        errors = [seen for seen in errors if not seen.survived]
-    if any(seen.sign.id in (JOB_MEMORY, MEMORY) for seen in errors):
-        errors = [seen for seen in errors if seen.sign.id != "killed"]
+    """Return the error that leads a process; if several processes may have written, each error that may lead one.
+
+    A process did not die of an error that it survived.
+    """
+    errors = [error for error in all_seen if error.sign.role is not Role.HINT and error not in past]
+    if any(not error.survived and error.sign.role is not Role.WAIT for error in errors):
+        errors = [error for error in errors if not error.survived]
+    if any(error.sign.id in (JOB_MEMORY, MEMORY) for error in errors):
+        errors = [error for error in errors if error.sign.id != "killed"]
     return _leads_of_several(errors) if process.mixed else _lead_of_one(errors)
 
 
@@ -151,10 +157,12 @@ def _lead_of_one(errors: Sequence[Seen]) -> list[Seen]:
 
 def _leads_of_several(errors: Sequence[Seen]) -> list[Seen]:
     causes, waits, symptoms, unknown, ends = _tiers(errors)
-    known = [*causes, *waits]
-    if known:
-        first = [seen for seen in unknown if all(is_before(seen, other) for other in known)]
-        return known + [seen for seen in first if not _is_wrapper(seen, known)] + ends[:1]
+    catalogued = [*causes, *waits]
+    if catalogued:
+        first = [
+            error for error in unknown if all(is_before(error, catalogued_error) for catalogued_error in catalogued)
+        ]
+        return catalogued + [error for error in first if not _is_wrapper(error, catalogued)] + ends[:1]
     for tier in (symptoms, unknown):
         if tier:
             return [first_of(tier), *ends[:1]]
@@ -162,36 +170,39 @@ def _leads_of_several(errors: Sequence[Seen]) -> list[Seen]:
 
 
 def _is_wrapper(unknown: Seen, known: Sequence[Seen]) -> bool:
-    """Return whether an exception only passes on a known error right below it: that of CANN, or what C++ threw."""
+    """Return whether an exception only passes on a known error right below it: of CANN, or thrown by C++."""
     if unknown.sign.id in _ENDS_OF_CPP:
-        return any(seen.sign.id != "killed" for seen in known)
+        return any(error.sign.id != "killed" for error in known)
     return unknown.sign.id in _WRAPPERS and any(
-        0 < seen.number - unknown.number <= _BELOW and _OF_CANN.match(seen.sign.id) for seen in known
+        0 < error.number - unknown.number <= _BELOW and _OF_CANN.match(error.sign.id) for error in known
     )
 
 
 def _tiers(errors: Sequence[Seen]) -> tuple[list[Seen], ...]:
-    """Return errors by what they explain, the most first: causes; waits, deaths and ends of the job; failures without
-    a reason; exceptions that the catalogue does not have; reports of launchers."""
+    """Return errors in tiers, those that explain the most first.
+
+    The tiers are causes, then waits, deaths and ends of the job, then failures without a reason, then exceptions that
+    the catalogue does not have, then reports of launchers.
+    """
     own = (Role.OWN, Role.LINK)
-    known = [seen for seen in errors if seen.sign.role is not Role.UNKNOWN]
+    catalogued = [error for error in errors if error.sign.role is not Role.UNKNOWN]
     return (
-        [seen for seen in known if seen.sign.role in own and seen.sign.weight is Weight.CAUSE],
+        [error for error in catalogued if error.sign.role in own and error.sign.weight is Weight.CAUSE],
         [
-            seen
-            for seen in known
-            if seen.sign.weight is Weight.DEATH
-            or (seen.sign.role not in own and seen.sign.weight is not Weight.SYMPTOM)
+            error
+            for error in catalogued
+            if error.sign.weight is Weight.DEATH
+            or (error.sign.role not in own and error.sign.weight is not Weight.SYMPTOM)
         ],
-        [seen for seen in known if seen.sign.role in own and seen.sign.weight is Weight.SYMPTOM],
-        [seen for seen in errors if seen.sign.role is Role.UNKNOWN],
-        [seen for seen in known if seen.sign.role not in own and seen.sign.weight is Weight.SYMPTOM],
+        [error for error in catalogued if error.sign.role in own and error.sign.weight is Weight.SYMPTOM],
+        [error for error in errors if error.sign.role is Role.UNKNOWN],
+        [error for error in catalogued if error.sign.role not in own and error.sign.weight is Weight.SYMPTOM],
     )
 
 
 def _of_this_job(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
-    """Return those of the job, and those of the kernel that are too old to be."""
-    jobs = [seen.time for seen in leads if seen.time is not None and not is_of_kernel(seen.sign)]
+    """Return the errors of the job, and those of the kernel that are too old to be."""
+    jobs = [error.time for error in leads if error.time is not None and not is_of_kernel(error.sign)]
     if not jobs:
         return list(leads), []
     begin = min(jobs) - _NEAR
@@ -199,25 +210,28 @@ def _of_this_job(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
     def is_old(seen: Seen) -> bool:
         return is_of_kernel(seen.sign) and seen.time is not None and seen.time < begin
 
-    return [seen for seen in leads if not is_old(seen)], [seen for seen in leads if is_old(seen)]
+    return [error for error in leads if not is_old(error)], [error for error in leads if is_old(error)]
 
 
 def _past(leads: Sequence[Seen]) -> set[Seen]:
-    """Return exceptions of programs that went on: they are errors only where something came of them, in the time that
-    ranks wait. One that its program says it survived is none where another error tells why the job failed."""
-    first = min((when(seen) for seen in leads if not seen.caught), default=None)
-    explained = any(not seen.caught and seen.sign.role is not Role.WAIT for seen in leads)
+    """Return exceptions after which programs went on.
+
+    Such an exception counts only if other errors followed in the time that ranks wait. If its program reports that it
+    survived, it does not count if another error explains why the job failed.
+    """
+    first = min((when(error) for error in leads if not error.caught), default=None)
+    explained = any(not error.caught and error.sign.role is not Role.WAIT for error in leads)
 
     def is_past(seen: Seen) -> bool:
         if seen.survived and explained:
             return True
         return first is None or (seen.time is not None and _PATIENCE < first - seen.time < NEVER)
 
-    return {seen for seen in leads if seen.caught and is_past(seen)}
+    return {error for error in leads if error.caught and is_past(error)}
 
 
 def _follows_cancellation(seen: Seen, cancelled: Errors) -> bool:
-    """Return whether it is only what ranks log when their job is cancelled."""
+    """Return whether it is only an error that ranks log when their job is cancelled."""
     if seen.sign.role in (Role.OWN, Role.LINK) and seen.sign.weight is Weight.CAUSE:
         return False
     return cancelled.any_before(seen)
@@ -234,20 +248,20 @@ def _caught(seen: Seen) -> Seen:
 
 
 def _grouped(all_seen: Iterable[Seen]) -> list[Group]:
-    """Return observations by their error, the first one first; of equal times one whose host or rank is known."""
+    """Return groups of the same error, the first one first; at equal times, one with a known host or rank is first."""
     groups: dict[tuple[str, str], dict[Who, Seen]] = defaultdict(dict)
-    for seen in sorted(
-        all_seen, key=lambda seen: (when(seen), not (seen.who.host or seen.who.rank is not None), seen.number)
+    for error in sorted(
+        all_seen, key=lambda error: (when(error), not (error.who.host or error.who.rank is not None), error.number)
     ):
-        groups[seen.sign.id, _shape(seen)].setdefault(seen.who, seen)
+        groups[error.sign.id, _shape(error)].setdefault(error.who, error)
     same = [tuple(by_writer.values()) for by_writer in groups.values()]
     return sorted(
-        (Group(seen[0].sign, seen) for seen in same), key=lambda group: (when(group.first), group.first.number)
+        (Group(errors[0].sign, errors) for errors in same), key=lambda group: (when(group.first), group.first.number)
     )
 
 
 def _shape(seen: Seen) -> str:
-    """Return what tells errors apart that the catalogue does not have: their words, without numbers."""
+    """Return the words of an error that the catalogue does not have, without numbers; empty for other errors."""
     if seen.sign.role is not Role.UNKNOWN:
         return ""
     message = seen.text.partition(seen.sign.id)[2] or seen.text.rpartition("]")[2]
@@ -260,7 +274,7 @@ def _about_logs(logs: Gathered, earlier: Sequence[Seen]) -> list[str]:
         notes.append(f"{logs.too_many} errors of further processes were not kept")
     if earlier:
         notes.append(
-            f"the kernel reported {', '.join(sorted({seen.sign.id for seen in earlier}))} more than "
+            f"the kernel reported {', '.join(sorted({error.sign.id for error in earlier}))} more than "
             f"{_NEAR / 60:.0f} min before the first error of the job; taken as another matter"
         )
     return notes
@@ -269,21 +283,21 @@ def _about_logs(logs: Gathered, earlier: Sequence[Seen]) -> list[str]:
 def _about_order(causes: Sequence[Group], echoes: Sequence[Group]) -> list[str]:
     notes = []
     if causes or echoes:
-        times = [seen.time for group in (*causes, *echoes) for seen in group.seen]
+        times = [error.time for group in (*causes, *echoes) for error in group.seen]
         if not any(time is not None for time in times):
             notes.append("no line of an error has a time: which came first is not known")
         elif None in times:
             notes.append("some errors have no time, and were put last")
     if causes and echoes:
-        late = when(causes[0].first) - when(echoes[0].first)
-        if _CLOCKS < late < NEVER:
+        delay = when(causes[0].first) - when(echoes[0].first)
+        if _CLOCKS < delay < NEVER:
             notes.append(
-                f"others had begun to complain {late:.0f} s before the first different error: either that rank was "
+                f"others had begun to complain {delay:.0f} s before the first different error: either that rank was "
                 "late already, or its error came of theirs"
             )
     if len(causes) > 1:
-        apart = when(causes[1].first) - when(causes[0].first)
+        interval = when(causes[1].first) - when(causes[0].first)
         hosts = {group.first.who.host for group in causes[:2]} - {""}
-        if apart < _CLOCKS and len(hosts) > 1:
+        if interval < _CLOCKS and len(hosts) > 1:
             notes.append(f"two different errors are less than {_CLOCKS:.0f} s apart: the clocks decide (HST102)")
     return notes

@@ -1,7 +1,7 @@
-"""Processes that the kernel killed for want of memory: whose they were. Pure.
+"""Processes that the kernel killed for lack of memory, and whether they were the job's. Pure.
 
-A host that runs out of memory is the job's trouble whoever is killed. The limit of one cgroup is the trouble of who
-runs there: a host may have containers of others, whose kills stand in the same kernel log.
+If a host runs out of memory, that is the job's problem, whichever process is killed. The limit of one cgroup only
+concerns the processes in it. A host may have containers of other users, with kills in the same kernel log.
 """
 
 import re
@@ -16,33 +16,36 @@ from preflight.diagnose.order import NEVER, when
 from preflight.diagnose.types import Kill, Role, Seen
 
 _KILLED = ("killed", JOB_MEMORY)  # signs of jobs of which a process was killed
-_NEAR = 300.0  # seconds between a kill and what the job says of it
-_PROGRAM = re.compile(r"python|^pt_|ray|torch|mpi|prte|orte|train", re.IGNORECASE)  # what processes of jobs are called
+_NEAR = 300.0  # seconds between a kill and the job's report of it
+_PROGRAM = re.compile(r"python|^pt_|ray|torch|mpi|prte|orte|train", re.IGNORECASE)  # names of jobs' processes
 _PID = re.compile(r"\b(?:PID|pid)[ =:]{1,2}(\d{1,10})")
 _ADDRESS = re.compile(r"[\d.]+|[\da-f:.]*:[\da-f:.]*")
 _STEP = re.compile(r"StepId=(\d{1,10})")
 
 
 def of_others(said: Sequence[Seen], files: int) -> set[Seen]:
-    """The kills of `said`, all that was seen in `files` files, that are not known to be the job's. Where there is
-    nothing but logs of kernels, nobody knows whose they are, and all are taken for it."""
-    kills = [seen for seen in said if seen.kill and seen.kill.limited]
-    others = [seen for seen in said if not is_of_kernel(seen.sign)]
-    if not kills or not (others or len({seen.file for seen in said}) < files):
+    """Return the kills of `said` that are not known to be the job's.
+
+    `said`: all errors of `files` files. If there are only logs of kernels, it is unknown which kills are the job's, and
+    all are taken for it.
+    """
+    kills = [error for error in said if error.kill and error.kill.limited]
+    job_errors = [error for error in said if not is_of_kernel(error.sign)]
+    if not kills or not (job_errors or len({error.file for error in said}) < files):
         return set()
-    pids = {pid: seen.who.host for seen in others for pid in _pids(seen)}
-    killed = [seen for seen in others if seen.sign.id in _KILLED]
-    steps = {f"job_{step}" for seen in killed for step in _STEP.findall(seen.text)}
+    pids = {pid: error.who.host for error in job_errors for pid in _pids(error)}
+    killed = [error for error in job_errors if error.sign.id in _KILLED]
+    steps = {f"job_{step}" for error in killed for step in _STEP.findall(error.text)}
     hosts = _Killed(killed)
-    return {seen for seen in kills if seen.kill and not _is_jobs(seen, seen.kill, pids, hosts, steps)}
+    return {error for error in kills if error.kill and not _is_jobs(error, error.kill, pids, hosts, steps)}
 
 
 def note(seen: Seen) -> Seen:
-    """As a note, with whom it met."""
+    """Return the kill as a note that names the killed process."""
     kill = seen.kill or Kill(None, "", "", limited=True)
-    whom = kill.name or "a process"
+    victim = kill.name or "a process"
     where = f" of {kill.cgroup}" if kill.cgroup else ""
-    cause = f"the kernel killed {whom} at the memory limit{where}, which nothing in these logs ties to the job"
+    cause = f"the kernel killed {victim} at the memory limit{where}, which nothing in these logs ties to the job"
     return replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause))
 
 
@@ -62,14 +65,14 @@ def _is_jobs(seen: Seen, kill: Kill, pids: dict[int, str], killed: "_Killed", st
 
 
 class _Killed:
-    """Times at which processes of a job were killed, sorted, by what their hosts may be called."""
+    """Times at which processes of a job were killed, sorted, by the names that their hosts may have."""
 
     def __init__(self, killed: Iterable[Seen]) -> None:
         by_host: dict[str, list[float]] = defaultdict(list)
-        for seen in killed:
-            by_host[seen.who.host.lower()].append(when(seen))
+        for error in killed:
+            by_host[error.who.host.lower()].append(when(error))
         self._hosts = {host: sorted(times) for host, times in by_host.items()}
-        self._by_beginning: dict[str, list[str]] = defaultdict(list)  # a.b.c is one of a, a.b and a.b.c
+        self._by_beginning: dict[str, list[str]] = defaultdict(list)  # a.b.c is listed under a, a.b and a.b.c
         for host in self._hosts:
             for beginning in _beginnings(host):
                 self._by_beginning[beginning].append(host)
@@ -77,13 +80,13 @@ class _Killed:
         self._addresses = [host for host in self._hosts if _ADDRESS.fullmatch(host)]
 
     def is_near(self, seen: Seen) -> bool:
-        """Return whether a process was killed about then, on what may be the same host."""
+        """Return whether a process was killed about then, on a host that may be the same."""
         return any(self._is_near_on(host, seen.time) for host in self._candidates(seen.who.host.lower()))
 
     def _candidates(self, host: str) -> Iterable[str]:
         """Return all hosts that may be this one, and few others."""
         if not host or "[" in host or _ADDRESS.fullmatch(host):
-            return (other for other in self._hosts if _may_be_same(other, host))
+            return (name for name in self._hosts if _may_be_same(name, host))
         longer = self._by_beginning.get(host, [])
         return [*self._vague, *self._addresses, *longer, *(name for name in _beginnings(host) if name in self._hosts)]
 
@@ -101,7 +104,10 @@ def _beginnings(host: str) -> list[str]:
 
 
 def _may_be_same(host: str, other: str) -> bool:
-    """Whether two names may be one host's. Of a list (node[01-02]), or an address beside a name, nobody knows."""
+    """Return whether two names may be one host's.
+
+    For a list (node[01-02]), or an address beside a name, this is unknown, and the answer is True.
+    """
     a, b = host.lower(), other.lower()
     if not a or not b or "[" in a + b or bool(_ADDRESS.fullmatch(a)) != bool(_ADDRESS.fullmatch(b)):
         return True

@@ -1,4 +1,4 @@
-"""One line of a log: when, who, and how bad, by the formats that plog, NCCL, torch, launchers and kernels use. Pure."""
+"""One line of a log: its time, writer and level, in the formats of plog, NCCL, torch, launchers and kernels. Pure."""
 
 import re
 from calendar import timegm
@@ -31,7 +31,7 @@ _TIMES = tuple(
         rf"^{_NAMED} +(?P<d>\d{{1,2}}) {_CLOCK} ",  # syslog
     )
 )
-_LOOKED_AT = 160  # characters in which a time and a level may stand
+_LOOKED_AT = 160  # characters in which a time and a level may be
 
 _PLOG = re.compile(r"\[(?P<level>[A-Z]{4,9})\] ?[A-Z_]{2,16}\((?P<pid>\d{1,10}),")
 _FATAL = ("CRITICAL", "EXCEPTION", "FATAL")  # levels of MindSpore above ERROR
@@ -61,7 +61,7 @@ _AGAIN = (
     r"|\btrying another\b"
 )
 _RETRY = re.compile(rf"{_AGAIN}|\b[Rr]etry\b")
-_RETRY_OF_NCCL = re.compile(_AGAIN)  # whose "transport retry counter exceeded" is an error
+_RETRY_OF_NCCL = re.compile(_AGAIN)  # NCCL's "transport retry counter exceeded" is an error
 # The last line of a traceback: its words are often advice, unless they count seconds.
 _RAISED = re.compile(
     r"(?:\[[^\]]{1,60}\](?:<std\w{3}>)?:? ?|\([^)]{1,100}\) ?|\d{1,6}: )?"
@@ -69,9 +69,9 @@ _RAISED = re.compile(
     r"(?:[A-Za-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception): "
 )
 _COUNTED = re.compile(r"\b(?:[Rr]etry(?:ing)?|again|[Nn]ext try|[Rr]econnecting)\W{0,3}(?:in|after) \d")
-_CODE = re.compile(r"\bE[IJ]\d{4}\b")  # of HCCL, whose messages end with what to do before one tries again
+_CODE = re.compile(r"\bE[IJ]\d{4}\b")  # of HCCL; its messages end with steps to take before the next try
 
-_TAGS = tuple(  # in front of a line, by launchers and by torch itself
+_TAGS = tuple(  # prefixes of lines, by launchers and by torch itself
     re.compile(pattern)
     for pattern in (
         r"\[rank(?P<rank>\d{1,6})\]:?",
@@ -101,7 +101,7 @@ _HOST = re.compile(
     r"|\bslurmstepd-([\w.-]{1,64}): |\bwith PID \d{1,10} on node ([\w.-]{1,64}) exited"
     r"|information: server ([\w.:-]{1,64}),|localInfo\{server\[([\w.:]{1,64})|local rank \[([\w.:]{1,64})/"
 )
-# Sockets of an older HCCL name the peer in the form in which others name themselves.
+# Sockets of an older HCCL name the peer in the form in which other lines name their writer.
 _PEER_SOCKET = re.compile(r"\bSocketEstab\]|ClientSocketEstab\]|ServerSocketEstab\]")
 _PCI = re.compile(r"\(PCI:([0-9a-fA-F:.]{1,20})\)")
 
@@ -133,15 +133,18 @@ _PEERS = tuple(
 
 
 def clean(text: str) -> str:
-    """Without terminal escapes and other control characters."""
+    """Return `text` without terminal escapes and other control characters."""
     return _ESCAPE.sub("", text)
 
 
 def time_of(text: str, year: int) -> float | None:
-    """`year` is that of lines that have none. In the log's own zone, unless the line names one."""
+    """Return the line's time in seconds since 1970, None without one.
+
+    `year` is that of lines that have none. The time is in the log's own zone, unless the line names one.
+    """
     for pattern in _TIMES:
-        if found := pattern.search(text[:_LOOKED_AT]):
-            return _seconds(found.groupdict(), year)
+        if match := pattern.search(text[:_LOOKED_AT]):
+            return _seconds(match.groupdict(), year)
     return None
 
 
@@ -167,7 +170,7 @@ def _zone(text: str | None) -> int:
 
 @dataclass(frozen=True)
 class _Writer:
-    """What the beginning of a line says of its writer. `host` is set where every line of the writer has it."""
+    """The writer of a line, by the line's beginning. `host` is set if every line of the writer has it."""
 
     pid: int | None = None
     host: str = ""
@@ -231,23 +234,23 @@ def _device(text: str, told: str) -> str:
 
 
 def _group(match: re.Match[str] | None) -> str:
-    """Return the first group that matched; empty where nothing did."""
+    """Return the first group that matched, empty if none did."""
     return next(filter(None, match.groups()), "") if match else ""
 
 
 def _tagged(head: str) -> tuple[int | None, str, str]:
     for pattern in _TAGS:
-        if found := pattern.search(head):
-            named = found.groupdict()
+        if match := pattern.search(head):
+            named = match.groupdict()
             if named.get("rank"):
                 return int(named["rank"]), f"rank{int(named['rank'])}", ""
-            return None, found[0], named["device"] or ""
+            return None, match[0], named["device"] or ""
     return None, "", ""
 
 
 def _level(text: str, head: str) -> str:
-    if found := _GLOG.search(head):
-        letter = found["level"] or found["old"]
+    if match := _GLOG.search(head):
+        letter = match["level"] or match["old"]
         return {"I": "INFO", "W": "WARNING"}.get(letter, "ERROR")
     if "NCCL WARN" in text:
         return "WARNING" if _RETRY_OF_NCCL.search(text) else ""
@@ -264,8 +267,8 @@ def _number(found: re.Match[str] | None) -> int | None:
 def _peers(text: str) -> list[str]:
     named: list[str] = []
     for pattern in _PEERS:
-        if found := pattern.search(text):
-            group = found.groupdict()
+        if match := pattern.search(text):
+            group = match.groupdict()
             if numbers := group.get("ranks") or group.get("rank"):
                 named += [f"rank {int(number)}" for number in re.findall(r"\d+", numbers)][:64]
             elif device := group.get("device") or group.get("device2"):

@@ -15,21 +15,21 @@ _INNER = re.compile(r"E[1-9A-Z]9\d{3}|EE8888|\d{6}")
 
 
 def when(seen: Seen) -> float:
-    """Return its time; an error without one comes last."""
+    """Return the error's time; an error without one comes last."""
     return NEVER if seen.time is None else seen.time
 
 
 def first_of(all_seen: Sequence[Seen]) -> Seen:
-    """Return the first one: by place within a file, else by time. Inner codes and numbers of CANN come last."""
-    inner = [seen for seen in all_seen if _INNER.fullmatch(seen.sign.id)]
-    rest = [seen for seen in all_seen if seen not in inner] or inner
-    if len({seen.file for seen in rest}) == 1:
-        return min(rest, key=lambda seen: seen.number)
-    return min(rest, key=lambda seen: (when(seen), seen.number))
+    """Return the first error: by place within a file, else by time. Inner codes and numbers of CANN come last."""
+    inner = [error for error in all_seen if _INNER.fullmatch(error.sign.id)]
+    candidates = [error for error in all_seen if error not in inner] or inner
+    if len({error.file for error in candidates}) == 1:
+        return min(candidates, key=lambda error: error.number)
+    return min(candidates, key=lambda error: (when(error), error.number))
 
 
 def is_before(seen: Seen, other: Seen) -> bool:
-    """Return whether it was logged before the other one, for certain."""
+    """Return whether `seen` was logged before `other`, for certain."""
     if seen.file == other.file:
         return seen.number < other.number
     return seen.time is not None and other.time is not None and seen.time < other.time
@@ -73,11 +73,14 @@ class Errors:
 
     def _first_elsewhere(self, file: str) -> float:
         """Return the first time of the errors in other files."""
-        return next((time for time, other in self._firsts if other != file), NEVER)
+        return next((time for time, first_file in self._firsts if first_file != file), NEVER)
 
 
 class _Places:
-    """Errors of one file, by their lines. `first`: the first time; `until`: of each, the first time up to there."""
+    """Errors of one file, by their lines.
+
+    `first`: the first time. `_until`: for each error, the first time up to it.
+    """
 
     def __init__(self, errors: list[Seen]) -> None:
         errors = sorted(errors, key=lambda error: error.number)
@@ -91,7 +94,7 @@ class _Places:
         return self._first_untimed < NEVER
 
     def any_well_before(self, seen: Seen) -> bool:
-        """Return whether one of them stands before `seen`: well before it in time, or else in lines."""
+        """Return whether one of them is clearly before `seen`: in time, or else in lines."""
         far = seen.number - _LINES_OUT_OF_ORDER
         if seen.time is None:
             return self.numbers[0] < far

@@ -1,4 +1,4 @@
-"""The rank, device, host and process that a log's path tells. Pure."""
+"""The rank, device, host and process that a log's path names. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _NO_HOST = re.compile(
 
 
 def about(path: str) -> Who:
-    """Return what a file's path tells of its writer; `path` is relative to the folder that was named."""
+    """Return a file's writer by its path; `path` is relative to the folder that was named."""
     torchrun = _TORCHRUN.search(path)
     rank, device, host = _RANK_FILE.search(path), torchrun or _DEVICE_FOLDER.search(path), ""
     folders = path.split("/")[:-1]
@@ -32,6 +32,6 @@ def about(path: str) -> Who:
 
 
 def host_of(folders: Sequence[str]) -> str:
-    """The last of these names that may be a host's; empty: none may."""
+    """Return the last of these names that may be a host's, empty if none may."""
     names = (name for name in reversed(folders) if not _NO_HOST.fullmatch(name) and not _RANK_FILE.search(name))
     return next(names, "")

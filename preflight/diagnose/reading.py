@@ -1,6 +1,6 @@
-"""Files of logs, read once, block by block: only lines in which something may stand are looked at.
+"""Files of logs, read once, block by block: only lines with a trigger word are inspected.
 
-A line is looked at up to 8 KiB around what was found in it; memory is that of a few blocks, whatever the logs are.
+A line is inspected up to 8 KiB around its trigger. Memory is that of a few blocks, however large the logs are.
 """
 
 import codecs
@@ -24,10 +24,10 @@ from preflight.diagnose.types import Spot, Who
 from preflight.model.errors import UsageError
 
 _BLOCK = 1 << 20
-_LONGEST = 4 << 10  # bytes of a line on either side of what was found in it
-_BACK = 4 << 10  # bytes before a line without a time in which one is sought
+_LONGEST = 4 << 10  # bytes of a line on either side of its trigger
+_BACK = 4 << 10  # bytes before a line without a time that are searched for one
 _FILES = 65_536
-SNIFFED = 8 << 10  # bytes that tell what a file is
+SNIFFED = 8 << 10  # bytes that show the type of a file
 _PACKED = {
     b"\x1f\x8b": ("gzip", "gunzip -k"),
     b"BZh": ("bzip2", "bunzip2 -k"),
@@ -35,7 +35,7 @@ _PACKED = {
     b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
     b"PK\x03\x04": ("zip", "unzip"),
 }
-# In a folder these are programs, data and documents, which quote errors that nobody had.
+# In a folder these are programs, data and documents, which quote errors that did not happen.
 NO_LOGS = (
     ".py",
     ".pyc",
@@ -70,7 +70,7 @@ NO_LOGS = (
 
 @dataclass(frozen=True)
 class Source:
-    """A file to be read; `name`: as it is shown; `about`: what its path tells."""
+    """A file to be read. `name`: as it is shown. `about`: its writer by its path."""
 
     path: Path
     name: str
@@ -84,30 +84,32 @@ class Unread:
 
 
 def sources(paths: Sequence[Path]) -> list[Source]:
-    """The files that are named, and those below folders that are. Raises UsageError for what is not there or empty of
-    logs."""
-    found: dict[Path, Source] = {}
+    """Return the files that are named, and those in the folders that are named.
+
+    Raises UsageError for a path that does not exist, and for paths without logs.
+    """
+    sources_of: dict[Path, Source] = {}
     for path in paths:
         try:
             if path.is_dir():
                 host = host_of(path.parts) if len(paths) > 1 else ""
                 for below in _below(path):
-                    told = about(below.relative_to(path).as_posix())
-                    found.setdefault(below, Source(below, str(below), replace(told, host=told.host or host)))
+                    writer = about(below.relative_to(path).as_posix())
+                    sources_of.setdefault(below, Source(below, str(below), replace(writer, host=writer.host or host)))
             else:
                 _refuse(path)
-                found[path] = Source(path, str(path), about(path.name))
+                sources_of[path] = Source(path, str(path), about(path.name))
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}; name logs, or a folder of them") from error
-        if len(found) > _FILES:
+        if len(sources_of) > _FILES:
             raise UsageError(f"{path}: more than {_FILES} files; name the logs of one job")
-    if not found:
+    if not sources_of:
         raise UsageError(f"no logs in {', '.join(map(str, paths))}; name files, or a folder of them")
-    return list(found.values())
+    return list(sources_of.values())
 
 
 def _refuse(path: Path) -> None:
-    """Raises UsageError for a name that is no log: not there, a device, or packed. A pipe is one."""
+    """Raise UsageError for a name that is no log: missing, a device, or packed. A pipe is one."""
     if not path.exists():
         raise UsageError(f"{path}: there is no such file or folder; name logs, or a folder of them")
     if path.is_fifo():
@@ -120,7 +122,7 @@ def _refuse(path: Path) -> None:
 
 
 def packed(head: bytes, path: Path) -> str:
-    """What it is packed with, and what unpacks it; empty: it is not."""
+    """Return the packing of a file and the command that unpacks it, empty if it is not packed."""
     for start, (how, tool) in _PACKED.items():
         if head.startswith(start):
             return f"packed with {how}; unpack it first: {tool} {shlex.quote(str(path))}"
@@ -128,7 +130,7 @@ def packed(head: bytes, path: Path) -> str:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Ordinary files, in order, then folders that cannot be listed; links to folders are not followed."""
+    """Yield ordinary files, in order, then folders that cannot be listed; links to folders are not followed."""
     count = 0
     shut: list[Path] = []
     for root, folders, names in os.walk(folder, onerror=lambda error: shut.append(Path(error.filename))):
@@ -145,7 +147,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def read(source: Source, into: Gathered) -> Unread | None:
-    """Whether and why the file, or its rest, could not be read."""
+    """Read a file into `into`. Return why the file, or its rest, could not be read; None if it was read."""
     try:
         if source.path.is_dir():
             return Unread(source.name, "the folder cannot be listed")
@@ -165,8 +167,10 @@ def read(source: Source, into: Gathered) -> Unread | None:
 
 
 def encoding_of(head: bytes) -> str | None:
-    """ "" is any superset of ASCII, which is read as it is; None: it is no text. Runs of NULs, which log rotation
-    leaves behind, are none of it."""
+    """Return the encoding of a file that begins with `head`: "" for any superset of ASCII, None for no text.
+
+    Runs of NULs, which log rotation leaves behind, do not count.
+    """
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     odd, even = head[1::2].count(0), head[::2].count(0)
@@ -178,7 +182,7 @@ def encoding_of(head: bytes) -> str | None:
 
 
 def _decoded(file: BinaryIO, head: bytes, encoding: str) -> Iterator[bytes]:
-    """The file's blocks, in a superset of ASCII."""
+    """Yield the file's blocks, in a superset of ASCII."""
     decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
     block = head
     while block:
@@ -187,7 +191,7 @@ def _decoded(file: BinaryIO, head: bytes, encoding: str) -> Iterator[bytes]:
 
 
 class _Reader:
-    """Hands lines in which something may stand to `into`, with their numbers and times."""
+    """Reader of one file. It passes lines that may report an error to `into`, with their numbers and times."""
 
     def __init__(self, source: Source, into: Gathered, year: int) -> None:
         self.source, self.into, self.year = source, into, year
@@ -198,20 +202,20 @@ class _Reader:
     def read(self, blocks: Iterator[bytes]) -> None:
         try:
             self._blocks(blocks)
-        finally:  # of a file that breaks off, too
+        finally:  # also if a file breaks off
             spot = Spot(self.source.name, self.lines, self.passed, self.source.about, self.year, lambda: None)
             self.into.ended(self.passed, self.tail, spot)
 
     def _blocks(self, blocks: Iterator[bytes]) -> None:
-        rest = b""
+        partial_line = b""
         for block in blocks:
-            block = rest + block
+            block = partial_line + block
             end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-            if not end and len(block) > _BLOCK:  # a line longer than a block: its pieces are looked at as lines
+            if not end and len(block) > _BLOCK:  # a line longer than a block: its pieces are read as lines
                 end = len(block)
             self._whole_lines(block[:end])
-            rest = block[end:]
-        self._whole_lines(rest)
+            partial_line = block[end:]
+        self._whole_lines(partial_line)
 
     def _whole_lines(self, block: bytes) -> None:
         counted = 0
@@ -245,7 +249,10 @@ class _Times:
         self._last: tuple[int, float | None] = (-_BACK, None)  # the place and time of the last line that has one
 
     def before(self, begin: int) -> float | None:
-        """Return that of the nearest line before it that has one: of interleaved ranks, too, it was about then."""
+        """Return the time of the nearest line before `begin` that has one.
+
+        It is about right for interleaved ranks, too.
+        """
         place = begin
         for line in reversed(self._block[max(0, self._upto, begin - _BACK) : begin].splitlines(keepends=True)):
             place -= len(line)
@@ -273,7 +280,7 @@ def _triggers() -> BytesAhoCorasick:
 
 
 def _lines_in(block: bytes) -> set[tuple[int, int]]:
-    """Return begin and end of each line that may tell of an error."""
+    """Return begin and end of each line that may report an error."""
     lines: set[tuple[int, int]] = set()
     for matches in (
         ((begin, end) for _, begin, end in _triggers().find_matches_as_indexes(block)),
@@ -288,7 +295,7 @@ def _lines_in(block: bytes) -> set[tuple[int, int]]:
 
 
 def _around(block: bytes, begin: int, end: int) -> tuple[int, int]:
-    """The line that has these bytes, or the part of it around them. A carriage return ends a line, too."""
+    """Return the line that has these bytes, or the part of it around them. A carriage return ends a line, too."""
     low, high = max(0, begin - _LONGEST), min(len(block), end + _LONGEST)
     first = max(block.rfind(b"\n", low, begin), block.rfind(b"\r", low, begin)) + 1 or low
     ends = [place for place in (block.find(b"\n", end, high), block.find(b"\r", end, high)) if place >= 0]

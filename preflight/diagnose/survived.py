@@ -1,12 +1,12 @@
-"""Whether a program went on after an exception, by what it wrote after it. Pure.
+"""Exceptions that a program survived, by the lines that it wrote after them. Pure.
 
-Only an ordinary exception, or want of memory, is survived: after an error of a device, its driver or its communicator
-no program goes on with that device, whatever else is told.
+Only an ordinary exception, or lack of memory, can be survived. After an error of a device, its driver or its
+communicator, no program goes on with that device, whatever it logs.
 
-That steps are told after a traceback proves nothing by itself: what print() wrote into a file may come out only as
-the process ends. So it has to say that it tries again or that it ended well, or a logger, which holds nothing back,
-tells of further steps. Where nothing tells who writes, a start script may say that all has ended, whatever became of
-it; there a step is to stand before that. Where a launcher tells there that a process ended badly, that proves nothing.
+Steps after a traceback prove nothing by themselves: output of print() may reach a file only as the process ends. So the
+program has to log that it tries again or that it ended well, or a logger, which holds nothing back, has to log further
+steps. If lines do not name their writer, a start script may log that all has ended, whatever the result. Then a step
+has to be before that line. If a launcher reports there that a process ended badly, such lines prove nothing.
 """
 
 import re
@@ -22,11 +22,11 @@ from preflight.diagnose.errors.schedulers import CANCELLED, JOB_MEMORY
 from preflight.diagnose.line import clean, parsed
 from preflight.diagnose.types import Role, Sign
 
-AFTER = 64 << 10  # bytes after an exception that are looked at
+AFTER = 64 << 10  # bytes after an exception that are inspected
 _NEAR = 6  # lines of its writer, without tracebacks, in which it says that it tries again
 _LAST_LINES = 10  # of a log, in which it says that the job finished
 _LONGEST = 1000  # characters of a line
-_YEAR = 1970  # only whether a line has a time is asked
+_YEAR = 1970  # only the presence of a time matters
 
 _FULL = ("device-memory", "EI0011")  # of a GPU, of an NPU
 _OF_DEVICES = re.compile(r"gpu-|nccl-|nvidia-|npu-|ai-c|sdma$|E[1-9A-Z]\d{4}|\d+$|Ascend$")  # ids of signs
@@ -43,7 +43,7 @@ _AGAIN = re.compile(
     r"|\bbatch(?:[ _-]?size)?\b.{0,40}\d\s{0,3}(?:->|→|=>|to)\s{0,3}\d",
     re.IGNORECASE,
 )
-# Advice, what is done at the end, and what mixed precision leaves out: nothing of the exception.
+# Advice, clean-up at the end, and steps that mixed precision leaves out: unrelated to the exception.
 _ELSE = re.compile(
     r"\b(?:please|try(?! again)|consider|should|could|must|you|hint)\b"
     r"|clean(?:ed|ing)?[ -]?up|shut(?:ting)?[ -]?down|overflow",
@@ -62,7 +62,7 @@ _NOT = re.compile(
 _STEP = re.compile(
     r"\b(?:step|iter|iteration|epoch|batch)\b\W{0,12}(\d{1,9})|\d%\|.{0,200}\| {1,12}(\d{1,9})/\d", re.IGNORECASE
 )
-# Of a job that starts once more.
+# Lines of a job that starts once more.
 _STARTS = re.compile(
     r"\b(?:re-?start|relaunch|requeue|resum(?:e|ing)|restor(?:e|ing))|\bstarting worker group"
     r"|\b(?:re)?load(?:ed|ing)\b.{0,40}\bcheckpoint|\bnranks \d{1,6}\b|\b(?:attempt|retry) \d",
@@ -74,21 +74,23 @@ _OF_TRACEBACK = re.compile(  # bars begin with blanks, too
 
 
 def may_be_survived(sign: Sign, text: str) -> bool:
-    """Whether it is an exception that a program may catch: who waits in vain rarely goes on."""
+    """Return whether it is an exception that a program may catch: after a timeout, a waiting rank rarely goes on."""
     if sign.role not in (Role.OWN, Role.UNKNOWN) or not ends_traceback(sign, text):
         return False
     return sign.id in _FULL or not (_OF_DEVICES.match(sign.id) or _SAYS_DEVICE.search(text))
 
 
 def may_be_restarted(sign: Sign) -> bool:
-    """Return whether it tells of an end that a launcher or scheduler may answer with another start."""
+    """Return whether it reports an end that a launcher or scheduler may answer with another start."""
     return sign.role is Role.ENDED or sign.id in (*ENDED_BADLY, JOB_MEMORY, CANCELLED)
 
 
 def restart_place(text: bytes) -> int:
-    """Return the last place in the end of a log from which on it tells that the job was started again and ended well;
-    -1: it does not. It has to tell that it starts, steps, and at the very end that it finished. Steps alone may be of
-    other ranks, and an exit code 0 of another command."""
+    """Return the last place in the end of a log after which it shows that the job was started again and ended well.
+
+    -1 if there is none. The log has to show a start, steps, and at the very end that the job finished. Steps alone may
+    be of other ranks, and an exit code 0 of another command.
+    """
     lines = [(place, line) for place, line in _lines(text, 0, len(text)) if line.strip()]
     finish = max((place for place, line in lines[-_LAST_LINES:] if _says_well(line)), default=-1)
     start = max((place for place, line in lines if _STARTS.search(line)), default=-1)
@@ -106,7 +108,7 @@ def _says_well(line: str) -> bool:
 
 
 def _lines(text: bytes, begin: int, end: int) -> Iterator[tuple[int, str]]:
-    """Yield the place of each line that begins in this part of `text`, and what it says."""
+    """Yield place and text of each line that begins in this part of `text`."""
     place = begin
     for line in text[begin:end].splitlines(keepends=True):
         yield place, clean(line.decode("utf-8", "replace")).rstrip()
@@ -115,7 +117,7 @@ def _lines(text: bytes, begin: int, end: int) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class _Sign:
-    """A line that may say that its writer went on. `step`: as loggers tell it; `drawn`: as a progress bar does."""
+    """A line that may show that its writer went on. `step`: as loggers write it. `drawn`: as a progress bar does."""
 
     place: int
     is_again: bool
@@ -126,8 +128,7 @@ class _Sign:
 
 
 class Below:
-    """What stands below errors in a text, by writer (see Line.tag). Each line is read once, however many errors are
-    above it."""
+    """Lines below errors in a text, by writer (see Line.tag). Each is read once, however many errors are above it."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -140,7 +141,7 @@ class Below:
         self._places: dict[str, list[int]] = defaultdict(list)  # of all lines of a writer
 
     def went_on(self, begin: int, tag: str) -> bool:
-        """Return whether the writer says below `begin` that it went on."""
+        """Return whether the writer logs below `begin` that it went on."""
         end = begin + AFTER
         self._read(begin, min(end, len(self._text)))
         signs = self._signs.get(tag, [])
@@ -171,23 +172,23 @@ class Below:
         self._upto = max(self._upto, end)
 
     def _take(self, place: int, raw: str) -> None:
-        """Keep a line that may say that its writer went on."""
+        """Keep a line that may show that its writer went on."""
         step = _STEP.search(raw)
         if not (step or _WELL.search(raw) or _AGAIN.search(raw)):
             return
         line = parsed(raw[:_LONGEST], _YEAR)
         if _NOT.search(line.text):
             return
-        again = _AGAIN.search(line.text) is not None and not _ELSE.search(line.text)
-        well = _WELL.search(line.text) is not None
+        is_again = _AGAIN.search(line.text) is not None and not _ELSE.search(line.text)
+        is_well = _WELL.search(line.text) is not None
         drawn = step[2] or "" if step else ""
         logged = step[1] or "" if step else ""
-        self._signs[line.tag].append(_Sign(place, again, well, line.level == "INFO", logged, drawn))
+        self._signs[line.tag].append(_Sign(place, is_again, is_well, line.level == "INFO", logged, drawn))
 
     def _is_near(self, begin: int, place: int, tag: str) -> bool:
         """Return whether few lines of the writer are between both places."""
-        for other, raw in self._unsorted:
-            self._places[parsed(raw[:_LONGEST], _YEAR).tag].append(other)
+        for line_place, raw in self._unsorted:
+            self._places[parsed(raw[:_LONGEST], _YEAR).tag].append(line_place)
         self._unsorted.clear()
         places = self._places[tag]
         return bisect_left(places, place) - bisect_left(places, begin) < _NEAR

@@ -9,22 +9,22 @@ _CHECK = re.compile(r"\b[A-Z]{3}\d{3}\b")
 
 
 class Role(StrEnum):
-    """What an error says about the process that logged it."""
+    """Meaning of an error for the process that logged it."""
 
     OWN = "own"  # the fault is in this process, its device or its host
     LINK = "link"  # something between two ends failed or differs: neither end is the culprit
-    WAIT = "wait"  # it waited for others in vain, or lost them: a consequence
+    WAIT = "wait"  # it waited for others until a timeout, or lost them: a consequence
     ENDED = "ended"  # a scheduler ended the job: no rank is the culprit
     UNKNOWN = "unknown"  # an error that the catalogue does not have
-    HINT = "hint"  # worth a line, and no error
-    NOISE = "noise"  # looks like an error, and is none
+    HINT = "hint"  # worth a line, but no error
+    NOISE = "noise"  # looks like an error, but is none
 
 
 class Weight(IntEnum):
-    """How much an error explains, for the errors of one process."""
+    """Share of a failure that an error explains, compared with other errors of the same process."""
 
-    SYMPTOM = 1  # it tells that something failed: every other known error of the process explains more
-    DEATH = 2  # it tells how the process died: a cause, or a wait before it, explains more
+    SYMPTOM = 1  # it reports that something failed: every other known error of the process explains more
+    DEATH = 2  # it reports how the process died: a cause, or a wait before it, explains more
     CAUSE = 3
 
 
@@ -32,8 +32,8 @@ class Weight(IntEnum):
 class Sign:
     """An entry of the catalogue. All `words` are in its line, and `pattern` matches there, if there is one.
 
-    `cause` is a clause, `step` what to do next, with the ids of checks that prove it; both without a full stop. Named
-    groups of `pattern` may stand in both as {name}.
+    `cause` is a clause. `step` is the next step, with the ids of checks that prove the cause. Both are without a full
+    stop, and may have named groups of `pattern` as {name}.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Sign:
         return tuple(dict.fromkeys(_CHECK.findall(self.step)))
 
     def read_from(self, text: str) -> "Sign | None":
-        """Return the sign with the values of `text` filled in; None where the line does not say this."""
+        """Return the sign with the values of `text` filled in, None if the line does not match."""
         if not all(word in text for word in self.words):
             return None
         if not self.pattern:
@@ -63,7 +63,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Who:
-    """Who wrote a line, as far as lines and names of files tell. `host` may be an address."""
+    """The writer of a line, as far as lines and names of files identify it. `host` may be an address."""
 
     rank: int | None = None
     host: str = ""
@@ -72,7 +72,7 @@ class Who:
     file: str = ""
 
     def joined(self, other: "Who") -> "Who":
-        """Return this writer, completed by what the other one tells."""
+        """Return this writer, completed by the other one."""
         return Who(
             self.rank if self.rank is not None else other.rank,
             self.host or other.host,
@@ -84,8 +84,11 @@ class Who:
 
 @dataclass(frozen=True)
 class Line:
-    """A line without terminal escapes. `time`: seconds since 1970, in the clock and zone of its log; `tag` tells
-    several writers of one file apart; `peers`: whom it names besides itself."""
+    """A line without terminal escapes.
+
+    `time`: seconds since 1970, in the clock and zone of its log. `tag`: tells several writers of one file apart.
+    `peers`: names in it besides the writer's.
+    """
 
     text: str
     time: float | None = None
@@ -97,9 +100,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Spot:
-    """The place of a line. `end`: bytes of the file up to its end, as it is read; `about`: what the file's path tells;
-    `year`: of lines without one; `time_before`: that of the nearest line before it that has one; `after` and `before`:
-    the text that follows it, and that precedes it, bounded; `went_on`: whether a writer says below that it went on."""
+    """The place of a line.
+
+    `end`: bytes of the file up to its end, as it is read. `about`: the writer by the file's path. `year`: that of lines
+    without one. `time_before`: the time of the nearest line before it that has one. `after` and `before`: the text that
+    follows it, and that precedes it, bounded. `went_on`: tells whether a writer logs below that it went on.
+    """
 
     file: str
     number: int
@@ -114,8 +120,10 @@ class Spot:
 
 @dataclass(frozen=True)
 class Kill:
-    """A process that the kernel killed for want of memory, as far as the line tells. `limited`: the limit of a cgroup
-    was used up, not the host's memory; `cgroup`: that of the process."""
+    """A process that the kernel killed for lack of memory, as far as the line names it.
+
+    `limited`: the limit of a cgroup was used up, not the host's memory. `cgroup`: that of the process.
+    """
 
     pid: int | None
     name: str
@@ -125,9 +133,12 @@ class Kill:
 
 @dataclass(frozen=True)
 class Seen:
-    """The first time that a process said it; `count`: how often in all. `number`: of the line, from 1. `caught`: it is
-    a Python exception, and the log goes on for long after the last one; `survived`: its writer says there that it went
-    on; `restarted`: the job was started again, and ended well."""
+    """The first occurrence of an error in a process.
+
+    `count`: number of occurrences. `number`: of the line, from 1. `caught`: it is a Python exception, and the log goes
+    on for long after the last one. `survived`: its writer logs there that it went on. `restarted`: the job was started
+    again, and ended well.
+    """
 
     sign: Sign
     who: Who
@@ -144,7 +155,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Group:
-    """Processes that said the same, the first one first."""
+    """Processes that logged the same error, the first one first."""
 
     sign: Sign
     seen: tuple[Seen, ...]
@@ -168,11 +179,11 @@ class LastLines:
 class Diagnosis:
     """The reading of all logs of a job.
 
-    `cause`: the first error that is no consequence of another; None where nothing is wrong, or all ranks only waited.
-    `others`: further such errors, later; `echoes`: consequences, and the scheduler's end of the job. `named`: the
-    ranks, devices and hosts that waiting ranks name, and by how many. `silent`: ranks without an error, of which
-    `unlogged` have no log here. `unexplained`: the job ended early and no cause is known; `last`: the last lines of
-    each rank that stopped first then, or of each log without an error where all ranks only waited.
+    `cause`: the first error that is no consequence of another; None if nothing is wrong, or all ranks only waited.
+    `others`: further such errors, later. `echoes`: consequences, and the scheduler's end of the job. `named`: the
+    ranks, devices and hosts that waiting ranks name, and by how many. `silent`: ranks without an error. `unlogged`:
+    those of them without a log here. `unexplained`: the job ended early and no cause is known. `last`: then, the last
+    lines of each rank that stopped first; if all ranks only waited, those of each log without an error.
     """
 
     cause: Group | None = None

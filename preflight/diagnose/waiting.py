@@ -1,6 +1,6 @@
 """The ranks that others waited for, and the last lines of those that stopped first. Pure.
 
-They are where to look, where all that is logged is of ranks that waited: being named makes no rank the culprit.
+Check these ranks first if all logged errors are of ranks that waited. Being named makes no rank the culprit.
 """
 
 from collections import Counter
@@ -12,14 +12,14 @@ from preflight.diagnose.types import Group, LastLines, Role, Seen
 
 _RANKS = 100_000
 _SHOWN = 64  # ranks that are named at most
-_NAMED = 5  # that others name
-_LAST = 8  # writers whose last lines are shown
+_NAMED = 5  # names that are shown
+_LAST = 8  # writers with last lines that are shown
 _STOPPED = 5.0  # seconds between the last line of the first rank that stopped, and of others that count as first
 
 
 @dataclass(frozen=True)
 class Silence:
-    """Ranks without an error, ascending; `unlogged`: those of them without a log here."""
+    """Ranks without an error, ascending. `unlogged`: those of them without a log here."""
 
     ranks: tuple[int, ...] = ()
     unlogged: tuple[int, ...] = ()
@@ -29,13 +29,13 @@ NO_SILENCE = Silence()
 
 
 def silent(logs: Gathered, leads: Sequence[Seen]) -> Silence:
-    """Return the ranks without an error, where all others only waited."""
-    heard = {seen.who.rank for seen in leads if seen.who.rank is not None}
-    known = heard | logs.ranks
-    if not heard or (not logs.world and len(known) == 1):  # of one rank alone, no other rank is known
+    """Return the ranks without an error, if all others only waited."""
+    reporting = {error.who.rank for error in leads if error.who.rank is not None}
+    known_ranks = reporting | logs.ranks
+    if not reporting or (not logs.world and len(known_ranks) == 1):  # of one rank alone, no other rank is known
         return NO_SILENCE
-    ranks = min(logs.world or max(known) + 1, _RANKS)
-    quiet = tuple(rank for rank in range(ranks) if rank not in heard)
+    ranks = min(logs.world or max(known_ranks) + 1, _RANKS)
+    quiet = tuple(rank for rank in range(ranks) if rank not in reporting)
     unlogged = tuple(rank for rank in quiet if rank not in logs.ranks)
     return Silence(quiet[:_SHOWN], unlogged[:_SHOWN])
 
@@ -43,16 +43,22 @@ def silent(logs: Gathered, leads: Sequence[Seen]) -> Silence:
 def named(
     leading: Sequence[tuple[Process, list[Seen]]], logs: Gathered, silence: Silence
 ) -> tuple[tuple[str, int], ...]:
-    """Return the ranks, hosts and devices that waiting processes name, and by how many; first those without an error
-    of their own, which have logged something."""
+    """Return the ranks, hosts and devices that waiting processes name, and by how many.
+
+    Those that have a log without an error come first.
+    """
     names: Counter[str] = Counter()
-    ranks = {f"{who.host} device {who.device}": who.rank for who in logs.known() if who.device and who.rank is not None}
+    ranks = {
+        f"{writer.host} device {writer.device}": writer.rank
+        for writer in logs.known()
+        if writer.device and writer.rank is not None
+    }
     for process, leads in leading:
-        if any(seen.sign.role in (Role.WAIT, Role.LINK) for seen in leads):
+        if any(error.sign.role in (Role.WAIT, Role.LINK) for error in leads):
             missing = set(range(min(logs.world, _SHOWN))) - process.met if process.met else set()
-            others = {f"rank {ranks[name]}" if name in ranks else name.strip() for name in process.names}
-            own = {f"rank {seen.who.rank}" for seen in leads}
-            names.update(sorted((others | {f"rank {rank}" for rank in missing}) - own))
+            peers = {f"rank {ranks[name]}" if name in ranks else name.strip() for name in process.names}
+            own = {f"rank {error.who.rank}" for error in leads}
+            names.update(sorted((peers | {f"rank {rank}" for rank in missing}) - own))
     quiet = {f"rank {rank}" for rank in set(silence.ranks) - set(silence.unlogged)}
     ordered = sorted(names.items(), key=lambda item: (item[0] not in quiet, -item[1]))
     return tuple(ordered[:_NAMED])
@@ -66,7 +72,7 @@ def _last_lines(logs: Gathered) -> Iterator[LastLines]:
 def last_of_failed(logs: Gathered, echoes: Sequence[Group]) -> tuple[LastLines, ...]:
     """Return the last lines of the ranks that launchers saw fail, else of those that stopped first."""
     last = list(_last_lines(logs))
-    failed = {seen.who.rank for group in echoes for seen in group.seen} - {None}
+    failed = {error.who.rank for group in echoes for error in group.seen} - {None}
     if any(lines.who.rank in failed for lines in last):
         last = [lines for lines in last if lines.who.rank in failed]
     else:
@@ -77,9 +83,9 @@ def last_of_failed(logs: Gathered, echoes: Sequence[Group]) -> tuple[LastLines, 
 
 
 def last_of_quiet_files(logs: Gathered, leads: Sequence[Seen]) -> tuple[LastLines, ...]:
-    """Return the last lines of the files without an error, where nothing tells their rank, and that end first."""
-    files = {seen.file for process in logs.processes.values() for seen in (c.seen for c in process.said.values())}
-    begin = min((seen.time for seen in leads if seen.time is not None), default=None)
+    """Return the last lines of files without an error and without a known rank, those that end first."""
+    files = {error.file for process in logs.processes.values() for error in (c.seen for c in process.said.values())}
+    begin = min((error.time for error in leads if error.time is not None), default=None)
     quiet = [
         lines
         for lines in _last_lines(logs)
@@ -97,12 +103,12 @@ def behind(logs: Gathered) -> list[str]:
     notes = []
     for group, ranks in logs.completed.items():
         counts = Counter(ranks.values())
-        most = max(counts)
-        late = sorted(rank for rank, done in ranks.items() if done < most)
-        if late and len(late) * 2 <= len(ranks):
-            shown = ", ".join(f"rank {rank} ({ranks[rank]})" for rank in late[:_NAMED])
+        top = max(counts)
+        lagging = sorted(rank for rank, count in ranks.items() if count < top)
+        if lagging and len(lagging) * 2 <= len(ranks):
+            shown = ", ".join(f"rank {rank} ({ranks[rank]})" for rank in lagging[:_NAMED])
             notes.append(
-                f"fewer collectives completed in group {group} than by the others ({most}): {shown}; such ranks joined "
+                f"fewer collectives completed in group {group} than by the others ({top}): {shown}; such ranks joined "
                 "last, or called different ones"
             )
     return notes[:_NAMED]

@@ -7,14 +7,14 @@ from dataclasses import replace
 from preflight.diagnose.types import Line, Spot, Who
 
 _PROCESSES = 65_536  # of all logs
-_OF_FILE = 4  # that are kept of a file: two are enough to know that it has several
+_OF_FILE = 4  # processes that are kept for a file: two are enough to know that it has several
 _FILES = 65_536
-# torchrun's table of failures: host, rank and exit code of a worker stand in lines of their own.
+# torchrun's table of failures: host, rank and exit code of a worker are on separate lines.
 _TABLE = re.compile(
     r"^(?:\[\w+\]:)? *(?P<key>host|rank) {1,9}: (?P<value>[\w.-]{1,253})(?: \(local_rank: \d{1,4}\))? *$"
 )
 _TABLE_LINES = 4  # from the host to the exit code
-# MPICH's and Intel MPI's: the signal or exit code is in the next line.
+# Table of MPICH and Intel MPI: the signal or exit code is in the next line.
 _HYDRA = re.compile(r"^=   RANK (?P<rank>\d{1,6}) PID \d{1,10} RUNNING AT (?P<host>[\w.-]{1,253})")
 _OF_TABLE = re.compile(r"exitcode|\) received by PID |^=   ")
 # Lines of CANN, which name their process.
@@ -22,10 +22,10 @@ _OF_CANN = re.compile(r"\[[A-Z]{4,9}\] ?[A-Z_]{2,16}\(\d+,|\(PID:\d+, Device:|\[
 
 
 class Writers:
-    """What has been learnt of writers so far."""
+    """Writers of log lines, as far as they are known by now."""
 
     def __init__(self) -> None:
-        self._table: dict[str, str] = {}  # of the launcher's table that is being read: its values so far
+        self._table: dict[str, str] = {}  # values so far of the launcher's table that is being read
         self._table_at = -_TABLE_LINES
         self._identities: dict[tuple[str, int], Who] = {}  # host and process number → rank and device
         self._of_file: dict[str, set[Who]] = {}  # file → processes that CANN names in it
@@ -49,15 +49,17 @@ class Writers:
 
     def of(self, line: Line, spot: Spot) -> Who:
         """Return the writer of a line, also by a launcher's table around it, or by the path of a device's log."""
-        who = line.who
-        if spot.about.pid is not None:  # the device has process numbers of its own
-            who = replace(who, pid=spot.about.pid, device=spot.about.device)
+        writer = line.who
+        if spot.about.pid is not None:  # the device has its own process numbers
+            writer = replace(writer, pid=spot.about.pid, device=spot.about.device)
         if self._table and 0 < spot.number - self._table_at < _TABLE_LINES and _OF_TABLE.search(line.text):
             rank = self._table.get("rank", "")
-            who = replace(who, host=who.host or self._table.get("host", ""), rank=int(rank) if rank.isdigit() else None)
-        if _OF_CANN.search(line.text) and (who.pid is not None or who.rank is not None):
-            self._learn(who, spot)
-        return who
+            writer = replace(
+                writer, host=writer.host or self._table.get("host", ""), rank=int(rank) if rank.isdigit() else None
+            )
+        if _OF_CANN.search(line.text) and (writer.pid is not None or writer.rank is not None):
+            self._learn(writer, spot)
+        return writer
 
     def _learn(self, who: Who, spot: Spot) -> None:
         """Keep the rank and the device of a process, for its file and for its other files."""
@@ -71,20 +73,23 @@ class Writers:
             self._identities[key] = self._identities.get(key, Who()).joined(Who(who.rank, "", who.device))
 
     def identified(self, who: Who) -> Who:
-        """Return the process with the rank and device that its other lines and files tell."""
+        """Return the process with the rank and device of its other lines and files."""
         return who if who.pid is None else who.joined(self._identities.get((who.host, who.pid), Who()))
 
     def known(self) -> Iterator[Who]:
         """Yield each process of which a rank or a device is known."""
-        for (host, pid), who in self._identities.items():
-            yield replace(who, host=host, pid=pid)
+        for (host, pid), identity in self._identities.items():
+            yield replace(identity, host=host, pid=pid)
 
     def only(self, file: str) -> Who:
-        """Return the process that wrote a file's lines, where CANN names a single one in it."""
+        """Return the process that wrote a file's lines, if CANN names a single one in it."""
         writers = self._of_file.get(file, set())
-        if len({who.rank for who in writers} - {None}) > 1 or len({who.pid for who in writers} - {None}) > 1:
+        if (
+            len({candidate.rank for candidate in writers} - {None}) > 1
+            or len({candidate.pid for candidate in writers} - {None}) > 1
+        ):
             return Who()
         writer = Who()
-        for who in sorted(writers, key=lambda who: who.rank is None):
-            writer = writer.joined(who)
+        for candidate in sorted(writers, key=lambda candidate: candidate.rank is None):
+            writer = writer.joined(candidate)
         return writer

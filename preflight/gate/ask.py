@@ -1,4 +1,4 @@
-"""One of the gate's programs run on many hosts, in one round trip each."""
+"""One of the gate's programs, run on many hosts in one round trip each."""
 
 import json
 import secrets
@@ -29,8 +29,10 @@ def ask(
     pool: int,
     progress: Callable[[Progress], None] | None,
 ) -> dict[str, T | str]:
-    """Host → what the program of this source answers to its request; or, in a sentence, why there is no answer. Raises
-    nothing that a host could cause. `pool`: hosts at a time."""
+    """Return for each host the answer of the program `source` to its request, or a sentence why there is no answer.
+
+    Raises nothing that a host could cause. `pool`: hosts at a time.
+    """
 
     def one(host: Host) -> T | str:
         marker = secrets.token_hex(16)
@@ -43,8 +45,8 @@ def ask(
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return f"the answer is not understood: {json_error(error)}"
 
-    heard = fan_out(hosts, one, pool=pool, deadline=_SECONDS, progress=progress, phase="gate")
+    answers = fan_out(hosts, one, pool=pool, deadline=_SECONDS, progress=progress, phase="gate")
     return {
-        name: it.summary.removeprefix(f"{name}: ") if isinstance(it, TransportError) else it
-        for name, it in heard.items()
+        name: answer.summary.removeprefix(f"{name}: ") if isinstance(answer, TransportError) else answer
+        for name, answer in answers.items()
     }

@@ -1,7 +1,7 @@
-"""Slurm's PrologSlurmctld: the nodes of a job are proved together before anything runs on them.
+"""Slurm's PrologSlurmctld: the nodes of a job are tested together before anything runs on them.
 
-This tells who is broken and touches nothing; what becomes of that (drain, requeue, hold) is done by the program that
-asks (remote/gate/slurm_controller.py), with the same rules as on a node.
+This names broken nodes and changes nothing. The program that calls it (remote/gate/slurm_controller.py) drains,
+requeues and holds, with the same rules as on a node.
 """
 
 import time
@@ -26,7 +26,7 @@ _SHOWN = 3  # hosts, or findings, that a sentence names
 
 @dataclass(frozen=True)
 class Bad:
-    """A node that is broken, by its name in Slurm, and the check that says so."""
+    """A broken node, by its name in Slurm, and the check that failed for it."""
 
     node: str
     check: str
@@ -35,8 +35,10 @@ class Bad:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a job's nodes were found to be. `outcome`: pass, fail or unknown; a failure of which nobody in `bad` is at
-    fault lies between nodes, or in all of them."""
+    """Result of testing a job's nodes together.
+
+    `outcome`: pass, fail or unknown. A failure without nodes in `bad` is between nodes, or in all of them.
+    """
 
     outcome: Outcome
     sentence: str
@@ -44,22 +46,24 @@ class Proof:
 
 
 def document(proof: Proof, cluster: Cluster) -> dict[str, object]:
-    """What remote/gate/slurm_controller.py reads, with what the inventory says of it."""
+    """Return the document that remote/gate/slurm_controller.py reads, with the inventory's settings for it."""
     drain = cluster.gate.drain
     return {
         "schema": SCHEMA,
         "outcome": proof.outcome.value,
         "open": cluster.gate.unknown[Context.CONTROLLER] is Unknown.OPEN,
         "sentence": proof.sentence,
-        "bad": [{"node": one.node, "check": one.check, "sentence": one.sentence} for one in proof.bad],
+        "bad": [{"node": node.node, "check": node.check, "sentence": node.sentence} for node in proof.bad],
         "drain": {"nodes": drain.nodes, "percent": drain.percent},
         "requeues": cluster.gate.requeues,
     }
 
 
 def nodes_of_job(environment: Mapping[str, str]) -> list[str]:
-    """The job's nodes by their names in Slurm, which a PrologSlurmctld is told in SLURM_JOB_NODELIST. Raises
-    UsageError."""
+    """Return the job's nodes by their names in Slurm, which a PrologSlurmctld gets in SLURM_JOB_NODELIST.
+
+    Raises UsageError.
+    """
     from preflight.hostlists.host_list import TextError
 
     text = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or ""
@@ -73,30 +77,34 @@ def nodes_of_job(environment: Mapping[str, str]) -> list[str]:
 
 
 def hosts_of(cluster: Cluster, nodes: Iterable[str]) -> tuple[dict[str, Host], list[str]]:
-    """{node: its host}, and the nodes that the inventory does not know. A node is the host of the same name, or of the
-    same name up to the first dot if there is only one."""
+    """Return each node's host, and the nodes that the inventory does not know.
+
+    A node is the host of the same name, or of the same name up to the first dot if there is only one.
+    """
     by_name = {host.name: host for host in cluster.hosts}
     short: dict[str, list[Host]] = {}
     for host in cluster.hosts:
         short.setdefault(host.name.partition(".")[0], []).append(host)
-    known: dict[str, Host] = {}
-    strange = []
+    host_of: dict[str, Host] = {}
+    strangers = []
     for node in nodes:
-        alike = short.get(node.partition(".")[0], [])
-        found = by_name.get(node) or (alike[0] if len(alike) == 1 else None)
-        if found is None:
-            strange.append(node)
+        namesakes = short.get(node.partition(".")[0], [])
+        node_host = by_name.get(node) or (namesakes[0] if len(namesakes) == 1 else None)
+        if node_host is None:
+            strangers.append(node)
         else:
-            known[node] = found
-    return known, strange
+            host_of[node] = node_host
+    return host_of, strangers
 
 
 def prove(
     cluster: Cluster, hosts: Sequence[Host], transport: Transport, seconds: float
 ) -> tuple[list[Finding], Sequence[Observation]]:
-    """The port rehearsal and the quick probe over `hosts`, in `seconds` at most; the rehearsal alone where that names
-    somebody. They are the job's alone, so nobody is asked whether they are idle: the collector of facts has no business
-    with the key that this uses."""
+    """Return findings and observations of the port rehearsal and the quick probe over `hosts`, in `seconds` at most.
+
+    If the rehearsal names a culprit, the probe is left out. The hosts are the job's alone, so they are not asked
+    whether they are idle: the key used here is not for the collector of facts.
+    """
     from preflight.checks.engine.registry import all_checks
     from preflight.checks.engine.run import run_checks
     from preflight.probe.hooks import Hooks
@@ -119,14 +127,14 @@ def prove(
     with ThreadPoolExecutor(1) as pool:
         rehearsal = pool.submit(rehearse, cluster, hosts, transport, backend, until=until)
         hooks = Hooks(begin=taken, ports_free=rehearsal.exception, unreached=lambda: rehearsal.result().unreached)
-        seen = probe(cluster, hosts, transport, request, hooks)
+        result = probe(cluster, hosts, transport, request, hooks)
     rounds = {
         "rehearsal": rehearsal.result(),
-        "observations": seen.observations,
-        "located": seen.located,
-        "limit": seen.limit,
+        "observations": result.observations,
+        "located": result.located,
+        "limit": result.limit,
     }
-    return judged(**rounds), seen.observations
+    return judged(**rounds), result.observations
 
 
 _NONE = Missing("not asked")
@@ -136,10 +144,13 @@ _NOT_ASKED = HostFacts(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _
 def judge(
     findings: Sequence[Finding], observations: Sequence[Observation], known: Mapping[str, Host], strange: Sequence[str]
 ) -> Proof:
-    """Who of the job's nodes is broken. A host or device that a failure names is; of a link both ends are, perhaps, so
-    neither; what is wrong with all that were tested is nobody's; and whoever was lost on the way, or never gave an
-    agent, is nobody that tests can speak of."""
-    lost = {view.member.host for seen in observations for view in seen.ranks if view.end is End.LOST}
+    """Return the verdict on the job's nodes.
+
+    A host or device that a failure names is broken. If a link fails, either end may be, so neither is named. A failure
+    of all tested nodes is systemic and names none. Tests say nothing of a host that was lost on the way or never gave
+    an agent.
+    """
+    lost = {view.member.host for observation in observations for view in observation.ranks if view.end is End.LOST}
     node_of = {host.name: node for node, host in known.items()}
     bad: dict[str, Bad] = {}
     failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
@@ -151,11 +162,11 @@ def judge(
     if bad and not systemic:
         worst = tuple(bad.values())
         return Proof(Outcome.FAIL, f"{len(worst)} of {len(known)} nodes are broken: {_told(worst)}", worst)
-    unheard = [node for node, host in known.items() if host.name in lost]
-    if strange or unheard:
-        what = [f"the inventory does not know {_named(strange)}"] * bool(strange)
-        what += [f"no agent on {_named(unheard)} ({_why(observations, lost)})"] * bool(unheard)
-        return Proof(Outcome.UNKNOWN, "; ".join(what))
+    silent = [node for node, host in known.items() if host.name in lost]
+    if strange or silent:
+        reasons = [f"the inventory does not know {_named(strange)}"] * bool(strange)
+        reasons += [f"no agent on {_named(silent)} ({_why(observations, lost)})"] * bool(silent)
+        return Proof(Outcome.UNKNOWN, "; ".join(reasons))
     if failures:
         return Proof(Outcome.FAIL, f"systemic, no single node is at fault: {failures[0].check} {failures[0].summary}")
     outcome = overall(finding.outcome for finding in findings)
@@ -166,15 +177,20 @@ def judge(
 
 
 def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    suffix = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + suffix
 
 
 def _told(bad: Sequence[Bad]) -> str:
-    more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    return "; ".join(f"{one.check} {one.sentence}" for one in bad[:_SHOWN]) + more
+    suffix = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+    return "; ".join(f"{node.check} {node.sentence}" for node in bad[:_SHOWN]) + suffix
 
 
 def _why(observations: Sequence[Observation], lost: Iterable[str]) -> str:
-    views = (view for seen in observations for view in seen.ranks if view.member.host in lost and view.end is End.LOST)
+    views = (
+        view
+        for observation in observations
+        for view in observation.ranks
+        if view.member.host in lost and view.end is End.LOST
+    )
     return next((view.error for view in views if view.error), "it said nothing")

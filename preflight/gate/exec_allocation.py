@@ -1,4 +1,4 @@
-"""The hosts that a job has, where no inventory says more of them."""
+"""Hosts of a job for which there is no inventory."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,9 +17,11 @@ _HOW = "preflight inventory import --from slurm-env --product P -o hosts.toml"
 def cluster_of(
     environment: Mapping[str, str], product: str, devices: int | None, resolve: Callable[[str], str]
 ) -> tuple[Cluster, list[str]]:
-    """The hosts of a job of Slurm by their names, and what was assumed of them. `product`, `devices` (a host): empty or
-    None where Slurm's variables are to tell; `resolve`: name → address, OSError. Raises InventoryError for variables
-    that are missing or malformed, UsageError where they do not tell enough."""
+    """Return the hosts of a Slurm job by their names, and the assumptions about them.
+
+    `product` and `devices` (a host): empty or None to take them from Slurm's variables. `resolve`: name → address, or
+    OSError. Raises InventoryError for variables that are missing or malformed, UsageError if they do not say enough.
+    """
     source = ListSource(slurm_environment.ENVIRONMENT, slurm_environment.text_of(environment))
     listed = slurm_environment.read(source)
     if not (product or listed.product):

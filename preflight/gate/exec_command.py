@@ -1,4 +1,4 @@
-"""What the command that is to be run says of nodes and ranks: nothing that contradicts what it gets. Pure."""
+"""Options of the command that exec starts: none may contradict the nodes and ranks that it gets. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,11 @@ _ONCE = ("mpi", "perseus", "srun", "deepspeed")
 
 @dataclass(frozen=True)
 class Told:
-    """What the job's processes are told. `nodes`: as asked for, None for all that are good; `processes`: a node;
-    `table`: they get a rank table; `per_device`: the command is started once a device."""
+    """Settings that the job's processes get.
+
+    `nodes`: the number asked for, None for all good ones. `processes`: on each node. `table`: they get a rank table.
+    `per_device`: the command is started once for each device.
+    """
 
     nodes: int | None
     processes: int
@@ -31,9 +34,11 @@ class Told:
 
 
 def nodes_of(program: Sequence[str], told: Told) -> int | None:
-    """How many nodes are wanted, by what is `told`, else by the command itself. Raises UsageError for an option of the
-    command that contradicts what it gets."""
-    family, given = _options(program)
+    """Return how many nodes are wanted: by `told`, else by the command itself.
+
+    Raises UsageError for an option of the command that contradicts what it gets.
+    """
+    family, options = _options(program)
     if family in _ONCE:
         raise UsageError(
             f"{program[0]} is started once for all nodes, and exec starts its command on each: give it what "
@@ -44,31 +49,31 @@ def nodes_of(program: Sequence[str], told: Told) -> int | None:
     if told.per_device:
         raise UsageError("--per-device: torchrun starts a process a device by itself; leave out one of them")
     for name, why in _NOT_TO_BE_SAID.items():
-        if name in given:
+        if name in options:
             raise UsageError(f"leave --{name} out of the command: {why}")
-    _same(given, "master-port", told.port, f"preflight exec --master-port {given.get('master-port')}")
-    _same(given, "nproc-per-node", told.processes, "preflight exec --devices 0-3 or the like")
-    if told.table and given.get("rdzv-backend", "static") != "static":
+    _same(options, "master-port", told.port, f"preflight exec --master-port {options.get('master-port')}")
+    _same(options, "nproc-per-node", told.processes, "preflight exec --devices 0-3 or the like")
+    if told.table and options.get("rdzv-backend", "static") != "static":
         raise UsageError(
-            f"--rdzv-backend {given['rdzv-backend']} deals ranks out by itself, and not as the rank table has them; "
+            f"--rdzv-backend {options['rdzv-backend']} deals ranks out by itself, and not as the rank table has them; "
             "leave it out, or preflight exec --no-rank-table"
         )
-    return _wanted(given.get("nnodes"), told.nodes)
+    return _wanted(options.get("nnodes"), told.nodes)
 
 
 def _options(program: Sequence[str]) -> tuple[str, Mapping[str, str]]:
-    """The launcher's family, and its options with their values; empty for any other program."""
+    """Return the launcher's family, and its options with their values; empty for any other program."""
     words = tuple(Word(ScriptSpot(1, number), (WordPart(word),)) for number, word in enumerate(program, 1))
-    found, _ = starts(Path("the command"), (ShellCommand(words),))
-    if not found or found[0].word not in words[:3]:  # else it is an argument of something else
+    start_calls, _ = starts(Path("the command"), (ShellCommand(words),))
+    if not start_calls or start_calls[0].word not in words[:3]:  # else it is an argument of another program
         return "", {}
-    return found[0].family, {name: value[0].text if value else "" for name, value in found[0].given.items()}
+    return start_calls[0].family, {name: value[0].text if value else "" for name, value in start_calls[0].given.items()}
 
 
 def _same(given: Mapping[str, str], name: str, ours: int, mend: str) -> None:
-    said = given.get(name, "")
-    if said.isdecimal() and int(said) != ours:
-        raise UsageError(f"the command says --{name} {said}, and gets {ours}; leave it out, or say {mend}")
+    text = given.get(name, "")
+    if text.isdecimal() and int(text) != ours:
+        raise UsageError(f"the command says --{name} {text}, and gets {ours}; leave it out, or say {mend}")
 
 
 def _wanted(said: str | None, asked: int | None) -> int | None:

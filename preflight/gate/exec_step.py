@@ -1,4 +1,4 @@
-"""How the command is started on the nodes that were chosen: one step of srun, or one mpirun. Pure."""
+"""Start of the command on the chosen nodes: one step of srun, or one mpirun. Pure."""
 
 import base64
 import json
@@ -15,15 +15,15 @@ from preflight.transport.engine.open_mpi import Mpirun
 from preflight.transport.engine.slurm import NOT_INHERITED
 from preflight.transport.engine.slurm import SlurmJob as Allocation
 
-_PART = LONGEST - len("PREFLIGHT_STEP_000=")  # bytes: a variable is to Linux what an argument is
-_MOST = 1 << 20  # bytes of them all: Linux lets 2 MiB through with a usual stack, the shell's own variables included
-# python3 -c reads it from there, since mpirun has the command once a node
+_PART = LONGEST - len("PREFLIGHT_STEP_000=")  # bytes; Linux limits a variable as it limits an argument
+_MOST = 1 << 20  # bytes of all of them; with a usual stack Linux allows 2 MiB, which include the shell's own variables
+# python3 -c reads it from the environment: the command line of mpirun has the command once for each node
 _PROGRAM = "import os; exec(os.environ.pop('PREFLIGHT_PROGRAM'))"
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rank table of the chosen nodes, and where it is on each of them while the command runs."""
+    """The rank table of the chosen nodes, and its path on each of them while the command runs."""
 
     path: str
     text: str
@@ -31,22 +31,26 @@ class Table:
 
 @dataclass(frozen=True)
 class Start:
-    """What takes this process's place."""
+    """Program and environment that replace this process."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 def scripts(job: Job) -> dict[str, str]:
-    """Host → what bash runs there. Raises UsageError for a job that cannot be started like that."""
+    """Return for each host the script that bash runs there. Raises UsageError for a job that cannot start that way."""
     return {
-        it.host: script(_told(job, it), job.cluster.probe, [f"{it.host}: by preflight exec"]) for it in launches(job)
+        launch.host: script(_told(job, launch), job.cluster.probe, [f"{launch.host}: by preflight exec"])
+        for launch in launches(job)
     }
 
 
 def _told(job: Job, launch: HostLaunch) -> HostLaunch:
-    """The launch, with what torchrun reads in the place of its options (torch/distributed/argparse_util.py: PET_*)."""
-    known = {it.name: it.value for it in launch.variables}
+    """Return the launch with the variables that torchrun reads instead of its options.
+
+    Source: PET_* in torch/distributed/argparse_util.py.
+    """
+    values = {variable.name: variable.value for variable in launch.variables}
     place = next(place for place in job.places if place.name == launch.host)
     torchrun = {
         "NNODES": str(len(job.places)),
@@ -58,18 +62,22 @@ def _told(job: Job, launch: HostLaunch) -> HostLaunch:
         "RDZV_ENDPOINT": f"{job.master}:{job.port}",
         "STANDALONE": "0",
     }
-    more = [Variable("NNODES", str(len(job.places)), "hosts of the job")]
-    more += [Variable(name, torchrun[name], "as torchrun gets it") for name in ("NODE_RANK", "NPROC_PER_NODE")]
+    variables = [Variable("NNODES", str(len(job.places)), "hosts of the job")]
+    variables += [Variable(name, torchrun[name], "as torchrun gets it") for name in ("NODE_RANK", "NPROC_PER_NODE")]
     why = "an option of torchrun, where the command does not give it"
-    more += [Variable(f"PET_{name}", value, why) for name, value in torchrun.items()]
-    return replace(launch, variables=(*launch.variables, *(it for it in more if it.name not in known)))
+    variables += [Variable(f"PET_{name}", value, why) for name, value in torchrun.items()]
+    return replace(
+        launch, variables=(*launch.variables, *(variable for variable in variables if variable.name not in values))
+    )
 
 
 def packed(of_nodes: Mapping[str, str], table: Table | None, program: str) -> dict[str, str]:
-    """The variables that bring `program` (preflight/remote/step/) and what it is told to all nodes. Raises
-    UsageError where that is more than an environment holds."""
-    told = {"scripts": of_nodes, "table": {"path": table.path, "text": table.text} if table else None}
-    text = base64.b64encode(zlib.compress(json.dumps(told).encode(), 9)).decode("ascii")
+    """Return the variables that bring `program` (preflight/remote/step/) and its input to all nodes.
+
+    Raises UsageError if they are more than an environment holds.
+    """
+    request = {"scripts": of_nodes, "table": {"path": table.path, "text": table.text} if table else None}
+    text = base64.b64encode(zlib.compress(json.dumps(request).encode(), 9)).decode("ascii")
     if len(text) > _MOST:
         raise UsageError(
             f"what {len(of_nodes)} nodes are to be told does not go into an environment; leave the rank table out "
@@ -80,7 +88,10 @@ def packed(of_nodes: Mapping[str, str], table: Table | None, program: str) -> di
 
 
 def by_srun(here: Allocation, nodes: Sequence[str], told: Mapping[str, str], environment: Mapping[str, str]) -> Start:
-    """`nodes`: as Slurm calls them, in any order: each learns by its own name what is its own."""
+    """Return the srun that starts the step.
+
+    `nodes`: by their names in Slurm, in any order: each finds its part by its own name.
+    """
     count = len(nodes)
     argv = (
         here.srun,
@@ -110,8 +121,11 @@ def by_srun(here: Allocation, nodes: Sequence[str], told: Mapping[str, str], env
 def by_mpirun(
     found: Mpirun, addresses: Mapping[str, str], told: Mapping[str, str], environment: Mapping[str, str], *, path: bool
 ) -> Start:
-    """`addresses`: node → what mpirun knows it by; each has an application of its own, so that it is told who it is.
-    `path`: this shell's PATH is the nodes', too."""
+    """Return the mpirun that starts the step.
+
+    `addresses`: node → its address for mpirun. Each node has its own application, which gets the node's name. `path`:
+    this shell's PATH is the nodes', too.
+    """
     own = [*told, *(name for name in ("PATH", "LD_LIBRARY_PATH") if path and name in environment)]
     passed = tuple(word for name in own for word in ("-x", name))
     quiet = ("--mca", "orte_tag_output", "0", "--mca", "orte_timestamp_output", "0") if found.major < 5 else ()

@@ -1,5 +1,7 @@
-"""What the controller's key may start on a host: the probe, as this release runs it by this inventory, and nothing else
-(remote/gate/ssh.py holds it to that, and remote/agent/restricted.py to harmless tests). Pure."""
+"""Programs that the controller's key may start on a host: the probe, as this release runs it by this inventory. Pure.
+
+remote/gate/ssh.py allows nothing else, and remote/agent/restricted.py allows only harmless tests.
+"""
 
 import json
 from hashlib import sha256
@@ -19,7 +21,7 @@ _PROGRAMS = (AGENT_PARTS, REHEARSAL_PARTS)  # what `preflight gate controller` s
 
 
 def allowed(cluster: Cluster, host: Host) -> str:
-    """The text of this host's /etc/preflight/gate-ssh.json. Raises UsageError."""
+    """Return the text of this host's /etc/preflight/gate-ssh.json. Raises UsageError."""
     probe = cluster.probe
     if probe.init == "file":
         raise UsageError(
@@ -46,7 +48,7 @@ def _listed(program: Program, host: Host) -> dict[str, object]:
 
 
 def authorized_key(public_key: str) -> str:
-    """The line of authorized_keys for the controller's public key. Raises ValueError for what is none."""
+    """Return the line of authorized_keys for the controller's public key. Raises ValueError for other text."""
     words = public_key.strip().split(None, 2)
     if len(words) < 2 or not words[0].startswith(("ssh-", "ecdsa-", "sk-")) or "\n" in words[-1]:
         raise ValueError("it is no public key such as ssh-ed25519 AAAA…")

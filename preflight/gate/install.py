@@ -1,4 +1,4 @@
-"""The gate's files for each host, and what of them is not there yet: a plan like any other."""
+"""The gate's files for each host, as a plan of those that are missing or differ."""
 
 import json
 import re
@@ -16,16 +16,16 @@ from preflight.report.build import new_run_id
 from preflight.report.text import printable
 from preflight.transport.programs import front, source
 
-FRONT = "/usr/local/sbin/preflight-gate"  # what schedulers' configurations name
+FRONT = "/usr/local/sbin/preflight-gate"  # the path in schedulers' configurations
 PROGRAM = "/usr/local/lib/preflight/gate"
 POLICY = "/etc/preflight/gate.json"
 _KINDS = {PROGRAM: Kind.PROGRAM, FRONT: Kind.PROGRAM, POLICY: Kind.FILE}
-_OURS = "# preflight-gate "  # how the program's second line begins
+_OURS = "# preflight-gate "  # the beginning of the program's second line
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a host answers: see preflight/remote/gate_look.py."""
+    """A host's answer: see preflight/remote/gate_look.py."""
 
     python: str
     kinds: dict[str, str]
@@ -35,37 +35,39 @@ class Site:
 
 @dataclass(frozen=True)
 class Planned:
-    """`kept_off`: host → why nothing is planned for it."""
+    """A plan, and the hosts without one. `kept_off`: host → why nothing is planned for it."""
 
     plan: Plan
     kept_off: Mapping[str, str]
 
 
 def program_text(python: str) -> str:
-    """The node's gate as it stands on a host. `python`: absolute path of its interpreter there."""
-    # -I and -S: nothing of anybody's environment gets in, and nothing is imported that it does without.
+    """Return the node's gate as it is on a host. `python`: absolute path of its interpreter there."""
+    # -I and -S: no environment of a user gets in, and no module is imported that it does not need.
     return f"#!{python} -IS\n{_OURS}{__version__}; preflight gate install puts it here\n{source('gate')}"
 
 
 def front_text() -> str:
-    """Return what schedulers start: it runs the program, and opens where that does not answer."""
+    """Return the script that schedulers start: it runs the program, and opens the gate if that does not answer."""
     return front().replace("@VERSION@", __version__)
 
 
 def is_ours(path: str, text: str) -> bool:
-    """Whether a file that stands there was put there by us, in whatever version."""
+    """Return whether preflight put this file there, in any version."""
     if path in (FRONT, PROGRAM):
-        return any(line.startswith(_OURS) for line in text.split("\n", 3)[:3])  # one more where its mode is another
+        return any(line.startswith(_OURS) for line in text.split("\n", 3)[:3])  # one more line if its mode differs
     try:
-        held = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(held, dict) and str(held.get("schema", "")).startswith(SCHEMA.partition("/")[0] + "/")
+    return isinstance(document, dict) and str(document.get("schema", "")).startswith(SCHEMA.partition("/")[0] + "/")
 
 
 def sites(way: Way, *, programs: Sequence[str] = ()) -> dict[str, Site | str]:
-    """Host → what stands where the gate's files go; or why that is not known, in a sentence. `programs`: what to look
-    for in the configuration of schedulers, nothing without."""
+    """Return for each host the kinds of files at the gate's paths, or a sentence why they are unknown.
+
+    `programs`: programs to find in the configuration of schedulers, empty for none.
+    """
     request = {"paths": list(_KINDS), "programs": programs}
     return ask(
         way.hosts, way.transport, source("gate_look"), lambda _: request, Site, pool=way.pool, progress=way.progress
@@ -73,8 +75,10 @@ def sites(way: Way, *, programs: Sequence[str] = ()) -> dict[str, Site | str]:
 
 
 def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
-    """What brings the gate to the hosts. A file that is not ours is written over only with `force`. Raises UsageError,
-    before anybody is contacted, where [gate] is not sound."""
+    """Return the changes that install the gate on the hosts. A file that is not ours is overwritten only with `force`.
+
+    Raises UsageError, before any host is contacted, if [gate] is not sound.
+    """
     policies = {host.name: gate_json(cluster, host) for host in way.hosts}
     kept_off: dict[str, str] = {}
     wanted: list[Change] = []
@@ -90,32 +94,39 @@ def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
 
 
 def removing(way: Way, *, force: bool) -> Planned:
-    """What takes the gate from the hosts where no scheduler starts it. The verdict stays, which harms nobody."""
+    """Return the changes that remove the gate from hosts on which no scheduler starts it.
+
+    The verdict stays, which does no harm.
+    """
     kept_off = still_named(way)
     hosts = [host for host in way.hosts if host.name not in kept_off]
-    # The front last: without its program it opens.
+    # The front comes last: without its program it opens the gate.
     wanted = [_change(host.name, path, None, None) for host in hosts for path in (POLICY, PROGRAM, FRONT)]
     return _against_what_is_there(Plan(tuple(wanted)), way, kept_off, force=force)
 
 
 def undoing_allowed(plan: Plan, way: Way) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan of a rollback without the hosts from which it would take a front that a scheduler starts, and a
-    sentence for each of them."""
+    """Return the plan of a rollback without hosts that would lose a front still in use, and a sentence for each.
+
+    A front is in use as long as a scheduler starts it.
+    """
     losing = {change.host for change in plan.changes if change.target == FRONT and change.after is None}
     kept_off = still_named(replace(way, hosts=[host for host in way.hosts if host.name in losing])) if losing else {}
-    left = tuple(change for change in plan.changes if change.host not in kept_off)
-    return Plan(left), tuple(f"{name}: {why}" for name, why in kept_off.items())
+    allowed = tuple(change for change in plan.changes if change.host not in kept_off)
+    return Plan(allowed), tuple(f"{name}: {why}" for name, why in kept_off.items())
 
 
 def still_named(way: Way) -> dict[str, str]:
-    """Return, of the hosts on which a scheduler still starts the gate or on which that is not known, why it stays."""
+    """Return why the gate stays, for each host on which a scheduler still starts it, or may start it."""
     kept_off: dict[str, str] = {}
     for name, site in sites(way, programs=(FRONT, PROGRAM)).items():
         if isinstance(site, str):
             kept_off[name] = site
         elif site.named:
-            live = [line for line in site.named if line.startswith("scontrol ")]  # what the files will change, if any
-            lines = "; ".join(printable(line)[:200] for line in [one for one in site.named if one not in live] or live)
+            live = [line for line in site.named if line.startswith("scontrol ")]  # these change with the files, if any
+            lines = "; ".join(
+                printable(line)[:200] for line in [line for line in site.named if line not in live] or live
+            )
             kept_off[name] = (
                 f"Slurm still starts the gate, and drains every node on which it is missing. First take out: {lines}. "
                 "Then run: scontrol reconfigure"
@@ -133,7 +144,7 @@ def _change(host: str, path: str, before: str | None, after: str | None) -> Chan
 
 
 def _hindrance(site: Site) -> str:
-    if not re.fullmatch(r"/[!-~]{1,100}", site.python):  # what can stand in a first line: kernels read 127 bytes of it
+    if not re.fullmatch(r"/[!-~]{1,100}", site.python):  # allowed in a first line: kernels read 127 bytes of it
         return "no Python 3.6 or newer starts there that could run the gate"
     odd = next((path for path, kind in site.kinds.items() if kind not in ("file", "missing")), "")
     return f"{odd} is a {site.kinds[odd]} there; remove it" if odd else ""
@@ -141,16 +152,16 @@ def _hindrance(site: Site) -> str:
 
 def _against_what_is_there(wanted: Plan, way: Way, kept_off: dict[str, str], *, force: bool) -> Planned:
     changes: list[Change] = []
-    for met in compare(wanted, way, new_run_id(datetime.now(UTC))) if wanted.changes else ():
-        if why := _refusal(met, force=force):
-            kept_off.setdefault(met.change.host, why.removeprefix(f"{met.change.host}: "))
-        elif met.state not in (StepState.ALREADY, StepState.NOT_RUN):
-            changes.append(_change(met.change.host, met.change.target, met.found, met.change.after))
+    for result in compare(wanted, way, new_run_id(datetime.now(UTC))) if wanted.changes else ():
+        if why := _refusal(result, force=force):
+            kept_off.setdefault(result.change.host, why.removeprefix(f"{result.change.host}: "))
+        elif result.state not in (StepState.ALREADY, StepState.NOT_RUN):
+            changes.append(_change(result.change.host, result.change.target, result.found, result.change.after))
     return Planned(Plan(tuple(change for change in changes if change.host not in kept_off)), kept_off)
 
 
 def _refusal(met: StepResult, *, force: bool) -> str:
-    """Why this file is not to be written, empty if it may be."""
+    """Return why this file must not be written, empty if it may be."""
     if met.state is StepState.FAILED:
         return met.message
     if met.state is StepState.MOVED and not force and not is_ours(met.change.target, met.found or ""):

@@ -1,6 +1,6 @@
-"""What Kubernetes is told: a job whose pods prove each other in an init container before the job's own begins. Pure.
+"""Kubernetes manifests of a job: its pods test each other in an init container before the job's own begins. Pure.
 
-Objects are built as data and written by PyYAML, so that nothing that was typed can become a key, or another object.
+Objects are built as data and written by PyYAML, so that no option's text can become a key, or another object.
 """
 
 import re
@@ -20,8 +20,8 @@ from preflight.model.errors import UsageError
 MOST_REPLICAS = 10_000
 MOST_DEVICES = 64
 LABEL = 63  # characters of a label of DNS (RFC 1123)
-TASK = "worker"  # of a JobSet and of a Volcano job, whose plugin hcclrank numbers the pods of a task of this name
-_PRODUCTS = {"huawei.com": Product.ATLAS_A2, "nvidia.com": Product.NVIDIA}  # who sells the resource → what it is
+TASK = "worker"  # of a JobSet and of a Volcano job; Volcano's plugin hcclrank numbers the pods of a task of this name
+_PRODUCTS = {"huawei.com": Product.ATLAS_A2, "nvidia.com": Product.NVIDIA}  # vendor of the resource → product
 
 Object = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Kind(StrEnum):
 class Wanted:
     """A job of `replicas` pods with `devices` devices each. Raises UsageError for what Kubernetes would refuse.
 
-    `resource`: what a device plugin calls its devices ("nvidia.com/gpu"), "" for none: then gloo is proved alone.
+    `resource`: the device plugin's name of its devices ("nvidia.com/gpu"), "" for none: then only gloo is tested.
     `preflight_image`: of the init container; "": the job's own. `setup`, `python`: as in the inventory's [probe].
     """
 
@@ -73,7 +73,7 @@ class Wanted:
         if self.resource and not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9]([\w.-]{0,61}\w)?", self.resource):
             raise UsageError(f"--resource {self.resource[:100]!r} is no device resource, such as nvidia.com/gpu")
         for word in self.command:
-            if not all(one.isprintable() or one in "\t\n" for one in word):
+            if not all(character.isprintable() or character in "\t\n" for character in word):
                 raise UsageError(f"{word[:100]!r}: the command has characters that no manifest can carry")
         for option, line in (("--setup", self.setup), ("--python", self.python)):
             if not line.isprintable():
@@ -83,7 +83,7 @@ class Wanted:
 
     @property
     def prefix(self) -> str:
-        """What a pod's host name is made of, in front of its index."""
+        """The part of a pod's host name before its index."""
         return {
             Kind.JOB: self.name,
             Kind.JOBSET: f"{self.name}-{TASK}-0",  # JobSet: NAME, the replicated job, its number
@@ -101,14 +101,14 @@ def _refuse_outside(option: str, number: int, most: int) -> None:
 
 
 def objects(wanted: Wanted) -> list[Object]:
-    """What is to be applied, in this order."""
+    """Return the objects to apply, in this order."""
     workload = {Kind.JOB: _job, Kind.JOBSET: _jobset, Kind.VOLCANO: _volcano}[wanted.kind](wanted)
     services = [_service(wanted)] if wanted.kind is Kind.JOB else []  # JobSet and Volcano make their own
     return [_inventory(wanted), *services, workload]
 
 
 def text_of(wanted: Wanted) -> str:
-    """The manifest, with what is to be done before it in comments at its head."""
+    """Return the manifest, with the steps before it as comments at its head."""
     head = (
         f"The pods of {wanted.name} prove each other before it begins: preflight's docs/kubernetes.md.",
         "The token by which they know each other is in none of this. Make it once:",
@@ -120,7 +120,7 @@ def text_of(wanted: Wanted) -> str:
 
 
 def _inventory(wanted: Wanted) -> Object:
-    """The pods as an inventory's hosts."""
+    """Return the inventory, which has the pods as hosts."""
     pods = f"[0-{wanted.replicas - 1}]" if wanted.replicas > 1 else "0"
     probe = {"setup": wanted.setup, "python": wanted.python}
     text = dump(
@@ -134,7 +134,7 @@ def _inventory(wanted: Wanted) -> Object:
 
 
 def _service(wanted: Wanted) -> Object:
-    """Pods find each other by name before they are ready: none is while its init container runs."""
+    """Return a service by which pods find each other before they are ready: none is while its init container runs."""
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": wanted.name}}
     return _object("v1", "Service", wanted.name, spec=spec)
 
@@ -144,7 +144,7 @@ def _job(wanted: Wanted) -> Object:
 
 
 def _job_spec(wanted: Wanted) -> Object:
-    """One pod that fails ends the job: those that are left could not go on without it."""
+    """Return the specification of a job that ends when one pod fails: the others could not go on without it."""
     return {
         "completionMode": "Indexed",
         "completions": wanted.replicas,
@@ -163,7 +163,10 @@ def _job_spec(wanted: Wanted) -> Object:
 
 
 def _jobset(wanted: Wanted) -> Object:
-    """JobSet names the pods and makes their service. What preflight has ended is begun anew, uncounted."""
+    """Return a JobSet, which names the pods and makes their service.
+
+    A job that preflight has ended is restarted, and that restart is not counted.
+    """
     rule = {
         "name": "preflight",
         "action": "RestartJobSetAndIgnoreMaxRestarts",
@@ -184,8 +187,11 @@ def _jobset(wanted: Wanted) -> Object:
 
 
 def _volcano(wanted: Wanted) -> Object:
-    """Its plugin svc names the pods and makes their service, env numbers them. Its policies see no exit code of an
-    init container, so that a failed preflight counts as a retry."""
+    """Return a Volcano job.
+
+    Its plugin svc names the pods and makes their service, env numbers them. Its policies see no exit code of an init
+    container, so that a failed preflight counts as a retry.
+    """
     return _object(
         "batch.volcano.sh/v1alpha1",
         "Job",
@@ -207,7 +213,7 @@ def _object(version: str, kind: str, name: str, **fields: Mapping[str, Any]) -> 
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
-    """Quotes all that another YAML than Python's might take for something else than text: 1e3, y, 0o7."""
+    """A dumper that quotes text that a YAML other than Python's might take for another type: 1e3, y, 0o7."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True

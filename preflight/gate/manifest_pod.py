@@ -1,4 +1,4 @@
-"""A pod whose init container proves the gang, and whose main container is the job. Pure."""
+"""A pod with an init container that tests the gang, and a main container that is the job. Pure."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,10 @@ BUDGET = 600  # seconds that the probe takes at most
 
 
 def pod_template(wanted: "Wanted", subdomain: str = "") -> dict[str, Any]:
-    """`subdomain`: the service by whose name pods find each other, where nobody else sets it."""
+    """Return the template of a pod.
+
+    `subdomain`: the service by which pods find each other, unless another controller sets it.
+    """
     name = f"{wanted.name}-preflight"
     spec = {
         "restartPolicy": "Never",
@@ -50,7 +53,7 @@ def _init(wanted: "Wanted", name: str) -> dict[str, Any]:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
-            # /dev/davinci* belong to a user of the host's, and are opened by root for want of it.
+            # /dev/davinci* belong to a user of the host that the container lacks, so root has to open them.
             "capabilities": {"drop": ["ALL"], **({"add": ["DAC_OVERRIDE"]} if _is_npu(wanted) else {})},
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -63,7 +66,10 @@ def _main(wanted: "Wanted") -> dict[str, Any]:
 
 
 def _devices(wanted: "Wanted") -> dict[str, Any]:
-    """The same for both containers, which a pod has one after the other: it is given the larger, not the sum."""
+    """Return the devices of each container.
+
+    A pod has the two one after the other: it gets the larger limit, not the sum.
+    """
     return {"resources": {"limits": {wanted.resource: str(wanted.devices)}}} if wanted.resource else {}
 
 
@@ -73,7 +79,7 @@ def _is_npu(wanted: "Wanted") -> bool:
 
 
 def _literal(word: str) -> str:
-    """Kubernetes replaces $(NAME), and $$ by $; what was typed is what is to run."""
+    """Return `word` escaped: Kubernetes replaces $(NAME), and $$ by $, but the command is to run as it was typed."""
     return word.replace("$", "$$") if "$(" in word or "$$" in word else word
 
 

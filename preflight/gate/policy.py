@@ -1,4 +1,4 @@
-"""What a host's gate is told: the operator's rules and what the inventory says of this host (docs/gate.md). Pure."""
+"""Policy of a host's gate: the operator's rules, and the inventory's settings for this host (docs/gate.md). Pure."""
 
 import json
 from collections.abc import Sequence
@@ -11,22 +11,24 @@ from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 
 SCHEMA = "preflight.gate/1"
-# What no verdict depends on: names for people, who may be disturbed, the way to a host; and all about other hosts, so
-# that one that is added voids no verdict. A waiver changes what is found, but not at once: the next look sees it.
+# Settings on which no verdict depends: names for people, permission to disturb, the way to a host, and all of other
+# hosts. So an added host voids no verdict. A waiver changes findings, but not at once: the next run applies it.
 _NOT_OF_THE_CLUSTER = {"name", "hosts", "gate", "waivers"}
 _NOT_OF_THE_PROBE = {"idle", "via"}
 _NOT_OF_A_HOST = {"ssh"}
 
 
 def config_digest(cluster: Cluster, host: Host) -> str:
-    """sha256 (hex) over what the inventory says of this host, and of the cluster as far as its checks depend on it. A
-    verdict counts as long as this is the same."""
-    said = {
+    """Return the sha256 (hex) of the inventory's settings for this host, and of those of the cluster for its checks.
+
+    A verdict counts as long as this is the same.
+    """
+    settings = {
         "cluster": _without(cluster, _NOT_OF_THE_CLUSTER | {"probe"}),
         "probe": _without(cluster.probe, _NOT_OF_THE_PROBE),
         "host": _without(host, _NOT_OF_A_HOST),
     }
-    return sha256(json.dumps(said, sort_keys=True, default=_plain).encode()).hexdigest()
+    return sha256(json.dumps(settings, sort_keys=True, default=_plain).encode()).hexdigest()
 
 
 def _without(value: Any, left_out: set[str]) -> dict[str, Any]:
@@ -38,8 +40,10 @@ def _plain(value: Any) -> Any:
 
 
 def gate_json(cluster: Cluster, host: Host) -> str:
-    """The text of this host's /etc/preflight/gate.json. Raises UsageError where [gate] names a check that is not there,
-    or wants of one both that it closes the gate and that it does not."""
+    """Return the text of this host's /etc/preflight/gate.json.
+
+    Raises UsageError if [gate] names a check that does not exist, or wants one both to close the gate and not to.
+    """
     gate = cluster.gate
     lists = {key: _ids(key, getattr(gate, key)) for key in ("required", "optional", "off")}
     if both := set(lists["required"]) & {*lists["optional"], *lists["off"]}:
@@ -60,7 +64,7 @@ def gate_json(cluster: Cluster, host: Host) -> str:
         "expect": _expected(cluster, host),
     }
     lines = (f"  {json.dumps(key)}: {json.dumps(value, default=_plain)}" for key, value in policy.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"  # a line a key: a plan shows it, and what of it changes
+    return "{\n" + ",\n".join(lines) + "\n}\n"  # one line for each key: a plan then shows which of them change
 
 
 @cache
@@ -75,8 +79,10 @@ def _ids(key: str, words: Sequence[str]) -> list[str]:
 
 
 def _expected(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """What is cheap to look at, and has to be so whenever a job starts. A host NIC that is named by its network is for
-    the checks to find."""
+    """Return the settings that are cheap to check, and have to hold whenever a job starts.
+
+    A host NIC that is named by its network is left to the checks.
+    """
     return {
         "product": cluster.product,
         "reserved": str(cluster.ports),

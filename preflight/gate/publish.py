@@ -1,4 +1,4 @@
-"""Verdicts to the hosts that they are about."""
+"""Verdicts, written to the hosts that they are about."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,13 +10,17 @@ from preflight.model.cluster import Cluster, Host
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport
 
-GATE = ("gate.answer", "gate.files", "gate.state", "gate.verdict")  # how the gate itself reads a verdict
+# The gate's own modules that read a verdict.
+GATE = ("gate.answer", "gate.files", "gate.state", "gate.verdict")
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a host answers. `error`: why nothing was written, empty if it was; `outdated`: whether its gate goes by what
-    another inventory says of it, so that it will not count this verdict."""
+    """A host's answer.
+
+    `error`: why nothing was written, empty if it was. `outdated`: true if its gate has another inventory's policy, so
+    that it will not count this verdict.
+    """
 
     error: str
     outdated: bool = False
@@ -31,26 +35,28 @@ def publish(
     pool: int,
     progress: Callable[[Progress], None] | None,
 ) -> dict[str, Taken]:
-    """Write each host's looks there, beside what is published there already; what came of it, for each host that has
-    any. `looks`: host → name → look. Raises nothing that a host could cause."""
+    """Write each host's looks there, beside those published already, and return the answers of hosts with looks.
+
+    `looks`: host → name → look. Raises nothing that a host could cause.
+    """
     ages = {"check": cluster.gate.max_age, "probe": cluster.gate.probe_max_age}
 
     def request(host: Host) -> dict[str, object]:
         own = {name: {**asdict(look), "max_age": ages[name]} for name, look in looks[host.name].items()}
         return {"host": host.name, "config": config_digest(cluster, host), "looks": own}
 
-    todo = [host for host in hosts if looks.get(host.name)]
-    heard = ask(todo, transport, source("publish", *GATE), request, Taken, pool=pool, progress=progress)
-    return {name: Taken(it) if isinstance(it, str) else it for name, it in heard.items()}
+    concerned = [host for host in hosts if looks.get(host.name)]
+    answers = ask(concerned, transport, source("publish", *GATE), request, Taken, pool=pool, progress=progress)
+    return {name: Taken(answer) if isinstance(answer, str) else answer for name, answer in answers.items()}
 
 
 def clear(
     cluster: Cluster, hosts: Sequence[Host], transport: Transport, *, pool: int, progress: Callable[[Progress], None]
 ) -> dict[str, Taken]:
-    """Take the looks that failed away from each of these hosts. Raises nothing that a host could cause."""
+    """Remove the looks that failed from each of these hosts. Raises nothing that a host could cause."""
 
     def request(host: Host) -> dict[str, object]:
         return {"host": host.name, "config": config_digest(cluster, host), "looks": {}, "clear": True}
 
-    heard = ask(hosts, transport, source("publish", *GATE), request, Taken, pool=pool, progress=progress)
-    return {name: Taken(it) if isinstance(it, str) else it for name, it in heard.items()}
+    answers = ask(hosts, transport, source("publish", *GATE), request, Taken, pool=pool, progress=progress)
+    return {name: Taken(answer) if isinstance(answer, str) else answer for name, answer in answers.items()}

@@ -1,4 +1,4 @@
-"""The gate's lines of slurm.conf, and what is wrong with those that are there. Pure, but for the look at paths.
+"""The gate's lines of slurm.conf, and problems of those that are there. Pure, except that it reads paths.
 
 The traps were measured on Slurm 22.05.8; the defaults of times are slurm.conf(5)'s of that release.
 """
@@ -35,7 +35,7 @@ EXPIRY_LINES = """\
 # more than this, or a slurmd that is busy for longer, then refuses jobs ("Job credential expired").
 #AuthInfo=cred_expire=30
 """
-NODE_SECONDS = 9  # a Prolog takes that at most
+NODE_SECONDS = 9  # longest time that a Prolog takes
 PROOF_SECONDS = 105  # the controller's proof: 60 s, and 45 to ask Slurm and to leave
 _DEFAULTS = {"MessageTimeout": 10, "BatchStartTimeout": 10}
 _SCRIPTS = ("Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld", "TaskProlog", "TaskEpilog", "HealthCheckProgram")
@@ -45,7 +45,7 @@ _LINE = re.compile(r"\s*([A-Za-z]+)\s*=\s*(.*?)\s*$")
 
 @dataclass(frozen=True)
 class Setting:
-    """`key` in lower case, as Slurm compares them."""
+    """One setting. `key` in lower case, as Slurm compares them."""
 
     file: str
     line: int
@@ -55,7 +55,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Problem:
-    """`line` is 0 where something is missing. A `severe` one opens the gate, or takes good nodes out of service."""
+    """A problem of slurm.conf. `line` is 0 if something is missing.
+
+    A `severe` one opens the gate, or takes good nodes out of service.
+    """
 
     file: str
     line: int
@@ -72,43 +75,43 @@ class Files(Protocol):
     """The machine on which the file is read."""
 
     def text(self, path: str) -> str | None:
-        """None where there is no such file."""
+        """Return the text of a file, None if there is no such file."""
 
     def why_not_run(self, path: str) -> str:
-        """Why a program could not be run, "" where it could."""
+        """Return why a program could not be run, "" if it could."""
 
 
 def settings(file: str, text: str) -> Iterator[Setting]:
-    """The lines KEY=VALUE, without comments; a line that ends in a backslash goes on in the next."""
-    held, first = "", 0
+    """Yield the lines KEY=VALUE, without comments; a line that ends in a backslash goes on in the next."""
+    joined, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         first = first or number
-        held += re.sub(r"(?<!\\)#.*", "", line)
-        if held.endswith("\\"):
-            held = held[:-1]
+        joined += re.sub(r"(?<!\\)#.*", "", line)
+        if joined.endswith("\\"):
+            joined = joined[:-1]
             continue
-        if match := _LINE.match(held):
+        if match := _LINE.match(joined):
             yield Setting(file, first, match[1].lower(), match[2])
-        elif match := re.match(r"\s*include\s+(\S+)", held, re.IGNORECASE):
+        elif match := re.match(r"\s*include\s+(\S+)", joined, re.IGNORECASE):
             yield Setting(file, first, "include", match[1])
-        held, first = "", 0
+        joined, first = "", 0
 
 
 def problems(file: str, text: str, files: Files) -> list[Problem]:
-    """What is wrong with the gate in this slurm.conf and what it includes, in the order of its lines."""
-    found: list[Problem] = []
-    said = list(_with_included(file, text, files, found))
-    last = {setting.key: setting for setting in said}  # Slurm takes the last one
-    found += [*_scripts(said, files), *_flags(file, last), *_times(file, last), *_health(last)]
-    return sorted(found, key=lambda one: (one.file != file, one.file, one.line))
+    """Return the problems of the gate in this slurm.conf and the files that it includes, in the order of lines."""
+    problems_found: list[Problem] = []
+    lines = list(_with_included(file, text, files, problems_found))
+    last = {setting.key: setting for setting in lines}  # Slurm takes the last one
+    problems_found += [*_scripts(lines, files), *_flags(file, last), *_times(file, last), *_health(last)]
+    return sorted(problems_found, key=lambda problem: (problem.file != file, problem.file, problem.line))
 
 
 def calls_controller(file: str, text: str, files: Files) -> tuple[str, ...]:
-    """Return the files of which this slurm.conf is made where the gate is its PrologSlurmctld, nothing otherwise."""
-    said = list(_with_included(file, text, files, []))
-    last = {setting.key: setting for setting in said}
+    """Return the files that make up this slurm.conf if the gate is its PrologSlurmctld, nothing otherwise."""
+    lines = list(_with_included(file, text, files, []))
+    last = {setting.key: setting for setting in lines}
     ours = "prologslurmctld" in last and _OURS.search(last["prologslurmctld"].value)
-    return tuple(dict.fromkeys(setting.file for setting in said)) if ours else ()
+    return tuple(dict.fromkeys(setting.file for setting in lines)) if ours else ()
 
 
 def _with_included(file: str, text: str, files: Files, found: list[Problem], depth: int = 0) -> Iterator[Setting]:
@@ -136,11 +139,11 @@ def _with_included(file: str, text: str, files: Files, found: list[Problem], dep
 
 
 def _scripts(said: Sequence[Setting], files: Files) -> Iterator[Problem]:
-    """Programs that are not there, roles that are somebody else's, and roles that the gate does not have."""
+    """Yield programs that are missing, roles of another program, and roles that the gate does not have."""
     roles = {name.lower(): name for name in _SCRIPTS}
-    seen: dict[str, Setting] = {}
-    for setting in (one for one in said if one.key in roles):
-        role, before = roles[setting.key], seen.get(setting.key)
+    by_role: dict[str, Setting] = {}
+    for setting in (setting for setting in said if setting.key in roles):
+        role, before = roles[setting.key], by_role.get(setting.key)
         if before:
             yield Problem(
                 setting.file,
@@ -148,7 +151,7 @@ def _scripts(said: Sequence[Setting], files: Files) -> Iterator[Problem]:
                 f"{role} was set in line {before.line}, to {before.value}",
                 "Slurm 22.05 runs the last one alone; call both from one script",
             )
-        seen[setting.key] = setting
+        by_role[setting.key] = setting
         if not _OURS.search(setting.value):
             continue
         if " " in setting.value:
@@ -177,21 +180,21 @@ def _scripts(said: Sequence[Setting], files: Files) -> Iterator[Problem]:
                 setting.file, setting.line, f"{role} is none of the gate's roles", "leave it out", severe=False
             )
     file = said[0].file if said else ""
-    gates = {key for key, setting in seen.items() if _OURS.search(setting.value)}
+    gates = {key for key, setting in by_role.items() if _OURS.search(setting.value)}
     if "taskprolog" in gates and "prolog" not in gates:
         yield Problem(
-            seen["taskprolog"].file,
-            seen["taskprolog"].line,
+            by_role["taskprolog"].file,
+            by_role["taskprolog"].line,
             "TaskProlog alone: it runs as the job's user when the job has begun, fails one task, and drains nobody",
             f"Prolog={GATE}",
         )
     if not gates & {"prolog", "prologslurmctld", "taskprolog"}:
-        other = seen.get("prolog")
+        prolog = by_role.get("prolog")
         yield Problem(
-            other.file if other else file,
-            other.line if other else 0,
-            f"Prolog is {other.value}, which is not the gate" if other else "no Prolog: nothing stands before a job",
-            f"call {GATE} in it and end with its exit code" if other else f"Prolog={GATE}",
+            prolog.file if prolog else file,
+            prolog.line if prolog else 0,
+            f"Prolog is {prolog.value}, which is not the gate" if prolog else "no Prolog: nothing stands before a job",
+            f"call {GATE} in it and end with its exit code" if prolog else f"Prolog={GATE}",
         )
 
 
@@ -248,11 +251,11 @@ def _times(file: str, last: Mapping[str, Setting]) -> Iterator[Problem]:
             f"PrologEpilogTimeout={2 * needed if needed > 60 else 30}",
         )
     for name, default in _DEFAULTS.items():
-        at, value = last.get(name.lower()), _seconds(last, name)
+        place, value = last.get(name.lower()), _seconds(last, name)
         if "prolog" in last and (value if value is not None else default) <= NODE_SECONDS:
             yield Problem(
-                at.file if at else file,
-                at.line if at else 0,
+                place.file if place else file,
+                place.line if place else 0,
                 f"{name}={value} is not more than a Prolog may take ({NODE_SECONDS} s)",
                 f"{name}={default} or more",
             )
@@ -280,10 +283,10 @@ def _health(last: Mapping[str, Setting]) -> Iterator[Problem]:
             severe=False,
         )
     if "idle" not in last["healthchecknodestate"].value.lower() if "healthchecknodestate" in last else True:
-        at = last.get("healthchecknodestate", program)
+        place = last.get("healthchecknodestate", program)
         yield Problem(
-            at.file,
-            at.line,
+            place.file,
+            place.line,
             "HealthCheckNodeState is not IDLE: the gate looks at nodes on which jobs run",
             "HealthCheckNodeState=IDLE",
             severe=False,
@@ -291,6 +294,6 @@ def _health(last: Mapping[str, Setting]) -> Iterator[Problem]:
 
 
 def _seconds(last: Mapping[str, Setting], name: str) -> int | None:
-    """None where it is not set, or to what is no limit."""
+    """Return the number of seconds, None if it is not set, or set to a value that is no limit."""
     setting = last.get(name.lower())
     return int(setting.value) if setting and setting.value.isdecimal() and int(setting.value) < 65534 else None

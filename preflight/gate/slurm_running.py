@@ -1,7 +1,8 @@
-"""Whether the slurmctld that runs on this machine calls the gate as PrologSlurmctld.
+"""The slurmctld that runs on this machine, and whether it calls the gate as PrologSlurmctld.
 
-Slurm 22.05 takes PrologSlurmctld when slurmctld starts. After `scontrol reconfigure` alone `scontrol show config` shows
-the line, and nothing calls it. So the proof is a call since slurmctld's start, which the gate has recorded.
+Slurm 22.05 reads PrologSlurmctld when slurmctld starts. After `scontrol reconfigure` alone, `scontrol show config`
+shows the line, but the program is not called. So the proof is a call since slurmctld's start, which the gate has
+recorded.
 """
 
 import json
@@ -18,22 +19,24 @@ _SECONDS = 10  # for journalctl
 
 @dataclass(frozen=True)
 class Controller:
-    """The slurmctld of this machine. Times are seconds since 1970; `called` is the gate's last call, None without any
-    since `started`."""
+    """The slurmctld of this machine.
+
+    Times are seconds since 1970. `called` is the gate's last call, None without any since `started`.
+    """
 
     started: float
-    configured: float  # the last change of slurm.conf or of what it includes
+    configured: float  # the last change of slurm.conf or of a file that it includes
     called: float | None
 
 
 def running(confs: Iterable[str], proc: str = "/proc", records: str = RECORDS) -> Controller | None:
-    """Return the slurmctld of this machine, None where there is none. `proc` and `records` are for tests."""
+    """Return the slurmctld of this machine, None if there is none. `proc` and `records` are for tests."""
     started = _started(Path(proc))
     if started is None:
         return None
     called = _recorded(Path(records)) or _logged(started)
     states = [Path(conf).stat() for conf in confs]
-    # A file that was copied here may have kept the time of its text.
+    # The modification time of a copied file may be older than the copy.
     changed = max((max(state.st_mtime, state.st_ctime) for state in states), default=0.0)
     return Controller(started, changed, called if called and called >= started else None)
 
@@ -67,11 +70,11 @@ def _started(proc: Path) -> float | None:
     times = []
     for entry in proc.glob("[0-9]*/stat"):
         try:
-            head, _, rest = entry.read_text(errors="replace").rpartition(")")
+            head, _, fields = entry.read_text(errors="replace").rpartition(")")
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         if head.endswith("(slurmctld"):
-            times.append(boot + int(rest.split()[19]) / ticks)
+            times.append(boot + int(fields.split()[19]) / ticks)
     return min(times, default=None)
 
 
@@ -96,10 +99,10 @@ def _logged(since: float) -> float | None:
     """Return when the system's journal last has a call: a SlurmUser other than root cannot write the gate's record."""
     command = ["journalctl", "-q", "-t", "preflight-gate", f"--since=@{int(since)}", "-o", "json", "--no-pager"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, errors="replace")
+        process = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         return None
-    for line in reversed(done.stdout.splitlines()):
+    for line in reversed(process.stdout.splitlines()):
         try:
             entry = json.loads(line)
             if str(entry["MESSAGE"]).startswith(("preflight: job ", "controller: ")):

@@ -1,8 +1,8 @@
-"""What a report says of one host, for the gate on it (docs/gate.md, verdict.json). Pure.
+"""Verdict of a report on one host, for the gate on it (docs/gate.md, verdict.json). Pure.
 
-A host is taken out of service for what was seen on it, or where tests convict it. What two hosts, a rail or the whole
-cluster have together is written down as a warning on those whom it concerns; so is what tests convict all of, and a
-comparison in which nobody is right. A host that the probe heard nothing of is unknown.
+A host is taken out of service for findings about itself, or if tests identify it as the culprit. A finding that two
+hosts, a rail or the whole cluster share is a warning for the hosts that it concerns. So is a failure for which tests
+name all hosts, and a comparison without a majority. A host without an answer to the probe is unknown.
 """
 
 from collections import defaultdict
@@ -22,9 +22,9 @@ from preflight.report.text import printable
 MOST_PROBLEMS = 64
 LONGEST = 300  # characters of a problem's sentence
 _LONGEST_VERSION = 100
-# Inputs of checks that are about what hosts saw of each other: there only a culprit is convicted.
+# Inputs of checks about what hosts observed of each other: there, only a culprit fails.
 _BETWEEN_HOSTS = frozenset({*ROUNDS, "arrivals", "neighbours"})
-_PROBING = frozenset({"rehearsal", "observations", "hccl_test"})  # inputs that make a check one of the probe's
+_PROBING = frozenset({"rehearsal", "observations", "hccl_test"})  # inputs of the probe's checks
 _VERSIONS = ("driver", "firmware", "cann", "torch", "torch_npu", "python")
 
 
@@ -38,12 +38,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Look:
-    """What a run found on one host; time, expiry and the host's state are added there, by its own clock."""
+    """Results of a run for one host; time, expiry and the host's state are added there, by its own clock."""
 
     run: str
     preflight: str
     outcome: Outcome
-    checks: Mapping[str, Outcome]  # id → the worst outcome, of each check that ran
+    checks: Mapping[str, Outcome]  # id → the worst outcome, for each check that ran
     problems: tuple[Problem, ...]  # the worst first
     versions: Mapping[str, str]
 
@@ -54,11 +54,12 @@ def looks_of(
     needs: Mapping[str, Collection[str]],
     versions: Mapping[str, Mapping[str, str]],
 ) -> dict[str, dict[str, Look]]:
-    """Host → what the report says of it, as "check" and "probe". What was not looked at is not there: an earlier look
-    keeps counting then, for the probe's part of a check that did not probe, and for a host that the probe left out
-    without convicting it.
+    """Return for each host the results of the report, as "check" and "probe".
 
-    `needs`: check → its inputs, of all checks; `versions`: host → those that it was looked at with.
+    Parts that were not inspected are missing, so that an earlier look keeps counting. That is the probe's part of a
+    check that did not probe, and a host that the probe left out without naming it as the culprit.
+
+    `needs`: check → its inputs, of all checks. `versions`: host → the versions at its inspection.
     """
     about: dict[str, list[Finding]] = {host: [] for host in hosts}
     for finding in report.findings:
@@ -66,7 +67,7 @@ def looks_of(
         for host in hosts if finding.host is None else {finding.host, *named}:
             about.get(host, []).append(finding)
     probing = {check for check, inputs in needs.items() if not _PROBING.isdisjoint(inputs)}
-    left_out = {left.host for left in report.left_out}
+    left_out = {host.host for host in report.left_out}
     shared = {*_of_all(report.findings, set(hosts) - left_out), *_undecided(report.findings, needs)}
     looks: dict[str, dict[str, Look]] = {}
     for host, findings in about.items():
@@ -76,20 +77,20 @@ def looks_of(
         if report.command != "check":
             del parts["check"]
         own = versions.get(host, {})
-        found = {name: _look(report.run, host, part, needs, own, shared) for name, part in parts.items()}
-        looks[host] = {name: look for name, look in found.items() if look}
+        part_looks = {name: _look(report.run, host, part, needs, own, shared) for name, part in parts.items()}
+        looks[host] = {name: look for name, look in part_looks.items() if look}
         if host in left_out and "probe" in looks[host] and looks[host]["probe"].outcome is not Outcome.FAIL:
             del looks[host]["probe"]
     return looks
 
 
 def versions_of(facts: HostFacts) -> dict[str, str]:
-    """What a look was taken with, as far as it is known."""
-    found = facts.versions
-    if not isinstance(found, Versions):
+    """Return the versions at an inspection, as far as they are known."""
+    section = facts.versions
+    if not isinstance(section, Versions):
         return {}
-    told = {name: getattr(found, name) for name in _VERSIONS}
-    return {name: printable(version)[:_LONGEST_VERSION] for name, version in told.items() if version}
+    values = {name: getattr(section, name) for name in _VERSIONS}
+    return {name: printable(version)[:_LONGEST_VERSION] for name, version in values.items() if version}
 
 
 def _look(
@@ -100,63 +101,71 @@ def _look(
     versions: Mapping[str, str],
     shared: AbstractSet[Finding],
 ) -> Look | None:
-    """None where nothing was looked at."""
-    said: list[tuple[str, Outcome]] = []
+    """Return the look of one part, None if nothing was inspected."""
+    outcomes: list[tuple[str, Outcome]] = []
     problems: list[Problem] = []
     for finding in findings:
         outcome = _said_of(host, finding, needs[finding.check], shared=finding in shared)
         if outcome is None:
             continue
-        said.append((finding.check, outcome))
+        outcomes.append((finding.check, outcome))
         if outcome not in (Outcome.PASS, Outcome.SKIP):
             summary = printable(finding.summary)[:LONGEST]
             problems += (Problem(finding.check, outcome, device, summary) for device in _devices(host, finding))
-    checks = worst_by(said)
+    checks = worst_by(outcomes)
     outcome = overall(checks.values())
     if not checks or outcome is Outcome.SKIP:
         return None
     worst_first = tuple(Outcome)
-    problems.sort(key=lambda one: worst_first.index(one.outcome))  # stable: else in the report's order
+    problems.sort(key=lambda problem: worst_first.index(problem.outcome))  # stable: else in the report's order
     return Look(run, __version__, outcome, checks, tuple(problems[:MOST_PROBLEMS]), versions)
 
 
 def _of_all(findings: Collection[Finding], tested: AbstractSet[str]) -> Iterator[Finding]:
-    """What a check convicts all hosts of, and more than one: a wrong setup line, or a device that the probe's user may
-    not open, is no host's fault. `tested`: without those that were left out."""
-    convicting: dict[str, list[Finding]] = defaultdict(list)
+    """Yield failures for which a check names all hosts, and more than one.
+
+    A wrong setup line, or a device that the probe's user may not open, is no host's fault. `tested`: without the hosts
+    that were left out.
+    """
+    by_check: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         if _at_fault(finding):
-            convicting[finding.check].append(finding)
-    heard = tested - {host for finding in findings for host in unheard(finding)}
-    for same in convicting.values():
-        named = {host for finding in same for host in _at_fault(finding)}
-        if len(named) > 1 and named >= heard:
-            yield from same
+            by_check[finding.check].append(finding)
+    answering = tested - {host for finding in findings for host in unheard(finding)}
+    for failures in by_check.values():
+        named = {host for finding in failures for host in _at_fault(finding)}
+        if len(named) > 1 and named >= answering:
+            yield from failures
 
 
 def _undecided(findings: Collection[Finding], needs: Mapping[str, Collection[str]]) -> Iterator[Finding]:
-    """What comparing hosts found where there was no majority (checks/shared/majority.py): a host is told to differ from
-    one that is told to differ, too, and nobody passes."""
+    """Yield failures of comparisons without a majority (checks/shared/majority.py).
+
+    There, a host differs from a peer that differs, too, and no host passes.
+    """
     passed = {finding.check for finding in findings if finding.outcome is Outcome.PASS}
-    odd = [
-        one
-        for one in findings
-        if one.outcome is Outcome.FAIL and one.host and one.peer and not one.culprit
-        if one.check not in passed and _BETWEEN_HOSTS.isdisjoint(needs[one.check])
+    differing = [
+        finding
+        for finding in findings
+        if finding.outcome is Outcome.FAIL and finding.host and finding.peer and not finding.culprit
+        if finding.check not in passed and _BETWEEN_HOSTS.isdisjoint(needs[finding.check])
     ]
-    hosts = {(one.check, one.host) for one in odd}
-    return (one for one in odd if (one.check, one.peer) in hosts)
+    hosts = {(finding.check, finding.host) for finding in differing}
+    return (finding for finding in differing if (finding.check, finding.peer) in hosts)
 
 
 def _at_fault(finding: Finding) -> AbstractSet[str]:
-    """Whom tests convict; a link within a host is its own."""
+    """Return the hosts that tests name as culprits; a link within a host is the host's."""
     culprit = finding.culprit
     within = finding.outcome is Outcome.FAIL and culprit and culprit.kind == "link" and len(culprit.hosts) == 1
     return culprit.hosts if culprit and within else convicted(finding)
 
 
 def _said_of(host: str, finding: Finding, needs: Collection[str], *, shared: bool) -> Outcome | None:
-    """What a finding says of the host, None where that is nothing. `shared`: a failure is no single host's."""
+    """Return a finding's outcome for the host, None if it does not concern the host.
+
+    `shared`: a failure is no single host's.
+    """
     about_all = finding.host is None
     concerned = about_all or finding.host == host
     if finding.outcome is Outcome.FAIL and finding.culprit:
@@ -167,7 +176,7 @@ def _said_of(host: str, finding: Finding, needs: Collection[str], *, shared: boo
             return Outcome.FAIL if host in _at_fault(finding) and not shared else Outcome.WARN
         if finding.host == host or not named:
             return Outcome.WARN
-        return Outcome.PASS if about_all else None  # it is others' trouble
+        return Outcome.PASS if about_all else None  # it concerns other hosts
     if not concerned:
         return None
     if finding.outcome is Outcome.FAIL:
@@ -177,7 +186,7 @@ def _said_of(host: str, finding: Finding, needs: Collection[str], *, shared: boo
 
 
 def _devices(host: str, finding: Finding) -> Iterator[int | None]:
-    """The host's devices that a finding is about; None: the host as a whole."""
+    """Yield the host's devices that a finding is about; None: the host as a whole."""
     if finding.culprit and finding.culprit.kind == "device":
         members = (member.partition("/") for member in finding.culprit.members)
         own = [int(device) for name, _, device in members if name == host and device.isdecimal()]

@@ -1,8 +1,7 @@
-"""Which changes may be made at all: each kind's targets and values, as checks, `gate install` and `ranktable --push`
-make them. Pure.
+"""Acceptance rules for changes: the targets and values that checks, `gate install` and `ranktable --push` make.
 
-A plan file may have been edited, and a host's journal is the host's word: neither is trusted. The tables come first. A
-program on the host keeps the same targets: preflight/remote/apply/allowed.py.
+Pure. Neither a plan file nor a host's journal is trusted: a file may have been edited, and a journal was written by the
+host. The tables come first. A program on the host keeps the same targets: preflight/remote/apply/allowed.py.
 """
 
 import json
@@ -51,8 +50,11 @@ _NAME = r"(?!\.)[A-Za-z0-9_.@+-]{1,200}"
 
 @dataclass(frozen=True)
 class _File:
-    """`path`: what the whole path matches. `makes`: whether preflight makes `after` of `before`; None: no
-    plan file has it, and only a rollback puts it back."""
+    """A file that preflight may change.
+
+    `path` matches the whole path. `makes`: true if preflight writes `after` where `before` was. None: no plan file
+    holds a change of this file, and only a rollback restores it.
+    """
 
     area: Area
     path: re.Pattern[str]
@@ -79,9 +81,11 @@ FILES = (
 
 @dataclass(frozen=True)
 class _Form:
-    """A kind of change but for files. `target`: what the whole target matches. `plans`: whether a plan file may hold
-    this value to be set; `puts_back`: the same for a rollback, where it is not that. `may_unset`: whether a plan file
-    may hold none."""
+    """A kind of change, except those of files.
+
+    `target` matches the whole target. `plans`: true if a plan file may set the value. `puts_back`: the same for a
+    rollback, where it differs. `may_unset`: true if a plan file may hold no value.
+    """
 
     area: Area
     target: re.Pattern[str]
@@ -126,11 +130,11 @@ FORMS: Mapping[Kind, _Form] = {
 _SPELLED = (Kind.DEVICE_SAVED, Kind.DEVICE_RECOVERY)  # their values name the target's keys
 
 
-# Judgement.
+# Refusals.
 
 
 def plan_refusal(change: Change) -> str:
-    """Return why a change of a plan file is not accepted, as a clause; empty: it is one that checks make."""
+    """Return why a change of a plan file is not accepted, as a clause; empty if checks make such a change."""
     if objection := _text_refusal(change) or _target_refusal(change):
         return objection
     if not re.fullmatch(r"[A-Z]{3}[0-9]{3}", change.why):
@@ -155,8 +159,10 @@ def plan_refusal(change: Change) -> str:
 
 
 def undo_refusal(change: Change, pushed: Collection[str] = ()) -> str:
-    """Return why a change that a host's journal asks for is not accepted, as a clause; empty: preflight may put that
-    back. `pushed`: files that the run put there by `ranktable --push`, as this machine knows."""
+    """Return why a change of a host's journal is not accepted, as a clause; empty if preflight may restore that value.
+
+    `pushed`: files that the run wrote there for `ranktable --push`, as this machine knows.
+    """
     if objection := _text_refusal(change):
         return objection
     if change.kind is Kind.FILE and _file(change.target) is None:
@@ -177,26 +183,26 @@ def undo_refusal(change: Change, pushed: Collection[str] = ()) -> str:
 
 
 def operators_files(changes: Collection[Change]) -> list[str]:
-    """Return the files of `changes` that stand where the operator wanted them: those of `ranktable --push`."""
+    """Return the files of `changes` that are where the operator wanted them: those of `ranktable --push`."""
     files = (change for change in changes if change.kind is Kind.FILE and _file(change.target) is None)
     return sorted({file.target for file in files if _is_rank_table(file.before) or _is_rank_table(file.after)})
 
 
 def _push_refusal(change: Change, pushed: Collection[str]) -> str:
-    held = [value for value in (change.before, change.after) if value is not None]
-    tables = [value for value in held if _is_rank_table(value)]
-    known = tables == held or (change.target in pushed and tables)
-    if change.area is Area.ENVIRONMENT and held and known and _is_plain_path(change.target):
+    values = [value for value in (change.before, change.after) if value is not None]
+    tables = [value for value in values if _is_rank_table(value)]
+    trusted = tables == values or (change.target in pushed and tables)
+    if change.area is Area.ENVIRONMENT and values and trusted and _is_plain_path(change.target):
         return ""
     return f"preflight never changes {_name(change)}"
 
 
 def _is_rank_table(text: str | None) -> bool:
     try:
-        held = json.loads(text or "")
+        document = json.loads(text or "")
     except (ValueError, RecursionError):
         return False
-    return isinstance(held, dict) and not {"server_list", "group_list", "rank_list"}.isdisjoint(held)
+    return isinstance(document, dict) and not {"server_list", "group_list", "rank_list"}.isdisjoint(document)
 
 
 def _is_plain_path(path: str) -> bool:
@@ -237,11 +243,11 @@ def _has_keys_once(target: str) -> bool:
 
 
 def _is_spelled(target: str, value: str | None) -> bool:
-    """Return whether `value` says something of each key that `target` names: "address 10.0.0.1/24 gateway none"."""
+    """Return whether `value` has a setting for each key that `target` names: "address 10.0.0.1/24 gateway none"."""
     words, keys = (value or "").split(" "), target.split(" ")[1:]
     pairs = zip(words[::2], words[1::2], strict=False)
-    fit = all(text == "none" or SETTINGS[key](text) for key, text in pairs if key in SETTINGS)
-    return words[::2] == keys and len(words) == 2 * len(keys) and fit
+    are_valid = all(text == "none" or SETTINGS[key](text) for key, text in pairs if key in SETTINGS)
+    return words[::2] == keys and len(words) == 2 * len(keys) and are_valid
 
 
 def _name(change: Change) -> str:
@@ -249,17 +255,17 @@ def _name(change: Change) -> str:
 
 
 def _quoted(text: str | None) -> str:
-    """Return `text`, cut and harmless for a terminal."""
+    """Return `text`, cut to 60 characters and harmless for a terminal."""
     if text is None:
         return "no value"
     return ascii(text if len(text) <= 60 else f"{text[:60]}…")
 
 
 def doubled(changes: Collection[Change]) -> Iterator[int]:
-    """Yield the places of changes whose host, kind and target an earlier one has."""
-    known: set[tuple[str, Kind, str]] = set()
+    """Yield the position of each change with the host, kind and target of an earlier one."""
+    keys: set[tuple[str, Kind, str]] = set()
     for number, change in enumerate(changes):
         key = (change.host, change.kind, change.target)
-        if key in known:
+        if key in keys:
             yield number
-        known.add(key)
+        keys.add(key)

@@ -1,4 +1,4 @@
-"""The plan carried out, wave by wave; every host's part of it is in host_run.py."""
+"""Execution of a plan, wave by wave; host_run.py has each host's part of it."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,10 @@ from preflight.transport.types import Progress, Transport, TransportError
 
 @dataclass(frozen=True)
 class Applied:
-    """A result for each change of the plan, in its order; `at_work`: the hosts on which another run was at work, and
-    whose."""
+    """Results of all changes of a plan, in its order.
+
+    `at_work`: the hosts on which another run was at work, and its owner.
+    """
 
     results: tuple[StepResult, ...]
     at_work: Mapping[str, str] = field(default_factory=dict)
@@ -24,8 +26,11 @@ class Applied:
 
 @dataclass(frozen=True)
 class Way:
-    """How hosts are reached and changed: what `apply` needs beside the plan. `confirm_seconds`: how long a host waits
-    for a new connection before it takes its firewall changes back. `undoes`: the run that is taken back, if one is."""
+    """Hosts, the transport to them and the settings that `apply` needs besides the plan.
+
+    `confirm_seconds`: how long a host waits for a new connection before it reverts its firewall changes. `undoes`: the
+    run that is rolled back, if any.
+    """
 
     hosts: Sequence[Host]
     transport: Transport
@@ -33,15 +38,15 @@ class Way:
     progress: Callable[[Progress], None] | None = None
     confirm_seconds: float = CONFIRM_SECONDS
     undoes: str = ""
-    person: Person | None = None  # who confirms the firewall changes of this machine; None: they are not made
+    person: Person | None = None  # confirms the firewall changes of this machine; None: they are not made
 
 
 def apply(plan: Plan, way: Way, journal: RunJournal, rollout: Rollout) -> Applied:
     """Carry out `plan`: the waves of `rollout` one after the other, the hosts of a wave in parallel.
 
-    A host's changes stop at the first that does not end well; other hosts go on. `journal` is told before a host is
-    begun and when it has ended, and names the run on the hosts. A host that cannot be reached ends in `FAILED` with the
-    transport's sentence, never in an exception.
+    A host's changes stop at the first that does not succeed; other hosts go on. `journal` records when a host is begun
+    and when it has ended. Its id names the run on the hosts. A host that cannot be reached ends in `FAILED` with the
+    transport's message, never in an exception.
     """
     outcomes: dict[str, HostOutcome] = {}
     stop = ""
@@ -59,7 +64,7 @@ def apply(plan: Plan, way: Way, journal: RunJournal, rollout: Rollout) -> Applie
 
 
 def _wave(plan: Plan, names: Sequence[str], way: Way, journal: RunJournal) -> dict[str, HostOutcome]:
-    todo = [host for host in way.hosts if host.name in names]
+    hosts = [host for host in way.hosts if host.name in names]
 
     def one_host(host: Host) -> HostOutcome:
         changes = plan.of_host(host.name)
@@ -69,15 +74,15 @@ def _wave(plan: Plan, names: Sequence[str], way: Way, journal: RunJournal) -> di
         journal.end(outcome.results)
         return outcome
 
-    longest = max(HostRun.seconds(plan.of_host(host.name), way.confirm_seconds) for host in todo)
-    done = fan_out(todo, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="apply")
-    return dict(_heard(done, plan, journal))
+    longest = max(HostRun.seconds(plan.of_host(host.name), way.confirm_seconds) for host in hosts)
+    outcomes = fan_out(hosts, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="apply")
+    return dict(_heard(outcomes, plan, journal))
 
 
 def _heard(
     done: dict[str, HostOutcome | TransportError], plan: Plan, journal: RunJournal
 ) -> Iterator[tuple[str, HostOutcome]]:
-    """What came of each host; one that was given up has gone an unknown way."""
+    """Yield each host's outcome; the changes of a host that was given up count as failed, with an unknown effect."""
     for name, outcome in done.items():
         if isinstance(outcome, TransportError):
             given_up = HostOutcome(lost(plan.of_host(name), outcome.summary, journal.run))
@@ -93,17 +98,19 @@ def _not_begun(changes: Sequence[Change], why: str) -> tuple[StepResult, ...]:
 
 @dataclass(frozen=True)
 class PutInOrder:
-    """`notes`: a sentence for each host on which a run was cut off, or that could not be dealt with; `at_work`: the
-    hosts on which another run was at work for all the time that it was waited for, and whose."""
+    """Result of finishing runs that were cut off.
+
+    `notes`: a sentence for each host on which a run was cut off, or that could not be put in order. `at_work`: the
+    hosts on which another run was still at work after the timeout, and its owner.
+    """
 
     notes: tuple[str, ...] = ()
     at_work: Mapping[str, str] = field(default_factory=dict)
 
 
 def put_in_order(names: Collection[str], way: Way, run: str) -> PutInOrder:
-    """On each of these hosts, wait for the run that is at work there, or finish with what was left by one that was cut
-    off."""
-    todo = [host for host in way.hosts if host.name in names]
+    """Wait for the run that is at work on each of these hosts, or finish the work of a run that was cut off there."""
+    hosts = [host for host in way.hosts if host.name in names]
     at_work: dict[str, str] = {}
 
     def one_host(host: Host) -> str:
@@ -118,15 +125,21 @@ def put_in_order(names: Collection[str], way: Way, run: str) -> PutInOrder:
             return str(error)
 
     longest = HostRun.seconds((), way.confirm_seconds)
-    said = fan_out(todo, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="recover")
-    notes = (f"{name}: {words}" for name, words in said.items() if not isinstance(words, TransportError) and words)
+    sentences = fan_out(hosts, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="recover")
+    notes = (
+        f"{name}: {sentence}"
+        for name, sentence in sentences.items()
+        if not isinstance(sentence, TransportError) and sentence
+    )
     return PutInOrder(tuple(notes), at_work)
 
 
 def who_is_at_work(names: Collection[str], way: Way, run: str) -> dict[str, str]:
-    """Those of these hosts on which a run is at work now, and whose; nothing is written. A host that does not tell is
-    left out."""
-    todo = [host for host in way.hosts if host.name in names]
+    """Return the hosts among these on which a run is at work now, and its owner; nothing is written.
+
+    A host that does not answer is left out.
+    """
+    hosts = [host for host in way.hosts if host.name in names]
 
     def one_host(host: Host) -> str:
         try:
@@ -134,20 +147,22 @@ def who_is_at_work(names: Collection[str], way: Way, run: str) -> dict[str, str]
         except (Refused, NoAnswer):
             return ""
 
-    said = fan_out(todo, one_host, pool=way.pool, deadline=HostRun.seconds((), 0), progress=way.progress, phase="ask")
-    return {name: owner for name, owner in said.items() if isinstance(owner, str) and owner}
+    owners = fan_out(
+        hosts, one_host, pool=way.pool, deadline=HostRun.seconds((), 0), progress=way.progress, phase="ask"
+    )
+    return {name: owner for name, owner in owners.items() if isinstance(owner, str) and owner}
 
 
 def compare(plan: Plan, way: Way, run: str) -> tuple[StepResult, ...]:
-    """What each change of `plan` would meet on its host now; nothing is written."""
-    todo = [host for host in way.hosts if host.name in plan.hosts]
+    """Return the result that each change of `plan` would have on its host now; nothing is written."""
+    hosts = [host for host in way.hosts if host.name in plan.hosts]
 
     def one_host(host: Host) -> tuple[StepResult, ...]:
         return HostRun(host, way.transport, run).compare(plan.of_host(host.name))
 
-    longest = max(HostRun.seconds(plan.of_host(host.name), 0) for host in todo)
-    seen = fan_out(todo, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="compare")
-    return tuple(result for name in plan.hosts for result in _unless_given_up(seen[name], plan.of_host(name)))
+    longest = max(HostRun.seconds(plan.of_host(host.name), 0) for host in hosts)
+    results = fan_out(hosts, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="compare")
+    return tuple(result for name in plan.hosts for result in _unless_given_up(results[name], plan.of_host(name)))
 
 
 def _unless_given_up(

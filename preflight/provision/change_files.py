@@ -1,6 +1,6 @@
-"""Files of hosts, and what preflight makes of the text that stands there. Pure.
+"""Rules for the text that preflight writes to files of hosts. Pure.
 
-Each function tells whether `after` is what preflight writes where `before` stood.
+Each function returns whether `after` is the text that preflight writes where `before` was.
 """
 
 import re
@@ -69,18 +69,19 @@ def is_export(line: str) -> bool:
 
 
 def own_lines(is_line: Callable[[str], bool], own: re.Pattern[str]) -> Callable[[str | None, str | None], bool]:
-    """Return what tells a file of ours: a comment, lines of this form, then what others have added to it.
+    """Return a predicate for a file of ours: a comment, lines that pass `is_line`, then text that others have added.
 
-    `own`: the form of lines that are ours, of any version."""
+    `own`: the form of lines that are ours, of any version.
+    """
 
     def is_own(before: str | None, after: str | None) -> bool:
-        others = with_others(before, None, own) or ""
+        foreign_text = with_others(before, None, own) or ""
         text = after or ""
-        if not text.endswith(others):
+        if not text.endswith(foreign_text):
             return False
-        part = text.removesuffix(others)
+        part = text.removesuffix(foreign_text)
         if not part:
-            return ours(before) and (after is None or bool(others))
+            return ours(before) and (after is None or bool(foreign_text))
         first, *lines = part.split("\n")[:-1] or [""]
         return (
             part.endswith("\n") and first.startswith(f"{MARK}: ") and first.isprintable() and all(map(is_line, lines))
@@ -96,10 +97,10 @@ def includes_ours(before: str | None, after: str | None) -> bool:
 
 def inserts_rules(before: str | None, after: str | None) -> bool:
     header = nft_own_file({})
-    others = nft_own_file({}, before).removeprefix(header)
-    if after is None or not after.startswith(header) or not after.endswith(others):
+    foreign_text = nft_own_file({}, before).removeprefix(header)
+    if after is None or not after.startswith(header) or not after.endswith(foreign_text):
         return False
-    part = after.removeprefix(header).removesuffix(others)
+    part = after.removeprefix(header).removesuffix(foreign_text)
     lines = [_INSERTED.fullmatch(line) for line in part.split("\n")[:-1]]
     return (part == "" or part.endswith("\n")) and all(
         line is not None and CHAIN.fullmatch(line[1]) is not None and is_rule(line[2], NFT_RULE) for line in lines

@@ -11,7 +11,7 @@ from preflight.rules.sysctl.load_order import LONGEST
 
 CHAIN = re.compile(r"(?:ip|ip6|inet) [A-Za-z_][\w./-]{0,127} [A-Za-z_][\w./-]{0,127}", re.ASCII)
 LONGEST_LIST = 1 << 19  # characters; every second port of 65,536, written singly, has 0.19 million
-_MOST_LINES = 5000  # of rules in one place: those of 4,096 hosts without a network in common
+_MOST_LINES = 5000  # of rules in one place; enough for 4,096 hosts without a network in common
 _PORTS = r"[0-9]{1,5}(?:[-:][0-9]{1,5})?"
 ADDRESS = r"[0-9a-fA-F.:]{2,45}(?:/[0-9]{1,3})?"
 
@@ -48,7 +48,7 @@ def is_ports(text: str) -> bool:
 
 
 def keeps_ports(before: str | None, after: str) -> bool:
-    """Return whether `after` reserves every port that `before` does. A longer `before` than a kernel has is refused."""
+    """Return whether `after` reserves every port that `before` does; False for a `before` longer than any kernel's."""
     text = before or ""
     return len(text) <= LONGEST_LIST and is_port_list(text) and PortSet.parse(text) <= PortSet.parse(after)
 
@@ -123,7 +123,7 @@ def rules_of(form: re.Pattern[str]) -> Callable[[str], bool]:
 
 
 def _is_statement(line: str) -> bool:
-    """Return whether a line for nft is one rule with our comment and no second statement."""
+    """Return whether a line for nft is a single rule with our comment."""
     bare = re.sub(r'"[^"]*"', "", line)
     words = re.findall(r"[\w-]+", bare)
     braces = [char for char in bare if char in "{}"]
@@ -141,7 +141,7 @@ def are_statements(text: str) -> bool:
 
 
 def is_nft_listing(text: str, target: str) -> bool:
-    """Return whether `text` is one nftables chain as `nft list chain` prints it, and nothing else."""
+    """Return whether `text` is exactly one nftables chain as `nft list chain` prints it."""
     family, table, chain = target.split(" ")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     names = rf"table {family} {re.escape(table)} \{{", rf"\tchain {re.escape(chain)} \{{"

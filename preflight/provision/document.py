@@ -22,7 +22,7 @@ LARGEST = 1 << 28  # bytes; 4,096 hosts with 8 devices, 4 changes each, have 50 
 
 @dataclass(frozen=True)
 class SavedPlan:
-    """A plan, and what it was made from. `inventory` is an absolute path."""
+    """A plan and its origin. `inventory` is an absolute path."""
 
     created: str
     cluster: str
@@ -33,7 +33,7 @@ class SavedPlan:
 
 
 def _strict(type_: type, **types: object) -> type[msgspec.Struct]:
-    """Return a dataclass as a type that takes no other field, with some fields of other types."""
+    """Return a dataclass as a type that refuses unknown fields; `types` replaces the types of some fields."""
     parts = [
         (part.name, types.get(part.name, part.type), *(() if part.default is MISSING else (part.default,)))
         for part in fields(type_)
@@ -51,7 +51,7 @@ class _Document:
     held_back: list[str]
 
 
-_StrictDocument = _strict(_Document, changes=list[_strict(Change)])  # type: ignore[misc]  # made when it is imported
+_StrictDocument = _strict(_Document, changes=list[_strict(Change)])  # type: ignore[misc]  # the type is made at import
 
 
 def dump(saved: SavedPlan) -> str:
@@ -61,8 +61,10 @@ def dump(saved: SavedPlan) -> str:
 
 
 def load(text: bytes, name: str) -> SavedPlan:
-    """The plan of the file `name`. Raises UsageError with what is wrong and where: also for a change that no check of
-    preflight makes."""
+    """Return the plan of the file `name`.
+
+    Raises UsageError that names the fault and its line, also for a change that no check of preflight makes.
+    """
     try:
         document = msgspec.json.decode(text, type=_Document) if schema_of(text) == SCHEMA else None
         if document is None:
@@ -79,7 +81,7 @@ def load(text: bytes, name: str) -> SavedPlan:
 
 
 def _refuse_strange(changes: Sequence[Change], lines: Sequence[int], name: str) -> None:
-    """Raises UsageError for the first change that preflight does not make."""
+    """Raise UsageError for the first change that preflight does not make."""
     anew = f"to make a plan: {KINDS[PLAN].command}"
     for change, line in zip(changes, lines, strict=True):
         if objection := plan_refusal(change):
@@ -90,7 +92,7 @@ def _refuse_strange(changes: Sequence[Change], lines: Sequence[int], name: str) 
 
 
 def _each_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Raises ValueError where a key stands twice: readers differ in which of them counts."""
+    """Return a JSON object as a dict. Raises ValueError for a repeated key: readers differ in which value counts."""
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
         raise ValueError(f'it has "{next(key for key in keys if keys.count(key) > 1)}" twice in one object')
@@ -98,7 +100,7 @@ def _each_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def _line_of(error: Exception, text: bytes) -> str:
-    """ ":LINE" of the change that a decoder complains about, empty where it names none."""
+    """Return ":LINE" of the change that a decoder's error names, empty if it names none."""
     match = re.search(r"- at `\$\.changes\[(\d+)\]", str(error))
     try:
         return f":{_lines(text.decode(), int(match[1]) + 1)[-1]}" if match else ""
@@ -107,7 +109,7 @@ def _line_of(error: Exception, text: bytes) -> str:
 
 
 def _lines(text: str, count: int) -> tuple[int, ...]:
-    """The lines on which the first `count` changes begin."""
+    """Return the lines on which the first `count` changes begin."""
     decoder = json.JSONDecoder()
     start = re.search(r'"changes"\s*:\s*\[', text)
     if start is None:
@@ -123,10 +125,10 @@ def _lines(text: str, count: int) -> tuple[int, ...]:
 
 
 def is_plan(text: bytes) -> bool:
-    """Whether this is a plan, of whatever version."""
+    """Return whether this is a plan, of any version."""
     return schema_of(text).partition("/")[0] == PLAN
 
 
 def limited(plan: Plan, hosts: Sequence[str]) -> Plan:
-    """The plan for these hosts alone."""
+    """Return the plan for these hosts alone."""
     return Plan(tuple(change for change in plan.changes if change.host in hosts))

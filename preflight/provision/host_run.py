@@ -1,4 +1,4 @@
-"""One host's part of a run: the program of preflight/remote/apply is sent there and heard out."""
+"""One host's part of a run, carried out there by the program of preflight/remote/apply."""
 
 import getpass
 import json
@@ -23,24 +23,24 @@ from preflight.transport.programs import source
 from preflight.transport.types import Answer, ErrorKind, Program, Transport, TransportError
 
 T = TypeVar("T")
-Person = Callable[[str, float], bool]  # asks for a host and so many seconds: whether a new login to it works
+Person = Callable[[str, float], bool]  # takes a host and seconds; returns whether a new login to the host works
 
 JOURNAL = "/var/lib/preflight/journal"  # on the hosts
 LOCK = "/run/preflight.lock"
-WATCH = "/run/preflight"  # what guardians need, and their verdicts
-CONFIRM_SECONDS = 30.0  # how long a host waits for a new connection before it takes its firewall changes back
+WATCH = "/run/preflight"  # files and verdicts of guardians
+CONFIRM_SECONDS = 30.0  # how long a host waits for a new connection before it reverts its firewall changes
 _PATIENCE = 20.0  # seconds after that in which the host is asked what it did
 _GUARDIAN = 5.0  # seconds that a host's guardian takes for its work
-_GUARDED_SECONDS = 60.0  # for the guarded changes: a guardian ends them then, whatever they wait for
-_RULE_SECONDS = 0.5  # besides, for each rule that comes or goes: ufw took 0.27 s for one on a machine of two cores
-_PAUSE = 1.0  # seconds between two attempts to get in again
-_ATTEMPTS = 2  # to confirm, at least
+_GUARDED_SECONDS = 60.0  # for the guarded changes; then a guardian ends them, whatever they wait for
+_RULE_SECONDS = 0.5  # in addition, for each rule that changes: ufw took 0.27 s for one on a machine of two cores
+_PAUSE = 1.0  # seconds between two attempts to connect again
+_ATTEMPTS = 2  # smallest number of attempts to confirm
 _PROGRAM_SECONDS = 60.0  # for a host's program without its devices
-_DEVICE_SECONDS = 5.0  # a device's change: hccn_tool may be busy, and the value takes its time to show
+_DEVICE_SECONDS = 5.0  # for a change of a device: hccn_tool may be busy, and the value takes its time to show
 _MAYBE_BEGUN = (ErrorKind.CLOSED, ErrorKind.TIMEOUT)  # after any other error, nothing was begun on the host
 
 
-# What the host program answers: see preflight/remote/apply/main.py.
+# Answers of the host program: see preflight/remote/apply/main.py.
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class _Compared:
 class _Applied:
     results: list[_Step]
     guarded: bool
-    own: bool = False  # whether the host is this machine
+    own: bool = False  # true if the host is this machine
 
 
 @dataclass(frozen=True)
 class _Verdict:
     verdict: str  # confirmed | reverted
-    left: list[str]  # targets that are not taken back
-    trying: bool  # whether the host is still at it
+    left: list[str]  # targets that are not reverted
+    trying: bool  # true if the host is still trying
     results: list[_Step]
 
 
@@ -97,8 +97,10 @@ class _UndoOf:
 
 
 class Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
-    """The host program began nothing: its own sentence. `at_work`: the owner of the run that is at work there, where
-    that is the reason."""
+    """The host program's own sentence about why it began nothing.
+
+    `at_work`: the owner of the run that is at work there, if that is the reason.
+    """
 
     def __init__(self, sentence: str, at_work: str = "") -> None:
         super().__init__(sentence)
@@ -107,8 +109,10 @@ class Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
 
 @dataclass(frozen=True)
 class HostOutcome:
-    """What became of one host's changes, in the order of their phases. `at_work`: the owner of the run that was at work
-    there instead, empty if none was."""
+    """Results of one host's changes, in the order of their phases.
+
+    `at_work`: the owner of the run that was at work there instead, empty if none was.
+    """
 
     results: tuple[StepResult, ...]
     at_work: str = ""
@@ -116,9 +120,12 @@ class HostOutcome:
 
 @dataclass(frozen=True)
 class HostUndo:
-    """What leads a host back to before a run, None if the run was not there. `left`: the files in which only our lines
-    are undone, since somebody has changed them. `unfinished`: a sentence about the run that is at work there, or that
-    was cut off, empty if there is none. `damaged`: how many lines of the run's journal cannot be read there."""
+    """Changes that lead a host back to its state before a run; None if the run was not there.
+
+    `left`: the files in which only our lines are undone, since they have been changed after the run. `unfinished`: a
+    sentence about the run that is at work there, or that was cut off, empty if there is none. `damaged`: the number of
+    lines of the run's journal that cannot be read there.
+    """
 
     changes: tuple[Change, ...] | None
     left: tuple[str, ...] = ()
@@ -127,7 +134,7 @@ class HostUndo:
 
 
 class HostRun:
-    """A host, the way to it, and the id of the run that is at work there."""
+    """A host, the transport to it, and the id of the run that is at work there."""
 
     def __init__(
         self,
@@ -146,11 +153,14 @@ class HostRun:
 
     @staticmethod
     def seconds(changes: Sequence[Change], confirm_seconds: float) -> float:
-        """The longest that `carry_out` takes."""
+        """Return the longest time in seconds that `carry_out` takes."""
         return _program_seconds(changes) + _guarded_seconds(changes) + (1 + _ATTEMPTS) * (confirm_seconds + _PATIENCE)
 
     def compare(self, changes: Sequence[Change]) -> tuple[StepResult, ...]:
-        """What each change would meet now: `PENDING`, `ALREADY`, `MOVED` or `FAILED`; nothing is written."""
+        """Return the state that each change would have now: `PENDING`, `ALREADY`, `MOVED` or `FAILED`.
+
+        Nothing is written.
+        """
         changes = _in_phases(changes)
         try:
             answer = self._ask({"action": "compare", **_phases(changes)}, _Compared, _program_seconds(changes))
@@ -161,33 +171,42 @@ class HostRun:
             return refused(changes, _named(self._host, error))
 
     def at_work(self) -> str:
-        """The owner of the run that is at work here now, empty if none is. Nothing is written. Raises TransportError,
-        Refused or NoAnswer."""
+        """Return the owner of the run that is at work here now, empty if none is.
+
+        Nothing is written. Raises TransportError, Refused or NoAnswer.
+        """
         return self._ask({"action": "compare", **_phases(())}, _Compared, _PROGRAM_SECONDS).at_work
 
     def recover(self) -> str:
-        """Put in order what a run left that was cut off, once its guardian is done; a sentence about it, empty if there
-        was nothing. Raises TransportError, Refused (also where another run is at work) or NoAnswer."""
-        patience = self._confirm_seconds + _GUARDIAN  # for a guardian that has still to decide
-        request = {"action": "recover", "owner": self._owner(), "patience": patience}
+        """Finish the work of a run that was cut off, once its guardian is done.
+
+        Returns a sentence about it, empty if there was no such run. Raises TransportError, Refused (also where another
+        run is at work) or NoAnswer.
+        """
+        timeout = self._confirm_seconds + _GUARDIAN  # for a guardian that has not decided yet
+        request = {"action": "recover", "owner": self._owner(), "patience": timeout}
         return self._ask(request, _Recovered, _PROGRAM_SECONDS + self._confirm_seconds + _PATIENCE).recovered
 
     def undo_of(self, run: str) -> HostUndo:
-        """What leads this host back to before `run`. Nothing is written. Raises TransportError, Refused or NoAnswer."""
+        """Return the changes that lead this host back to its state before `run`.
+
+        Nothing is written. Raises TransportError, Refused or NoAnswer.
+        """
         answer = self._ask({"action": "undo-of", "run": run}, _UndoOf, _PROGRAM_SECONDS)
         unfinished = _unfinished(answer.open, answer.at_work)
         if answer.changes is None:
             return HostUndo(None, unfinished=unfinished)
-        undone = (
+        changes = (
             Change(self._host.name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
             for undo in answer.changes
         )
-        return HostUndo(tuple(undone), tuple(answer.left), unfinished, answer.damaged)
+        return HostUndo(tuple(changes), tuple(answer.left), unfinished, answer.damaged)
 
     def carry_out(self, changes: Sequence[Change], *, undoes: str = "") -> HostOutcome:
-        """Apply, then confirm where the host asks for it. A host that is lost ends in `FAILED`, not in an exception.
+        """Apply the changes, then confirm them if the host asks for it.
 
-        `undoes`: the run that these changes take back. What somebody has changed since is then passed by.
+        A host that is lost ends in `FAILED`, not in an exception. `undoes`: the run that these changes roll back.
+        Targets that have been changed since that run are then skipped.
         """
         changes = _in_phases(changes)
         if self._host.ssh.transport == "local" and self._person is None and any(map(_needs_confirmation, changes)):
@@ -207,7 +226,7 @@ class HostRun:
             **_phases(changes),
         }
         try:
-            # A firewall change may stop this very connection; it comes back to life when the host has reverted it.
+            # A firewall change may block this very connection; it works again once the host has reverted the change.
             answer = self._ask(request, _Applied, seconds + self._confirm_seconds + _PATIENCE)
             expected = [change for change in changes if not (answer.guarded and change.phase is Phase.KEPT)]
             results = _results(expected, answer.results)
@@ -228,44 +247,51 @@ class HostRun:
     def _confirmed(
         self, results: tuple[StepResult, ...], kept: Sequence[Change], go_on: bool, *, own: bool
     ) -> tuple[StepResult, ...]:
-        """All results after the host's verdict on its firewall changes; a run that has not gone well is not made
-        permanent. `own`: the host is this machine."""
-        fine = (StepState.DONE, StepState.ALREADY, *((StepState.MOVED,) if go_on else ()))
-        well = all(result.state in fine for result in results)
+        """Return all results after the host's verdict on its firewall changes.
+
+        A run with a failure is not made permanent. `own`: the host is this machine.
+        """
+        good_states = (StepState.DONE, StepState.ALREADY, *((StepState.MOVED,) if go_on else ()))
+        succeeded = all(result.state in good_states for result in results)
         not_run = tuple(StepResult(change, StepState.NOT_RUN) for change in kept)
         try:
-            verdict = self._confirm(kept if well else (), go_on, own=own)
+            verdict = self._confirm(kept if succeeded else (), go_on, own=own)
             if verdict.verdict == "confirmed":
-                return results + (_results(kept, verdict.results) if well else not_run)
+                return results + (_results(kept, verdict.results) if succeeded else not_run)
         except (TransportError, Refused, framed.NoAnswer) as error:
             message = reverts.unknown(str(error), self._run)
             return tuple(_unless_guarded(result, StepState.FAILED, message) for result in results) + not_run
-        done = reverts.done(self._confirm_seconds, own)
-        taken_back = (
+        sentence = reverts.done(self._confirm_seconds, own)
+        reverted = (
             _unless_guarded(result, StepState.FAILED, reverts.left(result.change, verdict.trying, self._host.ssh.port))
             if result.change.target in verdict.left
-            else _unless_guarded(result, StepState.REVERTED, done)
+            else _unless_guarded(result, StepState.REVERTED, sentence)
             for result in results
         )
-        return (*taken_back, *not_run)
+        return (*reverted, *not_run)
 
     def _without_firewall(self, changes: Sequence[Change], undoes: str) -> HostOutcome:
-        """Carry out what needs no confirmation. This machine would confirm itself: a connection to its own addresses
-        passes every firewall."""
+        """Carry out the changes that need no confirmation.
+
+        This machine would confirm itself: a connection to its own addresses passes every firewall.
+        """
         plain = [change for change in changes if change.phase is Phase.PLAIN]
         outcome = self.carry_out(plain, undoes=undoes) if plain else HostOutcome(())
-        others = tuple(change for change in changes if change.phase is not Phase.PLAIN)
+        firewall_changes = tuple(change for change in changes if change.phase is not Phase.PLAIN)
         message = f"{self._host.name}: {reverts.NO_PERSON}"
-        return HostOutcome(outcome.results + refused(others, message), outcome.at_work)
+        return HostOutcome(outcome.results + refused(firewall_changes, message), outcome.at_work)
 
     def _confirm(self, kept: Sequence[Change], go_on: bool, *, own: bool) -> _Verdict:
-        """Keep trying over new connections until the host has answered, or has surely decided by itself. A host that
-        was away for as long as an attempt takes is asked once more: it is likely to be back, and knows what it did."""
+        """Confirm over new connections until the host has answered, or has surely decided by itself.
+
+        A host that was away for as long as an attempt takes is asked once more: it is likely to be back, and knows its
+        verdict.
+        """
         deadline = time.monotonic() + self._confirm_seconds + _PATIENCE
         attempts = 0
-        patience = self._confirm_seconds + _PATIENCE / 2  # for the guardians to end
-        asked = {"heard": self._heard(own), "go_on": go_on, "patience": patience}
-        request = {"action": "confirm", **asked, **_phases(kept)}
+        timeout = self._confirm_seconds + _PATIENCE / 2  # for the guardians to end
+        settings = {"heard": self._heard(own), "go_on": go_on, "patience": timeout}
+        request = {"action": "confirm", **settings, **_phases(kept)}
         while True:
             try:
                 return self._ask(request, _Verdict, self._confirm_seconds + _PATIENCE)
@@ -276,7 +302,7 @@ class HostRun:
             time.sleep(_PAUSE)
 
     def _heard(self, own: bool) -> bool:
-        """Whether the confirmation counts: over ssh, that it arrives; here, what a person says of a new login."""
+        """Return whether the confirmation counts: over ssh, its arrival; here, a person's answer about a new login."""
         return not own or (self._person is not None and self._person(self._host.name, self._confirm_seconds))
 
     def _owner(self) -> str:
@@ -330,7 +356,7 @@ def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepRes
 
 
 def _unfinished(run: str, at_work: str) -> str:
-    """The sentence about a run that is at work on a host, or has begun there and was cut off."""
+    """Return the sentence about a run that is at work on a host, or has begun there and was cut off."""
     if at_work:
         return f"another run is at work on this host ({at_work}); wait until it is done"
     if run:
@@ -344,29 +370,29 @@ def _named(host: Host, error: Exception) -> str:
 
 
 def lost(changes: Sequence[Change], why: str, run: str) -> tuple[StepResult, ...]:
-    """How far the host came is not known here, so that nothing counts as done."""
+    """Return `FAILED` for all changes: how far the host came is not known here, so that nothing counts as done."""
     message = f"{why}; what was done there until then, if anything, stands in {JOURNAL}/{run}.jsonl"
     return tuple(StepResult(change, StepState.FAILED, message=message, maybe=True) for change in changes)
 
 
 def refused(changes: Sequence[Change], message: str) -> tuple[StepResult, ...]:
-    """Nothing was begun."""
-    first, *rest = changes
+    """Return results of changes that were not begun: `FAILED` for the first, `NOT_RUN` for the others."""
+    first, *later_changes = changes
     return (
         StepResult(first, StepState.FAILED, message=message),
-        *(StepResult(change, StepState.NOT_RUN) for change in rest),
+        *(StepResult(change, StepState.NOT_RUN) for change in later_changes),
     )
 
 
 def _unless_guarded(result: StepResult, state: StepState, message: str) -> StepResult:
-    """`result`, or what became of it if it was written and guarded."""
+    """Return `result`, with `state` and `message` if it was written and guarded."""
     if result.change.phase is Phase.GUARDED and result.state is StepState.DONE:
         return replace(result, state=state, message=message, maybe=state is not StepState.REVERTED)
     return result
 
 
 def _read(answer: Answer, marker: str, type_: type[T]) -> T:
-    """The framed document. Raises Refused with the program's own refusal, NoAnswer for anything that is no answer."""
+    """Return the framed document. Raises Refused with the program's refusal, NoAnswer for any other output."""
     document = framed.document(answer, marker)
     try:
         parts = decode(document, dict[str, msgspec.Raw])

@@ -1,14 +1,14 @@
-"""What was done from this machine: a file a run, a JSON object a line, on the disk before the next thing begins.
+"""Journals of the runs from this machine: a file a run, a JSON object a line, on disk before the next step begins.
 
-    start      run, command, inventory, owner, changes (the plan); undoes (the run that this one takes back, or "") and
+    start      run, command, inventory, owner, changes (the plan); undoes (the run that this one rolls back, or "") and
                asked (the hosts that were asked for it)
-    begin      host, steps: what is now done there, in order
-    end        host, step, kind, target, state, found, message: what became of one change; maybe: whether it may have
+    begin      host, steps: the changes that now begin there, in order
+    end        host, step, kind, target, state, found, message: the result of one change; maybe: whether it may have
                changed something though it is not done
     stopped    why: no other host is begun
     finish     exit: the command's exit code
 
-The files may hold what hosts' files held; only their owner reads them.
+The files may hold text of hosts' files; only their owner can read them.
 """
 
 import errno
@@ -38,13 +38,15 @@ _ROOM = 1 << 16  # bytes that a small run needs; the plan of a large one is writ
 
 
 def directory() -> Path:
-    """Where the runs of this user are kept."""
+    """Return the directory of this user's runs."""
     return state_home() / "runs"
 
 
 def require_directory() -> None:
-    """Make the directory of the journals. Raises UsageError where nothing could be written there: a disk may have room
-    for a directory and for nothing in it."""
+    """Make the directory of the journals. Raises UsageError if nothing can be written there.
+
+    A disk may have room for a directory, but not for files in it.
+    """
     place = directory()
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,7 +64,7 @@ class RunJournal:
     """One run's journal, open for writing. Thread-safe."""
 
     def __init__(self, run: str) -> None:
-        """Raises PreflightError where it cannot be written: what is not written down is not done."""
+        """Create the file. Raises PreflightError if it cannot be written: a step without a record is not taken."""
         self.run = run
         self.path = directory() / f"{run}.jsonl"
         self._lock = threading.Lock()
@@ -72,7 +74,7 @@ class RunJournal:
             raise PreflightError(_unwritable(self.path, error)) from None
 
     def start(self, command: str, inventory: Path, plan: Plan, *, undoes: str = "", asked: Sequence[str] = ()) -> None:
-        """Raises PreflightError where there is no room for the plan: then nothing is to be begun."""
+        """Record the plan. Raises PreflightError if there is no room for it: then nothing may begin."""
         changes = msgspec.to_builtins(plan.changes)
         try:
             self._note(
@@ -94,7 +96,7 @@ class RunJournal:
 
     def end(self, results: Sequence[StepResult]) -> None:
         for number, result in enumerate(results):
-            change, found = result.change, result.found
+            change, value = result.change, result.found
             self._note(
                 "end",
                 host=change.host,
@@ -102,7 +104,7 @@ class RunJournal:
                 kind=change.kind,
                 target=change.target,
                 state=result.state,
-                found=found and found[:_LONGEST],
+                found=value and value[:_LONGEST],
                 message=result.message,
                 maybe=result.maybe,
             )
@@ -126,7 +128,7 @@ class RunJournal:
 
 
 def owner() -> str:
-    """Who runs this, for others to read."""
+    """Return user and host of this run, for other people to read."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without an entry in /etc/passwd
@@ -136,7 +138,7 @@ def owner() -> str:
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run as its journal tells it."""
+    """A run as its journal records it."""
 
     run: str
     command: str
@@ -146,10 +148,10 @@ class PastRun:
     changes: tuple[Change, ...]
     undoes: str = ""
     asked: frozenset[str] = frozenset()
-    states: dict[StepState, int] = field(default_factory=dict)  # how many changes ended how, as far as was heard
-    maybe: int = 0  # of those that are not done: how many may have changed something all the same
+    states: dict[StepState, int] = field(default_factory=dict)  # number of changes by result, as far as is known
+    maybe: int = 0  # number of changes that are not done, but may have changed something
     begun: tuple[str, ...] = ()  # hosts
-    made: tuple[Change, ...] = ()  # those that are done, or may be
+    made: tuple[Change, ...] = ()  # changes that are done, or may be
     exit: int | None = None  # None: the run was cut off, or is at work
 
     @property
@@ -158,35 +160,37 @@ class PastRun:
 
     @property
     def not_begun(self) -> int:
-        """Changes of hosts that were not begun."""
+        """Number of changes of hosts that were not begun."""
         begun = set(self.begun)
         return sum(change.host not in begun for change in self.changes)
 
     @property
     def unheard(self) -> int:
-        """Changes of hosts that were begun and of which nothing was heard since."""
+        """Number of changes without a result, of hosts that were begun."""
         return len(self.changes) - self.not_begun - sum(self.states.values())
 
     @property
     def touched(self) -> bool:
-        """Whether a host may be otherwise than before because of the run."""
+        """True if a host may differ from before because of the run."""
         return bool(self.states.get(StepState.DONE) or self.maybe or self.unheard)
 
 
 def past_runs() -> Iterator[PastRun]:
-    """The runs of this user, the newest first. Files that are no journals are passed over."""
+    """Yield the runs of this user, the newest first. Files that are no journals are skipped."""
     for path in sorted(directory().glob("*.jsonl"), reverse=True):
         if run := _read(path):
             yield run
 
 
 def taken_back(runs: Iterable[PastRun]) -> frozenset[str]:
-    """The runs among these that another one has taken back, on all their hosts, and that was not taken back itself. A
-    run that has changed nothing needs none."""
-    known = {past.run: past for past in runs}
+    """Return the runs that a later run has rolled back on all their hosts, unless that one was rolled back itself.
+
+    A run that has changed nothing needs no rollback.
+    """
+    runs_by_id = {past.run: past for past in runs}
     undone: set[str] = set()
-    for past in sorted(known.values(), key=lambda past: past.run, reverse=True):  # what undoes comes later
-        earlier = known.get(past.undoes)
+    for past in sorted(runs_by_id.values(), key=lambda past: past.run, reverse=True):  # rollbacks come later
+        earlier = runs_by_id.get(past.undoes)
         whole = earlier and earlier.touched and past.asked >= set(earlier.hosts)
         if whole and past.exit == 0 and past.run not in undone:
             undone.add(past.undoes)
@@ -199,16 +203,16 @@ def known_journals() -> list[str]:
 
 
 def past_run(run: str) -> PastRun | None:
-    """One run, None if this machine knows nothing of it."""
+    """Return one run, None if this machine has no journal of it."""
     path = directory() / f"{run}.jsonl"
     return _read(path) if os.path.isfile(path) else None  # noqa: PTH113 - that one raises at a long name
 
 
-# A line of a journal, as RunJournal writes it; other fields and events are passed over.
+# Lines of a journal, as RunJournal writes them; other fields and events are skipped.
 
 
 class _Line(msgspec.Struct, tag_field="event"):
-    """One line, whatever it says."""
+    """One line, of any event."""
 
 
 class _Start(_Line, tag="start"):
@@ -240,23 +244,23 @@ class _Finish(_Line, tag="finish"):
 
 
 def _may_be_made(end: _End | None) -> bool:
-    """Whether a change of a host that was begun is done, or may be: `end` None: nothing was heard of it."""
+    """Return whether a change of a host that was begun is done, or may be. `end` None: there is no result of it."""
     return end is None or end.state is StepState.DONE or end.maybe
 
 
 def _read(path: Path) -> PastRun | None:
-    """The run that a file tells of, None for one that is no journal of a run, or damaged in its first line."""
+    """Return the run of a journal, None for a file that is no journal of a run, or damaged in its first line."""
     try:
         content = read_bounded(path, _LARGEST)
     except OSError:
         return None
-    first, *others = content.splitlines() or [b""]
+    first, *later_lines = content.splitlines() or [b""]
     start = _line(first)
     if not isinstance(start, _Start) or not _is_sound(start, path.stem):
         return None
     hosts = {change.host for change in start.changes}
-    lines = [line for line in map(_line, others) if line]
-    ends = {(line.host, line.step): line for line in lines if isinstance(line, _End)}  # the last word counts
+    lines = [line for line in map(_line, later_lines) if line]
+    ends = {(line.host, line.step): line for line in lines if isinstance(line, _End)}  # the last result counts
     begun = tuple(line.host for line in lines if isinstance(line, _Begin) and line.host in hosts)
     ended = {(line.host, line.kind, line.target): line for line in ends.values()}
     return PastRun(
@@ -281,7 +285,7 @@ def _read(path: Path) -> PastRun | None:
 
 
 def _is_sound(start: _Start, run: str) -> bool:
-    """Whether a first line is of this run, and can be shown."""
+    """Return whether a first line is of this run, and can be shown."""
     texts = (start.command, start.time, start.inventory, start.owner, start.undoes)
     devices = (change.target for change in start.changes if change.kind in DEVICE_KINDS)
     return (
@@ -293,7 +297,7 @@ def _is_sound(start: _Start, run: str) -> bool:
 
 
 def _line(text: bytes) -> _Start | _Begin | _End | _Finish | None:
-    """One line, None for one that was cut, where the machine went down, or that tells nothing of a run."""
+    """Return one line, None for one that was cut when the machine went down, or that is no event of a run."""
     try:
         return msgspec.json.decode(text, type=_Start | _Begin | _End | _Finish)
     except (msgspec.MsgspecError, ValueError, RecursionError):

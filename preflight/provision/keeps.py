@@ -1,4 +1,4 @@
-"""What devices keep after a rollback, because no command unsets it: folded over devices and hosts. Pure."""
+"""Values that devices keep after a rollback, because no command unsets them: folded over devices and hosts. Pure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,8 +9,11 @@ _NAMES = {Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "
 
 
 def keeping(kept: Iterable[Change]) -> Iterator[str]:
-    """A sentence for all devices that keep the same things: 'node[01-03]: devices 0-3 keep 10.0.0.1/24 … 10.0.0.12/24
-    until reboot'. `kept`: the changes that would have to unset something."""
+    """Yield a sentence for all devices that keep the same values.
+
+    Example: 'node[01-03]: devices 0-3 keep 10.0.0.1/24 … 10.0.0.12/24 until reboot'. `kept`: the changes that would
+    have to unset something.
+    """
     of_device: dict[tuple[str, int], dict[Kind, str]] = {}
     for change in sorted(kept, key=lambda change: tuple(Kind).index(change.kind)):
         of_device.setdefault((change.host, change.device or 0), {})[change.kind] = change.before or ""
@@ -18,17 +21,19 @@ def keeping(kept: Iterable[Change]) -> Iterator[str]:
     for (host, device), values in sorted(of_device.items()):
         devices.setdefault((host, tuple(values)), []).append(device)
     hosts: dict[tuple[tuple[Kind, ...], tuple[int, ...]], list[str]] = {}
-    for (host, kinds), there in devices.items():
-        hosts.setdefault((kinds, tuple(there)), []).append(host)
+    for (host, kinds), indexes in devices.items():
+        hosts.setdefault((kinds, tuple(indexes)), []).append(host)
     for (kinds, numbers), names in hosts.items():
         subject = f"{fold(names)}: {_devices(numbers)} {'keeps' if len(numbers) == 1 else 'keep'}"
-        alike = [of_device[host, device] for host in names for device in numbers]
+        device_values = [of_device[host, device] for host in names for device in numbers]
         set_kinds = [kind for kind in kinds if kind is not Kind.DEVICE_RECOVERY]
         if set_kinds:
-            what = (f"{_NAMES.get(kind, '')}{_values(values[kind] for values in alike)}" for kind in set_kinds)
-            yield f"{subject} {', '.join(what)} until reboot"
+            phrases = (
+                f"{_NAMES.get(kind, '')}{_values(values[kind] for values in device_values)}" for kind in set_kinds
+            )
+            yield f"{subject} {', '.join(phrases)} until reboot"
         if Kind.DEVICE_RECOVERY in kinds:
-            were = "it was" if len(alike) == 1 else "they were"
+            were = "it was" if len(device_values) == 1 else "they were"
             yield f"{subject} what {were} given back from /etc/hccn.conf"
 
 
@@ -37,6 +42,6 @@ def _devices(numbers: tuple[int, ...]) -> str:
 
 
 def _values(values: Iterable[str]) -> str:
-    """All of them, as far as that is short: the first and the last of many."""
-    first, *more = dict.fromkeys(values)
-    return f"{first}{' … ' + more[-1] if len(more) > 1 else ', ' + more[0] if more else ''}"
+    """Return one or two different values, or the first and the last of many."""
+    first, *tail = dict.fromkeys(values)
+    return f"{first}{' … ' + tail[-1] if len(tail) > 1 else ', ' + tail[0] if tail else ''}"

@@ -1,8 +1,8 @@
-"""Hosts as they are → an inventory that says so. Pure.
+"""Inventories of hosts as they are. Pure.
 
-What the inventory that led to the hosts says already is kept; the addresses of the device NICs come from the devices,
-and the host NIC, the networks and the ports from the hosts where nothing is said of them. What cannot be written down
-stands there as a comment.
+The settings of the inventory that led to the hosts are kept. The addresses of the device NICs come from the devices.
+The host NIC, the networks and the ports come from the hosts if that inventory has none. Values that cannot be written
+down become comments.
 """
 
 from collections import Counter, defaultdict
@@ -36,7 +36,7 @@ Comments = dict[Location, list[str]]
 
 @dataclass(frozen=True)
 class Learned:
-    """`document` and `comments` as `dump` writes them; `unseen`: hosts of which nothing could be learnt."""
+    """An inventory, as `document` and `comments` for `dump`. `unseen`: hosts of which nothing could be learnt."""
 
     document: dict[str, Any]
     comments: Comments
@@ -45,8 +45,10 @@ class Learned:
 
 @dataclass(frozen=True)
 class _Seen:
-    """One host with the devices that it has. `unseen`: why they could not be looked at; `open`: why their addresses
-    cannot be written down."""
+    """One host with the devices that it has.
+
+    `unseen`: why they could not be inspected. `open`: why their addresses cannot be written down.
+    """
 
     host: Host
     unseen: str = ""
@@ -54,41 +56,48 @@ class _Seen:
 
 
 def learn(base: Mapping[str, Any], hosts: Sequence[Host], facts: ClusterFacts, product: Product) -> Learned:
-    """`base`: the inventory as TOML has it, which has led to `hosts`; `product`: what the servers are."""
+    """Return an inventory of `hosts` as `facts` has them.
+
+    `base`: the inventory as TOML has it, which has led to `hosts`. `product`: the servers' product.
+    """
     comments: Comments = defaultdict(list)
-    looked_at = {host.name: facts.hosts[host.name] for host in hosts}
-    seen = [_seen(host, looked_at[host.name]) for host in hosts]
-    count = Counter(len(one.host.devices) for one in seen if not one.unseen).most_common(1)[0][0]
-    seen = [replace(one, host=_with_devices(one.host, count)) if one.unseen else one for one in seen]
-    own = {host.name: _own_nic(host, looked_at[host.name]) for host in hosts}
-    cluster = {**base["cluster"], "product": product.value, "devices": count, **_mtu(seen, facts)}
+    host_facts = {host.name: facts.hosts[host.name] for host in hosts}
+    states = [_seen(host, host_facts[host.name]) for host in hosts]
+    count = Counter(len(state.host.devices) for state in states if not state.unseen).most_common(1)[0][0]
+    states = [replace(state, host=_with_devices(state.host, count)) if state.unseen else state for state in states]
+    own_nics = {host.name: _own_nic(host, host_facts[host.name]) for host in hosts}
+    cluster = {**base["cluster"], "product": product.value, "devices": count, **_mtu(states, facts)}
     if not cluster.get("cidrs"):
-        cluster["cidrs"] = sorted({str(address.network) for _, address in own.values() if address})
+        cluster["cidrs"] = sorted({str(address.network) for _, address in own_nics.values() if address})
     kept = {**base, "cluster": cluster}
     kept.pop("device_addresses", None)
-    nics = {host.name: own[host.name][0] for host in hosts if host.nic is None and own[host.name][0]}
+    nics = {host.name: own_nics[host.name][0] for host in hosts if host.nic is None and own_nics[host.name][0]}
     if len(set(nics.values())) == 1:
         kept["network"], nics = {"nic": next(iter(nics.values()))}, {}
     if "ports" not in base:
         kept["ports"] = _ports(list(_reached(facts)), comments)
         comments["ports",].append("As the hosts reserve them.")
     tables = apart(base["hosts"], without=_LEARNT)
-    kept["hosts"] = [_table(tables[one.host.name], one.host, count, nics) for one in seen]
-    plan = plan_of(kept, [one.host for one in seen])
+    kept["hosts"] = [_table(tables[state.host.name], state.host, count, nics) for state in states]
+    plan = plan_of(kept, [state.host for state in states])
     if plan:
         kept |= {"device_addresses": plan, "hosts": together(kept["hosts"])}
         comments["device_addresses",].append("The plan that gives the devices what they have.")
     else:
-        _write_out(kept, seen, comments)
+        _write_out(kept, states, comments)
     names = sorted(kept, key=lambda name: (name in ("hosts", "waivers"), _ORDER.index(name) if name in _ORDER else 99))
     document = {name: kept[name] for name in names if kept[name]}
-    unseen = (f"{one.host.name}: {one.unseen.removeprefix(one.host.name + ': ')}" for one in seen if one.unseen)
+    unseen = (
+        f"{state.host.name}: {state.unseen.removeprefix(state.host.name + ': ')}" for state in states if state.unseen
+    )
     return Learned(document, dict(comments), tuple(unseen))
 
 
 def asked(base: Mapping[str, Any], hosts: Sequence[Host]) -> list[Host]:
-    """The hosts with the devices that `base` names. What only the product's default says there are is a guess, so that
-    those hosts are asked for what is there."""
+    """Return the hosts with the devices that `base` names.
+
+    Devices that only the product's default gives are a guess, so those hosts are asked which devices they have.
+    """
     tables = apart(base["hosts"])
     named = {name for name, table in tables.items() if {"devices", "device_addresses"} & table.keys()}
     everywhere = "devices" in base["cluster"]
@@ -96,7 +105,7 @@ def asked(base: Mapping[str, Any], hosts: Sequence[Host]) -> list[Host]:
 
 
 def product_seen(facts: ClusterFacts) -> Product | None:
-    """What the chips' names say the servers are; None where they say nothing, or different things."""
+    """Return the product that the chips' names give, None if they give none or several."""
     products = {product_of(name) for name in chips_seen(facts)}
     return products.pop() if len(products) == 1 else None
 
@@ -111,9 +120,9 @@ def why_no_product(facts: ClusterFacts) -> str:
     """Return the sentence about chips that name no product, or several; and what to type instead."""
     chips = chips_seen(facts)
     for chip in chips:
-        known = known_as(chip)
-        if known and known[1] is None and product_of(chip) is None:
-            return f"npu-smi calls the chips {quote(chip)}; preflight does not support {known[0]}"
+        entry = known_as(chip)
+        if entry and entry[1] is None and product_of(chip) is None:
+            return f"npu-smi calls the chips {quote(chip)}; preflight does not support {entry[0]}"
     named = f"npu-smi calls the chips {', '.join(map(quote, chips[:8]))}" if chips else "npu-smi names no chips"
     if len({product_of(chip) for chip in chips} - {None}) > 1:
         return f"{named}, which are of several products; learn the hosts of each product apart, with --hosts"
@@ -147,9 +156,9 @@ def _seen(host: Host, found: object) -> _Seen:
     hccn = found.hccn if isinstance(found, HostFacts) else found
     if not isinstance(hccn, Hccn):
         return _Seen(host, unseen=str(getattr(hccn, "error", "") or getattr(hccn, "summary", "it has no devices")))
-    there = [device for device in hccn.devices if "not exist" not in device.address.error]
-    devices = tuple(_device(device) for device in there)
-    return _Seen(replace(host, devices=devices), open=tuple(text for device in there if (text := _trouble(device))))
+    present = [device for device in hccn.devices if "not exist" not in device.address.error]
+    devices = tuple(_device(device) for device in present)
+    return _Seen(replace(host, devices=devices), open=tuple(text for device in present if (text := _trouble(device))))
 
 
 def _device(device: HccnDevice) -> Device:
@@ -166,7 +175,7 @@ def _trouble(device: HccnDevice) -> str:
 
 
 def _own_nic(host: Host, found: object) -> tuple[str, IPv4Interface | None]:
-    """Name and address of the NIC by which the host is reached, or else of the one with the default route."""
+    """Return name and address of the NIC by which the host is reached, or else of the NIC with the default route."""
     network = found.network if isinstance(found, HostFacts) else None
     if not isinstance(network, Network):
         return "", None
@@ -186,19 +195,22 @@ def _own_nic(host: Host, found: object) -> tuple[str, IPv4Interface | None]:
 
 
 def _mtu(seen: Sequence[_Seen], facts: ClusterFacts) -> dict[str, int]:
-    """The MTU, where somebody has set it: the boot files of all hosts say the same of all devices."""
-    found = set()
-    for one in seen:
-        of_host = facts.hosts[one.host.name]
+    """Return the MTU if an operator has set it: the boot files of all hosts have the same value for all devices."""
+    values = set()
+    for state in seen:
+        of_host = facts.hosts[state.host.name]
         conf = of_host.hccn_conf if isinstance(of_host, HostFacts) else None
         entries = conf.entries if isinstance(conf, HccnConf) else {}
-        found |= {entries.get(f"mtu_{device.index}", "") for device in one.host.devices}
-    same = found.pop() if len(found) == 1 else ""
-    return {"device_mtu": int(same)} if same.isdecimal() else {}
+        values |= {entries.get(f"mtu_{device.index}", "") for device in state.host.devices}
+    value = values.pop() if len(values) == 1 else ""
+    return {"device_mtu": int(value)} if value.isdecimal() else {}
 
 
 def _ports(hosts: Sequence[HostFacts], comments: Comments) -> dict[str, Any]:
-    """What all hosts reserve, as [ports]; what cannot be told to be a job's, or differs, is said."""
+    """Return the ports that all hosts reserve, as [ports].
+
+    Ports that are not clearly a job's, or that differ, become comments.
+    """
     reserved = [PortSet.parse(host.sysctl.reserved_ports) for host in hosts if isinstance(host.sysctl, Sysctl)]
     if not reserved:
         return {}
@@ -207,11 +219,11 @@ def _ports(hosts: Sequence[HostFacts], comments: Comments) -> dict[str, Any]:
         common -= common - ports
     if any(ports != common for ports in reserved):
         comments[()].append(f"The hosts reserve different ports; all of them reserve {common or 'none'}.")
-    others = common - _HCCL - _MASTER
-    if len(others) > _MOST_JOB_PORTS:
-        comments[()].append(f"All hosts reserve these ports, too, which no job seems to want: {others}")
+    other_ports = common - _HCCL - _MASTER
+    if len(other_ports) > _MOST_JOB_PORTS:
+        comments[()].append(f"All hosts reserve these ports, too, which no job seems to want: {other_ports}")
     older = common >= _HCCL_BEFORE_8_0 and bool(_HCCL - common)
-    job = str(others).split(",") if 0 < len(others) <= _MOST_JOB_PORTS else []
+    job = str(other_ports).split(",") if 0 < len(other_ports) <= _MOST_JOB_PORTS else []
     return {**({"hccl_count": len(_HCCL_BEFORE_8_0)} if older else {}), **({"job": job} if job else {})}
 
 
@@ -219,29 +231,29 @@ def _ports(hosts: Sequence[HostFacts], comments: Comments) -> dict[str, Any]:
 
 
 def _write_out(kept: dict[str, Any], seen: Sequence[_Seen], comments: Comments) -> None:
-    """The addresses host by host; those that no inventory takes stand there as a comment."""
+    """Add the addresses host by host; those that no inventory accepts become comments."""
     holders: dict[IPv4Address, list[str]] = defaultdict(list)
-    for one in seen:
-        for device in one.host.devices:
+    for state in seen:
+        for device in state.host.devices:
             if device.address:
-                holders[device.address.ip].append(f"{one.host.name} device {device.index}")
-    for number, (one, table) in enumerate(zip(seen, kept["hosts"], strict=True)):
-        own, said = _written(one.host)
-        why = [one.unseen] if one.unseen else [*one.open, *_shared(one.host, holders)]
+                holders[device.address.ip].append(f"{state.host.name} device {device.index}")
+    for number, (state, table) in enumerate(zip(seen, kept["hosts"], strict=True)):
+        own, comment = _written(state.host)
+        why = [state.unseen] if state.unseen else [*state.open, *_shared(state.host, holders)]
         why = why or _refused(kept["cluster"], {**table, **own})
         if not why:
             table |= own
         else:
-            said = [f"Not taken over: {'; '.join(why)}"]
-            said += [f"{key} = {text_of(values)}" for key, values in own.items() if not one.unseen]
-        if said:
-            comments["hosts", number] = said
+            comment = [f"Not taken over: {'; '.join(why)}"]
+            comment += [f"{key} = {text_of(values)}" for key, values in own.items() if not state.unseen]
+        if comment:
+            comments["hosts", number] = comment
 
 
 def _written(host: Host) -> tuple[dict[str, list[str]], list[str]]:
-    """The host's addresses as the inventory has them, and what is left out because only some devices have it."""
+    """Return the host's addresses as the inventory has them, and comments on values that only some devices have."""
     own = {"device_addresses": [str(device.address or "none") for device in host.devices]}
-    said = []
+    comment = []
     for key, values in (
         ("gateways", [device.gateway for device in host.devices]),
         ("detect", [device.detect for device in host.devices]),
@@ -249,20 +261,24 @@ def _written(host: Host) -> tuple[dict[str, list[str]], list[str]]:
         if all(values):
             own[key] = [str(value) for value in values]
         elif any(values):
-            said.append(f"Without {key}, which only some devices have: {text_of([str(v or 'none') for v in values])}")
-    return own, said
+            comment.append(
+                f"Without {key}, which only some devices have: {text_of([str(v or 'none') for v in values])}"
+            )
+    return own, comment
 
 
 def _shared(host: Host, holders: Mapping[IPv4Address, list[str]]) -> Iterator[str]:
     for device in host.devices:
         if device.address:
-            others = [name for name in holders[device.address.ip] if name != f"{host.name} device {device.index}"]
-            if others:
-                yield f"device {device.index} has {device.address.ip}, as {', '.join(others)}"
+            other_holders = [
+                name for name in holders[device.address.ip] if name != f"{host.name} device {device.index}"
+            ]
+            if other_holders:
+                yield f"device {device.index} has {device.address.ip}, as {', '.join(other_holders)}"
 
 
 def _refused(cluster: Mapping[str, Any], table: Table) -> list[str]:
-    """Why the inventory's own rules refuse one host's addresses; empty if they take them."""
+    """Return why the inventory's own rules refuse one host's addresses; empty if they accept them."""
     try:
         parse(dump({"cluster": {**cluster, "fabric": "switched"}, "hosts": [table]}), Path("learned.toml"))
     except InventoryError as error:

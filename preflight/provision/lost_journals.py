@@ -1,4 +1,4 @@
-"""Hosts that have no journal of a run any more, or a damaged one: what the journal on this machine knows of them."""
+"""Hosts without a journal of a run, or with a damaged one, compared with the journal on this machine."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,17 @@ Place = tuple[str, Kind, str]  # host, kind and target of a change
 
 @dataclass(frozen=True)
 class Unknown:
-    """`away`: a sentence for each host on which something is, or may be, as the run left it although no host's journal
-    tells of it; `notes`: what else is to be said."""
+    """Effects of a run that no host's journal records.
+
+    `away`: a sentence for each host on which something is, or may be, as the run left it. `notes`: further sentences.
+    """
 
     away: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 def what_is_left(run: str, undo: Undoing, known: Sequence[PastRun], way: Way, this_run: str) -> Unknown:
-    """Compare the hosts whose journal does not tell of all of `run` with what this machine wrote down of it.
+    """Compare hosts that do not record all of `run` with what this machine recorded of it.
 
     `known`: the runs of which this machine has a journal. Nothing is written.
     """
@@ -32,45 +34,45 @@ def what_is_left(run: str, undo: Undoing, known: Sequence[PastRun], way: Way, th
     hosts = {*undo.strangers, *undo.damaged}
     untold = [change for change in made_by(run, known) if change.host in hosts and _place(change) not in recorded]
     results = compare(Plan(tuple(untold)), way, this_run) if untold else ()
-    away, told = [], set()
+    away, named_hosts = [], set()
     for host in dict.fromkeys(change.host for change in untold):
         of_host = [result for result in results if result.change.host == host]
-        still = [subject(result.change) for result in of_host if result.state is StepState.ALREADY]
-        other = [
+        unchanged = [subject(result.change) for result in of_host if result.state is StepState.ALREADY]
+        changed = [
             subject(result.change) for result in of_host if result.state not in (StepState.ALREADY, StepState.PENDING)
         ]
-        if still or other:
-            told.add(host)
-            away.append(_sentence(host, run, still, other, damaged=host in undo.damaged))
-    notes = list(_not_told(run, [name for name in undo.strangers if name not in told]))
+        if unchanged or changed:
+            named_hosts.add(host)
+            away.append(_sentence(host, run, unchanged, changed, damaged=host in undo.damaged))
+    notes = list(_not_told(run, [name for name in undo.strangers if name not in named_hosts]))
     is_recorded = any(past.run == run for past in known)
     for host, count in undo.damaged.items():
         text = f"{host}: {count} line{'s' if count > 1 else ''} of {JOURNAL}/{run}.jsonl cannot be read there"
         if is_recorded:
-            notes += [] if host in told else [f"{text}; no step that this machine knows of is missing"]
+            notes += [] if host in named_hosts else [f"{text}; no step that this machine knows of is missing"]
         else:
             away.append(f"{text}, so something may stay as the run left it")
     return Unknown(tuple(away), tuple(notes))
 
 
 def made_by(run: str, known: Iterable[PastRun]) -> tuple[Change, ...]:
-    """The changes that `run` made, or may have, without those that a later run took back. Pure."""
-    left: dict[Place, Change] = {}
+    """Return the changes that `run` made, or may have made, without those that a later run rolled back. Pure."""
+    remaining: dict[Place, Change] = {}
     first: dict[Place, Change] = {}
-    depth: dict[str, int] = {}  # 0: the run; 1: took it back; 2: took that back …
-    for past in sorted(known, key=lambda past: past.run):  # what undoes comes later
+    depth: dict[str, int] = {}  # 0: the run; 1: its rollback; 2: the rollback of that …
+    for past in sorted(known, key=lambda past: past.run):  # rollbacks come later
         if past.run == run:
             depth[run] = 0
-            left = first = {_place(change): change for change in past.made}
+            remaining = first = {_place(change): change for change in past.made}
         elif past.undoes in depth:
             depth[past.run] = depth[past.undoes] + 1
             places = {_place(change) for change in past.made}
-            left = (
-                {place: change for place, change in left.items() if place not in places}
+            remaining = (
+                {place: change for place, change in remaining.items() if place not in places}
                 if depth[past.run] % 2
-                else {**left, **{place: first[place] for place in places if place in first}}
+                else {**remaining, **{place: first[place] for place in places if place in first}}
             )
-    return tuple(left.values())
+    return tuple(remaining.values())
 
 
 def _place(change: Change) -> Place:

@@ -1,4 +1,4 @@
-"""Findings → the plan. Pure."""
+"""Plans, made from findings. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,10 +11,10 @@ _PHASES, _ORDER = tuple(Phase), tuple(Kind)
 
 
 def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: bool = False) -> Plan:
-    """The changes that findings carry, limited to `areas`, host by host in the order they are applied.
+    """Return the changes that findings carry, limited to `areas`, host by host in the order they are applied.
 
-    `temporary`: of the ports only what the kernel holds now; no file. Raises PreflightError where two checks want
-    different things of one target.
+    `temporary`: of the ports, only the kernel's current value and no file. Raises PreflightError if two checks want
+    different values for one target.
     """
     wanted = frozenset(areas)
     chosen: dict[tuple[str, Kind, str], Change] = {}
@@ -28,13 +28,13 @@ def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: 
         first = chosen.setdefault(key, change)
         if (first.before, first.after) != (change.before, change.after):
             raise PreflightError(_conflict(first, change))
-        if change.risk is Risk.DISTURBING:  # that one check thinks so is enough
+        if change.risk is Risk.DISTURBING:  # one such check is enough
             chosen[key] = replace(first, risk=change.risk, note=change.note or first.note)
     return _ordered(_without_what_a_recovery_does(chosen.values()))
 
 
 def _without_what_a_recovery_does(changes: Iterable[Change]) -> list[Change]:
-    """Who restores a device from its boot file sets nothing on it besides: the file has it all."""
+    """Return the changes without other settings of a device that is restored from its boot file, which has them all."""
     kept = list(changes)
     restored = {(change.host, change.device) for change in kept if change.kind is Kind.DEVICE_RECOVERY}
     return [c for c in kept if c.kind is Kind.DEVICE_RECOVERY or (c.host, c.device) not in restored]
@@ -63,7 +63,7 @@ def short(value: str | None) -> str:
 
 
 def subject(change: Change) -> str:
-    """What is changed, in the words of the plan."""
+    """Return the target of a change, in the words of the plan."""
     match change.kind:
         case Kind.FILE | Kind.PROGRAM | Kind.SYSCTL:
             return change.target

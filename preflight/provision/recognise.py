@@ -1,6 +1,7 @@
-"""Addresses that devices have → the plan of the inventory that gives just these, if there is one. Pure.
+"""Address plans of an inventory, recognised from the addresses that devices have. Pure.
 
-A plan is guessed from a few addresses and then tried: the inventory's own rules have to give every device what it has.
+A plan is guessed from a few addresses and then tested: by the inventory's own rules, it has to give every device the
+address that it has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +15,16 @@ from preflight.inventory import InventoryError, dump, parse
 from preflight.inventory.device_addresses import number_of
 from preflight.model.cluster import Device, Host
 
-_MOST_PER_HOST = 64  # addresses that a place of a plan can have
+_MOST_PER_HOST = 64  # addresses that a plan by host name may reserve for each host
 
 
 @dataclass(frozen=True)
 class _At:
-    """A device that has an address. `before`: the devices of the hosts before its own; `host`: its host's position;
-    `number`: the one in its host's name."""
+    """A device that has an address.
+
+    `before`: the number of devices on the hosts before its own. `host`: its host's position. `number`: the number in
+    its host's name.
+    """
 
     before: int
     host: int
@@ -30,13 +34,15 @@ class _At:
 
 
 def plan_of(document: Mapping[str, Any], hosts: Sequence[Host]) -> dict[str, Any] | None:
-    """The [device_addresses] under which `document` gives the devices of `hosts` what they have; None if it must be
-    written out. A device without an address is not asked for."""
-    has = list(_addressed(hosts))
-    if len(has) < 2:
+    """Return the [device_addresses] under which `document` gives the devices of `hosts` the addresses that they have.
+
+    None if the addresses must be written out. A device without an address is ignored.
+    """
+    addressed = list(_addressed(hosts))
+    if len(addressed) < 2:
         return None
     devices = [device for host in hosts for device in host.devices if device.address]
-    for table, detect in product(_plans(has, devices), _detects(devices)):
+    for table, detect in product(_plans(addressed, devices), _detects(devices)):
         candidate = {**table, **({"detect": detect} if detect else {})}
         if _gives({**document, "device_addresses": candidate}, hosts):
             return candidate
@@ -61,31 +67,31 @@ def _plans(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
 
 
 def _one_subnet(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
-    one = has[0]
+    reference = has[0]
     gateways = {device.gateway for device in devices}
     gateway = {"gateway": str(devices[0].gateway)} if len(gateways) == 1 and devices[0].gateway else {}
-    table = {"plan": "one-subnet", "subnet": str(one.address.network)}
-    yield {**table, "first": _text(int(one.address) - one.before - one.index), **gateway}
-    other = next((at for at in has if at.number != one.number), None)
-    if other is None or one.number is None or other.number is None:
+    table = {"plan": "one-subnet", "subnet": str(reference.address.network)}
+    yield {**table, "first": _text(int(reference.address) - reference.before - reference.index), **gateway}
+    second = next((at for at in has if at.number != reference.number), None)
+    if second is None or reference.number is None or second.number is None:
         return
-    apart = (int(other.address) - other.index) - (int(one.address) - one.index)
-    each, rest = divmod(apart, other.number - one.number)
-    if rest == 0 and 1 <= each <= _MOST_PER_HOST:
-        first = int(one.address) - one.index - each * (one.number - 1)
-        yield {**table, "by": "name", "per_host": each, "first": _text(first), **gateway}
+    distance = (int(second.address) - second.index) - (int(reference.address) - reference.index)
+    per_host, remainder = divmod(distance, second.number - reference.number)
+    if remainder == 0 and 1 <= per_host <= _MOST_PER_HOST:
+        first = int(reference.address) - reference.index - per_host * (reference.number - 1)
+        yield {**table, "by": "name", "per_host": per_host, "first": _text(first), **gateway}
 
 
 def _four_subnets(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
-    one = has[0]
+    reference = has[0]
     rails = {at.index % 4: at.address.network for at in has}
     gateways = {device.index % 4: device.gateway for device in devices}
     table: dict[str, Any] = {"plan": "four-subnets", "subnets": [str(rails[rail]) for rail in range(4)]}
     routed = {"gateways": [str(gateways[rail]) for rail in range(4)]} if all(gateways.values()) else {}
-    offset = int(one.address) - int(one.address.network.network_address) - one.index // 4
-    yield {**table, "first": offset - 2 * one.host, **routed}
-    if one.number is not None:
-        yield {**table, "by": "name", "first": offset - 2 * (one.number - 1), **routed}
+    offset = int(reference.address) - int(reference.address.network.network_address) - reference.index // 4
+    yield {**table, "first": offset - 2 * reference.host, **routed}
+    if reference.number is not None:
+        yield {**table, "by": "name", "first": offset - 2 * (reference.number - 1), **routed}
 
 
 def _text(address: int) -> str:
@@ -93,11 +99,11 @@ def _text(address: int) -> str:
 
 
 def _detects(devices: list[Device]) -> Iterator[str]:
-    """What the plan may say of the detect addresses; "": nothing."""
-    asked = {device.detect for device in devices}
-    if all(device.detect == device.gateway for device in devices) and None not in asked:
+    """Yield the values that the plan may have for the detect addresses; "": none."""
+    detects = {device.detect for device in devices}
+    if all(device.detect == device.gateway for device in devices) and None not in detects:
         yield "gateway"
-    yield str(devices[0].detect) if len(asked) == 1 and None not in asked else ""
+    yield str(devices[0].detect) if len(detects) == 1 and None not in detects else ""
     yield "next-host"
 
 
@@ -106,9 +112,9 @@ def _gives(document: Mapping[str, Any], hosts: Sequence[Host]) -> bool:
         planned = parse(dump(document), Path("learned.toml"))
     except InventoryError:
         return False
-    given = {(host.name, device.index): device for host in planned.hosts for device in host.devices}
+    planned_devices = {(host.name, device.index): device for host in planned.hosts for device in host.devices}
     return all(
-        (plan := given.get((host.name, device.index)))
+        (plan := planned_devices.get((host.name, device.index)))
         and (plan.address, plan.gateway, plan.detect) == (device.address, device.gateway, device.detect)
         for host in hosts
         for device in host.devices

@@ -1,4 +1,4 @@
-"""The plan as a person reads it: hosts that have the same to say are folded. Pure."""
+"""Text of a plan, for people; hosts with the same changes are folded. Pure."""
 
 import difflib
 import re
@@ -26,7 +26,7 @@ _COLUMN_OF = {
     "mtu": Kind.DEVICE_MTU,
 }
 
-# File → what every host has its own of in it.
+# File → the values in it that every host has its own of.
 _OWN = {
     HCCN_CONF: re.compile(r"(?m)^((?:address|gateway|netdetect)_\d+)=.*"),
     "/etc/preflight/gate.json": re.compile(r'(?m)^(  "(?:host|config|expect)"): .*'),
@@ -36,7 +36,7 @@ _RISKS = {Risk.DISTURBING: "may disturb what runs there", Risk.NEEDS_REBOOT: "co
 
 @dataclass(frozen=True)
 class Line:
-    """One line; `style` is "title", "add", "remove", "pass", "fail", "warn", "dim" or empty, for who can colour."""
+    """One line. `style`, for colours: "title", "add", "remove", "pass", "fail", "warn", "dim" or empty."""
 
     text: str
     style: str = ""
@@ -45,8 +45,9 @@ class Line:
 def render(
     plan: Plan, notes: Sequence[str], *, fold: Callable[[Iterable[str]], str], whole: bool = False
 ) -> list[Line]:
-    """The plan's diff, then what was left out of it and why. `fold` names a set of hosts: `node[01-16]`. `whole`: the
-    files in full, not only what differs.
+    """Return the plan's diff, then the changes that were left out and why.
+
+    `fold` names a set of hosts: `node[01-16]`. `whole`: files in full, not only the lines that differ.
 
     Lines stay within 80 columns, except those of files and firewall rules, which are never cut.
     """
@@ -66,28 +67,28 @@ def render(
 
 
 def _folded(plan: Plan) -> list[tuple[tuple[str, ...], tuple[Change, ...]]]:
-    """Hosts grouped by what is done to them; device addresses differ everywhere and have a table of their own."""
+    """Group hosts by their changes; device addresses differ everywhere and have a separate table."""
     of_hosts: dict[str, list[Change]] = {}
     for change in plan.changes:
         if change.kind not in DEVICE_KINDS:
             of_hosts.setdefault(change.host, []).append(change)
     groups: dict[tuple[object, ...], list[str]] = {}
-    for host, here in of_hosts.items():
-        key = tuple((c.kind, c.target, *_shape(c), c.risk, c.note) for c in here)
+    for host, changes in of_hosts.items():
+        key = tuple((c.kind, c.target, *_shape(c), c.risk, c.note) for c in changes)
         groups.setdefault(key, []).append(host)
     return [(tuple(hosts), tuple(_for_all([of_hosts[host] for host in hosts]))) for hosts in groups.values()]
 
 
 def _shape(change: Change) -> tuple[str | None, ...]:
-    """Before and after, without what every host has its own of."""
+    """Return before and after, without the values that every host has its own of."""
     values, own = (change.before, change.after), _OWN.get(change.target)
     return tuple(value and own.sub(r"\1", value) for value in values) if own else values
 
 
 def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
-    """The first host's changes; where those of others have other addresses, that is said."""
-    for first, *others in zip(*of_hosts, strict=True):
-        if any((other.before, other.after) != (first.before, first.after) for other in others):
+    """Yield the first host's changes, with a note where other hosts have other addresses."""
+    for first, *other_changes in zip(*of_hosts, strict=True):
+        if any((change.before, change.after) != (first.before, first.after) for change in other_changes):
             note = f"so on {first.host}; on the others with their own addresses"
             yield replace(first, note="; ".join(filter(None, (note, first.note))))
         else:
@@ -95,7 +96,7 @@ def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
 
 
 def _of_change(change: Change, *, whole: bool) -> list[Line]:
-    is_file = change.kind in (Kind.FILE, Kind.PROGRAM)  # other targets are there before and after
+    is_file = change.kind in (Kind.FILE, Kind.PROGRAM)  # other targets exist before and after
     sign = "+" if is_file and change.before is None else "-" if is_file and change.after is None else "~"
     name = f"  {sign} {printable(subject(change))}"
     if change.kind is Kind.FILE:
@@ -117,7 +118,7 @@ def _of_change(change: Change, *, whole: bool) -> list[Line]:
 
 
 def _chain(name: str, opened: str, after: str | None) -> list[Line]:
-    """Return what becomes of a chain as a whole: `opened`, or all the lines with which it is put back."""
+    """Return the lines for a chain as a whole: `opened`, or all the lines with which it is restored."""
     text = (after or "").splitlines()
     return [
         Line(f"{name}: {'put back' if after else opened}", "remove"),
@@ -126,7 +127,7 @@ def _chain(name: str, opened: str, after: str | None) -> list[Line]:
 
 
 def _value(name: str, before: str | None, after: str | None) -> list[Line]:
-    """`name: before -> after`, on lines of their own where that is too long."""
+    """Return `name: before -> after`, on separate lines if that is too long."""
     old, new = (printable(value or "nothing") for value in (before, after))
     short = f"{name}: {old} -> {new}"
     if len(short) <= COLUMNS:
@@ -138,12 +139,12 @@ def _value(name: str, before: str | None, after: str | None) -> list[Line]:
 
 
 def file_diff(before: str | None, after: str | None, *, whole: bool = False) -> list[Line]:
-    """The lines that differ, with those around them; `whole`: all lines."""
+    """Return the lines that differ, with those around them; `whole`: all lines."""
     old, new = ((text or "").splitlines(keepends=True) for text in (before, after))
     lines: list[Line] = []
     for text in list(difflib.unified_diff(old, new, n=len(old) + len(new) if whole else 2))[
         2:
-    ]:  # without the names, which stand above
+    ]:  # without the names, which are above
         style = {"+": "add", "-": "remove", "@": "dim"}.get(text[0], "")
         if text[0] == "@" and (before is None or after is None):
             continue
@@ -162,8 +163,10 @@ def _rules_diff(before: str | None, after: str | None) -> list[Line]:
 
 
 def _device_table(plan: Plan) -> list[Line]:
-    """A line a device: `before -> after`, or only `after` where nothing was set. What is done otherwise than by setting
-    the device has lines of its own, in which unchanged values are left out."""
+    """Return a line for each device: `before -> after`, or only `after` if nothing was set.
+
+    Changes that do more or less than set the device have separate lines, in which unchanged values are left out.
+    """
     rows: dict[tuple[str, int, str], dict[Kind, str]] = {}
     remarks: dict[str, None] = {}
     for change in plan.changes:
@@ -202,18 +205,21 @@ def _cell(before: str | None, after: str | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Host output made harmless for a terminal; a tab is a blank, as columns matter here."""
+    """Return host output made harmless for a terminal; a tab becomes a blank, as columns matter here."""
     return "".join(c if c.isprintable() else " " if c == "\t" else f"\\x{_code(c):02x}" for c in text)
 
 
 def _code(char: str) -> int:
-    """Bytes that are no UTF-8 travel as U+10FF80 to U+10FFFF (preflight/remote/collect); they are shown as bytes."""
+    """Return a character's code; of a byte that is no UTF-8, the byte.
+
+    Such bytes travel as U+10FF80 to U+10FFFF (preflight/remote/collect).
+    """
     code = ord(char)
     return code - 0x10FF00 if code >= 0x10FF80 else code
 
 
 def wrapped(text: str, first: str, rest: str, *, comma: bool = False) -> list[str]:
-    """`text` within 80 columns; port lists are broken after commas."""
+    """Return `text` within 80 columns; port lists are broken after commas."""
     words = printable(text)
     lines = textwrap.wrap(
         words.replace(",", ", ") if comma else words,

@@ -1,4 +1,4 @@
-"""What became of a plan, as a person reads it: what went well is counted, the rest named. Pure."""
+"""Text of a plan's results, for people: successes are counted, everything else is named. Pure."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from preflight.model.outcome import Outcome
 from preflight.provision.plan import subject
 from preflight.provision.render import COLUMNS, Line, file_diff, wrapped
 
-_LINES = 6  # of the difference between a file as it was expected and as it was found
+_LINES = 6  # of the difference between a file's expected and observed text
 _WELL = (StepState.DONE, StepState.ALREADY)
 _WORDS = {
     StepState.MOVED: "somebody changed it meanwhile, so it was left alone",
@@ -21,18 +21,20 @@ _WORDS = {
 
 
 def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[str]], str]) -> list[Line]:
-    """What went well, counted; everything that did not, by name."""
-    made = [result for result in results if result.state is StepState.DONE]
-    hosts = {result.change.host for result in made}
-    lines = [Line(f"{_count(len(made), 'change')} made on {_count(len(hosts), 'host')}", "pass")] if made else []
+    """Return lines that count the changes that succeeded and name all others."""
+    successes = [result for result in results if result.state is StepState.DONE]
+    hosts = {result.change.host for result in successes}
+    lines = (
+        [Line(f"{_count(len(successes), 'change')} made on {_count(len(hosts), 'host')}", "pass")] if successes else []
+    )
     already = sum(result.state is StepState.ALREADY for result in results)
     lines += [Line(f"{_count(already, 'change')} not needed: so already")] if already else []
     for names, of_host in _same_end([result for result in results if result.state not in _WELL]):
-        first, more = of_host[0], len(of_host) - 1
-        what = subject(first.change) + (f" and {_count(more, 'more change')}" if more else "")
+        first, more_count = of_host[0], len(of_host) - 1
+        target = subject(first.change) + (f" and {_count(more_count, 'more change')}" if more_count else "")
         text = first.message.removeprefix(f"{first.change.host}: ")
         state = _WORDS.get(first.state, "")
-        words = f"{fold(names)}: {what}: " + (text if first.state is StepState.NOT_RUN and text else state)
+        words = f"{fold(names)}: {target}: " + (text if first.state is StepState.NOT_RUN and text else state)
         words += f": {text}" if text and first.state is not StepState.NOT_RUN else ""
         words += _found(first, names)
         style = "dim" if first.state is StepState.NOT_RUN else "fail"
@@ -42,23 +44,25 @@ def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[st
 
 
 def _found(result: StepResult, names: Sequence[str]) -> str:
-    """What was found instead, where that is short; else the words before the difference."""
-    found, expected = result.found, result.change.before
+    """Return the observed value if it is short, else the words before the difference."""
+    observed, expected = result.found, result.change.before
     if result.state is StepState.MOVED:
-        if _is_short(found) and _is_short(expected):
-            return f"; expected {expected or 'nothing'}, found {found or 'nothing'}"
+        if _is_short(observed) and _is_short(expected):
+            return f"; expected {expected or 'nothing'}, found {observed or 'nothing'}"
         where = f" on {result.change.host}" if len(names) > 1 else ""
         return f"; expected (-) and found (+){where}:"
-    return f"; found {found or 'nothing'}" if found is not None and _is_short(found) else ""
+    return f"; found {observed or 'nothing'}" if observed is not None and _is_short(observed) else ""
 
 
 def _difference(result: StepResult) -> list[Line]:
-    """The first lines in which the host differs from what was expected there, if these are no short values."""
+    """Return the first lines in which the host differs from the expected text, none for short values."""
     if result.state is not StepState.MOVED or (_is_short(result.found) and _is_short(result.change.before)):
         return []
     lines = [line for line in file_diff(result.change.before, result.found) if line.style in ("add", "remove")]
-    more = len(lines) - _LINES
-    return lines[:_LINES] + ([Line(f"      … and {_count(more, 'more line')}", "dim")] if more > 0 else [])
+    hidden_count = len(lines) - _LINES
+    return lines[:_LINES] + (
+        [Line(f"      … and {_count(hidden_count, 'more line')}", "dim")] if hidden_count > 0 else []
+    )
 
 
 def _is_short(value: str | None) -> bool:
@@ -66,19 +70,20 @@ def _is_short(value: str | None) -> bool:
 
 
 def _same_end(results: Iterable[StepResult]) -> list[tuple[list[str], list[StepResult]]]:
-    """Results of a host that ended alike, put together; then hosts of which the same is to be said."""
+    """Group each host's results that ended alike, then the hosts that have the same to report."""
     by_host: dict[tuple[str, StepState, str | None, str], list[StepResult]] = {}
     for result in results:
         text = result.message.removeprefix(f"{result.change.host}: ")
-        found = result.found if _is_short(result.found) else subject(result.change)  # of files, one host is an example
-        by_host.setdefault((result.change.host, result.state, found, text), []).append(result)
-    alike: dict[tuple[object, ...], list[str]] = {}
+        # of files, one host is an example
+        observed = result.found if _is_short(result.found) else subject(result.change)
+        by_host.setdefault((result.change.host, result.state, observed, text), []).append(result)
+    hosts_by_end: dict[tuple[object, ...], list[str]] = {}
     examples: dict[tuple[object, ...], list[StepResult]] = {}
     for (host, *end), of_host in by_host.items():
         key = (*end, *(subject(result.change) for result in of_host))
-        alike.setdefault(key, []).append(host)
+        hosts_by_end.setdefault(key, []).append(host)
         examples.setdefault(key, of_host)
-    return [(hosts, examples[key]) for key, hosts in alike.items()]
+    return [(hosts, examples[key]) for key, hosts in hosts_by_end.items()]
 
 
 def render_fixed(
@@ -88,13 +93,13 @@ def render_fixed(
     *,
     fold: Callable[[Iterable[str]], str],
 ) -> list[Line]:
-    """A line for each check that complained before and has nothing more to say: which hosts it is fixed on."""
-    good, bad = (Outcome.PASS, Outcome.SKIP), (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
-    still = {(finding.check, finding.host) for finding in after if finding.outcome in bad}
-    now = {(finding.check, finding.host) for finding in after if finding.outcome in good} - still
+    """Return a line for each check that reported a problem before and none now, with the hosts that are fixed."""
+    good_outcomes, bad_outcomes = (Outcome.PASS, Outcome.SKIP), (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+    failing = {(finding.check, finding.host) for finding in after if finding.outcome in bad_outcomes}
+    passing = {(finding.check, finding.host) for finding in after if finding.outcome in good_outcomes} - failing
     fixed: dict[str, list[str]] = {}
-    for check, host in dict.fromkeys((f.check, f.host) for f in before if f.outcome in bad):
-        if host is not None and (check, host) in now:
+    for check, host in dict.fromkeys((f.check, f.host) for f in before if f.outcome in bad_outcomes):
+        if host is not None and (check, host) in passing:
             fixed.setdefault(check, []).append(host)
     return [
         Line(line, "pass")
@@ -104,14 +109,14 @@ def render_fixed(
 
 
 def stale(result: StepResult) -> str:
-    """The sentence about a change whose target somebody has changed since it was planned."""
+    """Return the sentence about a target that has changed since the plan was made."""
     change = result.change
     values = (_short_value(value) for value in (change.before, change.after, result.found))
     return "{}: {}: expected {} (or {} already), found {}".format(change.host, subject(change), *values)
 
 
 def _short_value(value: str | None) -> str:
-    """A value on one line; of a long one the beginning, with what tells it from others of its length."""
+    """Return a value on one line. A long one is cut, with a hash that tells it from others of its length."""
     if value is None:
         return "nothing"
     text = " ".join(value.split())

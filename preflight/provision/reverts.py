@@ -1,4 +1,4 @@
-"""What became of firewall changes that were not confirmed, in sentences. Pure."""
+"""Sentences about firewall changes that were not confirmed. Pure."""
 
 import shlex
 
@@ -11,18 +11,18 @@ NO_PERSON = (
 
 
 def done(seconds: float, local: bool) -> str:
-    """Return what is said where the host has taken it back and read it back as before."""
+    """Return the sentence for a change that the host reverted and then found as before."""
     why = "no person confirmed it" if local else "no new connection came through"
     return f"{why} within {seconds:g} s, or the host was restarted. The host took it back and found it as before"
 
 
 def unknown(why: str, run: str) -> str:
-    """Return what is said where no answer came."""
+    """Return the sentence for a change of which no answer came."""
     return f"not known whether it stays or was taken back: {why}. To find out: preflight rollback {run} --dry-run"
 
 
 def left(change: Change, trying: bool, port: int | None) -> str:
-    """Return what is said where the host still finds it."""
+    """Return the sentence for a change that the host has not reverted."""
     begin = (
         "not confirmed, and not taken back yet: the host is still trying"
         if trying

@@ -1,4 +1,4 @@
-"""A run → the plan that takes it back, from what the hosts themselves wrote down."""
+"""Plans that roll a run back, made from the hosts' own journals."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,15 @@ _HCCN_CONF = "/etc/hccn.conf"
 
 @dataclass(frozen=True)
 class Undoing:
-    """The plan that takes a run back. `keeps`: what a device keeps, because no command unsets it; `away`: what was not
-    to be had, and why; `unfinished`: the hosts on which a run is at work, or was cut off, with a sentence about it, so
-    that what is planned for them may not be all; `at_work`: those that were waited for in vain, and whose run it is;
-    `notes`: what else is to be said; `known`: whether any host has seen the run; `strangers`: hosts that have no
-    journal of it; `damaged`: hosts where lines of it cannot be read, and how many; `told`: all that the journals tell,
-    also what no command takes back."""
+    """The plan that rolls a run back.
+
+    `keeps`: sentences about devices that keep something, because no command unsets it. `away`: sentences about what
+    could not be collected, and why. `unfinished`: hosts on which a run is at work, or was cut off, with a sentence
+    about it; their part of the plan may be incomplete. `at_work`: hosts on which a run was still at work after the
+    timeout, and its owner. `notes`: further sentences. `known`: true if any host has seen the run. `strangers`: hosts
+    that have no journal of it. `damaged`: hosts where lines of it cannot be read, and how many. `told`: all changes
+    that the journals record, also those that no command reverts.
+    """
 
     plan: Plan
     keeps: tuple[str, ...] = ()
@@ -38,8 +41,10 @@ class Undoing:
 
 
 def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:
-    """Ask every host of `way` what `run` did there. `this_run` is the asking run's id, for others to see; `begun`: what
-    this machine knows the run to have changed."""
+    """Ask every host of `way` what `run` did there.
+
+    `this_run`: the id of the asking run, for others to see. `begun`: the changes of the run that this machine knows of.
+    """
     pushed = {name: [change.target for change in begun if change.host == name] for name in {c.host for c in begun}}
 
     def one_host(host: Host) -> HostUndo | str:
@@ -47,38 +52,40 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
             undo = HostRun(host, way.transport, this_run, confirm_seconds=way.confirm_seconds).undo_of(run)
         except (Refused, framed.NoAnswer) as error:
             return f"{host.name}: {error}"
-        strange = next(filter(None, (undo_refusal(c, pushed.get(host.name, ())) for c in undo.changes or ())), "")
-        return f"{host.name}: its journal is not to be trusted, nothing is taken back: {strange}" if strange else undo
+        objection = next(filter(None, (undo_refusal(c, pushed.get(host.name, ())) for c in undo.changes or ())), "")
+        return (
+            f"{host.name}: its journal is not to be trusted, nothing is taken back: {objection}" if objection else undo
+        )
 
     seconds = HostRun.seconds((), way.confirm_seconds)
-    told = fan_out(way.hosts, one_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
+    answers = fan_out(way.hosts, one_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
     changes: list[Change] = []
-    away, strangers, left, unfinished, damaged = [], [], [], {}, {}
-    for name, answer in told.items():
+    away, strangers, partial_files, unfinished, damaged = [], [], [], {}, {}
+    for name, answer in answers.items():
         if isinstance(answer, TransportError | str):
             away.append(str(answer))
             continue
         if answer.changes is None:
             strangers.append(name)
         changes += answer.changes or ()
-        left += [(name, file) for file in answer.left]
+        partial_files += [(name, file) for file in answer.left]
         if answer.unfinished:
             unfinished[name] = answer.unfinished
         if answer.damaged:
             damaged[name] = answer.damaged
     notes = [
         f"{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
-        for host, file in left
+        for host, file in partial_files
     ]
     plan, keeps = plan_of(changes)
-    known = len(strangers) + len(away) < len(told)
+    is_known = len(strangers) + len(away) < len(answers)
     return Undoing(
         plan,
         keeps,
         tuple(away),
         unfinished,
         notes=tuple(notes),
-        known=known,
+        known=is_known,
         strangers=tuple(strangers),
         damaged=damaged,
         told=tuple(changes),
@@ -86,30 +93,33 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
 
 
 def undoing_in_order(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:
-    """The same, to be carried out. Where a run was cut off, what it did may still take itself back: such hosts are put
-    in order first and asked again; one that is not in order then is left out."""
+    """Return the same, to be carried out.
+
+    If a run was cut off on a host, its changes may still revert themselves. Such hosts are put in order first and asked
+    again; a host that is not in order then is left out.
+    """
     undo = undoing(run, way, this_run, begun)
     if not undo.unfinished:
         return undo
-    put = put_in_order(undo.unfinished, way, this_run)
+    recovery = put_in_order(undo.unfinished, way, this_run)
     undo = undoing(run, way, this_run, begun)
     left_out = tuple(f"{name}: {why}" for name, why in undo.unfinished.items())
     plan = Plan(tuple(change for change in undo.plan.changes if change.host not in undo.unfinished))
-    at_work = {name: owner for name, owner in put.at_work.items() if name in undo.unfinished}
-    return replace(undo, plan=plan, away=undo.away + left_out, notes=put.notes + undo.notes, at_work=at_work)
+    at_work = {name: owner for name, owner in recovery.at_work.items() if name in undo.unfinished}
+    return replace(undo, plan=plan, away=undo.away + left_out, notes=recovery.notes + undo.notes, at_work=at_work)
 
 
 def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
-    """The plan, each host's changes phase by phase and otherwise in the order given, without what cannot be done; and a
-    sentence for each device that therefore keeps something. Pure.
+    """Return the plan without changes that cannot be reverted, and a sentence for each device that keeps something.
 
-    What a step only did to the boot file of devices is undone with that file.
+    Pure. Each host's changes are in the order of their phases, and in the order given within a phase. Changes that a
+    step made only to the boot file of devices are undone with that file.
     """
-    given = tuple(change for change in changes if change.kind is not Kind.DEVICE_SAVED)
-    kept = [change for change in given if _cannot_be_unset(change)]
+    candidates = tuple(change for change in changes if change.kind is not Kind.DEVICE_SAVED)
+    kept = [change for change in candidates if _cannot_be_unset(change)]
     holding = {change.host for change in kept}
-    rest = (_for_the_next_boot(c) if c.host in holding else c for c in given if not _cannot_be_unset(c))
-    return Plan(tuple(_by_phase(tuple(rest)))), tuple(keeping(kept))
+    reverting = (_for_the_next_boot(c) if c.host in holding else c for c in candidates if not _cannot_be_unset(c))
+    return Plan(tuple(_by_phase(tuple(reverting)))), tuple(keeping(kept))
 
 
 def _cannot_be_unset(change: Change) -> bool:
@@ -117,7 +127,7 @@ def _cannot_be_unset(change: Change) -> bool:
 
 
 def _for_the_next_boot(change: Change) -> Change:
-    """The file that devices are set from at boot says more than they can be brought to now."""
+    """Mark a change of the file that devices are set from at boot: it has more than can be set on them now."""
     if change.kind is Kind.FILE and change.target == _HCCN_CONF:
         return replace(change, risk=Risk.NEEDS_REBOOT)
     return change

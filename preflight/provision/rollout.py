@@ -1,4 +1,4 @@
-"""In which order hosts are changed, and when to stop. Pure."""
+"""Order in which hosts are changed, and the rule when to stop. Pure."""
 
 import math
 import re
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from preflight.model.change import StepResult, StepState
 
 WELL = (StepState.DONE, StepState.ALREADY)
-_ASKS_FOR_A_CANARY = 16  # hosts, from which on one goes first unless the operator says otherwise
+_ASKS_FOR_A_CANARY = 16  # hosts; from this number on, one goes first by default
 
 
 @dataclass(frozen=True)
 class Batch:
-    """How many hosts are changed at a time: a share of them, or a number."""
+    """Number of hosts that are changed at a time: a share of them, or a number."""
 
     share: float | None = 1.0  # 0 < share <= 1
     hosts: int = 0
@@ -28,33 +28,36 @@ class Batch:
         return cls(number / 100) if match[2] else cls(None, number)
 
     def size(self, total: int) -> int:
-        """Hosts in a batch, out of `total`; at least one."""
+        """Return the number of hosts in a batch, out of `total`; at least one."""
         return max(1, math.ceil(total * self.share) if self.share else self.hosts)
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """`canary` hosts go first, and every one of them has to end well; None: one where there are many. Then the rest, a
-    batch after the other; none is begun once more than `max_fail` hosts have failed."""
+    """Order of a rollout: `canary` hosts first, then the other hosts, one batch after the other.
+
+    Every canary has to succeed. `canary` None: one canary if there are many hosts. No batch is begun once more than
+    `max_fail` hosts have failed.
+    """
 
     canary: int | None = None
     batch: Batch = Batch()
     max_fail: int = 0
 
     def waves(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
-        """The hosts, in the order in which they are changed."""
+        """Return the hosts wave by wave, in the order in which they are changed."""
         first = self.canaries(hosts)
         size = self.batch.size(len(hosts) - first)
-        rest = [tuple(hosts[at : at + size]) for at in range(first, len(hosts), size)]
-        return [tuple(hosts[:first]), *rest] if first else rest
+        batches = [tuple(hosts[at : at + size]) for at in range(first, len(hosts), size)]
+        return [tuple(hosts[:first]), *batches] if first else batches
 
     def canaries(self, hosts: Sequence[str]) -> int:
-        """How many of `hosts` go first; with fewer than two hosts there is no first."""
+        """Return how many of `hosts` go first; none if no hosts would be left for the batches."""
         wanted = (1 if len(hosts) >= _ASKS_FOR_A_CANARY else 0) if self.canary is None else self.canary
         return wanted if wanted < len(hosts) else 0
 
     def stop(self, failed: Sequence[str], *, canaries: bool) -> str:
-        """Why no other host is begun, after these have failed; empty to go on."""
+        """Return why no other host is begun after these have failed; empty to go on."""
         if failed and canaries:
             return f"the canary {failed[0]} failed"
         if len(failed) > self.max_fail:
@@ -63,5 +66,5 @@ class Rollout:
 
 
 def failed_hosts(results: Iterable[StepResult]) -> list[str]:
-    """The hosts of which something did not end well, in order."""
+    """Return the hosts with a change that did not succeed, in order."""
     return list(dict.fromkeys(result.change.host for result in results if result.state not in WELL))

@@ -1,6 +1,6 @@
 """The network of the machine that preflight runs on; a host compares it with its own.
 
-The other side: preflight/remote/apply/network.py.
+Counterpart on the hosts: preflight/remote/apply/network.py.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ _NAMESPACE = Path("/proc/self/ns/net")
 
 
 def network_id() -> str:
-    """Return this boot and this network namespace as one text, empty where the kernel does not name them."""
+    """Return this boot and this network namespace as one text, empty if the kernel does not give them."""
     try:
         return f"{_BOOT_ID.read_text().strip()} {_NAMESPACE.readlink()}"
     except OSError:

@@ -15,7 +15,7 @@ _PROGRAM = "correct the program or its settings; no device, host or link is at f
 _OPERATOR = "check that operator's input (shape, type, range) first, then the device's health: npu-smi info (NPU113)"
 _COMPILER = "correct the network or its input; report it to the framework if the operator should take it"
 _PLOG = "read the first ERROR line of that process's plog (~/ascend/log/debug/plog)"
-_MODULES = {  # the code's second character: what failed, what to do
+_MODULES = {  # the code's second character: cause, next step
     "1": ("the graph engine (GE) refused the graph or its options", _COMPILER),
     "2": ("the fusion engine (FE) could not compile the graph", _COMPILER),
     "3": ("an operator on the AI CPU failed", _OPERATOR),
@@ -88,7 +88,7 @@ _WAITED = "the device waited in vain for another rank inside a collective"
 _TABLE = "check the device's memory and health (npu-smi info -t ecc -i N), then the peer (NPU113)"
 
 HCCL_FAILED = "hccl-failed"
-# Lines that tell a cause, of the runtime, the driver, the device's AI CPU and MindSpore.
+# Lines that name a cause, of the runtime, the driver, the device's AI CPU and MindSpore.
 SIGNS = (
     Sign(
         "EE1001",
@@ -229,7 +229,7 @@ SIGNS = (
 
 
 def of_line(text: str) -> Sign | None:
-    """Return what the code or number of a CANN line says; None where the line has neither, or says nothing with it."""
+    """Return the sign of a CANN line by its code or number, None if it has neither, or no known one."""
     if match := _CODE.search(text):
         code = match["code"] or match["tvm"] or match["quoted"]
         if code in _CODES:
@@ -246,7 +246,7 @@ def of_line(text: str) -> Sign | None:
 
 WAITING_NUMBERS = frozenset({107019, 107020, 507046, 507047, 507048})
 LINK_NUMBERS = frozenset({507055, 507056, 507057})
-# They tell that a task failed, not why: lines around them, or another rank, do.
+# Numbers that report that a task failed, but not why: lines around them, or another rank, do.
 _VAGUE_NUMBERS = frozenset({107001, 107002, 107003, 107022, 207001, 507000, 507001, 507011, 507017, 507018, 507899})
 
 
@@ -254,8 +254,8 @@ def _of_number(text: str) -> Sign | None:
     match = _NUMBER.search(text)
     if not match or _NO_NUMBER.search(text):
         return None
-    known = meaning(f"error code is {match['number']}")
-    return None if known is None else of_number(match["number"], known)
+    entry = meaning(f"error code is {match['number']}")
+    return None if entry is None else of_number(match["number"], entry)
 
 
 def of_number(number: str, known: Meaning) -> Sign:

@@ -43,7 +43,7 @@ _TERMINATED = Sign(
 
 @dataclass(frozen=True)
 class _Signal:
-    """A signal of Linux. `words`: strsignal(3); empty where the same words are said of other things, too."""
+    """A signal of Linux. `words`: strsignal(3); empty if other errors have the same words, too."""
 
     number: int
     name: str
@@ -86,7 +86,7 @@ _SIGNALS = (
 )
 _AMBIGUOUS = 3  # up to this number a negative exit code may be a program's own, unless torchrun reports it
 _OF_SCRIPT = r"(?:^|[\s\]])[\w./-]{1,200}: line \d{1,6}: +\d{1,10} "  # bash, of a child of a script
-# What a launcher writes in front of a rank's line, or a shell in front of what became of its child.
+# Text that a launcher writes before a rank's line, or a shell before its report on a child.
 _IN_FRONT = (
     r"(?:(?:[\w./-]{1,200}: ){1,3}(?:line )?\d{1,6}: +\d{1,10} |(?:ba|z|da)?sh: |\[\d+\] +[+-]? *\d{1,10} +"
     r"|(?:\[(?:rank|default)?[\d,]{1,9}\](?:<std\w{3}>)?:? ?|\([\w ]{0,40}pid=[^)]{1,80}\) ?"
@@ -95,7 +95,7 @@ _IN_FRONT = (
 
 
 def _reported(signal: _Signal) -> Iterator[Sign]:
-    """Yield the signal as each program reports it that names it, or gives its number."""
+    """Yield the signs of a signal, one for each program that reports its name or number."""
     number, name, sign = signal.number, signal.name, signal.sign
     for fixed in (
         f"({name}) received by PID",  # torchrun's table of failures
@@ -118,7 +118,7 @@ def _reported(signal: _Signal) -> Iterator[Sign]:
 
 
 def _in_words(signal: _Signal) -> Iterator[Sign]:
-    """Yield the signal as programs report it that describe it."""
+    """Yield the signs of a signal, one for each program that describes it in words."""
     words, sign = signal.words, signal.sign
     for fixed in (
         f"killed by signal: {words}",  # torch's data loader
@@ -159,7 +159,7 @@ _GLIBC = (
     "*** buffer overflow detected ***",
     "tcache_thread_shutdown(): ",
 )
-# At the beginning of a line, or behind what a launcher or glibc 2.25 writes there ("*** Error in `python': ").
+# At the beginning of a line, or after text of a launcher or of glibc 2.25 ("*** Error in `python': ").
 _OF_GLIBC = (
     r"(?:^|: ?|[>\]`'] ?)(?:\*\*\* [sb]|(?:free|malloc|realloc)\(\): [a-z]|malloc_cons|munmap_|double free or"
     r"|corrupted (?:size vs|double)|tcache_)"

@@ -79,7 +79,7 @@ _MESSAGES = (
     ),
     ("GPU is lost", "nvidia-lost", "the GPU has fallen off the bus", "dmesg | grep Xid; restart the host (GPU102)"),
 )
-# torch, NCCL and C++ programs.
+# Prefixes of torch, NCCL and C++ programs.
 _IN_FRONT = r"(?:CUDA|[Cc]uda|\bHIP\b|\bError \d{1,4}:|NCCL WARN)"
 
 

@@ -1,7 +1,7 @@
-"""What HCCL, HCCP, the runtime and ROCE write into plogs and onto the screen, by HCCL's codes. Data.
+"""Errors that HCCL, HCCP, the runtime and ROCE write into plogs and onto the screen, by HCCL's codes. Data.
 
-Words are those of the HCCL user guide's fault pages and of the vendor's list of fault keywords; what a code means, and
-what to do, stands in `facts.last_words`.
+The words are those of the HCCL user guide's fault pages and of the vendor's list of fault keywords. The meaning of a
+code, and the next step, are in `facts.error_catalogue`.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from preflight.facts.error_catalogue import meaning
 
 WAITS = ("EI0002", "EI0006", "EI0015")
 LINKS = ("EI0005", "EI0008", "EI0009", "EI0010", "EI0012", "EI0013", "EI0016", "EI0018")
-# Numbers of HcclResult that say no more than that others did not come, or a way failed.
+# Numbers of HcclResult that report only that others did not come, or that a connection failed.
 WAITING_NUMBERS = ("9", "11", "13", "21")
 LINK_NUMBERS = ("12", "14", "19")
 
@@ -24,16 +24,16 @@ def role_of(code: str) -> Role:
 
 
 def of_code(code: str) -> Sign | None:
-    """What the code says, without words; None where it is not known."""
-    known = meaning(code)
-    return Sign(code, role_of(code), (), known.cause, known.remedy) if known else None
+    """Return the sign of a code, without words; None if the code is unknown."""
+    entry = meaning(code)
+    return Sign(code, role_of(code), (), entry.cause, entry.remedy) if entry else None
 
 
 def _code(code: str, *words: str) -> Sign:
-    known = of_code(code)
-    if known is None:
+    sign = of_code(code)
+    if sign is None:
         raise LookupError(code)
-    return replace(known, words=words)
+    return replace(sign, words=words)
 
 
 # Words of HCCL from 2021 on, one pattern for all.
@@ -44,7 +44,7 @@ _SOCKETS = (
 _PORT = r"ip\[(?P<ip>[\w.:%]{1,64})\] and (?:specific )?port\[(?P<port>\d{1,6})\]"
 
 
-_HELD = {  # HCCL's code: what holds the port as a rule
+_HELD = {  # HCCL's code: the usual holder of the port
     "EI0019": "another job or a leftover process of this host holds the port",
     "EI0020": "as a rule two processes use one device, or an earlier one is left; else the NIC is not usable",
     "EJ0003": "another process holds the port",

@@ -1,4 +1,4 @@
-"""What kernels and drivers say: Xid by what to do about them, memory, links, disks. Data.
+"""Errors that kernels and drivers log: Xid by the action that they need, memory, links, disks. Data.
 
 Classes of Xid follow the immediate actions of NVIDIA's Xid catalogue and of health checks in use.
 """
@@ -58,16 +58,16 @@ _CLASSES = (
 
 
 def xid(number: int) -> Sign:
-    """Of any number: what is in no other class ends programs, and is theirs first."""
-    known = next((sign for sign, numbers in _CLASSES if number in numbers), _PROGRAM)
-    return Sign(f"Xid {number}", known.role, (), known.cause, known.step)
+    """Return the sign of any Xid. A number in no class ends programs, and is first of all the program's fault."""
+    entry = next((sign for sign, numbers in _CLASSES if number in numbers), _PROGRAM)
+    return Sign(f"Xid {number}", entry.role, (), entry.cause, entry.step)
 
 
 _DISK = r"error, dev (?!fd|sr|loop)\w"  # no floppy or CD, which virtual machines have without a medium
 # Beginnings of links that come and go with containers and virtual machines.
 _OF_CONTAINERS = "veth|docker|br-|cali|cni|flannel|lxc|nodelocal|tap|tunl|virbr|vnet"
 
-MEMORY = "host-memory"  # of which `kill_of` tells more
+MEMORY = "host-memory"  # `kill_of` reads its lines
 
 _SWITCH = "look at the fabric manager's log; fatal ones want all GPUs of the host reset (GPU116)"
 
@@ -175,7 +175,7 @@ _OF_KERNEL = ("Xid", "SXid", MEMORY, "link-flap", "disk")
 
 
 def is_of_kernel(sign: Sign) -> bool:
-    """Whether a host's kernel says so, whatever runs there."""
+    """Return whether it is an error that a host's kernel logs, whatever runs there."""
     return sign.id.startswith(_OF_KERNEL)
 
 
@@ -188,10 +188,13 @@ _CGROUP = re.compile(r"task_memcg=([^,\s]{1,1000})")
 
 
 def kill_of(text: str) -> Kill:
-    """What a line of `MEMORY` tells. The kernel writes three for each: oom-kill, Killed process, oom_reaper."""
-    found, cgroup = _KILLED.search(text), _CGROUP.search(text)
+    """Return the killed process of a line of `MEMORY`.
+
+    The kernel writes three lines for each: oom-kill, Killed process, oom_reaper.
+    """
+    match, cgroup = _KILLED.search(text), _CGROUP.search(text)
     limited = "CONSTRAINT_MEMCG" in text or "Memory cgroup" in text
-    part = found.groupdict() if found else {}
+    part = match.groupdict() if match else {}
     pid = part.get("pid") or part.get("pid2") or part.get("pid3")
     name = part.get("name") or part.get("name2") or part.get("name3") or ""
     return Kill(int(pid) if pid else None, name, cgroup[1] if cgroup else "", limited)

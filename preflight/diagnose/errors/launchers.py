@@ -8,7 +8,7 @@ from preflight.diagnose.types import Role, Sign, Weight
 
 _ENDED = "the launcher saw a process end with an error"
 _WORDS = "read that process's own log; torchrun --log-dir DIR --tee 3 keeps them"
-# srun says "Terminated" of those that it ended itself, also at the time limit.
+# srun reports "Terminated" for tasks that it ended itself, also at the time limit.
 _BADLY = r"srun: error: \S{1,300}: tasks? [\d,-]{1,200}: Exited with"
 _ENGINE = "find the first error of its worker processes"
 
@@ -88,5 +88,5 @@ SIGNS = (
     Sign("engine-died", Role.WAIT, ("AsyncEngineDeadError",), "the engine's process had died", _ENGINE),
 )
 
-# Of these alone nothing tells why the job ended.
+# These alone do not show why the job ended.
 ENDED_BADLY = frozenset({LAUNCHER, RAY_WORKER, HCCL_FAILED, "killed", "crash", "ended", "shm", "abort"})

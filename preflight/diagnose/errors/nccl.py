@@ -1,4 +1,4 @@
-"""What NCCL says. Data; words of NCCL's sources, its user guide and users' reports."""
+"""Errors that NCCL logs. Data; words of NCCL's sources, its user guide and users' reports."""
 
 from preflight.diagnose.types import Role, Sign, Weight
 

@@ -12,7 +12,7 @@ _MEMORY = "find what uses the memory: data loaders, page-locked memory; or ask f
 _SLURM = _MEMORY.format("--mem")
 
 JOB_MEMORY = "job-memory"
-CANCELLED = "cancelled"  # by its user, or by a launcher after a failed task: tells of no fault
+CANCELLED = "cancelled"  # by its user, or by a launcher after a failed task: reports no fault
 
 
 def _time_limit(by: str, *words: str) -> Sign:

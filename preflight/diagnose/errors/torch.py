@@ -1,10 +1,10 @@
-"""What torch, gloo, torchrun's rendezvous and Python say. Data; words of torch 1.11 to 2.13."""
+"""Errors that torch, gloo, torchrun's rendezvous and Python log. Data; words of torch 1.11 to 2.13."""
 
 from preflight.diagnose.types import Role, Sign, Weight
 
 _STORE = "is the first host up, its name the same address everywhere (HST105), its port open (FWL104, PRB114)?"
 _LOOPBACK = "correct the own name in /etc/hosts (HST104), or set GLOO_SOCKET_IFNAME (HST118)"
-IGNORED = "ignored"  # what is raised where Python tidies up; the traceback follows
+IGNORED = "ignored"  # an exception while Python cleans up; the traceback follows
 _WORDS = "read that rank's own log"
 
 SIGNS = (
@@ -283,7 +283,7 @@ SIGNS = (
         "the shared file system was lost",
         "mount it anew on that host (HST120)",
     ),
-    # Of RDMA and MPI libraries the same words are about a queue or a key.
+    # RDMA and MPI libraries use the same words for a queue or a key.
     Sign(
         "file-system",
         Role.OWN,

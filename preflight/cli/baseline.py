@@ -20,9 +20,9 @@ from preflight.model.figures import Baseline, comparable, compare, strangers
 from preflight.model.measure import Scope
 from preflight.model.outcome import Outcome
 
-_NEWER = 100  # runs that are looked through for those that were passed over
-_TOLD = 3  # of them
-_PROBED = {"PRB101"}  # looks wherever the probe has run
+_NEWER = 100  # later runs that are searched for runs that do not qualify
+_TOLD = 3  # later runs that are named, with the reason
+_PROBED = {"PRB101"}  # a check of every run with a probe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def _save(args: argparse.Namespace) -> int:
 
 
 def _last_good() -> CheckRun:
-    """The run that is meant where none is named; with a line on stderr about those after it."""
+    """Return the default run, the last probe that passed. Name later probes and their reasons on stderr."""
     look = last_measured_run(lambda look: not reason_against(look))
     if look is None:
         raise UsageError("no probe of this machine has measured a bandwidth and passed yet: preflight probe does")
@@ -81,8 +81,10 @@ def _last_good() -> CheckRun:
 
 
 def _refuse_poorer(old: Baseline, look: CheckRun) -> None:
-    """Raises UsageError where the saved one has figures of a scope, and the new one has fewer."""
-    was, now = (Counter(one.shape.scope for one in comparable(found)) for found in (old.figures, look.figures))
+    """Raise UsageError if the new run has fewer figures of a scope than the saved baseline."""
+    was, now = (
+        Counter(figure.shape.scope for figure in comparable(figures)) for figures in (old.figures, look.figures)
+    )
     if poorer := [scope for scope in Scope if now[scope] < was[scope]]:
         less = ", ".join(f"{now[scope]} instead of {was[scope]} of {scope}" for scope in poorer)
         raise UsageError(
@@ -94,11 +96,11 @@ def _refuse_poorer(old: Baseline, look: CheckRun) -> None:
 def _show(args: argparse.Namespace) -> int:
     from preflight.cli.baseline_output import shown, shown_document
 
-    known = all_baselines()
+    baselines = all_baselines()
     if args.output == "json":
-        print(shown_document(known))
+        print(shown_document(baselines))
     else:
-        print("\n".join(shown(known)))
+        print("\n".join(shown(baselines)))
     return 0
 
 
@@ -112,14 +114,14 @@ def _compare(args: argparse.Namespace) -> int:
         raise UsageError(
             f"no baseline {args.name} is saved of {cluster} ({product}, {backend}): preflight baseline save makes one"
         )
-    found, other = compare(baseline, look.figures), strangers(baseline, look.figures)
-    if not found:
+    comparisons, other_scopes = compare(baseline, look.figures), strangers(baseline, look.figures)
+    if not comparisons:
         raise UsageError(
             f"nothing of run {look.run} can be compared with the baseline {baseline.name}, run {baseline.run}: they "
             "have no operation of 1 MiB or more over the same hosts and ranks in common"
         )
     if args.output == "json":
-        print(compared_document(look, baseline, found))
+        print(compared_document(look, baseline, comparisons))
     else:
-        print("\n".join(compared(look, baseline, found, other)))
-    return int(any(one.outcome is Outcome.FAIL for one in found))
+        print("\n".join(compared(look, baseline, comparisons, other_scopes)))
+    return int(any(comparison.outcome is Outcome.FAIL for comparison in comparisons))

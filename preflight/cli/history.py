@@ -23,7 +23,7 @@ from preflight.model.places import state_home
 from preflight.provision.journal import PastRun, past_runs, taken_back
 
 Past = PastRun | CheckRun
-_CHECKS = 4  # named in a line of the list
+_CHECKS = 4  # named in one line of the list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,12 +58,15 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(_listed(runs, args.host)))
     if trouble:
         sys.stdout.flush()
-        raise trouble  # what the journals know is shown all the same
+        raise trouble  # raised after the runs of the journals are shown
     return 0
 
 
 def _newest(number: int, host: str) -> tuple[list[Past], HistoryError | None]:
-    """The newest of both kinds, by their ids, which begin with the time; and why those of one kind are missing."""
+    """Return the newest runs of both kinds, and the reason why those of one kind are missing.
+
+    They are ordered by their ids, which begin with the time.
+    """
     changing = (past for past in past_runs() if not host or host in past.hosts)
     runs: list[Past] = list(islice(changing, number))
     trouble = None
@@ -93,7 +96,7 @@ def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
 
 
 def _nothing() -> str:
-    """Why the list is empty. Raises HistoryError where runs may be written down that cannot be read."""
+    """Return why the list is empty. Raise HistoryError if runs may exist but cannot be read."""
     place = state_home()
     try:
         for folder in (place.parent, place, place / "runs"):
@@ -108,7 +111,7 @@ def _nothing() -> str:
 
 
 def _command(past: Past) -> str:
-    """With the backend of a probe: its figures are those of that alone."""
+    """Return the command, with the backend of a probe, since its figures hold for that backend alone."""
     return (
         f"{past.command} {past.setting.backend}"
         if isinstance(past, CheckRun) and past.command == "probe"
@@ -117,7 +120,7 @@ def _command(past: Past) -> str:
 
 
 def _came_of(past: Past, host: str) -> str:
-    """What a list says of a run: of the host alone, if one is named."""
+    """Return the result of a run for the list; of one host alone, if `host` is set."""
     if isinstance(past, PastRun):
         return ending(past)
     findings = [finding for finding in past.findings if not host or finding.host == host]
@@ -127,10 +130,12 @@ def _came_of(past: Past, host: str) -> str:
         if finding.outcome is verdict:
             device = places.setdefault(finding.check, [])
             device += [str(finding.device)] if host and finding.device is not None else []
-    named = [f"{check} (device {', '.join(own)})" if own else check for check, own in sorted(places.items())]
-    more = f" and {len(named) - _CHECKS} more" if len(named) > _CHECKS else ""
+    named = [
+        f"{check} (device {', '.join(devices)})" if devices else check for check, devices in sorted(places.items())
+    ]
+    remainder = f" and {len(named) - _CHECKS} more" if len(named) > _CHECKS else ""
     whole = f" (the run as a whole: {past.verdict.value})" if past.verdict is not verdict else ""
-    return f"{verdict.value}{': ' if named else ''}{', '.join(named[:_CHECKS])}{more}{whole}"
+    return f"{verdict.value}{': ' if named else ''}{', '.join(named[:_CHECKS])}{remainder}{whole}"
 
 
 _OTHERWISE = {
@@ -144,14 +149,14 @@ _OTHERWISE = {
 
 
 def ending(past: PastRun) -> str:
-    """What came of all the changes of a run; the numbers add up to them."""
-    total, made, already = len(past.changes), past.states.get(StepState.DONE, 0), past.states.get(StepState.ALREADY, 0)
+    """Return the results of a run's changes. The numbers add up to their total."""
+    total, done, already = len(past.changes), past.states.get(StepState.DONE, 0), past.states.get(StepState.ALREADY, 0)
     if not total:
         return "nothing was left to change"
     if already == total:
         return f"nothing changed ({already} were so already)"
     at_least = "at least " if past.maybe or past.unheard else ""
-    parts = [f"{at_least}{made} of {total} changes" if past.touched else "nothing changed"]
+    parts = [f"{at_least}{done} of {total} changes" if past.touched else "nothing changed"]
     parts += [f"{number} {words}" for state, words in _OTHERWISE.items() if (number := past.states.get(state))]
     parts += ["some of which may have changed something"] if past.maybe else []
     parts += [f"{past.unheard} unknown (the hosts' journals tell)"] if past.unheard else []

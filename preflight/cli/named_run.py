@@ -1,4 +1,4 @@
-"""The run that a command line names: an id, as much of it as is unique, or the words last and passed."""
+"""Runs that a command line names: by id, by a unique beginning of it, or by the words last and passed."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,7 +18,7 @@ _LIST = "to list the runs: preflight history"
 
 
 def any_run(word: str) -> PastRun | CheckRun:
-    """Return the run that changed hosts or looked at them. Raises UsageError and HistoryError."""
+    """Return the run, of a command that changed hosts or of check or probe. Raise UsageError or HistoryError."""
     if word == LAST:
         return _newest_of_all()
     if word == PASSED:
@@ -33,8 +33,10 @@ def any_run(word: str) -> PastRun | CheckRun:
 
 
 def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = "") -> CheckRun:
-    """Return the run of check or probe. `inventory`: whose runs `last` and `passed` mean; `also`: what else a word
-    could have been, for the error. Raises UsageError and HistoryError."""
+    """Return the run of check or probe. Raise UsageError or HistoryError.
+
+    `last` and `passed` are runs over `inventory`. `also` is added to the error: what else the word could have been.
+    """
     if word == LAST:
         return _newest(inventory)
     if word == PASSED:
@@ -51,7 +53,7 @@ def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = 
 
 
 def changing_run(word: str, inventory: Path | None) -> PastRun | None:
-    """Return the run that changed hosts, for a command that takes it back. Raises UsageError.
+    """Return the run that changed hosts, for a command that takes it back. Raise UsageError.
 
     `last` is the newest run that is neither a rollback nor taken back. Return None for a run of another machine, which
     needs `inventory`.
@@ -82,11 +84,11 @@ def _newest_of_all() -> PastRun | CheckRun:
 
 
 def _newest(inventory: Path) -> CheckRun:
-    """Of the inventory that is named, or that lies here; else of any."""
-    asked = inventory is not DEFAULT_INVENTORY or inventory.exists()
-    look = newest_check_run(str(inventory.absolute()) if asked else "")
+    """Return the newest run over the given or default inventory; over any inventory if there is none."""
+    has_inventory = inventory is not DEFAULT_INVENTORY or inventory.exists()
+    look = newest_check_run(str(inventory.absolute()) if has_inventory else "")
     if look is None:
-        over = f" over {inventory}" if asked else ""
+        over = f" over {inventory}" if has_inventory else ""
         raise UsageError(
             f"this machine remembers no run of check or probe{over}; to make one: preflight check --inventory "
             f"{inventory}; to list those of other inventories: preflight history"
@@ -105,15 +107,15 @@ def _last_to_take_back(inventory: Path | None) -> PastRun:
 
 
 def _only(word: str, known: Iterable[str]) -> str | None:
-    """Return the run that has or begins with `word`; raises UsageError with the candidates where several do."""
+    """Return the run whose id is or begins with `word`. Raise UsageError with the candidates if there are several."""
     matches = sorted({run for run in known if word and run.startswith(word)}, reverse=True)
     if word in matches:
         return word
     if len(matches) > 1:
-        more = [f"  … and {len(matches) - _CANDIDATES} more"] if len(matches) > _CANDIDATES else []
+        remainder = [f"  … and {len(matches) - _CANDIDATES} more"] if len(matches) > _CANDIDATES else []
         listed = [f"  {run}" for run in matches[:_CANDIDATES]]
         head = f"{word} is the beginning of {len(matches)} runs; name more of one of them:"
-        raise UsageError("\n".join([head, *listed, *more]))
+        raise UsageError("\n".join([head, *listed, *remainder]))
     return matches[0] if matches else None
 
 

@@ -40,20 +40,21 @@ def run(args: argparse.Namespace) -> int:
     with session(args) as s:
         _refuse_strangers(args, s, saved)
         wanted = limited(saved.plan, [host.name for host in s.hosts])
-        safe_plan, held, unchecked = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
-        notes = saved.held_back + held + unchecked
-        away = _refuse_stale(args, s, safe_plan) if safe_plan.changes else ()
+        safe_plan, held_notes, unchecked = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
+        notes = saved.held_back + held_notes + unchecked
+        failed_results = _refuse_stale(args, s, safe_plan) if safe_plan.changes else ()
         plan = limited(
-            safe_plan, [host for host in safe_plan.hosts if host not in {result.change.host for result in away}]
+            safe_plan,
+            [host for host in safe_plan.hosts if host not in {result.change.host for result in failed_results}],
         )
         if args.output == "console":
             shown(show_plan, s, plan, notes, whole=True)
         if plan.changes and not agreed(args, plan):
             return PENDING
-        short = bool(held or away)
+        short = bool(held_notes or failed_results)
         blind = bool(saved.held_back) and not saved.plan.changes
         run_id, applied = carry_out(args, s, plan, started, short=short)
-        results = (*applied.results, *away)
+        results = (*applied.results, *failed_results)
         return finish_run(args, s, run_id, results, notes, short=short, at_work=applied.at_work, blind=blind)
 
 

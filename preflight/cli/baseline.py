@@ -55,29 +55,29 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _save(args: argparse.Namespace) -> int:
-    look = checking_run(args.run_id) if args.run_id is not None else _last_good()
-    if not args.force and not reason_against(look) and (old := saved(look.setting, args.name)):
-        _refuse_poorer(old, look)
-    before = save(args.name, look)
-    was = f" (it was {before})" if before and before != look.run else ""
-    cluster, product, backend = look.setting
-    print(f"run {look.run} is the baseline {args.name} of {cluster} ({product}, {backend}){was}")
-    print(f"it has {len(comparable(look.figures))} bandwidths; next: preflight baseline show")
+    probe_run = checking_run(args.run_id) if args.run_id is not None else _last_good()
+    if not args.force and not reason_against(probe_run) and (old := saved(probe_run.setting, args.name)):
+        _refuse_poorer(old, probe_run)
+    before = save(args.name, probe_run)
+    was = f" (it was {before})" if before and before != probe_run.run else ""
+    cluster, product, backend = probe_run.setting
+    print(f"run {probe_run.run} is the baseline {args.name} of {cluster} ({product}, {backend}){was}")
+    print(f"it has {len(comparable(probe_run.figures))} bandwidths; next: preflight baseline show")
     return 0
 
 
 def _last_good() -> CheckRun:
     """Return the default run, the last probe that passed. Name later probes and their reasons on stderr."""
-    look = last_measured_run(lambda look: not reason_against(look))
-    if look is None:
+    probe_run = last_measured_run(lambda probe_run: not reason_against(probe_run))
+    if probe_run is None:
         raise UsageError("no probe of this machine has measured a bandwidth and passed yet: preflight probe does")
-    newer = [past.run for past in check_runs(_NEWER) if past.run > look.run and _PROBED & past.checks]
+    newer = [past.run for past in check_runs(_NEWER) if past.run > probe_run.run and _PROBED & past.checks]
     for run in newer[:_TOLD]:
         if past := check_run(run):
-            print(f"run {look.run} is taken and not run {run}: {reason_against(past)}", file=sys.stderr)
+            print(f"run {probe_run.run} is taken and not run {run}: {reason_against(past)}", file=sys.stderr)
     if len(newer) > _TOLD:
-        print(f"run {look.run} is taken and not {len(newer) - _TOLD} more after it", file=sys.stderr)
-    return look
+        print(f"run {probe_run.run} is taken and not {len(newer) - _TOLD} more after it", file=sys.stderr)
+    return probe_run
 
 
 def _refuse_poorer(old: Baseline, look: CheckRun) -> None:
@@ -107,21 +107,21 @@ def _show(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     from preflight.cli.baseline_output import compared, compared_document
 
-    look = checking_run(args.run_id) if args.run_id is not None else _last_good()
-    baseline = saved(look.setting, args.name)
-    cluster, product, backend = look.setting
+    past = checking_run(args.run_id) if args.run_id is not None else _last_good()
+    baseline = saved(past.setting, args.name)
+    cluster, product, backend = past.setting
     if baseline is None:
         raise UsageError(
             f"no baseline {args.name} is saved of {cluster} ({product}, {backend}): preflight baseline save makes one"
         )
-    comparisons, other_scopes = compare(baseline, look.figures), strangers(baseline, look.figures)
+    comparisons, other_scopes = compare(baseline, past.figures), strangers(baseline, past.figures)
     if not comparisons:
         raise UsageError(
-            f"nothing of run {look.run} can be compared with the baseline {baseline.name}, run {baseline.run}: they "
+            f"nothing of run {past.run} can be compared with the baseline {baseline.name}, run {baseline.run}: they "
             "have no operation of 1 MiB or more over the same hosts and ranks in common"
         )
     if args.output == "json":
-        print(compared_document(look, baseline, comparisons))
+        print(compared_document(past, baseline, comparisons))
     else:
-        print("\n".join(compared(look, baseline, comparisons, other_scopes)))
+        print("\n".join(compared(past, baseline, comparisons, other_scopes)))
     return int(any(comparison.outcome is Outcome.FAIL for comparison in comparisons))

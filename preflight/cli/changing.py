@@ -99,11 +99,11 @@ def refuse_what_cannot_be_asked(args: argparse.Namespace, *, dry_run: bool = Fal
 
 def _without_asking(args: argparse.Namespace) -> str:
     """Name the commands that need no answer: the same one with -y, and the one that only shows the changes."""
-    typed = shlex.join(["preflight", *args.argv])
-    shows = (
-        f"{typed} --dry-run" if hasattr(args, "dry_run") else f"preflight plan {options(args.inventory, args.limit)}"
+    command = shlex.join(["preflight", *args.argv])
+    preview = (
+        f"{command} --dry-run" if hasattr(args, "dry_run") else f"preflight plan {options(args.inventory, args.limit)}"
     )
-    return f"to change the hosts without a question: {typed} -y\nto only see the changes: {shows}"
+    return f"to change the hosts without a question: {command} -y\nto only see the changes: {preview}"
 
 
 def shown(show: Callable[..., None], *arguments: object, **options: object) -> None:
@@ -135,11 +135,11 @@ def agreed(args: argparse.Namespace, plan: Plan, what: str = "Apply to") -> bool
 
 def ask_for_login(progress: ProgressLine, name: str, seconds: float) -> bool:
     """Return whether a person says on the terminal, within `seconds`, that a new login to this machine works."""
-    back = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+    deadline = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
     with progress.paused():
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # only what is typed after the change counts
         print(
-            f"\n{name}: the firewall is changed. It is changed back at {back}, in {seconds:g} s.\n"
+            f"\n{name}: the firewall is changed. It is changed back at {deadline}, in {seconds:g} s.\n"
             "To keep the change: log in to this machine again, from another machine.\n"
             "If that login works, type yes and press Enter. Any other answer undoes the\n"
             "change now.\n"

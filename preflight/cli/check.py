@@ -276,7 +276,7 @@ def _kinds(args: argparse.Namespace) -> dict[Path, Cluster]:
 
 
 def _of_one(args: argparse.Namespace, inventory: Path, cluster: Cluster) -> argparse.Namespace:
-    """Return the same command for the hosts of one inventory; it asks for its own sudo password."""
+    """Return the same command for the hosts of one inventory. It asks for the sudo password of that inventory."""
     asks = args.ask_sudo_password and wants_password(cluster, cluster.hosts)
     words = {**vars(args), "inventory": inventory, "also": [], "ask_sudo_password": asks}
     return argparse.Namespace(**words)

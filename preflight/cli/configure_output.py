@@ -52,7 +52,10 @@ def show_plan(
 
 
 def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending, exit_code: int) -> int:
-    """Show what was done, fixed and is still failing, from the same checks run again. Return `exit_code`."""
+    """Show the changes made, and the fixed and the failing checks, from the same checks run again.
+
+    Return `exit_code`.
+    """
     from preflight.report.build import build
 
     report = build(args.command, started, [host.name for host in s.hosts], end.after, inventory=args.inventory)

@@ -127,8 +127,8 @@ def fetched_logs(args: argparse.Namespace) -> Iterator["Fetched"]:
     with session(args) as (cluster, hosts, transport, progress), ExitStack() as stack:
         wanted = Wanted(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:
-            at = stack.enter_context(_folder())
-            fetched = fetch(hosts, transport, wanted, at, pool=args.pool, progress=progress)
+            folder = stack.enter_context(_folder())
+            fetched = fetch(hosts, transport, wanted, folder, pool=args.pool, progress=progress)
         except OSError as error:
             where = f" in {error.filename}" if error.filename else ""
             raise PreflightError(
@@ -143,8 +143,8 @@ def _folder() -> Iterator[Path]:
     """Create a temporary folder that is removed also if a scheduler ends this process, or its terminal closes."""
     before = {number: signal.signal(number, _interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        with tempfile.TemporaryDirectory(prefix="preflight-") as at:
-            yield Path(at)
+        with tempfile.TemporaryDirectory(prefix="preflight-") as folder:
+            yield Path(folder)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -186,10 +186,10 @@ def _came(copies: "Sequence[Copy]") -> str:
     hosts = len({copy.host for copy in copies})
     size = sum(copy.size for copy in copies)
     amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
-    named = [f"{copy.host}:{copy.file}" for copy in copies[:_SHOWN]]
+    names = [f"{copy.host}:{copy.file}" for copy in copies[:_SHOWN]]
     remainder = [f"{len(copies) - _SHOWN} more (-o json has them all)"] if len(copies) > _SHOWN else []
     from_ = "1 host" if hosts == 1 else f"{hosts} hosts"
-    return f"fetched {amount} from {from_}: {', '.join(named + remainder)}"
+    return f"fetched {amount} from {from_}: {', '.join(names + remainder)}"
 
 
 def _wrapped(text: str, indent: str, columns: int) -> list[str]:
@@ -224,7 +224,7 @@ def document(
         "last_lines": [_last(last) for last in found.last],
         "hints": [_group(group) for group in found.hints],
         "notes": list(found.notes),
-        "unread": [{"file": one.name, "why": one.why} for one in unread],
+        "unread": [{"file": log.name, "why": log.why} for log in unread],
         **({} if copies is None else {"fetched": fetched}),
     }
 

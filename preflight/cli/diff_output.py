@@ -137,11 +137,11 @@ def _figures(figures: Sequence[Comparison]) -> Iterator[Line]:
         of = f"{len(same)} {same[0].now.shape.scope}s, medians" if len(same) > 1 else who([same[0].now.shape])
         style = "warn" if len(same) == 1 and moved(same[0]) else ""
         yield Line(_row(was, now, f"{what(same[0].now.shape)}: {of}"), style)
-        strange = [comparison for comparison in same if moved(comparison)] if len(same) > 1 else []
-        for comparison in strange[:_FIGURES]:
+        changed = [comparison for comparison in same if moved(comparison)] if len(same) > 1 else []
+        for comparison in changed[:_FIGURES]:
             yield Line(_row(comparison.was.busbw, comparison.now.busbw, f"  {who([comparison.now.shape])}"), "warn")
-        if len(strange) > _FIGURES:
-            yield Line(f"{'':26}  … and {len(strange) - _FIGURES} more (-o json has them all)", "dim")
+        if len(changed) > _FIGURES:
+            yield Line(f"{'':26}  … and {len(changed) - _FIGURES} more (-o json has them all)", "dim")
     yield Line("")
 
 
@@ -158,18 +158,18 @@ def _not_compared(found: Diff) -> Iterator[str]:
         yield f"{', '.join(names)} of {fold(hosts)}: not seen in one of them, or in neither"
     both = set(found.before.hosts) & set(found.after.hosts)
     for side in (found.before, found.after):
-        if alone := [host for host in side.hosts if host not in both]:
-            yield f"{fold(alone)}: only in {side.name}"
+        if single_hosts := [host for host in side.hosts if host not in both]:
+            yield f"{fold(single_hosts)}: only in {side.name}"
 
 
 def _verdict(found: Diff) -> str:
-    strange = sum(map(moved, found.figures))
+    changed = sum(map(moved, found.figures))
     if found.is_blind:
         return "INCOMPLETE: nothing could be compared"
     if not found.is_different:
         return "SAME: nothing that was compared differs"
     facts, findings = len(found.facts.differences), len(found.findings)
-    counts = [(facts, "fact"), (findings, "finding"), (strange, "figure")]
+    counts = [(facts, "fact"), (findings, "finding"), (changed, "figure")]
     return "DIFFERENT: " + ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts)
 
 

@@ -148,13 +148,13 @@ def _in_the_job(args: argparse.Namespace, s: Session) -> Session:
 
     job = job_of(os.environ, len(s.hosts), "exec")
     nodes = names.read(ListSource(f"{slurm_environment.ENVIRONMENT}: SLURM_JOB_NODELIST", job.nodes))
-    called = job.names(s.hosts)
-    if not called:
+    names_of_hosts = job.names(s.hosts)
+    if not names_of_hosts:
         raise UsageError(f"job {job.number} has the nodes {job.nodes}, and none of the hosts of {args.inventory}")
     job_names = job.names(s.cluster.hosts).values()
     if strangers := [node.name for node in nodes.hosts if node.name not in job_names]:
         _say(f"{fold(strangers)} of job {job.number} {_are(strangers)} not in {args.inventory}: left out")
-    return s._replace(hosts=tuple(host for host in s.hosts if host.name in called))
+    return s._replace(hosts=tuple(host for host in s.hosts if host.name in names_of_hosts))
 
 
 def _are(names: Sequence[str]) -> str:

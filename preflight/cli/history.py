@@ -130,12 +130,12 @@ def _came_of(past: Past, host: str) -> str:
         if finding.outcome is verdict:
             device = places.setdefault(finding.check, [])
             device += [str(finding.device)] if host and finding.device is not None else []
-    named = [
+    labels = [
         f"{check} (device {', '.join(devices)})" if devices else check for check, devices in sorted(places.items())
     ]
-    remainder = f" and {len(named) - _CHECKS} more" if len(named) > _CHECKS else ""
+    remainder = f" and {len(labels) - _CHECKS} more" if len(labels) > _CHECKS else ""
     whole = f" (the run as a whole: {past.verdict.value})" if past.verdict is not verdict else ""
-    return f"{verdict.value}{': ' if named else ''}{', '.join(named[:_CHECKS])}{remainder}{whole}"
+    return f"{verdict.value}{': ' if labels else ''}{', '.join(labels[:_CHECKS])}{remainder}{whole}"
 
 
 _OTHERWISE = {
@@ -190,8 +190,8 @@ def _show_look(past: CheckRun) -> None:
     )
     lines.append(Line(f"inventory {past.inventory}, cluster {past.setting.cluster}", "dim"))
     if past.figures:
-        over = f"{len(past.figures)} bandwidths over {past.setting.backend}"
-        lines.append(Line(f"measured {over}: preflight baseline compare {past.run}", "dim"))
+        measured = f"{len(past.figures)} bandwidths over {past.setting.backend}"
+        lines.append(Line(f"measured {measured}: preflight baseline compare {past.run}", "dim"))
     verdict = f"{past.verdict.value.upper()}: {fold(past.hosts) or 'no host'}, exit code {past.exit}"
     show([*lines, Line(verdict, past.verdict.value), Line(f"next: {past.next_step}", "next")])
 
@@ -204,10 +204,10 @@ def _show_changes(past: PastRun) -> None:
     from preflight.report.text import Line
 
     show([Line(line.text, line.style) for line in render(Plan(past.changes), (), fold=fold)])
-    begun = fold(past.begun) if past.begun else "no host"
+    begun_hosts = fold(past.begun) if past.begun else "no host"
     print(f"{past.command} by {past.owner}, {past.started}, inventory {past.inventory}")
     undone = past.run in taken_back(past_runs())
-    print(f"begun on {begun}: {ending(past)}{'; taken back' if undone else ''}")
+    print(f"begun on {begun_hosts}: {ending(past)}{'; taken back' if undone else ''}")
     if past.touched and not undone:
         print(f"to take it back: preflight rollback {past.run}")
     print("next: preflight history")

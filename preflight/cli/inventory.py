@@ -83,9 +83,9 @@ def _import(args: argparse.Namespace) -> int:
     listed = by_name(listed, base)
     if args.group and not FORMATS[format_].groups:
         raise UsageError(f"--group: {source.name} is in the format {format_}, which has no groups")
-    wishes = ImportOptions(args.name, args.product, args.user, args.devices, args.prefix)
+    import_options = ImportOptions(args.name, args.product, args.user, args.devices, args.prefix)
     try:
-        document, assumed = document_of(listed, wishes, base)
+        document, assumed = document_of(listed, import_options, base)
     except AddressError as error:
         Node(source, None, error.path).fail(str(error))
     head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
@@ -159,7 +159,7 @@ def _base(args: argparse.Namespace) -> tuple[Sequence[Host], Mapping[str, Any]]:
 
 
 def _moved(before: Sequence[Host], now: Sequence[Host], listed: HostList) -> Iterator[str]:
-    """Yield a sentence on a host whose devices get other addresses than in --base, without the list asking for it."""
+    """Yield a sentence if devices of a host get other addresses than in --base, though the list has none for them."""
     planned = {host.name: host.devices for host in before}
     silent = {host.name for host in listed.hosts if not host.device_ips}
     for host in (host for host in now if host.name in silent):

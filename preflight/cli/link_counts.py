@@ -40,7 +40,7 @@ def after_tests(
     until: float = FOR_EVER,
     pool: int = POOL,
 ) -> LinkCounts | NotRun:
-    """Return what was counted since `before`, read again by `until`; or why the counters do not apply."""
+    """Return the counts since `before`, read again by `until`; or why the counters do not apply."""
     if backend not in _READINGS:
         return NotRun(f"{backend} does not send over RDMA")
     if not before.hosts:

@@ -96,8 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not arguments:
             root.error("name a command, such as: preflight check --inventory hosts.toml")
         if wanted and wanted == arguments[0] and wanted not in COMMANDS:
-            meant = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
-            root.error(f"there is no command {wanted!r}{meant}")
+            suggestion = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
+            root.error(f"there is no command {wanted!r}{suggestion}")
         root.parse_args(arguments, args)
         args.argv = arguments
         code = int(args.run(args))

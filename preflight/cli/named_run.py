@@ -45,8 +45,8 @@ def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = 
             return passed
         raise UsageError(f"no run over cluster {last.setting.cluster} passed before run {last.run}; {_LIST}")
     run = _only(word, check_run_ids(word))
-    if look := check_run(run) if run else None:
-        return look
+    if past := check_run(run) if run else None:
+        return past
     if run := _only(word, known_journals()):
         raise UsageError(f"run {run} changed hosts and did not look at them; name a run of check or probe; {_LIST}")
     raise UsageError(_unknown(word, also))
@@ -66,8 +66,8 @@ def changing_run(word: str, inventory: Path | None) -> PastRun | None:
     if inventory is not None:
         return None
     with suppress(HistoryError):
-        look = _only(word, check_run_ids(word))
-        if past_check := check_run(look) if look else None:
+        check_id = _only(word, check_run_ids(word))
+        if past_check := check_run(check_id) if check_id else None:
             raise UsageError(
                 f"{past_check.run} was a {past_check.command}, which changes nothing that could be taken back; {_LIST}"
             )
@@ -86,14 +86,14 @@ def _newest_of_all() -> PastRun | CheckRun:
 def _newest(inventory: Path) -> CheckRun:
     """Return the newest run over the given or default inventory; over any inventory if there is none."""
     has_inventory = inventory is not DEFAULT_INVENTORY or inventory.exists()
-    look = newest_check_run(str(inventory.absolute()) if has_inventory else "")
-    if look is None:
-        over = f" over {inventory}" if has_inventory else ""
+    newest = newest_check_run(str(inventory.absolute()) if has_inventory else "")
+    if newest is None:
+        scope = f" over {inventory}" if has_inventory else ""
         raise UsageError(
-            f"this machine remembers no run of check or probe{over}; to make one: preflight check --inventory "
+            f"this machine remembers no run of check or probe{scope}; to make one: preflight check --inventory "
             f"{inventory}; to list those of other inventories: preflight history"
         )
-    return look
+    return newest
 
 
 def _last_to_take_back(inventory: Path | None) -> PastRun:
@@ -107,7 +107,10 @@ def _last_to_take_back(inventory: Path | None) -> PastRun:
 
 
 def _only(word: str, known: Iterable[str]) -> str | None:
-    """Return the run whose id is or begins with `word`. Raise UsageError with the candidates if there are several."""
+    """Return the run that `word` names in full or as a beginning.
+
+    Raise UsageError with the candidates if several match.
+    """
     matches = sorted({run for run in known if word and run.startswith(word)}, reverse=True)
     if word in matches:
         return word

@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if args.parser not in PARSERS:
         import difflib
 
-        close = difflib.get_close_matches(args.parser or "", PARSERS, n=1)
-        hint = f"did you mean {close[0]}?" if close else "preflight parse --list names them"
+        matches = difflib.get_close_matches(args.parser or "", PARSERS, n=1)
+        hint = f"did you mean {matches[0]}?" if matches else "preflight parse --list names them"
         raise UsageError(f"{args.parser!r} is no parser; {hint}" if args.parser else f"which parser? {hint}")
     import msgspec
 

@@ -47,8 +47,8 @@ class Parser(argparse.ArgumentParser):
         namespace, unknown = super().parse_known_args(args, namespace)
         known_options = self._option_string_actions  # argparse has no public access to them
         words = (word.partition("=")[0] for word in unknown if word.startswith("--"))
-        if meant := next(filter(None, (nearest(word, known_options) for word in words)), ""):
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        if suggestion := next(filter(None, (nearest(word, known_options) for word in words)), ""):
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggestion}")
         return namespace, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -60,8 +60,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Return an addition to an error about an unknown word: "; did you mean check?", or "" if none is close."""
     import difflib  # only for mistyped words
 
-    close = difflib.get_close_matches(word, known, 1, 0.75)
-    return f"; did you mean {close[0]}?" if close else ""
+    matches = difflib.get_close_matches(word, known, 1, 0.75)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def harmless(text: str) -> str:

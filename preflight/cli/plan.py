@@ -65,9 +65,9 @@ def _refuse_to_overwrite(path: Path) -> None:
     from preflight.provision.document import LARGEST, is_plan
 
     try:
-        held = read_bounded(path, LARGEST) if path.is_file() else b""
+        content = read_bounded(path, LARGEST) if path.is_file() else b""
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name another file for the plan") from None
-    free = is_plan(held) or not held if path.is_file() else not path.exists()
+    free = is_plan(content) or not content if path.is_file() else not path.exists()
     if not free:
         raise UsageError(f"{path} is there already and is no plan; name another file for the plan")

@@ -79,10 +79,10 @@ def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -
     if not cut_off:
         return current
     way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within)
-    put = put_in_order(cut_off, way, new_run_id(datetime.now(UTC)))
+    put_right = put_in_order(cut_off, way, new_run_id(datetime.now(UTC)))
     again = look(s, areas, args)
-    at_work = {name: put.at_work[name] for name in unfinished(again.facts) if name in put.at_work}
-    return replace(again, notes=put.notes, at_work=at_work)
+    at_work = {name: put_right.at_work[name] for name in unfinished(again.facts) if name in put_right.at_work}
+    return replace(again, notes=put_right.notes, at_work=at_work)
 
 
 def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary: bool = False) -> Look:
@@ -109,7 +109,7 @@ def _left_so(finding: Finding) -> Finding:
 
 
 def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without the waived ones, whose state a person has accepted."""
+    """Return the findings without the waived ones, since a person has accepted the state of these."""
     return [
         finding
         for finding, waived_finding in zip(found, waived, strict=True)

@@ -141,11 +141,11 @@ def _meeting_as_asked(s: Session, init: str | None) -> Session:
 
 
 def _refuse_strange_backend(backend: str | None, product: Product) -> None:
-    """Raise UsageError for a backend whose devices the cluster does not have. gloo runs everywhere."""
-    of = {"hccl": product.is_npu, "nccl": product is Product.NVIDIA}
-    if backend and not of.get(backend, True):
-        runs = [name for name, has_devices in of.items() if has_devices]
-        raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*runs, 'gloo'])} does")
+    """Raise UsageError for a backend that needs devices of another product. gloo runs everywhere."""
+    supported = {"hccl": product.is_npu, "nccl": product is Product.NVIDIA}
+    if backend and not supported.get(backend, True):
+        backends = [name for name, has_devices in supported.items() if has_devices]
+        raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*backends, 'gloo'])} does")
 
 
 def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
@@ -242,14 +242,14 @@ def _without_groups(args: argparse.Namespace, s: Session, request: "Request") ->
     from preflight.probe.estimate import without_groups
     from preflight.probe.rounds import Plan
 
-    none = without_groups(Plan(s.cluster, s.hosts, request))
-    if len(none) == len(request.scopes):
+    empty = without_groups(Plan(s.cluster, s.hosts, request))
+    if len(empty) == len(request.scopes):
         raise UsageError(
-            f"--scope {','.join(none)}: the hosts asked for are too few, or have too few devices, for any such test; "
+            f"--scope {','.join(empty)}: the hosts asked for are too few, or have too few devices, for any such test; "
             "take scope device or all"
         )
-    if args.scope and none:
-        yield f"no test for --scope {','.join(none)}: too few hosts, or too few devices"
+    if args.scope and empty:
+        yield f"no test for --scope {','.join(empty)}: too few hosts, or too few devices"
 
 
 def _spent(observations: Sequence[Observation], budget: float | None) -> str:

@@ -59,7 +59,7 @@ def finish_probe(
     `findings` are those of `judged`, if known already.
     """
     limited = [f"limited to {args.limit}, as asked"] if args.limit else []
-    ended = end(
+    ending = end(
         args,
         "probe",
         started,
@@ -73,4 +73,4 @@ def finish_probe(
         facts=probed.facts,
         publish=publisher(args, s, probed.facts),
     )
-    return present(args, ended)
+    return present(args, ending)

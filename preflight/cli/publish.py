@@ -75,13 +75,15 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
         needs = {id_: check.needs for id_, check in all_checks().items()}
         looks = looks_of(report, reached, needs, versions)
         hosts = [host for host in s.cluster.hosts if host.name in looks]
-        came = publish(s.cluster, looks, hosts, s.transport, pool=args.pool, progress=s.progress)
+        answers = publish(s.cluster, looks, hosts, s.transport, pool=args.pool, progress=s.progress)
         s.progress.clear()
-        outdated = [name for name, answer in came.items() if answer.outdated]
+        outdated = [name for name, answer in answers.items() if answer.outdated]
         why = {left_out.host: "left out" for left_out in report.left_out}
-        none = {line.name: why.get(line.name, "not reached") for line in report.hosts if line.name not in came}
-        errors = {name: answer.error for name, answer in came.items()}
-        return Published(tuple(_told({**errors, **none}, outdated)), not any(errors.values()))
+        unpublished = {
+            line.name: why.get(line.name, "not reached") for line in report.hosts if line.name not in answers
+        }
+        errors = {name: answer.error for name, answer in answers.items()}
+        return Published(tuple(_told({**errors, **unpublished}, outdated)), not any(errors.values()))
 
     return bring
 

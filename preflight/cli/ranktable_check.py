@@ -156,7 +156,7 @@ def _lines(path: Path, found: Sequence[tuple[TableProblem, tuple[int, int]]], wi
 def _ending(
     args: argparse.Namespace, table: _Table, problems: Sequence[TableProblem], found: TableComparison | None
 ) -> Iterator[Line]:
-    """Yield what was not checked, the verdict, and the next command."""
+    """Yield the hosts that could not be checked, the verdict, and the next command."""
     name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
     unseen = found.unseen if found else ()
     for sentence in unseen[:_SHOWN]:

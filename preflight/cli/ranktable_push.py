@@ -51,8 +51,8 @@ def push(args: argparse.Namespace, s: Session, text: str) -> int:
     if plan.changes and not agreed(args, plan):
         return PENDING
     run_id, applied = carry_out(args, s, plan, started)
-    well = _checksums(args, s, text)
-    return finish_run(args, s, run_id, applied.results, (), short=not well, at_work=applied.at_work)
+    verified = _checksums(args, s, text)
+    return finish_run(args, s, run_id, applied.results, (), short=not verified, at_work=applied.at_work)
 
 
 def show_briefly(plan: Plan, text: str) -> None:
@@ -152,10 +152,10 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
 
 def _is_rank_table(text: str) -> bool:
     try:
-        held = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(held, dict) and not {"server_list", "group_list", "rank_list"}.isdisjoint(held)
+    return isinstance(document, dict) and not {"server_list", "group_list", "rank_list"}.isdisjoint(document)
 
 
 def _checksums(args: argparse.Namespace, s: Session, text: str) -> bool:

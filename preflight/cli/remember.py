@@ -40,13 +40,13 @@ def remembered(
     try:
         again = tuple(notes(repeated_failures(setting.cluster, report.findings), fold))
         report = replace(report, notes=report.notes + again)
-        look = replace(_look(report, setting, inventory, exit_code, next_step), asked=asked)
+        this_run = replace(_look(report, setting, inventory, exit_code, next_step), asked=asked)
         documents: dict[str, bytes] = {}
         try:
             documents = compress(_documents(report, exit_code, facts))
         except (UnicodeError, MemoryError) as error:  # an inventory's path may not be UTF-8
             report = replace(report, notes=(*report.notes, f"what was seen is not kept: {error or 'no memory for it'}"))
-        remember(look, documents)
+        remember(this_run, documents)
     except HistoryError as error:
         return replace(report, notes=(*report.notes, f"this run is not remembered: {error}"))
     return report

@@ -83,7 +83,7 @@ def _verdict(report: bytes, source: str) -> str:
 
     run = of_report(report, source)
     failed = sorted({finding.check for finding in run.findings or () if finding.outcome is Outcome.FAIL})
-    named = f" ({', '.join(failed[:_NAMED])}{' …' if len(failed) > _NAMED else ''})" if failed else ""
+    names = f" ({', '.join(failed[:_NAMED])}{' …' if len(failed) > _NAMED else ''})" if failed else ""
     return (
-        f"run {run.run} itself ended {run.verdict}{named}, with what it pinged and probed: that is in its report.json"
+        f"run {run.run} itself ended {run.verdict}{names}, with what it pinged and probed: that is in its report.json"
     )

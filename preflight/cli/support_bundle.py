@@ -87,19 +87,19 @@ def run(args: argparse.Namespace) -> int:
     path = args.out / f"preflight-support-{created:%Y%m%d-%H%M%S}.zip" if args.out.is_dir() else args.out
     refuse_existing(path, force=args.force)
     refuse_place(path, "--out")
-    look = checking_run(args.run_id, args.inventory)
+    past_run = checking_run(args.run_id, args.inventory)
     bundle = _Bundle()
     clean_ = cleaner()
-    _add_run(bundle, look, clean_)
-    _add_inventory(bundle, Path(look.inventory))
+    _add_run(bundle, past_run, clean_)
+    _add_inventory(bundle, Path(past_run.inventory))
     _add_past(bundle, clean_)
     with _logs(args) as (files, unread):
-        named = [] if args.fetch else [Path(name) for name in args.log]
+        named_paths = [] if args.fetch else [Path(name) for name in args.log]
         for log in files:
             if (
-                log.path.is_symlink() and log.path not in named
+                log.path.is_symlink() and log.path not in named_paths
             ):  # a link in a folder of logs may lead to files that its writer must not read
-                if not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named):
+                if not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named_paths):
                     bundle.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
                 continue
             _add_log(bundle, log)
@@ -110,13 +110,13 @@ def run(args: argparse.Namespace) -> int:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "taken": created.isoformat(timespec="seconds"),
-        "run": look.run,
+        "run": past_run.run,
         "files": {name: len(content) for name, content in bundle.members.items()},
         "lacking": clean(bundle.lacking),
     }
     members = {ABOUT: msgspec.json.format(msgspec.json.encode(about), indent=1), **bundle.members}
     bundle_file.write(path, members)
-    print("\n".join(_said(path, look, bundle)))
+    print("\n".join(_said(path, past_run, bundle)))
     return 3 if bundle.lacking else 0
 
 
@@ -225,8 +225,8 @@ def _text(content: bytes, head: bytes, encoding: str | None) -> str:
 def _safe(name: str) -> str:
     """Return a path below a folder: `node01:/var/log/messages` → node01/var/log/messages."""
     parts = clean(name).replace(":", "/").replace("\\", "_").split("/")
-    kept_ = ["".join(c if c.isprintable() else "_" for c in part) for part in parts if part not in ("", ".", "..")]
-    return "/".join(kept_) or "log"
+    safe_parts = ["".join(c if c.isprintable() else "_" for c in part) for part in parts if part not in ("", ".", "..")]
+    return "/".join(safe_parts) or "log"
 
 
 def _said(path: Path, look: CheckRun, made: _Bundle) -> Iterator[str]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal | None" = None) -> Probed:
-    """Run HCCL Test over the hosts whose devices may be used, which is determined here.
+    """Run HCCL Test over the hosts with devices that may be used, which are determined here.
 
     `rehearsal` is the port rehearsal, if there has been one.
     """
@@ -28,9 +28,9 @@ def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal |
     usable = [host for host in reached(s.hosts, facts) if host.name not in refused]
     ports = rehearsal or rehearse(s.cluster, usable, s.transport, "hccl", s.progress)
     jobs = hccl_test.jobs(hccl_test.look(s.cluster, usable, s.transport, s.progress), usable)
-    ran = hccl_test.run(s.cluster, usable, jobs, s.transport, sizes=args.sizes, progress=s.progress)
-    rounds = {"rehearsal": ports, "hccl_test": ran, "observations": NotRun("HCCL Test took its place")}
+    result = hccl_test.run(s.cluster, usable, jobs, s.transport, sizes=args.sizes, progress=s.progress)
+    rounds = {"rehearsal": ports, "hccl_test": result, "observations": NotRun("HCCL Test took its place")}
     notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
     notes += filter(None, (ports.note,))
-    observations = hccl_test.observations(ran)
+    observations = hccl_test.observations(result)
     return Probed(facts, refused, rounds, observations, notes, "hccl-test")

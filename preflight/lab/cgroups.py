@@ -28,7 +28,7 @@ def group_of(pid: int) -> Path:
 
 
 def make(name: str, microseconds: int, period: int) -> Path:
-    """Make a group whose processes together get so many microseconds of processor time in each period.
+    """Make a group that gets so many microseconds of processor time in each period, for all its processes together.
 
     Raise OSError if this machine has no such groups, or does not allow making one.
     """
@@ -51,14 +51,14 @@ def move(process: Process, group: Path) -> None:
 
 
 def remove(prefix: str) -> None:
-    """Remove the groups whose names begin with `prefix`, and those inside them. Their processes must have ended."""
+    """Remove the groups with names that begin with `prefix`, and those inside them. Their processes must have ended."""
     for group in _root().glob(f"{prefix}*"):
         for folder, _, _ in os.walk(group, topdown=False):
             remove_group(Path(folder))
 
 
 def remove_group(group: Path) -> None:
-    """Remove a group, whose processes must have ended or moved. The kernel keeps it until the last one is gone."""
+    """Remove a group after its processes have ended or moved. The kernel keeps it until the last one is gone."""
     kernel.wait_until(partial(_is_removed, group), 10, f"processes are left in {group}")
 
 

@@ -44,12 +44,12 @@ Pair = frozenset[Host]
 @dataclass(frozen=True)
 class Fault:
     kind: str
-    amount: float  # the number; the share of a partition; the size of scale
+    amount: float  # their number; for a partition a share, for scale a size
     chance: float = 0.5  # of flaky: share of tests that fail
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
-    """Parse the list of faults. Raise UsageError with the wrong item and what is allowed there."""
+    """Parse the list of faults. Raise UsageError with the wrong item and the allowed values."""
     faults = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         kind, _, value = item.partition(":")

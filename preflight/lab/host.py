@@ -231,7 +231,7 @@ def _groups(spec: Spec) -> str:
 
 
 def _is_system(line: str) -> bool:
-    """Return whether a line of passwd or group is a system account: below the first user's number, or nobody."""
+    """Return whether a line of passwd or group is a system account: below the first user's number, or 65534."""
     number = int(line.split(":")[2])
     return number < 1000 or number == 65534
 

@@ -149,7 +149,7 @@ def _score(model: Model, named: Collection[Name]) -> tuple[bool, int, int, int]:
     """Compare the named faults with the drawn ones.
 
     Return whether they are equal, then the numbers of healthy places named as faulty, of those called intermittent, and
-    of missed faults. A flaky host may have either name. Of a fault of scale only the number of hosts can be known.
+    of missed faults. A flaky host may have either name. For a fault of scale, only the number of hosts has to match.
     """
     expected, remaining = truth(model), set(named)
     for host in model.flaky:

@@ -84,10 +84,10 @@ def _record(file: Path) -> tuple[str, bool]:
     """
     with suppress(OSError, ValueError):
         text = file.read_text()
-        named = re.search(r'"id": "([0-9a-f]{4})"', text)
+        match = re.search(r'"id": "([0-9a-f]{4})"', text)
         with suppress(ValueError, AttributeError):
-            return (named[1] if named else ""), json.loads(text).get("made_directory") is True
-        return (named[1] if named else ""), False
+            return (match[1] if match else ""), json.loads(text).get("made_directory") is True
+        return (match[1] if match else ""), False
     return "", False
 
 
@@ -106,10 +106,10 @@ def _is_there(lab: str) -> bool:
 
 
 def _id_of(process: Process) -> str:
-    """Return the id of the lab in whose network namespace a process is, or "" if it is in none."""
+    """Return the id of the lab with the process in one of its network namespaces, or "" if there is none."""
     for name in kernel.names_of_namespace(process):
-        if named := re.match(r"preflight-([0-9a-f]{4})-", name):
-            return named[1]
+        if match := re.match(r"preflight-([0-9a-f]{4})-", name):
+            return match[1]
     return ""
 
 

@@ -178,7 +178,7 @@ def _cell(outcome: Outcome | None) -> str:
 def _pairs(tests: Sequence[TestResult]) -> Iterator[str]:
     """Yield the bandwidth of each pair at the largest size, for operations in both directions.
 
-    Of two measurements the better one counts, since noise only ever makes a pair slower.
+    The better of two measurements counts, since noise only ever makes a pair slower.
     """
     both_ways = [test for test in tests if test.scope is Scope.PAIR and test.busbw_GBps and test.root is None]
     if not both_ways:

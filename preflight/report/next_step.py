@@ -18,7 +18,7 @@ def options(inventory: Path, limit: str | None = None) -> str:
 
 
 def _in_file(fix: str, inventory: Path) -> str:
-    """Return the fix with the path of the inventory whose key it names."""
+    """Return the fix, with the path of the inventory in place of the words "of the inventory"."""
     return fix.replace("of the inventory", f"of {shlex.quote(str(inventory))}")
 
 

@@ -8,7 +8,7 @@ from preflight.checks.engine.obstacles import host_of, reason
 from preflight.model.finding import Finding
 
 _OF_INVENTORY = re.compile(r"(?:set|correct) [^;]* under \[(?:probe|ssh)\] of the inventory")
-LISTED = 4  # checks whose ids are in a heading
+LISTED = 4  # checks in a heading
 
 
 def obstacle(finding: Finding) -> str:

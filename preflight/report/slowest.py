@@ -18,7 +18,7 @@ class Kind(NamedTuple):
 def slowest_groups(tests: Iterable[TestResult]) -> dict[Kind, float]:
     """Return the busbw in GB/s of the slowest measured group of each kind.
 
-    Of one group's repetitions the best counts, since noise only ever makes a group slower.
+    The best of a group's repetitions counts, since noise only ever makes a group slower.
     """
     best: dict[Kind, dict[object, float]] = {}
     for test in tests:

@@ -75,7 +75,7 @@ class Group:
 
     @property
     def compared(self) -> str:
-        """What was expected and what was found; of several subjects each has its own."""
+        """The expected and the actual value, for a single subject only, since each subject has its own."""
         values = (("expected", self.first.expected), ("found", self.first.found)) if self.single else ()
         return "; ".join(f"{word} {value}" for word, value in values if value)
 

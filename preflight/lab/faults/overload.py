@@ -1,4 +1,4 @@
-"""A host whose processors are busy with other work, while those of the machine, and so of other hosts, are not."""
+"""A host with busy processors, while those of the machine, and so of other hosts, are not busy."""
 
 from pathlib import Path
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from preflight.lab.faults.fault import Fault, Place, Undo, end, told, told_no_more
 
-# Where a process gets stuck → description. Between these points ranks meet at a store and wait for each other. That is
-# torch and the network, which have other faults.
+# Point at which a process gets stuck → description. Between these points ranks meet at a store and wait for each other.
+# That is torch and the network, which have other faults.
 STUCK = {
     "import": "as it imports torch_npu",
     "open": "as it opens the device",

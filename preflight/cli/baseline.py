@@ -86,9 +86,9 @@ def _refuse_poorer(old: Baseline, look: CheckRun) -> None:
         Counter(figure.shape.scope for figure in comparable(figures)) for figures in (old.figures, look.figures)
     )
     if poorer := [scope for scope in Scope if now[scope] < was[scope]]:
-        less = ", ".join(f"{now[scope]} instead of {was[scope]} of {scope}" for scope in poorer)
+        gaps = ", ".join(f"{now[scope]} instead of {was[scope]} of {scope}" for scope in poorer)
         raise UsageError(
-            f"run {look.run} has fewer bandwidths than the baseline {old.name}, run {old.run}: {less}; save it beside "
+            f"run {look.run} has fewer bandwidths than the baseline {old.name}, run {old.run}: {gaps}; save it beside "
             "it with --name, or in its place with --force"
         )
 

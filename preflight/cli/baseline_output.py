@@ -18,11 +18,11 @@ def shown(known: Sequence[tuple[str, CheckRun]]) -> Iterator[str]:
     if not known:
         yield "no baseline is saved yet: preflight baseline save"
         return
-    for name, look in known:
-        cluster, product, backend = look.setting
-        yield f"{name} of {cluster} ({product}, {backend}): run {look.run}, {look.started}"
+    for name, run in known:
+        cluster, product, backend = run.setting
+        yield f"{name} of {cluster} ({product}, {backend}): run {run.run}, {run.started}"
         yield f"{'GB/s':>9}  {'what':44} who"
-        for figures in alike(comparable(look.figures), lambda figure: figure.shape):
+        for figures in alike(comparable(run.figures), lambda figure: figure.shape):
             slowest = min(figures, key=lambda figure: figure.busbw)
             yield f"{shown_GBps(slowest.busbw):>9}  {what(slowest.shape):44} {who([f.shape for f in figures])}"
         yield ""
@@ -38,8 +38,8 @@ def compared(look: CheckRun, baseline: Baseline, found: Sequence[Comparison], ot
         yield _line(comparison, [comparison.now.shape])
     if len(bad) > LINES:
         yield f"     … and {len(bad) - LINES} more below their limits (-o json has them all)"
-    well = [comparison for comparison in found if comparison.outcome is Outcome.PASS]
-    for same in alike(well, lambda comparison: comparison.now.shape):
+    passes = [comparison for comparison in found if comparison.outcome is Outcome.PASS]
+    for same in alike(passes, lambda comparison: comparison.now.shape):
         yield _line(min(same, key=lambda comparison: comparison.share), [comparison.now.shape for comparison in same])
     for scope in other:
         yield f"not compared: {scope}: other hosts, ranks or sizes than in the baseline"
@@ -76,7 +76,7 @@ def who(shapes: Sequence[Shape]) -> str:
 
 
 def shown_document(known: Iterable[tuple[str, CheckRun]]) -> str:
-    return _text([{**_head(name, look), "figures": list(map(figure_row, look.figures))} for name, look in known])
+    return _text([{**_head(name, run), "figures": list(map(figure_row, run.figures))} for name, run in known])
 
 
 def compared_document(look: CheckRun, baseline: Baseline, found: Iterable[Comparison]) -> str:

@@ -102,25 +102,25 @@ def run(args: argparse.Namespace) -> int:
     pseudonyms = None
     if args.anonymous:
         pseudonyms = Pseudonyms(secrets.token_bytes(32), known(s.cluster, facts, [inventory, *documents(hosts)]))
-    strange = unknown(facts)
+    unknown_formats = unknown(facts)
     capture = Capture(
         __version__,
         started.isoformat(timespec="seconds"),
         args.anonymous,
         dump_inventory(pseudonyms.value(inventory) if pseudonyms else inventory),
         hosts,
-        strange,
+        unknown_formats,
     )
     text = dump(capture, secrets.token_hex(16), pseudonyms)
     if pseudonyms:
-        _reads_as_before(text, strange)
+        _reads_as_before(text, unknown_formats)
     write_whole(place, text, "the capture", 0o600)
-    away = [answer for answer in answers.values() if not isinstance(answer, Seen)]
-    print("\n".join(_said(place, len(answers), strange, anonymous=args.anonymous)))
-    for unreachable in away:
+    hosts_away = [answer for answer in answers.values() if not isinstance(answer, Seen)]
+    print("\n".join(_said(place, len(answers), unknown_formats, anonymous=args.anonymous)))
+    for unreachable in hosts_away:
         print(printable(f"not in it: {unreachable.summary}; {unreachable.remedy}"))
     silent = any(isinstance(answer, Seen) and isinstance(answer.raw, Missing) for answer in answers.values())
-    return 3 if strange or away or silent else 0
+    return 3 if unknown_formats or hosts_away or silent else 0
 
 
 def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
@@ -139,14 +139,14 @@ def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
         cluster = parse(capture.inventory, Path("the capture"))
         answers = read(capture, cluster, cluster.hosts)
     except UsageError as error:
-        trouble = str(error)
+        reason = str(error)
     else:
         now = unknown({name: item.facts for name, item in answers.items() if isinstance(item, Seen)})
         new = {item.command for item in now} - {item.command for item in strange}
-        trouble = f"{', '.join(sorted(new))} would not be understood" if new else ""
-    if trouble:
+        reason = f"{', '.join(sorted(new))} would not be understood" if new else ""
+    if reason:
         raise PreflightError(
-            f"nothing was written: a host's name is a word of the tools, too, so that with pseudonyms {trouble}; take "
+            f"nothing was written: a host's name is a word of the tools, too, so that with pseudonyms {reason}; take "
             "a capture without --anonymous"
         )
 

@@ -105,9 +105,9 @@ def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
 
 
 class ProgressLine:
-    """One line on stderr that names the slowest host.
+    """One line on stderr with the progress and the slowest host.
 
-    Silent if stderr is no terminal, or one that cannot erase a line.
+    It is silent if stderr is no terminal, or a terminal that cannot erase a line.
     """
 
     def __init__(self) -> None:
@@ -256,7 +256,9 @@ def _partial(path: Path) -> Path:
 
 
 def elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
-    """Return the paths of the SSH keys that are relative to the old inventory, for one in another folder."""
+    """Return the relative paths under [ssh], resolved from the old inventory's folder, for an inventory in another
+    folder.
+    """
     old_folder, new_folder = old.absolute().parent, new.absolute().parent
     paths = {key: ssh[key] for key in ("key", "known_hosts") if isinstance(ssh.get(key), str)}
     return {

@@ -65,8 +65,8 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
 
 def _exit(after: Look, results: Iterable[StepResult]) -> int:
     """Return 1 if a change failed or is needed, or a check fails; 3 if not everything could be checked; else 0."""
-    well = all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
-    if not well or after.plan.changes or any(finding.outcome is Outcome.FAIL for finding in after.findings):
+    succeeded = all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
+    if not succeeded or after.plan.changes or any(finding.outcome is Outcome.FAIL for finding in after.findings):
         return 1
     return 3 if _blind(after) else 0
 
@@ -82,5 +82,5 @@ def _blind(seen: Look) -> bool:
     """Return whether a host, or a part of one, could not be checked."""
     from preflight.facts.types import Unreachable
 
-    away = any(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
-    return away or any(finding.outcome is Outcome.UNKNOWN for finding in seen.findings)
+    unreached = any(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
+    return unreached or any(finding.outcome is Outcome.UNKNOWN for finding in seen.findings)

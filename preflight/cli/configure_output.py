@@ -46,8 +46,8 @@ def show_plan(
 
     lines = render(plan, notes, fold=fold, whole=whole)
     if not plan.changes:
-        apart = ", apart from what is said above" if notes and nothing != NOBODY else ""
-        lines.append(Line(nothing + apart))
+        exception = ", apart from what is said above" if notes and nothing != NOBODY else ""
+        lines.append(Line(nothing + exception))
     _show(s, lines)
 
 

@@ -307,15 +307,15 @@ def _by_rank_table(args: argparse.Namespace, s: Session) -> "tuple[Job, Table]":
 
     wanted = BuildOptions(args.devices or ())
     facts = look(s, args.pool, version_of(s.cluster, wanted))
-    built = build(s.cluster, s.hosts, facts, wanted)
-    without = "; --no-rank-table starts the command without one"
-    if built.table is None:
-        why = (*built.lacking, *built.unseen)[0]
-        raise (PreflightError if built.lacking else NotSeenError)(f"no rank table: {why}{without}")
-    text = text_of(built.table)
+    result = build(s.cluster, s.hosts, facts, wanted)
+    hint = "; --no-rank-table starts the command without one"
+    if result.table is None:
+        why = (*result.lacking, *result.unseen)[0]
+        raise (PreflightError if result.lacking else NotSeenError)(f"no rank table: {why}{hint}")
+    text = text_of(result.table)
     if wrong := next((problem.text for problem in judge(read(text), s.cluster.product) if not problem.warning), ""):
-        raise PreflightError(f"no rank table that HCCL takes: {wrong}{without}")
-    order = [server.id for server in built.table.servers]
+        raise PreflightError(f"no rank table that HCCL takes: {wrong}{hint}")
+    order = [server.id for server in result.table.servers]
     hosts = sorted(s.hosts, key=lambda host: order.index(host.address))
     table = Table(f"/tmp/preflight-rank-table-{secrets.token_hex(4)}.json", text)  # noqa: S108  (written with O_EXCL)
     return _job(args, s.cluster, hosts, facts, table.path), table

@@ -45,9 +45,9 @@ def _number(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     if args.run_id is not None:
-        runs, trouble = [any_run(args.run_id)], None
+        runs, error = [any_run(args.run_id)], None
     else:
-        runs, trouble = _newest(args.number, args.host)
+        runs, error = _newest(args.number, args.host)
     if args.output == "json":
         from preflight.cli.history_document import document
 
@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
         _show_one(runs[0])
     else:
         print("\n".join(_listed(runs, args.host)))
-    if trouble:
+    if error:
         sys.stdout.flush()
-        raise trouble  # raised after the runs of the journals are shown
+        raise error  # raised after the runs of the journals are shown
     return 0
 
 

@@ -118,13 +118,13 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") 
     from preflight.facts.types import Unreachable
     from preflight.provision.learn import devices_seen, product_seen, why_no_product
 
-    away = [
+    absences = [
         f"{host_facts.summary}; {host_facts.remedy}"
         for host_facts in facts.hosts.values()
         if isinstance(host_facts, Unreachable)
     ]
-    if len(away) == len(facts.hosts):
-        raise NotSeenError("\n".join((*away[:5], "no host was reached, so nothing was learned")))
+    if len(absences) == len(facts.hosts):
+        raise NotSeenError("\n".join((*absences[:5], "no host was reached, so nothing was learned")))
     if not devices_seen(facts):
         raise PreflightError("no NPU was found on any host, so there are no device addresses to learn")
     product = cluster.product if args.hosts is None else product_seen(facts)

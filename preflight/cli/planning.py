@@ -37,8 +37,8 @@ def nothing(seen: Look) -> str:
     """Return the text for an empty plan, which proves nothing if no host was reached."""
     from preflight.facts.types import Unreachable
 
-    away = all(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
-    return NOBODY if away else "nothing to change"
+    all_away = all(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
+    return NOBODY if all_away else "nothing to change"
 
 
 def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
@@ -59,10 +59,10 @@ def only_look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Lo
     from preflight.report.build import new_run_id
 
     current = look(s, areas, args)
-    if not (begun := unfinished(current.facts)):
+    if not (unfinished_runs := unfinished(current.facts)):
         return current
     way = Way(s.hosts, s.transport, args.pool, s.progress)
-    return replace(current, at_work=who_is_at_work(begun, way, new_run_id(datetime.now(UTC))))
+    return replace(current, at_work=who_is_at_work(unfinished_runs, way, new_run_id(datetime.now(UTC))))
 
 
 def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
@@ -100,7 +100,7 @@ def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary
 
 
 def _left_so(finding: Finding) -> Finding:
-    """Return the finding as a warning if it is only about ports that --temporary leaves out of the next boot."""
+    """Turn a failure of ports at the next boot into a warning, since --temporary requests that state."""
     change = finding.change
     if finding.outcome is Outcome.FAIL and change and change.area is Area.PORTS and change.kind is Kind.FILE:
         summary = f"{finding.summary} (left so by --temporary)"
@@ -124,9 +124,11 @@ def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tupl
     """
     from preflight.provision.hold import not_reached, not_seen, same_machine, unfinished, where_root
 
-    if twice := same_machine(seen.facts):
+    if duplicates := same_machine(seen.facts):
         s.progress.clear()
-        raise PreflightError("\n".join((*twice, "nothing was changed; take one of the names out of the inventory")))
+        raise PreflightError(
+            "\n".join((*duplicates, "nothing was changed; take one of the names out of the inventory"))
+        )
     plan, powerless = where_root(seen.plan, seen.facts)
     cut_off = unfinished(seen.facts)
     plan = Plan(tuple(change for change in plan.changes if change.host not in cut_off))

@@ -56,7 +56,7 @@ def finish_probe(
 ) -> int:
     """Judge, save and show the results, and return the exit code.
 
-    `findings` are those of `judged`, if known already.
+    `findings` are those of `judged`, if known already. `notes` are added to those of the probe.
     """
     limited = [f"limited to {args.limit}, as asked"] if args.limit else []
     ending = end(

@@ -212,8 +212,8 @@ def _add_log(made: _Bundle, log: Source) -> None:
 def _text(content: bytes, head: bytes, encoding: str | None) -> str:
     """Return the text as consecutive letters, without which no secret would be recognized.
 
-    Escapes, zero bytes and other traces of log rotation, colours and encodings are removed. The byte order is only in
-    the head.
+    Traces of log rotation, colours and other encodings between the letters are removed. The byte order is only in the
+    head.
     """
     if encoding == "utf-16":
         encoding = "utf-16-be" if head.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"

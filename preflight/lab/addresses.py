@@ -99,7 +99,9 @@ def inventory(spec: Spec, management: Management) -> str:
         group = list(members)
         sections.append(
             _section(
-                "[hosts]", name=_folded([name for name, _ in group]), address=_folded([str(at) for _, at in group])
+                "[hosts]",
+                name=_folded([name for name, _ in group]),
+                address=_folded([str(address) for _, address in group]),
             )
         )
     return "\n".join(sections)

@@ -97,12 +97,12 @@ class Model:
         for host in group:
             if host in self.bad:
                 return self.bad[host]
-        for (pair, on), how in self.links.items():
+        for (pair, on), end in self.links.items():
             if on == rail and pair <= group:
-                return how
-        for side, how in self.sides:
+                return end
+        for side, end in self.sides:
             if 0 < len(side & group) < len(group):
-                return how
+                return end
         if (self.scale and len(group) > self.scale) or (self.combination and self.combination <= group):
             return GroupOutcome.HANG
         if any(self.random.random() < self.flaky[host] for host in group & self.flaky.keys()):

@@ -59,9 +59,9 @@ def prepare(directory: Path, host: int, spec: Spec) -> None:
         f"5,0,0,-;the kernel log of a preflight lab: a STAND-IN\n"
         f"4,1,61000000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {DRIVER}\n"
     )
-    wants = directory / "etc/systemd/system/multi-user.target.wants"
-    wants.mkdir(parents=True)
-    (wants / "nvidia-fabricmanager.service").symlink_to("/lib/systemd/system/nvidia-fabricmanager.service")
+    units = directory / "etc/systemd/system/multi-user.target.wants"
+    units.mkdir(parents=True)
+    (units / "nvidia-fabricmanager.service").symlink_to("/lib/systemd/system/nvidia-fabricmanager.service")
     (state / "nvidia").mkdir()
     write(state, host, spec.devices)
 

@@ -156,10 +156,10 @@ def _cables(host: Host) -> str:
     """
     spec, lines = host.spec, []
     speed = 100 if spec.product == "atlas-a1" else 200
-    own = spec.leaf_of(host.number)
-    place = sum(spec.leaf_of(number) == own for number in range(host.number))
+    host_leaf = spec.leaf_of(host.number)
+    place = sum(spec.leaf_of(number) == host_leaf for number in range(host.number))
     for n in range(spec.devices):
-        leaf, port = (own, place * spec.devices + n) if spec.leaves > 1 else (n, host.number)
+        leaf, port = (host_leaf, place * spec.devices + n) if spec.leaves > 1 else (n, host.number)
         lines.append(f"leaf_{n}={leaf_name(leaf)}\nport_{n}={speed}GE1/0/{port + 1}\n")
     return "".join(lines)
 

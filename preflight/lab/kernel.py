@@ -49,12 +49,12 @@ def namespaces(prefix: str) -> list[str]:
 
 def remove_namespaces(names: Iterable[str]) -> None:
     """Remove network namespaces. Raise PreflightError if one of them stays. A missing one is no error."""
-    doomed = set(names)
-    if doomed:
-        lines = "".join(f"netns del {name}\n" for name in sorted(doomed))
+    wanted = set(names)
+    if wanted:
+        lines = "".join(f"netns del {name}\n" for name in sorted(wanted))
         done = subprocess.run(["ip", "-force", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
-        if stays := doomed & set(namespaces("")):
-            raise PreflightError(f"namespace {min(stays)} cannot be removed: {done.stderr.strip()}")
+        if remaining := wanted & set(namespaces("")):
+            raise PreflightError(f"namespace {min(remaining)} cannot be removed: {done.stderr.strip()}")
 
 
 def has_interface(name: str) -> bool:
@@ -247,10 +247,10 @@ def _netns_inode(pid: int) -> int:
 
 def kill_and_wait(processes: Iterable[Process], timeout: float = 10) -> None:
     """Send SIGKILL, then wait until all processes are gone. Raise PreflightError if they stay."""
-    doomed = list(processes)
-    for process in doomed:
+    victims = list(processes)
+    for process in victims:
         process.send(signal.SIGKILL)
-    wait_until(lambda: not any(process.alive for process in doomed), timeout, "killed processes are still there")
+    wait_until(lambda: not any(process.alive for process in victims), timeout, "killed processes are still there")
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, complaint: str) -> None:

@@ -134,15 +134,15 @@ def truth(model: Model) -> set[Name]:
     def on(rail: int, hosts: Iterable[str]) -> frozenset[str]:
         return frozenset(f"{host}/{rail}" for host in hosts) if model.rails > 1 else frozenset(hosts)
 
-    named: set[Name] = {("host", frozenset({host})) for host in model.bad}
+    names: set[Name] = {("host", frozenset({host})) for host in model.bad}
     devices = {(host, rail) for host, rail in model.devices if rail not in model.dead_rails}
-    named |= {("device" if model.rails > 1 else "host", on(rail, [host])) for host, rail in devices}
-    named |= {("rail", on(rail, model.hosts)) for rail in model.dead_rails}
-    named |= {("link", on(rail, pair)) for pair, rail in model.links if rail not in model.dead_rails}
-    named |= {("partition", group) for group in model.groups()}
+    names |= {("device" if model.rails > 1 else "host", on(rail, [host])) for host, rail in devices}
+    names |= {("rail", on(rail, model.hosts)) for rail in model.dead_rails}
+    names |= {("link", on(rail, pair)) for pair, rail in model.links if rail not in model.dead_rails}
+    names |= {("partition", group) for group in model.groups()}
     if model.combination:
-        named.add(("scale", model.combination))
-    return named
+        names.add(("scale", model.combination))
+    return names
 
 
 def _score(model: Model, named: Collection[Name]) -> tuple[bool, int, int, int]:
@@ -188,10 +188,10 @@ def ours(setting: Setting) -> list[Score]:
             if not play.full_size():
                 break
             play.rounds()
-        named = {(fault.kind, frozenset(fault.members)) for fault in play.found()}
+        names = {(fault.kind, frozenset(fault.members)) for fault in play.found()}
         scores.append(
             Score(
-                *_score(model, named), play.pair_rounds, play.all_rounds, play.waited, play.tests, play.decoder_seconds
+                *_score(model, names), play.pair_rounds, play.all_rounds, play.waited, play.tests, play.decoder_seconds
             )
         )
     return scores
@@ -206,9 +206,9 @@ def rival(rule: str, setting: Setting) -> list[Score]:
             return model.outcome(members, 0)
 
         result = RIVALS[rule](model.hosts, run, Random(seed))
-        named: set[Name] = {("host", frozenset({host})) for host in result.hosts}
-        named |= {("link", link) for link in result.links}
-        scores.append(Score(*_score(model, named), result.rounds, result.rounds, result.waited, result.tests))
+        names: set[Name] = {("host", frozenset({host})) for host in result.hosts}
+        names |= {("link", link) for link in result.links}
+        scores.append(Score(*_score(model, names), result.rounds, result.rounds, result.waited, result.tests))
         if sum(score.tests for score in scores) + scores[-1].tests > _RIVAL_TESTS:
             break
     return scores

@@ -138,7 +138,7 @@ def version_files(spec: Spec) -> dict[str, str]:
     v, arch = VERSIONS[spec.product], platform.machine()
     toolkit = "ascend-toolkit/latest"
     parts = ("runtime", "compiler", "hccl", "opp", "toolkit", "aoe", "ncs")
-    cfg = [f"{part}_{when}_version=[{v.runtime}:{v.cann}]" for when in ("running", "installed") for part in parts]
+    cfg = [f"{part}_{moment}_version=[{v.runtime}:{v.cann}]" for moment in ("running", "installed") for part in parts]
     return {
         "driver/version.info": (
             f"Version={v.driver}\nascendhal_version=7.35.19\naicpu_version=1.0\ntdt_version=1.0\nlog_version=1.0\n"

@@ -151,9 +151,9 @@ def _places(report: Report) -> Iterator[str]:
     The report has no list of devices, so the largest device number in it determines the number of columns.
     """
     worst = worst_by(_said(report))
-    named = {device for _, device in worst} | {finding.device for finding in report.findings}
-    named |= {member.device for test in report.tests for member in test.members}
-    devices = _columns({device for device in named if device is not None})
+    numbers = {device for _, device in worst} | {finding.device for finding in report.findings}
+    numbers |= {member.device for test in report.tests for member in test.members}
+    devices = _columns({device for device in numbers if device is not None})
     if not report.hosts:
         return
     yield '<div class="scroll"><table class="map"><tr><th></th><th>host</th>'

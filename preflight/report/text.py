@@ -111,9 +111,9 @@ def folded(findings: Iterable[Finding]) -> list[Group]:
     result = []
     for (_, text, devices), same in groups.items():
         hosts = tuple(dict.fromkeys(finding.host for finding in same if finding.host is not None))
-        named = f"device{'s' if len(devices) > 1 else ''} {_ranges(devices)}"
+        device_words = f"device{'s' if len(devices) > 1 else ''} {_ranges(devices)}"
         causes, remedies = frozenset(finding.cause for finding in same), frozenset(finding.remedy for finding in same)
-        result.append(Group(same[0], text.replace(_DEVICE, named), hosts, devices, causes, remedies))
+        result.append(Group(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, remedies))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))
 
 
@@ -154,11 +154,11 @@ def blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], S
     shared = shared_obstacles(finding for findings in by_check.values() for finding in findings)
     blocks: list[tuple[list[str], Sequence[Finding]]] = []
     for same in shared.values():
-        once = {(finding.host, finding.device, finding.summary): finding for finding in same}
-        blocks.append((sorted({finding.check for finding in same}), list(once.values())))
+        distinct = {(finding.host, finding.device, finding.summary): finding for finding in same}
+        blocks.append((sorted({finding.check for finding in same}), list(distinct.values())))
     for check, findings in by_check.items():
-        if alone := [finding for finding in findings if obstacle(finding) not in shared]:
-            blocks.append(([check], alone))
+        if separate := [finding for finding in findings if obstacle(finding) not in shared]:
+            blocks.append(([check], separate))
     return sorted(blocks, key=lambda block: (_severity(block[1]), block[0]))
 
 
@@ -247,6 +247,6 @@ def render(
 
 def count_line(report: Report) -> str:
     """Return the verdict, and the number of checks for each outcome."""
-    counted = Counter(worst_by((finding.check, finding.outcome) for finding in report.findings).values())
-    counts = ", ".join(f"{counted[outcome]} {outcome.value}" for outcome in Outcome if counted[outcome])
-    return f"{report.verdict.value.upper()}: {counts or 'nothing'} of {sum(counted.values())} checks"
+    outcomes = Counter(worst_by((finding.check, finding.outcome) for finding in report.findings).values())
+    counts = ", ".join(f"{outcomes[outcome]} {outcome.value}" for outcome in Outcome if outcomes[outcome])
+    return f"{report.verdict.value.upper()}: {counts or 'nothing'} of {sum(outcomes.values())} checks"

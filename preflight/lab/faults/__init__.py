@@ -79,24 +79,26 @@ def _existing(directory: Path) -> Path:
 def _fault(name: str) -> Fault:
     names = [fault.name for fault in FAULTS]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        raise UsageError(f"there is no fault {name!r}; {f'did you mean {near[0]}?' if near else ', '.join(names)}")
+        matches = difflib.get_close_matches(name, names, n=1)
+        raise UsageError(
+            f"there is no fault {name!r}; {f'did you mean {matches[0]}?' if matches else ', '.join(names)}"
+        )
     return FAULTS[names.index(name)]
 
 
 def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: int | None) -> Place:
-    where = selected(hosts_of(lab, directory), on)
+    lab_host = selected(hosts_of(lab, directory), on)
     if fault.scope == "host" and device is not None:
         raise UsageError(f"{fault.name} befalls a host, not a device: leave --device out.")
     if fault.scope == "device" and not 0 <= (device or 0) < lab.spec.devices:
-        raise UsageError(f"{where.name} has no device {device or 0}; the lab has {lab.spec.devices} a host.")
+        raise UsageError(f"{lab_host.name} has no device {device or 0}; the lab has {lab.spec.devices} a host.")
     if fault in gpus.FAULTS and not lab.spec.is_gpu:
         raise UsageError(f"{fault.name} befalls GPUs: this is a lab of product {lab.spec.product}.")
     if fault.scope == "device" and fault not in gpus.FAULTS and not lab.spec.is_npu:
         raise UsageError(f"{fault.name} befalls NPUs: this is a lab of product {lab.spec.product}.")
     if fault in software.FAULTS and not lab.spec.is_npu:
         raise UsageError(f"a lab of product {lab.spec.product} has no driver stand-in.")
-    return Place(lab, directory, where, device or 0)
+    return Place(lab, directory, lab_host, device or 0)
 
 
 def _where(entry: Break) -> str:

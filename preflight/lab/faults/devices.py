@@ -8,8 +8,8 @@ HELD_MB = "24576"
 
 
 def _slow_port(place: Place) -> Undo:
-    usual = 100_000 if place.lab.spec.product == "atlas-a1" else 200_000
-    return told({"speed": str(usual // 2)})(place)
+    full_speed = 100_000 if place.lab.spec.product == "atlas-a1" else 200_000
+    return told({"speed": str(full_speed // 2)})(place)
 
 
 def _hold(place: Place) -> Undo:

@@ -54,8 +54,8 @@ class Place:
         enter = ["nsenter", "-t", str(self.host.running().pid), "-a", "--", *command]
         null = subprocess.DEVNULL
         # --fork is implied by entering the PID namespace: the process is nsenter's child.
-        entered = subprocess.Popen(enter, stdin=null, stdout=null, stderr=null, start_new_session=True)
-        outer = Process.of(entered.pid)
+        entering = subprocess.Popen(enter, stdin=null, stdout=null, stderr=null, start_new_session=True)
+        outer = Process.of(entering.pid)
         kernel.wait_until(lambda: len(kernel.processes_below(outer)) > 1, 10, f"{command[0]} did not start")
         inner = kernel.processes_below(outer)[1]
         return {"pid": inner.pid, "started": inner.started}

@@ -14,7 +14,7 @@ _PERIOD = 20_000  # microseconds; short, so that the host is slow but does not s
 
 def _overload(place: Place) -> Undo:
     init, limit = place.host.running(), _PERIOD * SHARE // 100
-    usual = cgroups.group_of(init.pid)
+    usual_group = cgroups.group_of(init.pid)
     try:
         group = cgroups.make(place.host.netns, limit, _PERIOD)
     except OSError as error:
@@ -24,7 +24,7 @@ def _overload(place: Place) -> Undo:
     busy = f"for n in $(seq {BUSY}); do setsid timeout {BUSY_SECONDS} sh -c 'while :; do :; done' & done; wait"
     started = place.start("/bin/sh", "-c", busy)
     _move(Process(**started), group)
-    return {**started, "group": str(group), "usual": str(usual)}
+    return {**started, "group": str(group), "usual": str(usual_group)}
 
 
 def _unload(place: Place, undo: Undo) -> None:

@@ -16,14 +16,14 @@ STUCK = {
 
 
 def _stuck() -> Iterator[Fault]:
-    for where, words in STUCK.items():
+    for point, description in STUCK.items():
         yield Fault(
-            f"stuck-{where}",
+            f"stuck-{point}",
             "device",
             ("PRB101", "PRB113"),
             True,
-            f"a process that uses it gets stuck {words}.",
-            told({f"fault_stuck_{where}": "1"}),
+            f"a process that uses it gets stuck {description}.",
+            told({f"fault_stuck_{point}": "1"}),
             told_no_more,
         )
 

@@ -1,6 +1,6 @@
 """A support bundle: one zip of documents, written whole, and read without trusting it (docs/contracts.md).
 
-    bundle.json           schema, preflight's version, time, run, contents, and what was left out
+    bundle.json           schema, preflight's version, time, run, contents, and missing contents
     facts.json            preflight.facts/1
     report.json           preflight.report/1
     inventory.toml        without the way to the hosts

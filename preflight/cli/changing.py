@@ -137,7 +137,7 @@ def ask_for_login(progress: ProgressLine, name: str, seconds: float) -> bool:
     """Return whether a person says on the terminal, within `seconds`, that a new login to this machine works."""
     deadline = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
     with progress.paused():
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # only what is typed after the change counts
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignores input from before the change
         print(
             f"\n{name}: the firewall is changed. It is changed back at {deadline}, in {seconds:g} s.\n"
             "To keep the change: log in to this machine again, from another machine.\n"

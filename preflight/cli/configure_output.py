@@ -86,7 +86,7 @@ def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Endi
     done += _left_to_others(end.at_work)
     _show(s, [*done, Line("")] if done else [])
     next_step = _then(args, end.at_work) or after_configure(args, end.after, end.results)
-    if all(finding.outcome is Outcome.SKIP for finding in end.after):  # without a verdict
+    if all(finding.outcome is Outcome.SKIP for finding in end.after):  # such a report has no verdict
         reasons = dict.fromkeys(finding.summary for finding in end.after)
         _show(s, [*(Line(f"not judged: {reason}") for reason in reasons), Line(f"next: {next_step}", "next")])
         return

@@ -183,9 +183,8 @@ def _read_back(text: str, listed: HostList) -> Sequence[Host]:
         cluster = parse(text, Path(_UNWRITTEN))
     except InventoryError as error:
         _, *problems = str(error).splitlines()
-        messages = [
-            re.sub(rf"^{_UNWRITTEN}:\d+: ", "", problem) for problem in problems[:_SHOWN]
-        ]  # without the line numbers of a file that was not written
+        # Without the line numbers of a file that was not written.
+        messages = [re.sub(rf"^{_UNWRITTEN}:\d+: ", "", problem) for problem in problems[:_SHOWN]]
         messages += [f"… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise UsageError(
             "\n".join(["what was imported makes no inventory, so nothing was written:", *messages])

@@ -25,15 +25,7 @@ if TYPE_CHECKING:
     from preflight.provision.learn import Learned
 
 _SECTIONS = ("os", "sysctl", "network", "hccn", "hccn_conf", "npu_smi")  # sections that are collected
-_CHECKED = (
-    "NPU101",
-    "NPU102",
-    "NPU103",
-    "NPU104",
-    "NPU105",
-    "NPU106",
-    "NPU111",
-)  # checks that judge the learned inventory
+_CHECKED = ("NPU101", "NPU102", "NPU103", "NPU104", "NPU105", "NPU106", "NPU111")  # checks of the learned inventory
 _HEAD = "Learned from the hosts by preflight learn: read it, and correct it, before you configure with it."
 _SHOWN = 20  # sentences on the terminal; the file has all of them
 

@@ -96,9 +96,8 @@ def run(args: argparse.Namespace) -> int:
     with _logs(args) as (files, unread):
         named_paths = [] if args.fetch else [Path(name) for name in args.log]
         for log in files:
-            if (
-                log.path.is_symlink() and log.path not in named_paths
-            ):  # a link in a folder of logs may lead to files that its writer must not read
+            # A link in a folder of logs may lead to files that its author may not read.
+            if log.path.is_symlink() and log.path not in named_paths:
                 if not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named_paths):
                     bundle.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
                 continue

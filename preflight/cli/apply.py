@@ -40,18 +40,21 @@ def run(args: argparse.Namespace) -> int:
     with session(args) as s:
         _refuse_strangers(args, s, saved)
         wanted = limited(saved.plan, [host.name for host in s.hosts])
-        left, held, more = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
-        notes = saved.held_back + held + more
-        away = _refuse_stale(args, s, left) if left.changes else ()
-        plan = limited(left, [host for host in left.hosts if host not in {result.change.host for result in away}])
+        safe_plan, held_notes, unchecked = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
+        notes = saved.held_back + held_notes + unchecked
+        failed_results = _refuse_stale(args, s, safe_plan) if safe_plan.changes else ()
+        plan = limited(
+            safe_plan,
+            [host for host in safe_plan.hosts if host not in {result.change.host for result in failed_results}],
+        )
         if args.output == "console":
             shown(show_plan, s, plan, notes, whole=True)
         if plan.changes and not agreed(args, plan):
             return PENDING
-        short = bool(held or away)
+        short = bool(held_notes or failed_results)
         blind = bool(saved.held_back) and not saved.plan.changes
         run_id, applied = carry_out(args, s, plan, started, short=short)
-        results = (*applied.results, *away)
+        results = (*applied.results, *failed_results)
         return finish_run(args, s, run_id, results, notes, short=short, at_work=applied.at_work, blind=blind)
 
 
@@ -67,14 +70,14 @@ def _read(path: Path) -> bytes:
 
 
 def _refuse_strangers(args: argparse.Namespace, s: Session, saved: "SavedPlan") -> None:
-    """Raises UsageError where the plan is not one for this inventory: nothing was contacted yet."""
-    known = {host.name: {device.index for device in host.devices} for host in s.cluster.hosts}
+    """Raise UsageError if the plan is not for this inventory, before any host is contacted."""
+    devices_of = {host.name: {device.index for device in host.devices} for host in s.cluster.hosts}
     if saved.cluster != s.cluster.name:
         raise UsageError(f"{args.plan} is for cluster {saved.cluster}, and {args.inventory} describes {s.cluster.name}")
     for change, line in zip(saved.plan.changes, saved.lines, strict=True):
-        if change.host not in known:
+        if change.host not in devices_of:
             raise UsageError(f"{args.plan}:{line}: changes {change.host}, which {args.inventory} does not name")
-        if change.device is not None and change.device not in known[change.host]:
+        if change.device is not None and change.device not in devices_of[change.host]:
             raise UsageError(
                 f"{args.plan}:{line}: changes device {change.device} of {change.host}, "
                 f"which has no such device in {args.inventory}"
@@ -82,15 +85,17 @@ def _refuse_strangers(args: argparse.Namespace, s: Session, saved: "SavedPlan") 
 
 
 def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[StepResult, ...]:
-    """Compare every host with the plan; the results of those that could not be asked. Raises PreflightError where
-    somebody has changed something since."""
+    """Compare every host with the plan and return the results of hosts that could not be compared.
+
+    Raise PreflightError if a host has changed since the plan was made.
+    """
     from preflight.provision.apply import Way, compare
     from preflight.provision.render_results import stale
     from preflight.report.build import new_run_id
 
     way = Way(s.hosts, s.transport, args.pool, s.progress)
-    met = compare(plan, way, new_run_id(datetime.now(UTC)))
-    moved = [result for result in met if result.state is StepState.MOVED]
+    compared = compare(plan, way, new_run_id(datetime.now(UTC)))
+    moved = [result for result in compared if result.state is StepState.MOVED]
     if moved:
         s.progress.clear()
         raise PreflightError(
@@ -102,5 +107,5 @@ def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[Ste
                 )
             )
         )
-    failed = {result.change.host for result in met if result.state is StepState.FAILED}
-    return tuple(result for result in met if result.change.host in failed)
+    failed = {result.change.host for result in compared if result.state is StepState.FAILED}
+    return tuple(result for result in compared if result.change.host in failed)

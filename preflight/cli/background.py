@@ -1,4 +1,4 @@
-"""Work that passes while something else is waited for."""
+"""Work in background threads: facts of hosts, and the port rehearsal."""
 
 import threading
 import time
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 L = TypeVar("L")
-FOR_EVER = float("inf")  # the moment by which work is done that may take as long as it takes
+FOR_EVER = float("inf")  # a deadline for work without a time limit
 
 
 def in_background(work: Callable[[], T]) -> "Future[T]":
-    """A daemon thread and not an executor, whose threads would have to end before Ctrl-C can."""
+    """Run `work` in a daemon thread and return its future.
+
+    An executor's threads would have to end before Ctrl-C can end the process.
+    """
     from concurrent.futures import Future
 
     future: Future[T] = Future()
@@ -36,19 +39,19 @@ def in_background(work: Callable[[], T]) -> "Future[T]":
 
 
 def left(until: float) -> float | None:
-    """Seconds until that moment of the monotonic clock, as waiting takes them: None for no limit."""
+    """Return the seconds until that moment of the monotonic clock; None, for no limit, if it is FOR_EVER."""
     return None if until == FOR_EVER else max(0.0, until - time.monotonic())
 
 
 def result_by(future: "Future[T]", until: float, late: L) -> T | L:
-    """Its result, `late` where it has none by then; raises what it raised."""
+    """Return the future's result, or `late` if it has none at `until`. Raise what the work raised."""
     from concurrent.futures import wait
 
     return future.result() if wait([future], left(until)).done else late
 
 
 class FactsOfHosts:
-    """Hosts that are looked at in the background. Whoever needs some of them does not wait for others."""
+    """Facts of hosts, collected in the background. A caller that needs some hosts does not wait for others."""
 
     def __init__(self, s: Session, sections: Sequence[str]) -> None:
         from preflight.facts.collect import collect
@@ -77,8 +80,10 @@ class FactsOfHosts:
             self._news.notify_all()
 
     def of(self, hosts: Sequence[Host], until: float = FOR_EVER) -> ClusterFacts:
-        """All that is known when `hosts` have told of themselves, or cannot, or at `until`: those that are late then
-        are not in it."""
+        """Wait until the facts of `hosts` are known, or the collection has ended, or `until`. Return all facts so far.
+
+        Hosts that have not answered by then are not in the result.
+        """
         with self._news:
             self._news.wait_for(lambda: self._all.done() or self._know(hosts), left(until))
             return self._all.result() if self._all.done() else ClusterFacts(dict(self._known))
@@ -90,23 +95,25 @@ class FactsOfHosts:
 def rehearse_ports(
     s: Session, backend: str, hosts: Callable[[], Sequence[Host]], until: float = FOR_EVER
 ) -> "Future[Rehearsal]":
-    """The port rehearsal over the `hosts` that may be used, as soon as they are known. Says at once if something does
-    not come through: whoever runs into that waits for a time-out."""
+    """Start the port rehearsal over the usable `hosts`, as soon as they are known.
+
+    Note at once if some connections fail, since work that needs them waits until its timeout.
+    """
     from preflight.probe.rehearsal import rehearse
 
     def work() -> "Rehearsal":
-        seen = rehearse(s.cluster, hosts(), s.transport, backend, until=until)
-        if any(visit.dead for visit in seen.visits):
+        rehearsal = rehearse(s.cluster, hosts(), s.transport, backend, until=until)
+        if any(visit.dead for visit in rehearsal.visits):
             s.progress.note("port rehearsal: not all connections come through; what needs them will wait (see PRB114)")
-        return seen
+        return rehearsal
 
     return in_background(work)
 
 
 def unreached(rehearsal: "Future[Rehearsal]") -> frozenset[str]:
-    """The hosts of which a rehearsal that is over says so."""
-    known = rehearsal.done() and not rehearsal.exception()
-    return rehearsal.result().unreached if known else frozenset()
+    """Return the hosts that a finished rehearsal could not reach; none before it has finished."""
+    finished = rehearsal.done() and not rehearsal.exception()
+    return rehearsal.result().unreached if finished else frozenset()
 
 
 def reached(hosts: Sequence[Host], facts: ClusterFacts) -> list[Host]:

@@ -1,4 +1,4 @@
-"""Baselines and comparisons as lines, folded, and as JSON (docs/contracts.md, `preflight.baseline/1`)."""
+"""Baselines and comparisons as folded lines, and as JSON (docs/contracts.md, `preflight.baseline/1`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,33 +18,33 @@ def shown(known: Sequence[tuple[str, CheckRun]]) -> Iterator[str]:
     if not known:
         yield "no baseline is saved yet: preflight baseline save"
         return
-    for name, look in known:
-        cluster, product, backend = look.setting
-        yield f"{name} of {cluster} ({product}, {backend}): run {look.run}, {look.started}"
+    for name, run in known:
+        cluster, product, backend = run.setting
+        yield f"{name} of {cluster} ({product}, {backend}): run {run.run}, {run.started}"
         yield f"{'GB/s':>9}  {'what':44} who"
-        for figures in alike(comparable(look.figures), lambda figure: figure.shape):
+        for figures in alike(comparable(run.figures), lambda figure: figure.shape):
             slowest = min(figures, key=lambda figure: figure.busbw)
-            yield f"{shown_GBps(slowest.busbw):>9}  {what(slowest.shape):44} {who([one.shape for one in figures])}"
+            yield f"{shown_GBps(slowest.busbw):>9}  {what(slowest.shape):44} {who([f.shape for f in figures])}"
         yield ""
     yield "next: preflight baseline compare"
 
 
 def compared(look: CheckRun, baseline: Baseline, found: Sequence[Comparison], other: Iterable[Scope]) -> Iterator[str]:
-    """The worst first; what is well stands in one line a kind, with its slowest."""
+    """Yield the slow figures first, worst first. Figures that pass are one line a kind, with its slowest."""
     yield f"run {look.run} beside the baseline {baseline.name}, run {baseline.run}; GB/s of bus bandwidth"
     yield f"{'':5}{'saved':>9}{'now':>9}{'share':>7}  {'what':40} who"
-    bad = [one for one in found if one.outcome is not Outcome.PASS]
-    for one in bad[:LINES]:
-        yield _line(one, [one.now.shape])
+    bad = [comparison for comparison in found if comparison.outcome is not Outcome.PASS]
+    for comparison in bad[:LINES]:
+        yield _line(comparison, [comparison.now.shape])
     if len(bad) > LINES:
         yield f"     … and {len(bad) - LINES} more below their limits (-o json has them all)"
-    well = [one for one in found if one.outcome is Outcome.PASS]
-    for same in alike(well, lambda one: one.now.shape):
-        yield _line(min(same, key=lambda one: one.share), [one.now.shape for one in same])
+    passes = [comparison for comparison in found if comparison.outcome is Outcome.PASS]
+    for same in alike(passes, lambda comparison: comparison.now.shape):
+        yield _line(min(same, key=lambda comparison: comparison.share), [comparison.now.shape for comparison in same])
     for scope in other:
         yield f"not compared: {scope}: other hosts, ranks or sizes than in the baseline"
     yield ""
-    failed = any(one.outcome is Outcome.FAIL for one in bad)
+    failed = any(comparison.outcome is Outcome.FAIL for comparison in bad)
     yield f"{'FAIL' if failed else 'WARN' if bad else 'PASS'}: {len(bad)} of {len(found)} too slow"
     yield "next: preflight explain PRB115" if bad else "next: preflight baseline show"
 
@@ -55,11 +55,11 @@ def _line(worst: Comparison, shapes: Sequence[Shape]) -> str:
 
 
 def alike(items: Iterable[T], shape: Callable[[T], Shape]) -> Iterator[list[T]]:
-    """Those that differ in nothing but who was in the group, together."""
+    """Yield groups of the items that differ only in the members of their test's group."""
     groups: dict[object, list[T]] = defaultdict(list)
     for item in items:
-        one = shape(item)
-        groups[one.scope, one.op, one.reduction, one.form, one.dtype, one.bytes, one.ranks].append(item)
+        test = shape(item)
+        groups[test.scope, test.op, test.reduction, test.form, test.dtype, test.bytes, test.ranks].append(item)
     yield from groups.values()
 
 
@@ -76,13 +76,18 @@ def who(shapes: Sequence[Shape]) -> str:
 
 
 def shown_document(known: Iterable[tuple[str, CheckRun]]) -> str:
-    return _text([{**_head(name, look), "figures": list(map(figure_row, look.figures))} for name, look in known])
+    return _text([{**_head(name, run), "figures": list(map(figure_row, run.figures))} for name, run in known])
 
 
 def compared_document(look: CheckRun, baseline: Baseline, found: Iterable[Comparison]) -> str:
     body = [
-        {**figure_row(one.now), "saved_GBps": one.was.busbw, "share": round(one.share, 4), "outcome": one.outcome}
-        for one in found
+        {
+            **figure_row(comparison.now),
+            "saved_GBps": comparison.was.busbw,
+            "share": round(comparison.share, 4),
+            "outcome": comparison.outcome,
+        }
+        for comparison in found
     ]
     return _text([{**_head(baseline.name, look), "baseline": baseline.run, "compared": body}])
 

@@ -1,6 +1,6 @@
 """A support bundle: one zip of documents, written whole, and read without trusting it (docs/contracts.md).
 
-    bundle.json           schema, preflight's version, when, of which run, what is in it and what is not
+    bundle.json           schema, preflight's version, time, run, contents, and missing contents
     facts.json            preflight.facts/1
     report.json           preflight.report/1
     inventory.toml        without the way to the hosts
@@ -8,7 +8,7 @@
     journals/RUN.jsonl    of the runs that changed hosts
     logs/…
 
-Nothing is ever unpacked to a disk; only the first four are read back, each up to a size.
+Nothing is ever unpacked to a disk. Only the first four are read back, each up to a size.
 """
 
 import io
@@ -29,7 +29,7 @@ ABOUT, FACTS, REPORT, INVENTORY = "bundle.json", "facts.json", "report.json", "i
 _READ = {ABOUT: 16 << 20, FACTS: 512 << 20, REPORT: 256 << 20, INVENTORY: 16 << 20}  # name → bytes at most
 _LARGEST = 512 << 20  # bytes of the whole file
 _LARGEST_LIST = 16 << 20  # bytes of its list of members
-_SMALL, _RATIO = 64 << 20, 100  # a larger member is at most so many times as large as it is packed: facts are 30 times
+_SMALL, _RATIO = 64 << 20, 100  # limit of size to packed size for members over _SMALL; facts reach 30
 _END, _END_OF_64 = b"PK\x05\x06", b"PK\x06\x07"
 _MOST_MEMBERS = 50_000
 _MAGIC = b"PK\x03\x04"
@@ -41,11 +41,11 @@ class _About(msgspec.Struct):
 
 
 def write(path: Path, members: Mapping[str, bytes]) -> None:
-    """Its owner's alone, whole or not at all. Raises PreflightError."""
+    """Write the bundle whole or not at all, readable by its owner alone. Raise PreflightError if that fails."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
-            entry = zipfile.ZipInfo(name)  # of 1980: the same content is the same file
+            entry = zipfile.ZipInfo(name)  # dated 1980, so that the same content gives the same file
             entry.external_attr = (stat.S_IFREG | 0o600) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
@@ -53,7 +53,7 @@ def write(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether it is an ordinary file that begins like one."""
+    """Return whether the path is an ordinary file that begins like a zip."""
     try:
         with path.open("rb") if path.is_file() else io.BytesIO() as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -62,9 +62,11 @@ def is_bundle(path: Path) -> bool:
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """What can be read back, by name. Raises UsageError for a file that is no bundle, is cut, or not to be
-    trusted."""
-    found: dict[str, bytes] = {}
+    """Return the documents that are read back, by name.
+
+    Raise UsageError for a file that is no bundle, is cut, or cannot be trusted.
+    """
+    documents: dict[str, bytes] = {}
     try:
         packed = read_bounded(path, _LARGEST)
         _refuse_long_list(path, packed)
@@ -73,14 +75,14 @@ def read(path: Path) -> dict[str, bytes]:
             _refuse_strange(path, entries)
             for entry in entries:
                 if entry.filename in _READ:
-                    found[entry.filename] = _content(path, archive, entry)
+                    documents[entry.filename] = _content(path, archive, entry)
     except _BAD as error:
         raise UsageError(
             f"{path} cannot be read as a support bundle ({error}); it may be cut, copy it again"
         ) from error
     except MemoryError:
         raise UsageError(f"{path} does not fit into this machine's memory") from None
-    schema = _schema(found.get(ABOUT, b""))
+    schema = _schema(documents.get(ABOUT, b""))
     if not schema.startswith("preflight.bundle/"):
         raise UsageError(f"{path} is no support bundle; to write one: preflight support-bundle")
     if schema != SCHEMA:
@@ -88,11 +90,11 @@ def read(path: Path) -> dict[str, bytes]:
             f"{path}: the schema is {schema!r:.80}, and this preflight reads {SCHEMA}; to write one: preflight "
             "support-bundle"
         )
-    return found
+    return documents
 
 
 def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """What one member holds, unpacked no further than it may be large."""
+    """Return the content of one member. Unpack no more than its largest allowed size."""
     largest = min(_READ[entry.filename], max(_SMALL, _RATIO * entry.compress_size))
     with archive.open(entry) as member:
         content = member.read(largest + 1)
@@ -102,7 +104,7 @@ def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> by
 
 
 def _refuse_long_list(path: Path, packed: bytes) -> None:
-    """Raises UsageError where the list of members, which is read whole, would take much memory."""
+    """Raise UsageError if the list of members, which is read whole, would take much memory."""
     end = packed.rfind(_END)
     size = int.from_bytes(packed[end + 12 : end + 16], "little") if end >= 0 else 0
     if size > _LARGEST_LIST or packed[max(end - 20, 0) :].startswith(_END_OF_64):
@@ -110,7 +112,7 @@ def _refuse_long_list(path: Path, packed: bytes) -> None:
 
 
 def _schema(about: bytes) -> str:
-    """Empty: it names none."""
+    """Return the schema that bundle.json names, or "" if it names none."""
     try:
         return msgspec.json.decode(about, type=_About).schema
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -118,7 +120,7 @@ def _schema(about: bytes) -> str:
 
 
 def _refuse_strange(path: Path, entries: list[zipfile.ZipInfo]) -> None:
-    """Raises UsageError. We would not unpack it anyway; whoever else does has to be able to trust it."""
+    """Raise UsageError for members that are unsafe to unpack. We do not unpack them, but users may."""
     if len(entries) > _MOST_MEMBERS:
         raise UsageError(f"{path} holds {len(entries)} files, so it is no support bundle of ours")
     names: set[str] = set()
@@ -128,7 +130,7 @@ def _refuse_strange(path: Path, entries: list[zipfile.ZipInfo]) -> None:
         why = ""
         if place.is_absolute() or ".." in place.parts or "\\" in name:
             why = "whose name leads out of it"
-        elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):  # 0: some that pack do not say; folders: others name them
+        elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):  # some packers write 0; other programs add folders
             why = "which is no ordinary file"
         elif entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             why = "packed in a way that we do not use"

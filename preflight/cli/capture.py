@@ -42,7 +42,7 @@ def _place(out: Path, taken: datetime) -> Path:
 
 
 def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
-    """A hosts.toml that the capture can be judged by."""
+    """Return a hosts.toml that the capture can be judged by."""
     from preflight.facts.documents.capture import clean
     from preflight.inventory import explicit_document
 
@@ -56,11 +56,11 @@ def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
 
 
 def inventory_to_give(path: Path) -> dict[str, Any]:
-    """An inventory without the way to the hosts, without secrets and comments. Raises InventoryError."""
+    """Return an inventory without the way to the hosts, secrets and comments. Raise InventoryError if it is invalid."""
     from preflight.facts.documents.capture import clean
     from preflight.inventory import load, tables
 
-    load(path)  # so that the tables are as they have to be
+    load(path)  # validates the tables
     document = {key: table for key, table in tables(path).items() if key != "ssh"}
     document["hosts"] = [{key: value for key, value in host.items() if key != "ssh"} for host in document["hosts"]]
     cleaned: dict[str, Any] = clean(document)
@@ -91,40 +91,43 @@ def run(args: argparse.Namespace) -> int:
     from preflight.facts.unknown_formats import unknown
     from preflight.inventory import dump as dump_inventory
 
-    taken = datetime.now(UTC)
-    place = _place(args.out, taken)
+    started = datetime.now(UTC)
+    place = _place(args.out, started)
     refuse_place(place, "--out")
     with this_machine() if args.local else session(args) as s:
         inventory = _inventory(args, s.cluster)
-        seen = _look(args, s)
-    facts = {name: it.facts for name, it in seen.items() if isinstance(it, Seen)}
-    hosts = {name: it.answered if isinstance(it, Seen) else it for name, it in seen.items()}
+        answers = _look(args, s)
+    facts = {name: answer.facts for name, answer in answers.items() if isinstance(answer, Seen)}
+    hosts = {name: answer.answered if isinstance(answer, Seen) else answer for name, answer in answers.items()}
     pseudonyms = None
     if args.anonymous:
         pseudonyms = Pseudonyms(secrets.token_bytes(32), known(s.cluster, facts, [inventory, *documents(hosts)]))
-    strange = unknown(facts)
+    unknown_formats = unknown(facts)
     capture = Capture(
         __version__,
-        taken.isoformat(timespec="seconds"),
+        started.isoformat(timespec="seconds"),
         args.anonymous,
         dump_inventory(pseudonyms.value(inventory) if pseudonyms else inventory),
         hosts,
-        strange,
+        unknown_formats,
     )
     text = dump(capture, secrets.token_hex(16), pseudonyms)
     if pseudonyms:
-        _reads_as_before(text, strange)
+        _reads_as_before(text, unknown_formats)
     write_whole(place, text, "the capture", 0o600)
-    away = [it for it in seen.values() if not isinstance(it, Seen)]
-    print("\n".join(_said(place, len(seen), strange, anonymous=args.anonymous)))
-    for gone in away:
-        print(printable(f"not in it: {gone.summary}; {gone.remedy}"))
-    silent = any(isinstance(it, Seen) and isinstance(it.raw, Missing) for it in seen.values())
-    return 3 if strange or away or silent else 0
+    hosts_away = [answer for answer in answers.values() if not isinstance(answer, Seen)]
+    print("\n".join(_said(place, len(answers), unknown_formats, anonymous=args.anonymous)))
+    for unreachable in hosts_away:
+        print(printable(f"not in it: {unreachable.summary}; {unreachable.remedy}"))
+    silent = any(isinstance(answer, Seen) and isinstance(answer.raw, Missing) for answer in answers.values())
+    return 3 if unknown_formats or hosts_away or silent else 0
 
 
 def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
-    """Raises PreflightError where pseudonyms took a word from the answers or the inventory that it is read by."""
+    """Raise PreflightError if the capture with pseudonyms is no longer understood.
+
+    A pseudonym may have replaced a word that the parsers or the inventory need.
+    """
     from preflight.facts.documents.capture import load, read
     from preflight.facts.round_trip import Seen
     from preflight.facts.unknown_formats import unknown
@@ -134,16 +137,16 @@ def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
     try:
         capture = load(text, "the capture")
         cluster = parse(capture.inventory, Path("the capture"))
-        found = read(capture, cluster, cluster.hosts)
+        answers = read(capture, cluster, cluster.hosts)
     except UsageError as error:
-        trouble = str(error)
+        reason = str(error)
     else:
-        now = unknown({name: it.facts for name, it in found.items() if isinstance(it, Seen)})
-        new = {it.command for it in now} - {it.command for it in strange}
-        trouble = f"{', '.join(sorted(new))} would not be understood" if new else ""
-    if trouble:
+        now = unknown({name: item.facts for name, item in answers.items() if isinstance(item, Seen)})
+        new = {item.command for item in now} - {item.command for item in strange}
+        reason = f"{', '.join(sorted(new))} would not be understood" if new else ""
+    if reason:
         raise PreflightError(
-            f"nothing was written: a host's name is a word of the tools, too, so that with pseudonyms {trouble}; take "
+            f"nothing was written: a host's name is a word of the tools, too, so that with pseudonyms {reason}; take "
             "a capture without --anonymous"
         )
 
@@ -156,9 +159,9 @@ def _said(place: Path, hosts: int, strange: tuple["Unknown", ...], *, anonymous:
         yield "every answer was understood"
     else:
         yield f"{len(strange)} {'format is' if len(strange) == 1 else 'formats are'} not understood:"
-        for it in strange:
-            answers = "1 answer" if it.answers == 1 else f"{it.answers} answers"
-            yield printable(f"  {it.command}: {answers} of {fold(it.hosts)}: {it.error}")
+        for item in strange:
+            answers = "1 answer" if item.answers == 1 else f"{item.answers} answers"
+            yield printable(f"  {item.command}: {answers} of {fold(item.hosts)}: {item.error}")
         yield "report them with the file, so that a later version reads it" + (
             "" if anonymous else "; --anonymous makes one without your names and addresses"
         )

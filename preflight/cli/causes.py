@@ -1,4 +1,4 @@
-"""Tests have failed: what the hosts' facts say of it, looked at once more."""
+"""Causes of failed tests, from facts that are collected again after the tests."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from preflight.probe.run import Seen
 
 _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.SLOW)
-_OF_PROBE = ("PRB111", "PRB112", "PRB114", "PRB118")  # what a device or host does alone, and ports, explain
+_OF_PROBE = ("PRB111", "PRB112", "PRB114", "PRB118")  # checks of a single device or host, and of ports
 
 
 def causes(
@@ -38,15 +38,18 @@ def causes(
     pool: int = POOL,
     deep: bool = True,
 ) -> tuple[Finding, ...]:
-    """What the checks of facts and pings, and those of devices alone and of ports, find wrong now; nothing where no
-    test failed or was slow, or what was asked is not known by `until`. `before`: facts from before the tests, so that
-    NIC109 counts what went wrong since."""
-    if not seen.located and all(one.test.outcome not in _TROUBLE for one in seen.observations):
+    """Return current failures and warnings of the checks that can explain failed tests.
+
+    These are the checks of facts and pings, of single devices, and of ports. The result is empty if no test failed or
+    was slow, or if the answers take longer than `until`. `before` are the facts from before the tests, so that NIC109
+    counts only errors since then.
+    """
+    if not seen.located and all(observation.test.outcome not in _TROUBLE for observation in seen.observations):
         return ()
     s.progress.say("tests have failed: asking the hosts why")
     looking = in_background(lambda: _look(s, hosts, seen, before, rehearsal, pool=pool, deep=deep))
-    found: list[Finding] = result_by(looking, until, [])
-    findings = apply_waivers(found, s.cluster.waivers, ignored, date.today())
+    results: list[Finding] = result_by(looking, until, [])
+    findings = apply_waivers(results, s.cluster.waivers, ignored, date.today())
     return tuple(finding for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.WARN))
 
 
@@ -68,7 +71,7 @@ def _look(
 
     facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool, deep=deep)
     facts = counted_since(facts, before)
-    plan = plan_pings(s.cluster, facts).pings  # all of them: who lost pings have in common is counted
+    plan = plan_pings(s.cluster, facts).pings  # all pings, since a cause is what lost pings have in common
     rounds = {
         "pings": ping(s.cluster, facts, s.transport, plan, s.progress, pool=pool),
         "observations": seen.observations,
@@ -80,16 +83,16 @@ def _look(
 
 
 def counted_since(facts: ClusterFacts, before: ClusterFacts) -> ClusterFacts:
-    """The facts, with what the devices' counters have counted since `before`, where that is known."""
+    """Return the facts with device counters that count from `before` on, where `before` has them."""
 
     def of(host: str, now: HostFacts | Unreachable) -> HostFacts | Unreachable:
-        then = before.hosts.get(host)
+        earlier_facts = before.hosts.get(host)
         if not isinstance(now, HostFacts):
             return now
-        earlier = then if isinstance(then, HostFacts) else None
+        earlier = earlier_facts if isinstance(earlier_facts, HostFacts) else None
         if isinstance(now.nic, Nic):
-            known = earlier.nic.devices if earlier and isinstance(earlier.nic, Nic) else ()
-            now = replace(now, nic=Nic(tuple(_since(now.nic.devices, known))))
+            earlier_devices = earlier.nic.devices if earlier and isinstance(earlier.nic, Nic) else ()
+            now = replace(now, nic=Nic(tuple(_since(now.nic.devices, earlier_devices))))
         if isinstance(now.rdma, Rdma) and earlier and isinstance(earlier.rdma, Rdma):
             now = replace(now, rdma=replace(now.rdma, counters=earlier.rdma.counters, seconds=None))
         return now
@@ -98,9 +101,9 @@ def counted_since(facts: ClusterFacts, before: ClusterFacts) -> ClusterFacts:
 
 
 def _since(now: Iterable[NicDevice], then: Iterable[NicDevice]) -> Iterable[NicDevice]:
-    """Counters whose value before is not known say nothing of the time since."""
+    """Yield the devices with the counts since `then`. A counter without an earlier value is left out."""
     first = {device.index: device.packets.value or {} for device in then}
     for device in now:
-        known, counts = first.get(device.index, {}), device.packets.value or {}
-        counted = {key: max(0, count - known[key]) for key, count in counts.items() if key in known}
+        earlier_counts, counts = first.get(device.index, {}), device.packets.value or {}
+        counted = {key: max(0, count - earlier_counts[key]) for key, count in counts.items() if key in earlier_counts}
         yield replace(device, packets=Found(counted)) if counts else device

@@ -1,4 +1,4 @@
-"""What the commands that change hosts share: their options, the question, and the run with its journal."""
+"""Options, question and journalled run, shared by the commands that change hosts."""
 
 import argparse
 import select
@@ -54,7 +54,7 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_permission_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the operator allows; it decides about what is in the plan."""
+    """Add the options that permit changes; they decide which changes the plan contains."""
     parser.add_argument(
         "--allow-disturbing", action="store_true", help="also change what may disturb something that runs on a host now"
     )
@@ -83,7 +83,7 @@ def _seconds(text: str) -> float:
 
 
 def refuse_what_cannot_be_asked(args: argparse.Namespace, *, dry_run: bool = False) -> None:
-    """Raises UsageError where a change would be made that nobody could agree to, or that could not be written down."""
+    """Raise UsageError if a change could not be confirmed by the user or recorded in the journal."""
     from preflight.provision.journal import require_directory
 
     if dry_run:
@@ -99,15 +99,15 @@ def refuse_what_cannot_be_asked(args: argparse.Namespace, *, dry_run: bool = Fal
 
 def _without_asking(args: argparse.Namespace) -> str:
     """Name the commands that need no answer: the same one with -y, and the one that only shows the changes."""
-    typed = shlex.join(["preflight", *args.argv])
-    shows = (
-        f"{typed} --dry-run" if hasattr(args, "dry_run") else f"preflight plan {options(args.inventory, args.limit)}"
+    command = shlex.join(["preflight", *args.argv])
+    preview = (
+        f"{command} --dry-run" if hasattr(args, "dry_run") else f"preflight plan {options(args.inventory, args.limit)}"
     )
-    return f"to change the hosts without a question: {typed} -y\nto only see the changes: {shows}"
+    return f"to change the hosts without a question: {command} -y\nto only see the changes: {preview}"
 
 
 def shown(show: Callable[..., None], *arguments: object, **options: object) -> None:
-    """Show the plan on stdout. Raises PreflightError where its reader goes away: nothing is changed that nobody saw."""
+    """Show the plan on stdout. Raise PreflightError if its reader goes away, so that no unread plan is applied."""
     try:
         show(*arguments, **options)
         sys.stdout.flush()
@@ -117,8 +117,10 @@ def shown(show: Callable[..., None], *arguments: object, **options: object) -> N
 
 
 def agreed(args: argparse.Namespace, plan: Plan, what: str = "Apply to") -> bool:
-    """Whether the plan may be carried out: asked on the terminal, unless -y has answered. `what`: the question's
-    beginning, before the hosts."""
+    """Return whether the plan may be applied: ask on the terminal, unless -y was given.
+
+    `what` is the beginning of the question, before the hosts.
+    """
     if args.yes:
         return True
     print(f"{what} {_in_waves(args, plan)}? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -133,11 +135,11 @@ def agreed(args: argparse.Namespace, plan: Plan, what: str = "Apply to") -> bool
 
 def ask_for_login(progress: ProgressLine, name: str, seconds: float) -> bool:
     """Return whether a person says on the terminal, within `seconds`, that a new login to this machine works."""
-    back = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+    deadline = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
     with progress.paused():
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # only what is typed after the change counts
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignores input from before the change
         print(
-            f"\n{name}: the firewall is changed. It is changed back at {back}, in {seconds:g} s.\n"
+            f"\n{name}: the firewall is changed. It is changed back at {deadline}, in {seconds:g} s.\n"
             "To keep the change: log in to this machine again, from another machine.\n"
             "If that login works, type yes and press Enter. Any other answer undoes the\n"
             "change now.\n"
@@ -159,17 +161,17 @@ def rollout(args: argparse.Namespace) -> Rollout:
 
 
 def _in_waves(args: argparse.Namespace, plan: Plan) -> str:
-    """How many hosts, and which goes first where not all go at once."""
+    """Return the number of hosts, and the first wave if there are several."""
     hosts = f"{len(plan.hosts)} host{'' if len(plan.hosts) == 1 else 's'}"
-    first, *rest = rollout(args).waves(plan.hosts)
-    if not rest:
+    first, *later_waves = rollout(args).waves(plan.hosts)
+    if not later_waves:
         return hosts
-    batches = f"then {len(rest)} batches" if len(rest) > 1 else "then the others"
+    batches = f"then {len(later_waves)} batches" if len(later_waves) > 1 else "then the others"
     return f"{hosts}: first {first[0]}{' …' if len(first) > 1 else ''}, {batches}"
 
 
 class Undoes(NamedTuple):
-    """The run that a plan takes back, and the hosts that it is taken back on."""
+    """A run that a plan takes back, and the hosts that it is taken back on."""
 
     run: str
     hosts: tuple[str, ...]
@@ -184,8 +186,11 @@ def carry_out(
     undoes: Undoes | None = None,
     short: bool = False,
 ) -> tuple[str, Applied]:
-    """Apply the plan, with a journal on this machine; the run's id, empty where there was nothing to write down, and
-    what came of it. `short`: something of what was wanted is not in the plan, so that the run is no success."""
+    """Apply the plan, with a journal on this machine. Return the run's id and the results.
+
+    The id is empty if there was nothing to record. `short` means that the plan lacks some of the requested changes, so
+    that the run cannot succeed.
+    """
     from preflight.provision.apply import Way, apply
     from preflight.provision.host_run import JOURNAL
     from preflight.provision.journal import RunJournal
@@ -195,19 +200,19 @@ def carry_out(
     run = new_run_id(started)
     if not plan.changes and not undoes:
         return "", Applied(())
-    undone, asked = undoes or ("", ())
+    undone, hosts = undoes or ("", ())
     journal = RunJournal(run)
-    journal.start(args.command, args.inventory, plan, undoes=undone, asked=asked)
+    journal.start(args.command, args.inventory, plan, undoes=undone, asked=hosts)
     way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within, undone)
     if sys.stdin.isatty():
         way = replace(way, person=partial(ask_for_login, s.progress))
     try:
         applied = apply(plan, way, journal, rollout(args))
         journal.finish(1 if short or failed_hosts(applied.results) else 0)
-    except (KeyboardInterrupt, PreflightError):  # the latter: the journal's disk is full
+    except (KeyboardInterrupt, PreflightError):  # PreflightError: the journal's disk is full
         s.progress.clear()
         if way.person:
-            print(file=sys.stderr)  # a question may stand on the line
+            print(file=sys.stderr)  # the cursor may be behind a question
         print(
             "preflight: every host ends the change it is at and begins no other; firewall changes not yet confirmed "
             f"are taken back within {args.confirm_within:g} s. What was done stands in {JOURNAL}/{run}.jsonl on each "

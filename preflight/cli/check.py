@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
 
 
-_OF_PROBE = ("rehearsal", "observations", "link_counts")  # rounds that are nothing without it
+_OF_PROBE = ("rehearsal", "observations", "link_counts")  # rounds that need the probe
 
 
 class NoPartnerError(PreflightError):
-    """Hosts were looked at, but none of them may serve as a partner."""
+    """No host that was checked can serve as a partner."""
 
     exit_code = 3
 
@@ -93,7 +93,7 @@ def _words(values: Sequence[str]) -> list[str]:
 
 
 class _Rounds:
-    """The rounds of one check run, each adding to the findings."""
+    """Rounds of one check run, each of which adds findings."""
 
     def __init__(self, args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> None:
         from preflight.checks.engine.registry import all_checks
@@ -105,9 +105,9 @@ class _Rounds:
         self.checks = select(all_checks(), _words(args.only), _words(args.skip))
         self.ignored = _words(args.ignore)
         if self.ignored:
-            select(all_checks(), self.ignored, ())  # unknown ids are refused here, before anything is contacted
-        asked = {"only": args.only, "skipped": args.skip, "ignored": args.ignore, "limited to": [args.limit or ""]}
-        self.notes = [f"{what} {', '.join(words)}, as asked" for what, words in asked.items() if any(words)]
+            select(all_checks(), self.ignored, ())  # refuses unknown ids before any host is contacted
+        selections = {"only": args.only, "skipped": args.skip, "ignored": args.ignore, "limited to": [args.limit or ""]}
+        self.notes = [f"{word} {', '.join(words)}, as asked" for word, words in selections.items() if any(words)]
         self.findings: list[Finding] = []
         self.observations: tuple[Observation, ...] = ()
 
@@ -142,7 +142,9 @@ class _Rounds:
         return _folded(may_probe(self.cluster, facts, self.hosts, asked_idle=self.args.idle))
 
     def to_prove(self) -> str | None:
-        """What is still to run before a job may start: the probe, or all that this run was told to leave out."""
+        """Return the command that remains to be run before a job may start: the probe, or a check without options that
+        leave checks out. None if the probe has run.
+        """
         if self.observations:
             return None
         whole = not (self.args.only or self.args.skip or self.args.no_ping or self.args.source or self.args.basic)
@@ -152,7 +154,7 @@ class _Rounds:
 
 
 def _folded(refused: Sequence[tuple[str, str]]) -> str:
-    """(host, why) → one clause a reason: "node[01-16]: …"."""
+    """Fold (host, reason) pairs into one clause for each reason: "node[01-16]: …"."""
     from preflight.inventory import fold
 
     reasons: dict[str, list[str]] = {}
@@ -179,7 +181,10 @@ def _from_file(args: argparse.Namespace) -> int:
 
 
 def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
-    """Known-good, idle partners for the limited hosts: looked at as thoroughly, taken only if nothing is wrong."""
+    """Return known-good, idle partners for the limited hosts.
+
+    They are checked as thoroughly, and any problem rules them out.
+    """
     from preflight.checks.engine.registry import all_checks
     from preflight.checks.engine.run import NotRun, run_checks
     from preflight.facts.collect import collect
@@ -206,7 +211,7 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
     )
     bad = {finding.host for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)}
     bad |= {host for host, _ in may_probe(s.cluster, facts, candidates, asked_idle=args.idle)}
-    if None in bad:  # something is wrong between them, and nobody can say whose fault it is
+    if None in bad:  # a problem between them that no host can be blamed for
         candidates = ()
     partners = tuple(host for host in candidates if host.name not in bad)[:MANY_PARTNERS]
     if not partners:
@@ -234,13 +239,13 @@ def run(args: argparse.Namespace) -> int:
     started, clusters = datetime.now(UTC), _kinds(args)
     ended: list[Ended] = []
     for inventory, cluster in clusters.items():
-        one = _of_one(args, inventory, cluster)
+        inventory_args = _of_one(args, inventory, cluster)
         try:
-            ended.append(_look(one, cluster))
+            ended.append(_look(inventory_args, cluster))
         except PreflightError as error:
             if not ended:
                 raise
-            ended.append(_not_looked_at(one, cluster, error))  # what was found of the others stands
+            ended.append(_not_looked_at(inventory_args, cluster, error))  # findings of the other inventories stay valid
     return present(args, together(started, ended))
 
 
@@ -250,41 +255,48 @@ def _not_looked_at(args: argparse.Namespace, cluster: Cluster, error: PreflightE
 
 
 def _kinds(args: argparse.Namespace) -> dict[Path, Cluster]:
-    """The clusters of all inventories; UsageError where they cannot be told apart."""
+    """Load the clusters of all inventories. Raise UsageError if their hosts cannot be told apart."""
     from preflight.inventory import load
 
     if args.limit:
         raise UsageError("--limit names hosts of one inventory; leave --also out, or the limit")
-    clusters = {args.inventory: load(args.inventory)} | {other: load(other, "--also") for other in args.also}
+    clusters = {args.inventory: load(args.inventory)} | {path: load(path, "--also") for path in args.also}
     if len(clusters) <= len(args.also):
         raise UsageError("--also names an inventory twice")
-    seen: dict[str, Path] = {}
+    inventory_of: dict[str, Path] = {}
     for inventory, cluster in clusters.items():
         for host in cluster.hosts:
-            if seen.setdefault(host.name, inventory) != inventory:
-                raise UsageError(f"{host.name} is in {seen[host.name]} and in {inventory}; a host is of one kind")
+            if inventory_of.setdefault(host.name, inventory) != inventory:
+                raise UsageError(
+                    f"{host.name} is in {inventory_of[host.name]} and in {inventory}; a host is of one kind"
+                )
     if args.ask_sudo_password and not any(wants_password(cluster, cluster.hosts) for cluster in clusters.values()):
         raise UsageError("-K: no host asked for is reached with sudo = true under [ssh], so no password is wanted")
     return clusters
 
 
 def _of_one(args: argparse.Namespace, inventory: Path, cluster: Cluster) -> argparse.Namespace:
-    """The same command for the hosts of one inventory; for its sudo's password it asks by itself."""
+    """Return the same command for the hosts of one inventory. It asks for the sudo password of that inventory."""
     asks = args.ask_sudo_password and wants_password(cluster, cluster.hosts)
     words = {**vars(args), "inventory": inventory, "also": [], "ask_sudo_password": asks}
     return argparse.Namespace(**words)
 
 
 def together(started: datetime, ended: Sequence[Ended]) -> Ended:
-    """One report of several, each judged, published and remembered by itself; the next command is the worst one's."""
+    """Join reports, each judged, published and recorded by itself. The next command is that of the worst."""
     from preflight.report.build import joined
 
     def urgency(one: Ended) -> tuple[int, int, bool]:
         return (1, 3, 0).index(one.exit_code), list(Outcome).index(one.report.verdict), one.next_step == START
 
     worst = min(ended, key=urgency)
-    report = joined(started, [one.report for one in ended])
-    return Ended(report, worst.exit_code, worst.next_step, tuple(seen for one in ended for seen in one.observations))
+    report = joined(started, [ending.report for ending in ended])
+    return Ended(
+        report,
+        worst.exit_code,
+        worst.next_step,
+        tuple(observation for ending in ended for observation in ending.observations),
+    )
 
 
 def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
@@ -303,7 +315,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
 
     started = datetime.now(UTC)
     with session(args, cluster) as s:
-        rounds = _Rounds(args, s.cluster, s.hosts)  # refuses unknown ids before anybody is contacted
+        rounds = _Rounds(args, s.cluster, s.hosts)  # refuses unknown ids before any host is contacted
         if args.buddies:
             partners = _buddies(args, s)
             rounds.hosts += partners
@@ -311,7 +323,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
         hosts = rounds.hosts
         wanted = Wanted(args.mesh, args.cross_rail, args.ping_size or 0)
         if not rounds.why_no_ping():
-            refuse_too_many(planned_devices(hosts), wanted)  # before anybody is contacted
+            refuse_too_many(planned_devices(hosts), wanted)  # before any host is contacted
         facts = collect(
             s.cluster,
             hosts,
@@ -333,7 +345,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
         so_far = rounds.judge(facts, {"pings": pings, **dict.fromkeys(_OF_PROBE, later)})
 
         why_not, left_out = rounds.why_no_probe(facts, so_far), tuple[LeftOut, ...]()
-        seen: dict[str, object] = {"pings": pings, **dict.fromkeys(_OF_PROBE, NotRun(why_not))}
+        later_rounds: dict[str, object] = {"pings": pings, **dict.fromkeys(_OF_PROBE, NotRun(why_not))}
         if why_not:
             rounds.notes.append(f"no probe: {why_not}")
         else:
@@ -354,7 +366,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
             counted = sentence(counts) if isinstance(counts, LinkCounts) else ""
             rounds.notes += filter(None, (rehearsal.result().note, counted))
             rounds.observations = with_line_rates(proof.observations, port_speeds(facts))
-            seen |= {
+            later_rounds |= {
                 "rehearsal": rehearsal.result(),
                 "observations": rounds.observations,
                 "located": proof.located,
@@ -370,7 +382,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
                     deep=not args.basic,
                 ),
             }
-        rounds.findings = rounds.judge(facts, {**seen, "baseline": baseline_of(setting_of(s.cluster))})
+        rounds.findings = rounds.judge(facts, {**later_rounds, "baseline": baseline_of(setting_of(s.cluster))})
         return _end(
             args, rounds, started, left_out, facts, s.progress.timeline.phases(started), publisher(args, s, facts)
         )

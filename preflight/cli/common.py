@@ -1,4 +1,4 @@
-"""What the commands that go to hosts share: the inventory's options, the way in, and one line of progress."""
+"""Options, sessions and progress line, shared by the commands that contact hosts."""
 
 import argparse
 import os
@@ -23,8 +23,8 @@ from preflight.transport.password import Password
 from preflight.transport.types import Options, Progress, Transport
 
 DEFAULT_INVENTORY = Path("hosts.toml")
-_MOST_DEVICES = 64  # of a host
-MOST_AT_ONCE = 64  # hosts; paramiko does not get faster beyond
+_MOST_DEVICES = 64  # on one host
+MOST_AT_ONCE = 64  # hosts; paramiko does not get faster with more
 
 
 def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +45,10 @@ def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def product_name(text: str) -> str:
-    """Return the product as the inventory spells it; raises ArgumentTypeError with the one that is meant. Empty, as an
-    option's default: not given."""
+    """Return the product's name as inventories spell it. An empty name, the option's default, stays empty.
+
+    Raise ArgumentTypeError, with the closest name, for an unknown one.
+    """
     if text and text not in tuple(Product):
         raise argparse.ArgumentTypeError(not_known(text))
     return text
@@ -59,7 +61,7 @@ def add_basic_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def again(args: argparse.Namespace) -> str:
-    """This very command, without what keeps it from changing anything."""
+    """Return this very command, without the options that keep it from changing anything."""
     words = [word for word in args.argv if word not in ("--dry-run", "--exit-code")]
     return shlex.join(["preflight", *words])
 
@@ -76,12 +78,12 @@ def _options(args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) 
 
 
 def wants_password(cluster: Cluster, hosts: Sequence[Host]) -> bool:
-    """Whether there is a sudo that may ask for one."""
+    """Return whether any host is reached with sudo, which may ask for a password."""
     return bool(cluster.probe.user or any(host.ssh.sudo for host in hosts))
 
 
 def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
-    """Asked on the terminal, whatever stdin and stdout are. Raises UsageError where that does not lead to one."""
+    """Ask for the sudo password on the terminal, wherever stdin and stdout lead. Raise UsageError if that fails."""
     import getpass
 
     if not wants_password(cluster, hosts):
@@ -103,8 +105,10 @@ def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
 
 
 class ProgressLine:
-    """One line on stderr that names the host being waited for; silent where stderr is no terminal, or one that cannot
-    take a line back."""
+    """One line on stderr with the progress and the slowest host.
+
+    It is silent if stderr is no terminal, or a terminal that cannot erase a line.
+    """
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty() and not is_dumb()
@@ -130,7 +134,7 @@ class ProgressLine:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Clear the line and write none meanwhile: it would write over a question to the user."""
+        """Clear the line and write none meanwhile, since it would overwrite a question to the user."""
         with self._writing:
             self.clear()
             terminal, self._terminal = self._terminal, False
@@ -140,7 +144,7 @@ class ProgressLine:
             self._terminal = terminal
 
     def note(self, text: str) -> None:
-        """A line that stays, on stderr, terminal or not; where it is one, as wide as that."""
+        """Print a permanent line on stderr, wrapped to the width of a terminal."""
         self.clear()
         if self._terminal:
             text = textwrap.fill(text, _width(), break_on_hyphens=False, break_long_words=False)
@@ -155,7 +159,7 @@ def _width() -> int:
 
 
 class Session(NamedTuple):
-    """A command's cluster, the hosts it is limited to, and the way to them."""
+    """A command's cluster, the hosts it is limited to, and their transport."""
 
     cluster: Cluster
     hosts: tuple[Host, ...]
@@ -165,8 +169,10 @@ class Session(NamedTuple):
 
 @contextmanager
 def session(args: argparse.Namespace, cluster: Cluster | None = None) -> Iterator[Session]:
-    """Read the inventory, unless `cluster` stands for one (UsageError before anything is contacted), and open the
-    transport, which is closed after."""
+    """Read the inventory, unless `cluster` is given, open the transport, and close it afterwards.
+
+    Raise UsageError for a bad inventory before any host is contacted.
+    """
     from preflight.inventory import limit, load
     from preflight.transport import open_transport
 
@@ -174,7 +180,7 @@ def session(args: argparse.Namespace, cluster: Cluster | None = None) -> Iterato
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
     options = _options(args, cluster, hosts)
     progress = ProgressLine()
-    progress.say(f"on the way to the hosts of {args.inventory}: {len(hosts)}")  # whose libraries load slowly
+    progress.say(f"on the way to the hosts of {args.inventory}: {len(hosts)}")  # the transport's libraries load slowly
     transport = open_transport(cluster, options)
     try:
         yield Session(cluster, hosts, transport, progress)
@@ -184,7 +190,10 @@ def session(args: argparse.Namespace, cluster: Cluster | None = None) -> Iterato
 
 
 def _local_product() -> Product:
-    """What this machine most likely is. Which Ascend generation is not told: every fact is read alike for all."""
+    """Return the most likely product of this machine.
+
+    Ascend generations are not distinguished, since their facts are read alike.
+    """
     from shutil import which
 
     vendor = Path("/usr/local/Ascend/driver/tools/hccn_tool")
@@ -195,7 +204,7 @@ def _local_product() -> Product:
 
 @contextmanager
 def this_machine() -> Iterator[Session]:
-    """A session with this machine alone, without an inventory."""
+    """Open a session with this machine alone, without an inventory."""
     from preflight.transport import Options, open_transport
 
     host = Host("localhost", "localhost", Ssh(transport="local"))
@@ -210,7 +219,7 @@ def this_machine() -> Iterator[Session]:
 
 
 def devices(text: str) -> tuple[int, ...]:
-    """`0-3,6` → (0, 1, 2, 3, 6), indices of devices; raises ArgumentTypeError."""
+    """Parse indices of devices: `0-3,6` → (0, 1, 2, 3, 6). Raise ArgumentTypeError for other text."""
     try:
         wanted = PortSet.parse(text)  # the same notation
     except ValueError:
@@ -221,18 +230,20 @@ def devices(text: str) -> tuple[int, ...]:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Raises UsageError for a file that is not to be written over."""
+    """Raise UsageError for an existing file, unless `force` is set."""
     if not force and (path.exists() or path.is_symlink()):
         raise UsageError(f"{path} is there already; name another file, or write over it with --force")
 
 
 def refuse_place(path: Path, option: str) -> None:
-    """Raises UsageError where `write_whole` could not write: to be said before anybody is contacted. `option`: what
-    names the file on the command line."""
+    """Raise UsageError if `write_whole` could not write the file, before any host is contacted.
+
+    `option` is the option that names the file on the command line.
+    """
     try:
         if path.exists() and not path.is_file():
-            what = "a directory; name a file in it" if path.is_dir() else "no ordinary file; name another one"
-            raise UsageError(f"{option} {path} is {what}")
+            kind = "a directory; name a file in it" if path.is_dir() else "no ordinary file; name another one"
+            raise UsageError(f"{option} {path} is {kind}")
         _partial(path).exists()  # raises where the name is too long
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -245,20 +256,28 @@ def _partial(path: Path) -> Path:
 
 
 def elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
-    """Paths of keys that start at the old inventory, for one that stands elsewhere."""
-    here, there = old.absolute().parent, new.absolute().parent
-    found = {key: ssh[key] for key in ("key", "known_hosts") if isinstance(ssh.get(key), str)}
-    return {key: str(here / text) for key, text in found.items() if here != there and text[:1] not in ("/", "~")}
+    """Return the relative paths under [ssh], resolved from the old inventory's folder, for an inventory in another
+    folder.
+    """
+    old_folder, new_folder = old.absolute().parent, new.absolute().parent
+    paths = {key: ssh[key] for key in ("key", "known_hosts") if isinstance(ssh.get(key), str)}
+    return {
+        key: str(old_folder / text)
+        for key, text in paths.items()
+        if old_folder != new_folder and text[:1] not in ("/", "~")
+    }
 
 
 def write_whole(path: Path, content: str | bytes, what: str, mode: int = 0o644) -> None:
-    """Whole or not at all. Raises PreflightError; `what` names it in the sentence: "the facts". A device, as /dev/null,
-    would be replaced by a file where root writes: it is refused."""
+    """Write the file whole or not at all. Raise PreflightError, in which `what` names the content: "the facts".
+
+    A device such as /dev/null is refused, since root would replace it by a file.
+    """
     partial = _partial(path)
     try:
         if path.exists() and not path.is_file():
             raise PreflightError(f"{path}: {what} could not be written: it is no ordinary file; name another one")
-        partial.unlink(missing_ok=True)  # another one's: its mode and owner would stay
+        partial.unlink(missing_ok=True)  # a file of another user would keep its mode and owner
         data = content if isinstance(content, bytes) else content.encode()
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from preflight.cli.parser import Parser
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
-PATHS = ("FILE", "DIR", "PLAN", "LOG")  # what options that take a path call it
+PATHS = ("FILE", "DIR", "PLAN", "LOG")  # metavars of options that take a path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Those of all commands, which are imported for that."""
+    """Yield the options of all commands. This imports every command."""
     if isinstance(parser, Parser):
         parser.load()
-    for action in parser._actions:  # argparse has no public way to them
+    for action in parser._actions:  # argparse has no public access to them
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
                 yield from _options(command)

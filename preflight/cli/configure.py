@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
-    """The one way of all `configure` commands, limited to `areas`; returns the exit code."""
+    """Run a `configure` command for the given areas and return its exit code."""
     from preflight.cli.configure_output import Ending, finish, show_plan
 
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
@@ -64,24 +64,23 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
 
 
 def _exit(after: Look, results: Iterable[StepResult]) -> int:
-    """1: a change did not end well, one is still wanted, or something failed all the same; 3: something could not be
-    looked at; else 0."""
-    well = all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
-    if not well or after.plan.changes or any(finding.outcome is Outcome.FAIL for finding in after.findings):
+    """Return 1 if a change failed or is needed, or a check fails; 3 if not everything could be checked; else 0."""
+    succeeded = all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
+    if not succeeded or after.plan.changes or any(finding.outcome is Outcome.FAIL for finding in after.findings):
         return 1
     return 3 if _blind(after) else 0
 
 
 def dry_exit(args: argparse.Namespace, seen: Look, plan: Plan) -> int:
-    """What a look without changes ends with."""
+    """Return the exit code of a run without changes."""
     if args.exit_code and plan.changes:
         return PENDING
     return 3 if _blind(seen) else 0
 
 
 def _blind(seen: Look) -> bool:
-    """Whether something was not to be seen: a host, or a part of one."""
+    """Return whether a host, or a part of one, could not be checked."""
     from preflight.facts.types import Unreachable
 
-    away = any(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
-    return away or any(finding.outcome is Outcome.UNKNOWN for finding in seen.findings)
+    unreached = any(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
+    return unreached or any(finding.outcome is Outcome.UNKNOWN for finding in seen.findings)

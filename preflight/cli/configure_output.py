@@ -1,4 +1,4 @@
-"""What the configure commands say: the plan before, and what became of it; for a person, or as JSON."""
+"""Output of the configure commands: the plan, then the results; as text or as JSON."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,19 +21,19 @@ _STYLES = {"add": "pass", "remove": "fail"}  # a diff's colours are those of the
 
 @dataclass(frozen=True)
 class Ending:
-    """What there is to tell at the end of a run: the findings around it, what was to be done, and how that went."""
+    """The end of a run: findings before and after, the plan, and its results."""
 
     before: Sequence[Finding]
     after: Sequence[Finding]
     plan: Plan
-    results: Sequence[StepResult]  # empty: nothing was tried
-    notes: Sequence[str]  # what was left out of the plan and why; what else the hosts had to say
-    run: str = ""  # the run's id, which rollback takes
-    at_work: Mapping[str, str] = field(default_factory=dict)  # hosts on which another run was at work, and whose
+    results: Sequence[StepResult]  # empty if nothing was tried
+    notes: Sequence[str]  # changes left out of the plan, with reasons, and messages of hosts
+    run: str = ""  # run id for rollback
+    at_work: Mapping[str, str] = field(default_factory=dict)  # hosts on which another run was active → its owner
 
 
 def say(s: Session, *sentences: str) -> None:
-    """Closing sentences, the last of which says what to run next."""
+    """Show closing sentences. The last one is the next command."""
     *first, last = sentences
     _show(s, [*map(Line, first), Line(last, "next")])
 
@@ -41,18 +41,21 @@ def say(s: Session, *sentences: str) -> None:
 def show_plan(
     s: Session, plan: Plan, notes: Sequence[str], nothing: str = "nothing to change", *, whole: bool = False
 ) -> None:
-    """The plan as a diff; `nothing`: what to say of an empty one; `whole`: with all that files will hold."""
+    """Show the plan as a diff. `nothing` is the text for an empty plan; `whole` shows all that files will contain."""
     from preflight.inventory import fold
 
     lines = render(plan, notes, fold=fold, whole=whole)
     if not plan.changes:
-        apart = ", apart from what is said above" if notes and nothing != NOBODY else ""
-        lines.append(Line(nothing + apart))
+        exception = ", apart from what is said above" if notes and nothing != NOBODY else ""
+        lines.append(Line(nothing + exception))
     _show(s, lines)
 
 
 def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending, exit_code: int) -> int:
-    """Say what was done, what is fixed and what is left, from the same checks run again; returns `exit_code`."""
+    """Show the changes made, and the fixed and the failing checks, from the same checks run again.
+
+    Return `exit_code`.
+    """
     from preflight.report.build import build
 
     report = build(args.command, started, [host.name for host in s.hosts], end.after, inventory=args.inventory)
@@ -83,7 +86,7 @@ def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Endi
     done += _left_to_others(end.at_work)
     _show(s, [*done, Line("")] if done else [])
     next_step = _then(args, end.at_work) or after_configure(args, end.after, end.results)
-    if all(finding.outcome is Outcome.SKIP for finding in end.after):  # then there is no verdict, either
+    if all(finding.outcome is Outcome.SKIP for finding in end.after):  # such a report has no verdict
         reasons = dict.fromkeys(finding.summary for finding in end.after)
         _show(s, [*(Line(f"not judged: {reason}") for reason in reasons), Line(f"next: {next_step}", "next")])
         return
@@ -108,9 +111,11 @@ def finish_run(
     at_work: Mapping[str, str],
     blind: bool = False,
 ) -> int:
-    """Say what a saved plan, or a rollback, came to; returns the exit code: 1 where something did not end well, or was
-    not tried (`short`), or another run was at work (`at_work`: on which hosts, and whose); else 3 where the plan is
-    empty because something was not seen (`blind`)."""
+    """Show the results of a saved plan or of a rollback, and return the exit code.
+
+    It is 1 if a change failed, was not tried (`short`), or another run was active (`at_work`: host → owner). It is 3 if
+    the plan is empty because a host could not be checked (`blind`).
+    """
     from preflight.inventory import fold
     from preflight.provision.rollout import failed_hosts
 
@@ -128,13 +133,13 @@ def finish_run(
 
 
 def _left_to_others(at_work: Mapping[str, str]) -> Iterator[Line]:
-    """Whose work it was that was seen half done, or done."""
+    """Yield lines that name the other runs that were active on the hosts."""
     from preflight.inventory import fold
 
     for owner in dict.fromkeys(at_work.values()):
-        hosts = [name for name, other in at_work.items() if other == owner]
-        told = f"another run ({owner}) was at work on {fold(hosts)}: what is seen there is its doing"
-        yield from (Line(text, "warn") for text in wrapped(told, "! ", "  "))
+        hosts = [name for name, host_owner in at_work.items() if host_owner == owner]
+        sentence = f"another run ({owner}) was at work on {fold(hosts)}: what is seen there is its doing"
+        yield from (Line(text, "warn") for text in wrapped(sentence, "! ", "  "))
 
 
 def _then(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
@@ -142,17 +147,17 @@ def _then(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
 
 
 def _left_alone(args: argparse.Namespace, results: Sequence[StepResult]) -> list[Line]:
-    """Where to look up what a rollback did not put back."""
+    """Return a pointer to the host's journal for values that a rollback did not restore."""
     from preflight.provision.host_run import JOURNAL
 
     if args.command != "rollback" or all(result.state is not StepState.MOVED for result in results):
         return []
-    told = f"what it was before the run stands on the host in {JOURNAL}/{args.run_id}.jsonl"
-    return [Line(text, "warn") for text in wrapped(f"what was left alone is for you to change; {told}", "! ", "  ")]
+    sentence = f"what it was before the run stands on the host in {JOURNAL}/{args.run_id}.jsonl"
+    return [Line(text, "warn") for text in wrapped(f"what was left alone is for you to change; {sentence}", "! ", "  ")]
 
 
 def _not_tried(end: Ending) -> Iterator[str]:
-    """That a firewall was opened is shown by a connection; where none was tried, that is said."""
+    """Yield lines for opened firewalls that no connection has tested."""
     opened = any(result.change.area is Area.FIREWALL for result in end.results)
     for finding in end.after:
         if opened and finding.check == "FWL104" and finding.outcome is Outcome.SKIP:
@@ -160,14 +165,14 @@ def _not_tried(end: Ending) -> Iterator[str]:
 
 
 def _way_back(run: str, results: Sequence[StepResult]) -> list[Line]:
-    """How to take the run back, where there may be something to take back."""
+    """Return the rollback command if the run may have changed anything."""
     if not run or not any(result.touched for result in results):
         return []
     return [Line(f"run {run}; taken back by: preflight rollback {run}", "dim")]
 
 
 def _run_document(command: str, run: str, exit_code: int, results: Sequence[StepResult], notes: Sequence[str]) -> str:
-    """`preflight.run/1`, as docs/contracts.md has it."""
+    """Return the `preflight.run/1` document (docs/contracts.md)."""
     import msgspec
 
     changes = [_changed(result.change, result) for result in results]
@@ -183,7 +188,7 @@ def _run_document(command: str, run: str, exit_code: int, results: Sequence[Step
 
 
 def _document(report: str, end: Ending) -> str:
-    """The report (docs/contracts.md) with the changes and what was left out of them (docs/configure.md)."""
+    """Return the report (docs/contracts.md) with the changes and those left out (docs/configure.md)."""
     import msgspec
 
     results = {result.change: result for result in end.results}
@@ -197,5 +202,5 @@ def _document(report: str, end: Ending) -> str:
 def _changed(change: Change, result: StepResult | None) -> dict[str, object]:
     import msgspec
 
-    state, found, message = (result.state, result.found, result.message) if result else (StepState.PENDING, None, "")
-    return {**msgspec.to_builtins(change), "state": state, "found": found, "message": message}
+    state, observed, message = (result.state, result.found, result.message) if result else (StepState.PENDING, None, "")
+    return {**msgspec.to_builtins(change), "state": state, "found": observed, "message": message}

@@ -37,11 +37,11 @@ from preflight.model.errors import PreflightError, UsageError
 from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
-if TYPE_CHECKING:  # what reads local files loads no transport
+if TYPE_CHECKING:  # a run on local files loads no transport
     from preflight.diagnose.fetched import Copy, Fetched
 
-_SHOWN = 8  # files that could not be read, or were fetched, named one by one
-_SINCE, _MOST = 86400, 32 << 20  # seconds; bytes of a host
+_SHOWN = 8  # files named in lists of unread and of fetched files
+_SINCE, _MOST = 86400, 32 << 20  # seconds; bytes from one host
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
@@ -75,15 +75,15 @@ def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _age(text: str) -> int:
-    """Seconds."""
-    found = re.fullmatch(r"(\d{1,6})([mhd])", text)
-    if not found or not int(found[1]):
+    """Parse an age such as 90m, 24h or 7d into seconds."""
+    match = re.fullmatch(r"(\d{1,6})([mhd])", text)
+    if not match or not int(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no age such as 90m, 24h or 7d")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _mebibytes(text: str) -> int:
-    """Bytes."""
+    """Parse a number of MiB into bytes."""
     if not text.isdigit() or not 1 <= int(text) <= 1024:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB from 1 to 1024")
     return int(text) << 20
@@ -102,21 +102,23 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("-i, --limit, --since and --most are about logs of hosts; add --fetch")
         files, copies, notes = sources([Path(name) for name in args.log]), None, ()
         unread = [why for source in files if (why := read(source, gathered))]
-    found = diagnosis(gathered)
-    found = replace(found, notes=(*found.notes, *notes))
-    code = 1 if found.is_error else 3 if unread else 0
+    result = diagnosis(gathered)
+    result = replace(result, notes=(*result.notes, *notes))
+    code = 1 if result.is_error else 3 if unread else 0
     with reader_may_leave():
         if args.output == "json":
-            print(json.dumps(document(found, unread, len(files), code, copies), indent=1))
+            print(json.dumps(document(result, unread, len(files), code, copies), indent=1))
         else:
-            show(_lines(found, unread, len(files), _next(found, args.inventory), copies))
+            show(_lines(result, unread, len(files), _next(result, args.inventory), copies))
     return code
 
 
 @contextmanager
 def fetched_logs(args: argparse.Namespace) -> Iterator["Fetched"]:
-    """The hosts' logs, in a folder that only this user may open, and that is gone after. Raises UsageError and
-    PreflightError."""
+    """Fetch the hosts' logs into a temporary folder that only this user may open.
+
+    Raise UsageError or PreflightError.
+    """
     from preflight.diagnose.fetch import Wanted, fetch
 
     for name in args.log:
@@ -125,8 +127,8 @@ def fetched_logs(args: argparse.Namespace) -> Iterator["Fetched"]:
     with session(args) as (cluster, hosts, transport, progress), ExitStack() as stack:
         wanted = Wanted(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:
-            at = stack.enter_context(_folder())
-            fetched = fetch(hosts, transport, wanted, at, pool=args.pool, progress=progress)
+            folder = stack.enter_context(_folder())
+            fetched = fetch(hosts, transport, wanted, folder, pool=args.pool, progress=progress)
         except OSError as error:
             where = f" in {error.filename}" if error.filename else ""
             raise PreflightError(
@@ -138,11 +140,11 @@ def fetched_logs(args: argparse.Namespace) -> Iterator["Fetched"]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """That is gone after, also where a scheduler ends this process, or the terminal goes."""
+    """Create a temporary folder that is removed also if a scheduler ends this process, or its terminal closes."""
     before = {number: signal.signal(number, _interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        with tempfile.TemporaryDirectory(prefix="preflight-") as at:
-            yield Path(at)
+        with tempfile.TemporaryDirectory(prefix="preflight-") as folder:
+            yield Path(folder)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -169,8 +171,8 @@ def _lines(
         yield from (Line(line, style) for line in _wrapped(text, indent, columns))
     if copies:
         yield from (Line(line, "dim") for line in _wrapped(_came(copies), "", columns))
-    for one in unread[:_SHOWN]:
-        yield from (Line(line, "warn") for line in _wrapped(f"not read: {one.name}: {one.why}", "", columns))
+    for log in unread[:_SHOWN]:
+        yield from (Line(line, "warn") for line in _wrapped(f"not read: {log.name}: {log.why}", "", columns))
     if len(unread) > _SHOWN:
         yield Line(f"not read: {len(unread) - _SHOWN} more files (-o json has them all)", "warn")
     of = "1 file" if files == 1 else f"{files} files"
@@ -184,14 +186,14 @@ def _came(copies: "Sequence[Copy]") -> str:
     hosts = len({copy.host for copy in copies})
     size = sum(copy.size for copy in copies)
     amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
-    named = [f"{copy.host}:{copy.file}" for copy in copies[:_SHOWN]]
-    more = [f"{len(copies) - _SHOWN} more (-o json has them all)"] if len(copies) > _SHOWN else []
+    names = [f"{copy.host}:{copy.file}" for copy in copies[:_SHOWN]]
+    remainder = [f"{len(copies) - _SHOWN} more (-o json has them all)"] if len(copies) > _SHOWN else []
     from_ = "1 host" if hosts == 1 else f"{hosts} hosts"
-    return f"fetched {amount} from {from_}: {', '.join(named + more)}"
+    return f"fetched {amount} from {from_}: {', '.join(names + remainder)}"
 
 
 def _wrapped(text: str, indent: str, columns: int) -> list[str]:
-    """Quoted lines are cut where they are too long for a terminal, all else is wrapped at blanks."""
+    """Wrap the text at blanks. Quoted lines are also cut where they are too long for the terminal."""
     quoted = indent.endswith("| ")
     return textwrap.wrap(
         printable(text),
@@ -206,7 +208,7 @@ def _wrapped(text: str, indent: str, columns: int) -> list[str]:
 def document(
     found: Diagnosis, unread: Sequence[Unread], files: int, code: int, copies: "Sequence[Copy] | None" = None
 ) -> dict[str, Any]:
-    """preflight.diagnosis/1 (docs/contracts.md)."""
+    """Return the preflight.diagnosis/1 document (docs/contracts.md)."""
     fetched = [{"host": copy.host, "file": copy.file, "bytes": copy.size, "from": copy.begin} for copy in copies or ()]
     return {
         "schema": "preflight.diagnosis/1",
@@ -222,7 +224,7 @@ def document(
         "last_lines": [_last(last) for last in found.last],
         "hints": [_group(group) for group in found.hints],
         "notes": list(found.notes),
-        "unread": [{"file": one.name, "why": one.why} for one in unread],
+        "unread": [{"file": log.name, "why": log.why} for log in unread],
         **({} if copies is None else {"fetched": fetched}),
     }
 
@@ -235,18 +237,18 @@ def _group(group: Group) -> dict[str, Any]:
         "cause": sign.cause,
         "next": sign.step,
         "checks": list(sign.checks),
-        "seen": [_seen(seen) for seen in group.seen],
+        "seen": [_seen(sighting) for sighting in group.seen],
     }
 
 
 def _last(last: LastLines) -> dict[str, Any]:
-    who = last.who
+    process = last.who
     time = told.when(last.time) if last.time is not None else None
     return {
-        "rank": who.rank,
-        "host": who.host or None,
-        "device": who.device or None,
-        "pid": who.pid,
+        "rank": process.rank,
+        "host": process.host or None,
+        "device": process.device or None,
+        "pid": process.pid,
         "file": last.file,
         "time": time,
         "lines": list(last.lines),
@@ -254,12 +256,12 @@ def _last(last: LastLines) -> dict[str, Any]:
 
 
 def _seen(seen: Seen) -> dict[str, Any]:
-    who = seen.who
+    process = seen.who
     return {
-        "rank": who.rank,
-        "host": who.host or None,
-        "device": who.device or None,
-        "pid": who.pid,
+        "rank": process.rank,
+        "host": process.host or None,
+        "device": process.device or None,
+        "pid": process.pid,
         "time": told.when(seen.time) if seen.time is not None else None,
         "file": seen.file,
         "line": seen.number,

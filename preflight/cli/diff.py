@@ -39,16 +39,16 @@ def run(args: argparse.Namespace) -> int:
     if len(args.runs) > 2:
         raise UsageError(f"diff compares two runs, and {len(args.runs)} are named")
     before, after = sides(args.runs, args.inventory)
-    found = diff(before, after)
+    difference = diff(before, after)
     changing = list(changed_between(before, after))
     with reader_may_leave():
         if args.output == "json":
             from preflight.cli.diff_output import document
 
-            print(document(found, changing))
+            print(document(difference, changing))
         else:
             from preflight.cli.diff_output import lines
             from preflight.report.console import show, width
 
-            show(list(lines(found, changing, width())))
-    return found.exit_code
+            show(list(lines(difference, changing, width())))
+    return difference.exit_code

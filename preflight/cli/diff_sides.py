@@ -1,4 +1,4 @@
-"""What `preflight diff` is given: a run of the history, by its id or a word, or a file that a run left."""
+"""Sides of `preflight diff`: a run of the history, by id or word, or a file that a run wrote."""
 
 import argparse
 import os
@@ -29,8 +29,10 @@ from preflight.report.diff import Side
 
 
 def sides(words: list[str], inventory: Path) -> tuple[Side, Side]:
-    """Of no word: the last run that passed, and the newest; of one: that, and the newest. Raises UsageError and
-    HistoryError."""
+    """Return the two sides to compare. Raise UsageError or HistoryError.
+
+    The default sides are the last run that passed and the newest run; one word replaces the first of them.
+    """
     before, after = (words or [PASSED])[0], (words[1:] or [LAST])[0]
     return side(before, inventory), side(after, inventory)
 
@@ -45,7 +47,7 @@ def side(word: str, inventory: Path) -> Side:
 def of_run(look: CheckRun) -> Side:
     text, report = kept(look.run, FACTS), kept(look.run, REPORT)
     checks = dict.fromkeys(look.checks, frozenset[str]())
-    if report:  # whom each has skipped stands there alone
+    if report:  # only the report has the hosts that each check skipped
         checks |= of_report(report, f"the report of run {look.run}").checks
     return Side(
         f"run {look.run}",
@@ -79,7 +81,7 @@ class _Report(msgspec.Struct):
 
 
 def of_file(path: Path) -> Side:
-    """A report, saved facts, a capture, or a support bundle. Raises UsageError for a file that is none of them."""
+    """Read a report, saved facts, a capture, or a support bundle. Raise UsageError for any other file."""
     if bundle_file.is_bundle(path):
         return _of_bundle(path)
     text = document.text_of(path)
@@ -89,45 +91,45 @@ def of_file(path: Path) -> Side:
     if capture.is_capture(text):
         from preflight.cli.saved import load_saved
 
-        found = load_saved(argparse.Namespace(source=path, inventory=DEFAULT_INVENTORY, limit=None))
-        return Side(str(path), hosts=tuple(found.facts.hosts), facts=_without_ids(found.facts))
+        saved = load_saved(argparse.Namespace(source=path, inventory=DEFAULT_INVENTORY, limit=None))
+        return Side(str(path), hosts=tuple(saved.facts.hosts), facts=_without_ids(saved.facts))
     if document.SCHEMA in head:
         facts = document.load(text, str(path))
         return Side(str(path), hosts=tuple(facts.hosts), facts=facts)
     family = schema_of(text).partition("/")[0]
     if family in (version.partition("/")[0] for version in (SCHEMA, capture.SCHEMA, document.SCHEMA)):
         raise UsageError(refusal(str(path), family, f"{family}/1", text))
-    other = KINDS.get(family)
-    what = other.name if other else "no document of preflight"
+    kind = KINDS.get(family)
+    description = kind.name if kind else "no document of preflight"
     raise UsageError(
-        f"{path}: this is {what}; diff takes a report, facts, a capture or a support bundle. "
+        f"{path}: this is {description}; diff takes a report, facts, a capture or a support bundle. "
         f"To write a report: {KINDS[refused_document.REPORT].command}"
     )
 
 
 def _of_bundle(path: Path) -> Side:
     members = bundle_file.read(path)
-    found = Side(str(path))
+    bundle_side = Side(str(path))
     if bundle_file.REPORT in members:
-        found = of_report(members[bundle_file.REPORT], str(path))
+        bundle_side = of_report(members[bundle_file.REPORT], str(path))
     if bundle_file.FACTS in members:
         facts = document.load(members[bundle_file.FACTS], str(path))
-        found = replace(found, facts=facts, hosts=found.hosts or tuple(facts.hosts))
-    return found
+        bundle_side = replace(bundle_side, facts=facts, hosts=bundle_side.hosts or tuple(facts.hosts))
+    return bundle_side
 
 
 def _without_ids(facts: ClusterFacts) -> ClusterFacts:
-    """Each capture has made up other machine ids: they are nothing to compare."""
+    """Replace machine ids by a constant, since each capture has different pseudonyms for them."""
     hosts: dict[str, HostFacts | Unreachable] = {}
-    for name, it in facts.hosts.items():
-        hosts[name] = it
-        if isinstance(it, HostFacts) and isinstance(it.os, Os):
-            hosts[name] = replace(it, os=replace(it.os, machine_id=REDACTED))
+    for name, host_facts in facts.hosts.items():
+        hosts[name] = host_facts
+        if isinstance(host_facts, HostFacts) and isinstance(host_facts.os, Os):
+            hosts[name] = replace(host_facts, os=replace(host_facts.os, machine_id=REDACTED))
     return ClusterFacts(hosts)
 
 
 def of_report(text: str | bytes, source: str) -> Side:
-    """Raises UsageError."""
+    """Parse a report into a side. Raise UsageError if it is not one."""
     try:
         report = msgspec.json.decode(text, type=_Report)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -148,12 +150,12 @@ def of_report(text: str | bytes, source: str) -> Side:
 
 
 def _named(findings: tuple[Finding, ...]) -> dict[str, frozenset[str]]:
-    """Checks that have looked: a report of an older preflight does not tell of others."""
-    return {one.check: frozenset() for one in findings}
+    """Return the checks that findings name: reports of older releases do not list the checks that have run."""
+    return {finding.check: frozenset() for finding in findings}
 
 
 def changed_between(before: Side, after: Side) -> Iterator[PastRun]:
-    """The runs of this machine that may have changed one of the hosts in the meantime, the newest first."""
+    """Yield this machine's runs between the two sides that may have changed a common host, newest first."""
     hosts = set(before.hosts) & set(after.hosts)
     low, high = sorted((before.run, after.run))
     if low:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from preflight.gate.exec_step import Start, Table
     from preflight.launch.job import Job
 
-MOST_PROBES = 3  # of one run: who still finds somebody bad then has something else to look at
+MOST_PROBES = 3  # in one run; if the last still finds unhealthy nodes, the cause is elsewhere
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,9 +102,9 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(start, int):
         return start
     sys.stdout.flush()
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and the command would inherit that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # signals that Python ignores; the command would inherit that
         signal.signal(number, signal.SIG_DFL)
-    try:  # signals, terminal and exit code are srun's or mpirun's own from here on
+    try:  # signals, terminal and exit code are those of srun or mpirun from here on
         os.execve(start.argv[0], start.argv, dict(start.environment))  # noqa: S606
     except OSError as error:
         raise PreflightError(f"{start.argv[0]} could not be started: {error.strerror}") from error
@@ -138,7 +138,7 @@ def _way(args: argparse.Namespace, cluster: Cluster) -> str:
 
 
 def _in_the_job(args: argparse.Namespace, s: Session) -> Session:
-    """The session with those of its hosts that the job has. Raises UsageError where there is none."""
+    """Return the session with those of its hosts that are in the job. Raise UsageError if there are none."""
     if args.via != "slurm":
         return s
     from preflight.hostlists import names, slurm_environment
@@ -146,15 +146,15 @@ def _in_the_job(args: argparse.Namespace, s: Session) -> Session:
     from preflight.inventory import fold
     from preflight.transport.engine.slurm import job_of
 
-    here = job_of(os.environ, len(s.hosts), "exec")
-    nodes = names.read(ListSource(f"{slurm_environment.ENVIRONMENT}: SLURM_JOB_NODELIST", here.nodes))
-    called = here.names(s.hosts)
-    if not called:
-        raise UsageError(f"job {here.number} has the nodes {here.nodes}, and none of the hosts of {args.inventory}")
-    everybody = here.names(s.cluster.hosts).values()
-    if strangers := [node.name for node in nodes.hosts if node.name not in everybody]:
-        _say(f"{fold(strangers)} of job {here.number} {_are(strangers)} not in {args.inventory}: left out")
-    return s._replace(hosts=tuple(host for host in s.hosts if host.name in called))
+    job = job_of(os.environ, len(s.hosts), "exec")
+    nodes = names.read(ListSource(f"{slurm_environment.ENVIRONMENT}: SLURM_JOB_NODELIST", job.nodes))
+    names_of_hosts = job.names(s.hosts)
+    if not names_of_hosts:
+        raise UsageError(f"job {job.number} has the nodes {job.nodes}, and none of the hosts of {args.inventory}")
+    job_names = job.names(s.cluster.hosts).values()
+    if strangers := [node.name for node in nodes.hosts if node.name not in job_names]:
+        _say(f"{fold(strangers)} of job {job.number} {_are(strangers)} not in {args.inventory}: left out")
+    return s._replace(hosts=tuple(host for host in s.hosts if host.name in names_of_hosts))
 
 
 def _are(names: Sequence[str]) -> str:
@@ -162,15 +162,18 @@ def _are(names: Sequence[str]) -> str:
 
 
 def _wanted(args: argparse.Namespace, s: Session) -> "Wanted":
-    """Raises UsageError for what cannot be run, whoever is good: before anybody is contacted."""
+    """Return the number of nodes and the policy for unknown ones.
+
+    Raise UsageError for a job that cannot run on any nodes, before any host is contacted.
+    """
     from preflight.gate.exec_choice import Wanted
     from preflight.gate.exec_command import Told, nodes_of
     from preflight.gate.exec_step import scripts
 
     job = _job(args, s.cluster, s.hosts, None, "")
     scripts(job)
-    told = Told(args.nodes, len(job.places[0].devices), job.port, _ranks_by_table(args, s.cluster), args.per_device)
-    nodes = nodes_of(job.program, told)
+    options = Told(args.nodes, len(job.places[0].devices), job.port, _ranks_by_table(args, s.cluster), args.per_device)
+    nodes = nodes_of(job.program, options)
     if nodes and nodes > len(s.hosts):
         raise UsageError(f"{nodes} nodes are wanted, and there are {len(s.hosts)} to choose from")
     return Wanted(nodes, Unknown(args.unknown))
@@ -183,8 +186,10 @@ def _ranks_by_table(args: argparse.Namespace, cluster: Cluster) -> bool:
 def _job(
     args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host], facts: "ClusterFacts | None", table: str
 ) -> "Job":
-    """The job on `hosts`, in the order of its ranks. Raises UsageError; NotSeenError by `facts`, None where nobody has
-    looked."""
+    """Return the job on `hosts`, in the order of its ranks. Raise UsageError.
+
+    Raise NotSeenError if `facts` lack a needed value. They are None if none have been collected.
+    """
     from preflight.cli.launch import master_port, refuse_job, refuse_port
     from preflight.launch.environment import checked
     from preflight.launch.job import Job
@@ -193,14 +198,14 @@ def _job(
     launcher = Launcher.SHELL if args.per_device else Launcher.SPAWN
     refuse_port(args.master_port)
     port = args.master_port or master_port(cluster, launcher)
-    there = tuple(places(cluster, hosts, args.devices, facts))
-    refuse_job(cluster, port, there)
+    job_hosts = tuple(places(cluster, hosts, args.devices, facts))
+    refuse_job(cluster, port, job_hosts)
     own = checked(args.env, cluster.product, len(hosts))
-    return Job(launcher, cluster, there, tuple(args.program), port, own, rank_table=table)
+    return Job(launcher, cluster, job_hosts, tuple(args.program), port, own, rank_table=table)
 
 
 def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Start | int":
-    """What is to take our place, or the exit code where nothing is run."""
+    """Return the program that replaces this process, or the exit code if nothing is started."""
     from preflight.cli.probe import reached_as_asked
     from preflight.gate.exec_step import packed, scripts
     from preflight.inventory import fold
@@ -214,10 +219,10 @@ def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: "Wanted") -
         chosen = [host for host in s.hosts if host.name in choice.take]
         job, table = _settled(args, reached._replace(hosts=tuple(chosen)))
         s.progress.clear()
-    told = packed(_by_node(args, chosen, scripts(job)), table, source("step", "agent.processes"))
+    input_text = packed(_by_node(args, chosen, scripts(job)), table, source("step", "agent.processes"))
     spare = f"; spare: {fold(choice.spare)}" if choice.spare else ""
     _say(f"{args.program[0]} starts on {len(chosen)} of {len(s.hosts)} nodes, {fold(choice.take)}{spare}{_out(choice)}")
-    return _start(args, chosen, job, told)
+    return _start(args, chosen, job, input_text)
 
 
 def _out(choice: "Choice") -> str:
@@ -227,29 +232,32 @@ def _out(choice: "Choice") -> str:
 
 
 def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
-    """Probe until nobody fails any more: whoever did took part in the others' tests."""
+    """Probe until no node fails.
+
+    Each probe leaves out the nodes that failed, since they took part in other nodes' tests.
+    """
     from preflight.cli.probe import probed
     from preflight.cli.probed import finish_probe, judged
     from preflight.gate.exec_choice import Choice, choose
     from preflight.inventory import fold
 
     out: dict[str, str] = {}
-    left: list[str] = []  # of all probes, so that the last one's report has the whole decision
+    exclusions: list[str] = []  # from all probes, so that the last report has every decision
     for _ in range(MOST_PROBES):
         started, names = datetime.now(UTC), [host.name for host in s.hosts]
         try:
-            seen = probed(args, s)
+            result = probed(args, s)
         except NotSeenError as error:
             if wanted.unknown is Unknown.CLOSED:
                 raise
             _say(f"{error}; --unknown open: it is run all the same")
             return replace(choose(names, (), {}, wanted), out=out)
-        findings = judged(s, seen)
-        not_tested = {**seen.refused, **seen.alone}  # the report has them
-        choice = choose(names, findings, not_tested, wanted, seen.observations)
-        left += [f"left out: {host}: {why}" for host, why in choice.out.items() if host not in not_tested]
+        findings = judged(s, result)
+        not_tested = {**result.refused, **result.alone}  # the report names these anyway
+        choice = choose(names, findings, not_tested, wanted, result.observations)
+        exclusions += [f"left out: {host}: {why}" for host, why in choice.out.items() if host not in not_tested]
         with redirect_stdout(sys.stderr):
-            finish_probe(args, s, started, seen, findings, [*left, *_decided(choice)])
+            finish_probe(args, s, started, result, findings, [*exclusions, *_decided(choice)])
         out |= choice.out
         if choice.problem or not choice.again:
             return replace(choice, out=out)
@@ -259,7 +267,7 @@ def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
 
 
 def _decided(choice: "Choice") -> list[str]:
-    """For the report: what becomes of the command."""
+    """Return the report's note on whether the command is started."""
     from preflight.inventory import fold
 
     if choice.problem:
@@ -268,15 +276,15 @@ def _decided(choice: "Choice") -> list[str]:
 
 
 def _settled(args: argparse.Namespace, s: Session) -> "tuple[Job, Table | None]":
-    """The job on the session's hosts, and its rank table, by what these say of themselves now."""
+    """Return the job on the session's hosts, and its rank table, from current facts."""
     from preflight.facts.collect import collect
     from preflight.launch.places import must_look, wants_addresses
 
     if _ranks_by_table(args, s.cluster):
         return _by_rank_table(args, s)
-    known = None
+    facts = None
     if must_look(s.hosts) or wants_addresses(s.cluster, Launcher.SPAWN):
-        known = collect(
+        facts = collect(
             s.cluster,
             s.hosts,
             s.transport,
@@ -285,11 +293,11 @@ def _settled(args: argparse.Namespace, s: Session) -> "tuple[Job, Table | None]"
             pool=args.pool,
             sections=("network",),
         )
-    return _job(args, s.cluster, s.hosts, known, ""), None
+    return _job(args, s.cluster, s.hosts, facts, ""), None
 
 
 def _by_rank_table(args: argparse.Namespace, s: Session) -> "tuple[Job, Table]":
-    """Raises PreflightError and NotSeenError where there can be no table of these hosts."""
+    """Return the job and the rank table of its hosts. Raise PreflightError or NotSeenError if they have none."""
     from preflight.cli.ranktable_look import look
     from preflight.gate.exec_step import Table
     from preflight.ranktable.build import BuildOptions, build, version_of
@@ -299,22 +307,22 @@ def _by_rank_table(args: argparse.Namespace, s: Session) -> "tuple[Job, Table]":
 
     wanted = BuildOptions(args.devices or ())
     facts = look(s, args.pool, version_of(s.cluster, wanted))
-    built = build(s.cluster, s.hosts, facts, wanted)
-    without = "; --no-rank-table starts the command without one"
-    if built.table is None:
-        why = (*built.lacking, *built.unseen)[0]
-        raise (PreflightError if built.lacking else NotSeenError)(f"no rank table: {why}{without}")
-    text = text_of(built.table)
+    result = build(s.cluster, s.hosts, facts, wanted)
+    hint = "; --no-rank-table starts the command without one"
+    if result.table is None:
+        why = (*result.lacking, *result.unseen)[0]
+        raise (PreflightError if result.lacking else NotSeenError)(f"no rank table: {why}{hint}")
+    text = text_of(result.table)
     if wrong := next((problem.text for problem in judge(read(text), s.cluster.product) if not problem.warning), ""):
-        raise PreflightError(f"no rank table that HCCL takes: {wrong}{without}")
-    order = [server.id for server in built.table.servers]
+        raise PreflightError(f"no rank table that HCCL takes: {wrong}{hint}")
+    order = [server.id for server in result.table.servers]
     hosts = sorted(s.hosts, key=lambda host: order.index(host.address))
     table = Table(f"/tmp/preflight-rank-table-{secrets.token_hex(4)}.json", text)  # noqa: S108  (written with O_EXCL)
     return _job(args, s.cluster, hosts, facts, table.path), table
 
 
 def _by_node(args: argparse.Namespace, hosts: Sequence[Host], texts: "dict[str, str]") -> dict[str, str]:
-    """Scripts by what the engine calls the hosts."""
+    """Return the scripts by the launcher's names of the hosts."""
     if args.via == "mpi":
         return texts
     from preflight.transport.engine.slurm import job_of
@@ -328,8 +336,8 @@ def _start(args: argparse.Namespace, hosts: Sequence[Host], job: "Job", told: di
     if args.via == "slurm":
         from preflight.transport.engine.slurm import job_of
 
-        here = job_of(os.environ)
-        return by_srun(here, list(here.names(hosts).values()), told, os.environ)
+        job_allocation = job_of(os.environ)
+        return by_srun(job_allocation, list(job_allocation.names(hosts).values()), told, os.environ)
     from preflight.transport.engine.open_mpi import addresses_of, mpirun_of
 
     addresses = dict(zip((host.name for host in hosts), addresses_of(hosts, os.environ), strict=True))

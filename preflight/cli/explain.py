@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find(id_: str) -> CheckEntry:
-    """The check of this id, in any case; raises UsageError with the nearest one."""
+    """Return the check with this id, in any case. Raise UsageError with the nearest id."""
     checks = catalogue()
     if id_.upper() in checks:
         return checks[id_.upper()]
@@ -28,7 +28,7 @@ def find(id_: str) -> CheckEntry:
 
 
 def text(check: CheckEntry) -> str:
-    """The explanation, at most 80 columns wide where words allow it."""
+    """Return the explanation, at most 80 columns wide where its words allow that."""
     scope = "compares hosts" if check.scope == "cluster" else "looks at each host by itself"
     about = f"severity {check.severity}; for {check.for_whom}; {scope}; needs {', '.join(check.needs)}"
     lines = [*_wrap(f"{check.id}  {check.title}", ""), *_wrap(about, "")]

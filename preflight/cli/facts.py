@@ -51,7 +51,7 @@ def _complete(facts: HostFacts) -> bool:
 
 
 def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """The document for people: a section is its value, or why it could not be looked at."""
+    """Yield the document as text: each section's value, or the reason why it was not collected."""
     for name, sections in hosts.items():
         yield f"{name}:"
         for section, content in sections.items():
@@ -66,12 +66,12 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
-    """The facts of the hosts, and what they were read from: host → the collector's section → its JSON."""
+    """Return the hosts' facts, and the JSON that they were parsed from: host → collector section → JSON."""
     from preflight.facts.collect import look
     from preflight.facts.round_trip import Seen
 
     with this_machine() if args.local else session(args) as s:
-        seen = look(
+        answers = look(
             s.cluster,
             s.hosts,
             s.transport,
@@ -80,11 +80,13 @@ def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, b
             pool=args.pool,
             deep=not args.basic,
         )
-    facts = ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
+    facts = ClusterFacts(
+        {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}
+    )
     raw = {
-        name: {section: bytes(part) for section, part in it.raw.items()}
-        for name, it in seen.items()
-        if isinstance(it, Seen) and not isinstance(it.raw, Missing)
+        name: {section: bytes(part) for section, part in answer.raw.items()}
+        for name, answer in answers.items()
+        if isinstance(answer, Seen) and not isinstance(answer.raw, Missing)
     }
     return facts, raw
 
@@ -101,14 +103,21 @@ def run(args: argparse.Namespace) -> int:
     text = dump(facts, raw if args.raw else None)
     if args.out:
         write_whole(args.out, text, "the facts")
-        seen, asked = sum(isinstance(it, HostFacts) for it in facts.hosts.values()), len(facts.hosts)
-        count = f"{seen} hosts" if seen == asked else f"{seen} of {asked} hosts"
+        collected, total = (
+            sum(isinstance(host_facts, HostFacts) for host_facts in facts.hosts.values()),
+            len(facts.hosts),
+        )
+        count = f"{collected} hosts" if collected == total else f"{collected} of {total} hosts"
         print(f"facts of {count} written to {args.out}", file=sys.stderr)
     elif args.output == "json":
         print(text, end="")
     else:
         print("\n".join(_lines(json.loads(text)["hosts"])))
-    for it in facts.hosts.values():
-        if isinstance(it, Unreachable):
-            print(printable(f"preflight: {it.summary}; {it.remedy}"), file=sys.stderr)
-    return 0 if all(isinstance(it, HostFacts) and _complete(it) for it in facts.hosts.values()) else 3
+    for host_facts in facts.hosts.values():
+        if isinstance(host_facts, Unreachable):
+            print(printable(f"preflight: {host_facts.summary}; {host_facts.remedy}"), file=sys.stderr)
+    return (
+        0
+        if all(isinstance(host_facts, HostFacts) and _complete(host_facts) for host_facts in facts.hosts.values())
+        else 3
+    )

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"say --local, or one of: {', '.join(_ACTIONS)}; see preflight gate --help")
     from preflight.transport.programs import source
 
-    asked = ["--context", args.context] if args.context else []
-    # The very program that hosts have, in an interpreter that finds nothing of ours.
-    done = subprocess.run([sys.executable, "-IS", "-", *asked, "-o", args.output], input=source("gate").encode())
-    return done.returncode if done.returncode >= 0 else 3  # somebody has killed it: nobody knows
+    context = ["--context", args.context] if args.context else []
+    # Run the program of the hosts, in an interpreter that finds none of our modules.
+    done = subprocess.run([sys.executable, "-IS", "-", *context, "-o", args.output], input=source("gate").encode())
+    return done.returncode if done.returncode >= 0 else 3  # killed by a signal: the answer is unknown

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         s.progress.clear()
     errors = {name: answer.error for name, answer in answers.items()}
     for error in sorted(set(errors.values())):
-        names = fold(name for name, other in errors.items() if other == error)
+        names = fold(name for name, host_error in errors.items() if host_error == error)
         print(f"not cleared on {names}: {error}" if error else f"cleared on {names}")
     print("next: preflight check --publish")
     return int(any(errors.values()))

@@ -22,7 +22,7 @@ from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
 
 _LARGEST_KEY = 1 << 16  # bytes
-_LEAST = 10  # seconds: importing torch and leaving take a few of them
+_LEAST = 10  # seconds; importing torch and exiting take a few of them
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,22 +52,22 @@ def run(args: argparse.Namespace) -> int:
     cluster = load(args.inventory)
     if args.key and not Path(args.key).is_file():
         raise UsageError(f"--key {args.key}: there is no such file")
-    known, strange = controller.hosts_of(cluster, controller.nodes_of_job(environment))
-    hosts = list(known.values())
+    hosts_of_nodes, strange = controller.hosts_of(cluster, controller.nodes_of_job(environment))
+    hosts = list(hosts_of_nodes.values())
     if args.key:
         hosts = [replace(host, ssh=replace(host.ssh, key=str(Path(args.key).absolute()))) for host in hosts]
     if hosts:
         with open_transport(cluster, Options(notice=lambda _: None)) as transport:
             findings, observations = controller.prove(cluster, hosts, transport, args.seconds)
-        proof = controller.judge(findings, observations, known, strange)
+        proof = controller.judge(findings, observations, hosts_of_nodes, strange)
     else:
-        proof = controller.judge((), (), known, strange)
+        proof = controller.judge((), (), hosts_of_nodes, strange)
     print(json.dumps(controller.document(proof, cluster)))
     return 1 if proof.bad else 3 if proof.outcome is Outcome.UNKNOWN else 0
 
 
 def _authorize(args: argparse.Namespace) -> int:
-    """The line of authorized_keys, and each host's list of what the key may start there."""
+    """Write the line of authorized_keys, and for each host the list of programs that the key may start."""
     from preflight.gate import forced_command
     from preflight.inventory import load
 

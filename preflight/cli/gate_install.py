@@ -27,7 +27,7 @@ from preflight.provision.host_run import CONFIRM_SECONDS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     add_rollout_arguments(parser)
-    parser.set_defaults(confirm_within=CONFIRM_SECONDS)  # nothing of the gate is confirmed
+    parser.set_defaults(confirm_within=CONFIRM_SECONDS)  # no change of the gate needs a confirmation
     parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
     parser.add_argument("--force", action="store_true", help="write over files that are there and not ours")
     parser.add_argument("--remove", action="store_true", help="take the gate from the hosts, whichever run brought it")
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _told(kept_off: Mapping[str, str]) -> Iterator[str]:
-    """A sentence a reason: "node[03-04]: …"."""
+    """Yield one sentence for each reason: "node[03-04]: …"."""
     from preflight.inventory import fold
 
     for why in dict.fromkeys(kept_off.values()):
-        yield f"{fold(name for name, other in kept_off.items() if other == why)}: {why}"
+        yield f"{fold(name for name, reason in kept_off.items() if reason == why)}: {why}"

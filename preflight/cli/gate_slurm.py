@@ -32,18 +32,18 @@ def run(args: argparse.Namespace) -> int:
     text = _here.text(str(args.conf))
     if text is None:
         raise UsageError(f"{args.conf}: there is no such file; slurmd says where its own is: scontrol show config")
-    found = slurm_conf.problems(str(args.conf), text, _here)
-    for problem in found:
+    problems = slurm_conf.problems(str(args.conf), text, _here)
+    for problem in problems:
         print(f"{'wrong' if problem.severe else 'note'}: {problem}")
-    if not found:
+    if not problems:
         print(f"{args.conf}: the gate stands as it should")
     confs = slurm_conf.calls_controller(str(args.conf), text, _here)
     called = _called(confs) if confs else True
-    return int(any(problem.severe for problem in found) or not called)
+    return int(any(problem.severe for problem in problems) or not called)
 
 
 def _called(confs: Sequence[str]) -> bool:
-    """Tell whether the running slurmctld calls the gate."""
+    """Return whether the running slurmctld calls the gate; true if none runs here."""
     from preflight.gate import slurm_running
 
     controller = slurm_running.running(confs)
@@ -56,7 +56,7 @@ def _called(confs: Sequence[str]) -> bool:
 
 
 class _Here:
-    """This machine's files. See preflight.gate.slurm_conf.Files."""
+    """Files of this machine, as preflight.gate.slurm_conf.Files."""
 
     def text(self, path: str) -> str | None:
         try:

@@ -23,7 +23,7 @@ from preflight.model.places import state_home
 from preflight.provision.journal import PastRun, past_runs, taken_back
 
 Past = PastRun | CheckRun
-_CHECKS = 4  # named in a line of the list
+_CHECKS = 4  # named in one line of the list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,9 +45,9 @@ def _number(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     if args.run_id is not None:
-        runs, trouble = [any_run(args.run_id)], None
+        runs, error = [any_run(args.run_id)], None
     else:
-        runs, trouble = _newest(args.number, args.host)
+        runs, error = _newest(args.number, args.host)
     if args.output == "json":
         from preflight.cli.history_document import document
 
@@ -56,14 +56,17 @@ def run(args: argparse.Namespace) -> int:
         _show_one(runs[0])
     else:
         print("\n".join(_listed(runs, args.host)))
-    if trouble:
+    if error:
         sys.stdout.flush()
-        raise trouble  # what the journals know is shown all the same
+        raise error  # raised after the runs of the journals are shown
     return 0
 
 
 def _newest(number: int, host: str) -> tuple[list[Past], HistoryError | None]:
-    """The newest of both kinds, by their ids, which begin with the time; and why those of one kind are missing."""
+    """Return the newest runs of both kinds, and the reason why those of one kind are missing.
+
+    They are ordered by their ids, which begin with the time.
+    """
     changing = (past for past in past_runs() if not host or host in past.hosts)
     runs: list[Past] = list(islice(changing, number))
     trouble = None
@@ -93,7 +96,7 @@ def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
 
 
 def _nothing() -> str:
-    """Why the list is empty. Raises HistoryError where runs may be written down that cannot be read."""
+    """Return why the list is empty. Raise HistoryError if runs may exist but cannot be read."""
     place = state_home()
     try:
         for folder in (place.parent, place, place / "runs"):
@@ -108,7 +111,7 @@ def _nothing() -> str:
 
 
 def _command(past: Past) -> str:
-    """With the backend of a probe: its figures are those of that alone."""
+    """Return the command, with the backend of a probe, since its figures hold for that backend alone."""
     return (
         f"{past.command} {past.setting.backend}"
         if isinstance(past, CheckRun) and past.command == "probe"
@@ -117,7 +120,7 @@ def _command(past: Past) -> str:
 
 
 def _came_of(past: Past, host: str) -> str:
-    """What a list says of a run: of the host alone, if one is named."""
+    """Return the result of a run for the list; of one host alone, if `host` is set."""
     if isinstance(past, PastRun):
         return ending(past)
     findings = [finding for finding in past.findings if not host or finding.host == host]
@@ -127,10 +130,12 @@ def _came_of(past: Past, host: str) -> str:
         if finding.outcome is verdict:
             device = places.setdefault(finding.check, [])
             device += [str(finding.device)] if host and finding.device is not None else []
-    named = [f"{check} (device {', '.join(own)})" if own else check for check, own in sorted(places.items())]
-    more = f" and {len(named) - _CHECKS} more" if len(named) > _CHECKS else ""
+    labels = [
+        f"{check} (device {', '.join(devices)})" if devices else check for check, devices in sorted(places.items())
+    ]
+    remainder = f" and {len(labels) - _CHECKS} more" if len(labels) > _CHECKS else ""
     whole = f" (the run as a whole: {past.verdict.value})" if past.verdict is not verdict else ""
-    return f"{verdict.value}{': ' if named else ''}{', '.join(named[:_CHECKS])}{more}{whole}"
+    return f"{verdict.value}{': ' if labels else ''}{', '.join(labels[:_CHECKS])}{remainder}{whole}"
 
 
 _OTHERWISE = {
@@ -144,14 +149,14 @@ _OTHERWISE = {
 
 
 def ending(past: PastRun) -> str:
-    """What came of all the changes of a run; the numbers add up to them."""
-    total, made, already = len(past.changes), past.states.get(StepState.DONE, 0), past.states.get(StepState.ALREADY, 0)
+    """Return the results of a run's changes. The numbers add up to their total."""
+    total, done, already = len(past.changes), past.states.get(StepState.DONE, 0), past.states.get(StepState.ALREADY, 0)
     if not total:
         return "nothing was left to change"
     if already == total:
         return f"nothing changed ({already} were so already)"
     at_least = "at least " if past.maybe or past.unheard else ""
-    parts = [f"{at_least}{made} of {total} changes" if past.touched else "nothing changed"]
+    parts = [f"{at_least}{done} of {total} changes" if past.touched else "nothing changed"]
     parts += [f"{number} {words}" for state, words in _OTHERWISE.items() if (number := past.states.get(state))]
     parts += ["some of which may have changed something"] if past.maybe else []
     parts += [f"{past.unheard} unknown (the hosts' journals tell)"] if past.unheard else []
@@ -185,8 +190,8 @@ def _show_look(past: CheckRun) -> None:
     )
     lines.append(Line(f"inventory {past.inventory}, cluster {past.setting.cluster}", "dim"))
     if past.figures:
-        over = f"{len(past.figures)} bandwidths over {past.setting.backend}"
-        lines.append(Line(f"measured {over}: preflight baseline compare {past.run}", "dim"))
+        measured = f"{len(past.figures)} bandwidths over {past.setting.backend}"
+        lines.append(Line(f"measured {measured}: preflight baseline compare {past.run}", "dim"))
     verdict = f"{past.verdict.value.upper()}: {fold(past.hosts) or 'no host'}, exit code {past.exit}"
     show([*lines, Line(verdict, past.verdict.value), Line(f"next: {past.next_step}", "next")])
 
@@ -199,10 +204,10 @@ def _show_changes(past: PastRun) -> None:
     from preflight.report.text import Line
 
     show([Line(line.text, line.style) for line in render(Plan(past.changes), (), fold=fold)])
-    begun = fold(past.begun) if past.begun else "no host"
+    begun_hosts = fold(past.begun) if past.begun else "no host"
     print(f"{past.command} by {past.owner}, {past.started}, inventory {past.inventory}")
     undone = past.run in taken_back(past_runs())
-    print(f"begun on {begun}: {ending(past)}{'; taken back' if undone else ''}")
+    print(f"begun on {begun_hosts}: {ending(past)}{'; taken back' if undone else ''}")
     if past.touched and not undone:
         print(f"to take it back: preflight rollback {past.run}")
     print("next: preflight history")

@@ -11,7 +11,7 @@ from preflight.provision.journal import PastRun
 
 
 def document(runs: Iterable[PastRun | CheckRun], *, whole: bool) -> str:
-    """The JSON text. `whole`: with the findings and figures of check and probe."""
+    """Return the JSON text. `whole` adds the findings and figures of check and probe."""
     import msgspec
 
     listed = [_look(past, whole) if isinstance(past, CheckRun) else _changes(past) for past in runs]
@@ -77,7 +77,7 @@ def figure_row(figure: Figure) -> dict[str, Any]:
 
 
 def _finding(one: Finding) -> dict[str, Any]:
-    """As in the report, without what is not remembered."""
+    """Return the finding as in the report, without the fields that the history does not keep."""
     return {
         "check": one.check,
         "outcome": one.outcome,

@@ -27,7 +27,7 @@ from preflight.report.text import printable
 
 _LARGEST_LIST = 64 << 20  # bytes; Ansible's list of 65,536 hosts takes half of it
 _UNWRITTEN = "as imported"
-_SHOWN = 20  # sentences on what hinders
+_SHOWN = 20  # problems that are shown
 _FROM_ENVIRONMENT = ("slurm", "slurm-env")
 
 
@@ -83,9 +83,9 @@ def _import(args: argparse.Namespace) -> int:
     listed = by_name(listed, base)
     if args.group and not FORMATS[format_].groups:
         raise UsageError(f"--group: {source.name} is in the format {format_}, which has no groups")
-    wishes = ImportOptions(args.name, args.product, args.user, args.devices, args.prefix)
+    import_options = ImportOptions(args.name, args.product, args.user, args.devices, args.prefix)
     try:
-        document, assumed = document_of(listed, wishes, base)
+        document, assumed = document_of(listed, import_options, base)
     except AddressError as error:
         Node(source, None, error.path).fail(str(error))
     head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
@@ -113,8 +113,8 @@ def _export(args: argparse.Namespace) -> int:
         text = form.write(listed)
     except ValueError as error:
         asks = f"preflight ranktable --inventory {shlex.quote(str(args.inventory))} -o FILE"
-        told = f"; this asks them: {asks}" if listed.superpod else ""
-        raise UsageError(f"--to {args.format}: {error}{told}") from error
+        advice = f"; this asks them: {asks}" if listed.superpod else ""
+        raise UsageError(f"--to {args.format}: {error}{advice}") from error
     _give(args, text, "the host list")
     if missing := left_out(listed, form):
         _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
@@ -130,7 +130,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _source(args: argparse.Namespace) -> ListSource:
-    """The list's text, from a file, stdin or the environment."""
+    """Return the list's text from a file, stdin or the environment."""
     from preflight.hostlists import slurm_environment
 
     if args.file is None:
@@ -144,11 +144,13 @@ def _source(args: argparse.Namespace) -> ListSource:
 
 
 def _base(args: argparse.Namespace) -> tuple[Sequence[Host], Mapping[str, Any]]:
-    """The inventory that the list is laid upon: its hosts, and its tables, whose relative paths start where the new one
-    will stand."""
+    """Return the hosts and tables of --base.
+
+    Relative paths in the tables are changed to start from the folder of the new inventory.
+    """
     from preflight.inventory import load, tables
 
-    hosts = load(args.base).hosts  # tells what is wrong with the file by its lines
+    hosts = load(args.base).hosts  # reports problems of the file with their lines
     base = tables(args.base)
     for table in (base, *base["hosts"]):
         if "ssh" in table:
@@ -157,32 +159,38 @@ def _base(args: argparse.Namespace) -> tuple[Sequence[Host], Mapping[str, Any]]:
 
 
 def _moved(before: Sequence[Host], now: Sequence[Host], listed: HostList) -> Iterator[str]:
-    """A sentence on hosts whose devices get other addresses than in --base, though the list says nothing of them."""
+    """Yield a sentence if devices of a host get other addresses than in --base, though the list has none for them."""
     planned = {host.name: host.devices for host in before}
     silent = {host.name for host in listed.hosts if not host.device_ips}
     for host in (host for host in now if host.name in silent):
         for was, device in zip(planned.get(host.name, ()), host.devices, strict=False):
             if was.address and device.address and device.address != was.address:
-                told = (
+                change = (
                     f"device {device.index} of {host.name} had {was.address.ip} in --base and gets {device.address.ip}"
                 )
-                yield f'{told}: the plan goes by the order of hosts; device_addresses.by = "name" keeps addresses'
+                yield f'{change}: the plan goes by the order of hosts; device_addresses.by = "name" keeps addresses'
                 return
 
 
 def _read_back(text: str, listed: HostList) -> Sequence[Host]:
-    """The inventory's hosts. Raises PreflightError unless it is sound and they are the list's, in the list's order."""
+    """Return the hosts of the new inventory.
+
+    Raise UsageError if it is invalid, and PreflightError if its hosts are not those of the list, in its order.
+    """
     from preflight.inventory import InventoryError, parse
 
     try:
         cluster = parse(text, Path(_UNWRITTEN))
     except InventoryError as error:
         _, *problems = str(error).splitlines()
-        told = [re.sub(rf"^{_UNWRITTEN}:\d+: ", "", problem) for problem in problems[:_SHOWN]]  # lines nobody can see
-        told += [f"… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-        raise UsageError("\n".join(["what was imported makes no inventory, so nothing was written:", *told])) from error
+        # Without the line numbers of a file that was not written.
+        messages = [re.sub(rf"^{_UNWRITTEN}:\d+: ", "", problem) for problem in problems[:_SHOWN]]
+        messages += [f"… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise UsageError(
+            "\n".join(["what was imported makes no inventory, so nothing was written:", *messages])
+        ) from error
     pairs = list(zip(listed.hosts, cluster.hosts, strict=False))
-    alike = all(host.name == got.name and host.address in (None, got.address) for host, got in pairs)
+    alike = all(host.name == host_read.name and host.address in (None, host_read.address) for host, host_read in pairs)
     if not alike or not len(pairs) == len(listed.hosts) == len(cluster.hosts):
         raise PreflightError("the inventory would have other hosts than the list, so nothing was written")
     return cluster.hosts

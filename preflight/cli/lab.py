@@ -25,7 +25,7 @@ WIDTH = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the lab's own sub-commands."""
+    """Add the lab's sub-commands."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     up = actions.add_parser("up", help="put a lab up", allow_abbrev=False)
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; failures come as exceptions."""
+    """Run the requested action. Failures are raised as exceptions."""
     args.act(args)
     return 0
 
@@ -91,8 +91,8 @@ def _up(args: argparse.Namespace) -> None:
     spec = Spec(args.hosts, args.devices, args.product, args.firewall, args.fabric, args.user, args.leaves)
     lifecycle.up(spec, args.dir)
     print(f"{args.hosts} hosts × {args.devices} devices ({args.product}) are up. Inventory: {args.dir / 'hosts.toml'}")
-    if told := lifecycle.stand_ins(spec):
-        print(_wrapped(f"On these hosts {told}."))
+    if stand_ins := lifecycle.stand_ins(spec):
+        print(_wrapped(f"On these hosts {stand_ins}."))
 
 
 def _down(args: argparse.Namespace) -> None:
@@ -151,8 +151,8 @@ def _simulate(args: argparse.Namespace) -> None:
     setting = Setting(args.hosts, args.rails, args.leaves, faults, args.noise, args.runs, args.seed)
     rows = simulate(setting, beside=not args.alone)
     if args.output == "json":
-        given = {name: getattr(args, name) for name in ("hosts", "rails", "leaves", "faults", "noise", "seed")}
-        _print_json({"schema": "preflight.simulation/1", **given, "rules": rows})
+        options = {name: getattr(args, name) for name in ("hosts", "rails", "leaves", "faults", "noise", "seed")}
+        _print_json({"schema": "preflight.simulation/1", **options, "rules": rows})
         return
     print(f"{args.hosts} hosts in a model, nothing was run: faults {args.faults or 'none'}, noise {args.noise:g}")
     print(f"{'':22}{'runs':>6}{'exact':>7}{'false':>7}{'missed':>8}{'rounds':>8}{'tests':>8}{'seconds':>9}")

@@ -141,7 +141,7 @@ def _ssh_notes(job: Job, hosts: Sequence[Host]) -> Iterator[str]:
 def _ranked(
     args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]
 ) -> tuple[Sequence[Host], RankTable | None]:
-    """Return the hosts in the order of a table by `preflight ranktable`; or as they are, with the table for them."""
+    """Return the hosts in the order of a table by `preflight ranktable`; or unchanged, with the given table."""
     if not cluster.product.is_npu:
         raise UsageError(f"--rank-table is HCCL's, for NPUs; the hosts are {cluster.product}")
     if args.rank_table_copy:

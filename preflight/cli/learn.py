@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
     from preflight.provision.learn import Learned
 
-_SECTIONS = ("os", "sysctl", "network", "hccn", "hccn_conf", "npu_smi")  # what is looked at
-_CHECKED = ("NPU101", "NPU102", "NPU103", "NPU104", "NPU105", "NPU106", "NPU111")  # these judge what was learnt
+_SECTIONS = ("os", "sysctl", "network", "hccn", "hccn_conf", "npu_smi")  # sections that are collected
+_CHECKED = ("NPU101", "NPU102", "NPU103", "NPU104", "NPU105", "NPU106", "NPU111")  # checks of the learned inventory
 _HEAD = "Learned from the hosts by preflight learn: read it, and correct it, before you configure with it."
-_SHOWN = 20  # sentences on the terminal; all of them stand in the file
+_SHOWN = 20  # sentences on the terminal; the file has all of them
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
     for sentence in (*learned.unseen, *findings)[:_SHOWN]:
         print(f"! {sentence}", file=sys.stderr)
     open_ = len(learned.unseen) + len(findings)
-    more = f"; {open_} thing{'' if open_ == 1 else 's'} left open, as comments there" if open_ else ""
-    print(f"{args.out}: {_how(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{more}")
+    open_points = f"; {open_} thing{'' if open_ == 1 else 's'} left open, as comments there" if open_ else ""
+    print(f"{args.out}: {_how(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{open_points}")
     print(f"next: preflight configure {options(args.out)} --dry-run")
     return 1 if findings else 3 if learned.unseen else 0
 
@@ -81,7 +81,7 @@ def _how(learned: "Learned") -> str:
 
 
 def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
-    """The inventory to begin with, and where its relative paths start: those of the file to be written."""
+    """Return the inventory to begin with, and the path that its relative paths refer to: the file to be written."""
     from preflight.inventory import load, tables
 
     if args.hosts is None:
@@ -89,7 +89,7 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
             raise UsageError("--address, --user and --sudo belong to --hosts; an inventory says that itself")
         path = args.inventory or Path("hosts.toml")
         base = tables(path)
-        load(path)  # tells what is wrong with the file by its lines
+        load(path)  # reports problems of the file with their lines
         for table in (base, *base["hosts"]):
             if "ssh" in table:
                 table["ssh"] |= elsewhere(table["ssh"], path, args.out)
@@ -98,19 +98,25 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
         raise UsageError("--hosts stands for an inventory; give one of the two")
     ssh = {**({"user": args.user} if args.user else {}), **({"sudo": True} if args.sudo else {})}
     table = {"name": args.hosts, **({"address": args.address} if args.address else {})}
-    cluster = {"name": "learned", "product": Product.ATLAS_A2.value}  # until the devices have said what they are
+    cluster = {"name": "learned", "product": Product.ATLAS_A2.value}  # until the devices have reported their product
     return {"cluster": cluster, **({"ssh": ssh} if ssh else {}), "hosts": [table]}, args.out
 
 
 def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") -> Product:
-    """What an inventory says, else what the chips are called. Raises PreflightError where there is nothing to learn,
-    NotSeenError where nobody could be asked."""
+    """Return the inventory's product, or else that of the chips.
+
+    Raise PreflightError if there is nothing to learn, and NotSeenError if no host was reached.
+    """
     from preflight.facts.types import Unreachable
     from preflight.provision.learn import devices_seen, product_seen, why_no_product
 
-    away = [f"{found.summary}; {found.remedy}" for found in facts.hosts.values() if isinstance(found, Unreachable)]
-    if len(away) == len(facts.hosts):
-        raise NotSeenError("\n".join((*away[:5], "no host was reached, so nothing was learned")))
+    absences = [
+        f"{host_facts.summary}; {host_facts.remedy}"
+        for host_facts in facts.hosts.values()
+        if isinstance(host_facts, Unreachable)
+    ]
+    if len(absences) == len(facts.hosts):
+        raise NotSeenError("\n".join((*absences[:5], "no host was reached, so nothing was learned")))
     if not devices_seen(facts):
         raise PreflightError("no NPU was found on any host, so there are no device addresses to learn")
     product = cluster.product if args.hosts is None else product_seen(facts)
@@ -120,8 +126,10 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") 
 
 
 def _text(learned: "Learned", facts: "ClusterFacts", place: Path) -> tuple[str, list[str]]:
-    """The file's text, and what the checks have to say about the hosts by what it plans. Raises PreflightError where
-    it could not be read back."""
+    """Return the file's text, and what the checks report about the hosts under the learned plan.
+
+    Raise PreflightError if the text cannot be read back.
+    """
     from preflight.checks.engine.registry import all_checks
     from preflight.checks.engine.run import run_checks
     from preflight.inventory import InventoryError, dump, parse
@@ -131,8 +139,12 @@ def _text(learned: "Learned", facts: "ClusterFacts", place: Path) -> tuple[str, 
     except InventoryError as error:
         raise PreflightError(f"what was learned makes no inventory, so nothing was written:\n{error}") from error
     checks = [all_checks()[id_] for id_ in _CHECKED]
-    reached = [host for host in cluster.hosts if not any(said.startswith(f"{host.name}: ") for said in learned.unseen)]
+    reached = [
+        host
+        for host in cluster.hosts
+        if not any(sentences.startswith(f"{host.name}: ") for sentences in learned.unseen)
+    ]
     findings = run_checks(cluster, facts, checks=checks, hosts=reached)
-    said = [finding.summary for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)]
-    head = [_HEAD, *learned.comments.get((), ()), *(f"! {sentence}" for sentence in (*learned.unseen, *said))]
-    return dump(learned.document, {**learned.comments, (): head}), said
+    sentences = [finding.summary for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)]
+    head = [_HEAD, *learned.comments.get((), ()), *(f"! {sentence}" for sentence in (*learned.unseen, *sentences))]
+    return dump(learned.document, {**learned.comments, (): head}), sentences

@@ -1,4 +1,4 @@
-"""What the hosts' RDMA ports count while the probe runs: they are read before its tests, and after them."""
+"""Counters of the hosts' RDMA ports, read before and after the probe's tests."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ from preflight.model.cluster import Host
 from preflight.model.measure import Observation
 from preflight.rules.nics.nccl_networks import ways_between
 
-# Backend → what is asked for, readings of it, and the section of the facts that it becomes.
+# Backend → collected section, its readings, and the section of the facts that it becomes.
 _READINGS: dict[str, tuple[str, tuple[str, ...], Section]] = {
     "hccl": ("hccn", ("stat",), "nic"),
     "nccl": ("rdma", (), "rdma"),
@@ -20,12 +20,14 @@ _READINGS: dict[str, tuple[str, tuple[str, ...], Section]] = {
 
 
 def before_tests(s: Session, backend: str) -> ClusterFacts:
-    """The devices' NICs: counters before anything is sent, and over hccl the speed of each port and the switch it hangs
-    on. Nothing where the probe does not use them."""
+    """Read the NIC counters before anything is sent. Return no facts if the backend does not use RDMA.
+
+    Over hccl, also read the speed of each port and the switch that it is connected to.
+    """
     if backend not in _READINGS:
         return ClusterFacts({})
-    asked, readings, _ = _READINGS[backend]
-    return _read(s, s.hosts, asked, ("speed", "lldp", *readings) if readings else ())
+    section, readings, _ = _READINGS[backend]
+    return _read(s, s.hosts, section, ("speed", "lldp", *readings) if readings else ())
 
 
 def after_tests(
@@ -38,7 +40,7 @@ def after_tests(
     until: float = FOR_EVER,
     pool: int = POOL,
 ) -> LinkCounts | NotRun:
-    """What was counted since `before`, read anew by `until`; or why that is no matter."""
+    """Return the counts since `before`, read again by `until`; or why the counters do not apply."""
     if backend not in _READINGS:
         return NotRun(f"{backend} does not send over RDMA")
     if not before.hosts:
@@ -46,8 +48,8 @@ def after_tests(
     ways = [view.way.between_hosts for view in ways_between(observations) if view.way]
     if backend == "nccl" and ways and set(ways) == {"Socket"}:
         return NotRun("NCCL sent over sockets")
-    asked, readings, section = _READINGS[backend]
-    looking = in_background(lambda: _read(s, hosts, asked, readings, pool))
+    collected, readings, section = _READINGS[backend]
+    looking = in_background(lambda: _read(s, hosts, collected, readings, pool))
     after = result_by(looking, until, None)
     if after is None:
         return NotRun("the time was spent before the counters could be read again")

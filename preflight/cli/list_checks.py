@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def by_area(checks: Iterable[CheckEntry]) -> dict[str, list[CheckEntry]]:
-    """The checks of each area, areas in the order of their first check."""
+    """Return the checks of each area. Areas are in the order of their first check."""
     areas: dict[str, list[CheckEntry]] = {}
     for check in checks:
         areas.setdefault(check.area, []).append(check)
@@ -28,7 +28,7 @@ def by_area(checks: Iterable[CheckEntry]) -> dict[str, list[CheckEntry]]:
 
 
 def console(checks: Iterable[CheckEntry]) -> str:
-    """A line a check, wrapped at 80 columns, grouped by area."""
+    """Return one line for each check, wrapped at 80 columns and grouped by area."""
     lines: list[str] = []
     for area, members in by_area(checks).items():
         lines.append(area)
@@ -40,7 +40,7 @@ def console(checks: Iterable[CheckEntry]) -> str:
 
 
 def document(checks: Iterable[CheckEntry]) -> str:
-    """JSON: a list of objects, one a check."""
+    """Return JSON: a list with one object for each check."""
     import json
 
     rows = [
@@ -60,7 +60,7 @@ def document(checks: Iterable[CheckEntry]) -> str:
 
 
 def markdown(checks: Iterable[CheckEntry]) -> str:
-    """docs/checks.md, whole."""
+    """Return the whole of docs/checks.md."""
     parts = [
         "# Checks\n\n"
         "Made by `preflight list-checks -o markdown` from the docstrings of the checks; a test compares the two.\n\n"

@@ -1,4 +1,4 @@
-"""The `preflight` command: finds the command's module, runs it, and turns exceptions into sentences and exit codes."""
+"""The `preflight` command: finds and runs a command's module, and turns exceptions into sentences and exit codes."""
 
 import argparse
 import errno
@@ -12,8 +12,8 @@ from preflight.cli.parser import Parser, harmless, nearest
 from preflight.cli.pipe import replace_closed_streams, silence_stdout, spell_what_cannot_be_encoded
 from preflight.model.errors import PreflightError, UsageError
 
-# New objects after which Python looks for garbage. The facts of thousands of hosts are no garbage until the command
-# ends; with Python's own 700 a third of the time goes into walking them again and again.
+# Number of new objects that starts a garbage collection. Facts of thousands of hosts are no garbage until the command
+# ends. With Python's default of 700, a third of the time goes into traversing them again and again.
 YOUNG = 100_000
 
 # Command → one-line help. The module is `preflight.cli.<command>` ("-" becomes "_"); see parser.py.
@@ -49,7 +49,7 @@ COMMANDS = {
     "lab": "a cluster in a box: real sshd, real kernel settings, stand-in vendor tools",
 }
 
-# What other tools call a command → what it is called here.
+# Names of commands in other tools → ours.
 MEANT = {
     **dict.fromkeys(("verify", "validate", "test", "doctor", "status"), "check"),
     **dict.fromkeys(("fix", "repair", "setup", "provision"), "configure"),
@@ -69,18 +69,18 @@ MEANT = {
 
 
 def parser(wanted: str | None = None) -> Parser:
-    """Of the whole command line. `wanted`: the command that is asked for."""
-    made = Parser(
+    """Return the parser of the whole command line. `wanted` is the command on it."""
+    root = Parser(
         prog="preflight",
         description="Prepare and prove clusters of accelerator servers before distributed training starts.",
         epilog="Start with: preflight check --inventory hosts.toml",
     )
-    made.asked = f"preflight {wanted}" if wanted in COMMANDS else ""
-    made.add_argument("--version", action="version", version=f"preflight {__version__}")
-    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    root.asked = f"preflight {wanted}" if wanted in COMMANDS else ""
+    root.add_argument("--version", action="version", version=f"preflight {__version__}")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, help_text in COMMANDS.items():
         commands.add_parser(name, help=help_text, module=f"preflight.cli.{name.replace('-', '_')}")
-    return made
+    return root
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,13 +92,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     args = argparse.Namespace()
     try:
-        made = parser(wanted)
+        root = parser(wanted)
         if not arguments:
-            made.error("name a command, such as: preflight check --inventory hosts.toml")
+            root.error("name a command, such as: preflight check --inventory hosts.toml")
         if wanted and wanted == arguments[0] and wanted not in COMMANDS:
-            meant = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
-            made.error(f"there is no command {wanted!r}{meant}")
-        made.parse_args(arguments, args)
+            suggestion = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
+            root.error(f"there is no command {wanted!r}{suggestion}")
+        root.parse_args(arguments, args)
         args.argv = arguments
         code = int(args.run(args))
         sys.stdout.flush()
@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("preflight: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of a pipe went away (`| head`): nothing is left to say, and nobody to say it to.
+        # The reader of a pipe went away (`| head`), so no output can reach it.
         silence_stdout()
         return 0
     except OSError as error:
@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except PreflightError as error:
         print(f"preflight: {harmless(str(error))}", file=sys.stderr)
-        if isinstance(error, UsageError) and hasattr(args, "inventory"):  # else it would not have contacted anybody
+        if isinstance(error, UsageError) and hasattr(args, "inventory"):  # other commands contact no host anyway
             print("preflight: nothing was contacted.", file=sys.stderr)
         return error.exit_code
     except Exception:

@@ -1,4 +1,4 @@
-"""The run that a command line names: an id, as much of it as is unique, or the words last and passed."""
+"""Runs that a command line names: by id, by a unique beginning of it, or by the words last and passed."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,7 +18,7 @@ _LIST = "to list the runs: preflight history"
 
 
 def any_run(word: str) -> PastRun | CheckRun:
-    """Return the run that changed hosts or looked at them. Raises UsageError and HistoryError."""
+    """Return the run, of a command that changed hosts or of check or probe. Raise UsageError or HistoryError."""
     if word == LAST:
         return _newest_of_all()
     if word == PASSED:
@@ -33,8 +33,10 @@ def any_run(word: str) -> PastRun | CheckRun:
 
 
 def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = "") -> CheckRun:
-    """Return the run of check or probe. `inventory`: whose runs `last` and `passed` mean; `also`: what else a word
-    could have been, for the error. Raises UsageError and HistoryError."""
+    """Return the run of check or probe. Raise UsageError or HistoryError.
+
+    `last` and `passed` are runs over `inventory`. `also` is added to the error: what else the word could have been.
+    """
     if word == LAST:
         return _newest(inventory)
     if word == PASSED:
@@ -43,15 +45,15 @@ def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = 
             return passed
         raise UsageError(f"no run over cluster {last.setting.cluster} passed before run {last.run}; {_LIST}")
     run = _only(word, check_run_ids(word))
-    if look := check_run(run) if run else None:
-        return look
+    if past := check_run(run) if run else None:
+        return past
     if run := _only(word, known_journals()):
         raise UsageError(f"run {run} changed hosts and did not look at them; name a run of check or probe; {_LIST}")
     raise UsageError(_unknown(word, also))
 
 
 def changing_run(word: str, inventory: Path | None) -> PastRun | None:
-    """Return the run that changed hosts, for a command that takes it back. Raises UsageError.
+    """Return the run that changed hosts, for a command that takes it back. Raise UsageError.
 
     `last` is the newest run that is neither a rollback nor taken back. Return None for a run of another machine, which
     needs `inventory`.
@@ -64,8 +66,8 @@ def changing_run(word: str, inventory: Path | None) -> PastRun | None:
     if inventory is not None:
         return None
     with suppress(HistoryError):
-        look = _only(word, check_run_ids(word))
-        if past_check := check_run(look) if look else None:
+        check_id = _only(word, check_run_ids(word))
+        if past_check := check_run(check_id) if check_id else None:
             raise UsageError(
                 f"{past_check.run} was a {past_check.command}, which changes nothing that could be taken back; {_LIST}"
             )
@@ -82,16 +84,16 @@ def _newest_of_all() -> PastRun | CheckRun:
 
 
 def _newest(inventory: Path) -> CheckRun:
-    """Of the inventory that is named, or that lies here; else of any."""
-    asked = inventory is not DEFAULT_INVENTORY or inventory.exists()
-    look = newest_check_run(str(inventory.absolute()) if asked else "")
-    if look is None:
-        over = f" over {inventory}" if asked else ""
+    """Return the newest run over the given or default inventory; over any inventory if there is none."""
+    has_inventory = inventory is not DEFAULT_INVENTORY or inventory.exists()
+    newest = newest_check_run(str(inventory.absolute()) if has_inventory else "")
+    if newest is None:
+        scope = f" over {inventory}" if has_inventory else ""
         raise UsageError(
-            f"this machine remembers no run of check or probe{over}; to make one: preflight check --inventory "
+            f"this machine remembers no run of check or probe{scope}; to make one: preflight check --inventory "
             f"{inventory}; to list those of other inventories: preflight history"
         )
-    return look
+    return newest
 
 
 def _last_to_take_back(inventory: Path | None) -> PastRun:
@@ -105,15 +107,18 @@ def _last_to_take_back(inventory: Path | None) -> PastRun:
 
 
 def _only(word: str, known: Iterable[str]) -> str | None:
-    """Return the run that has or begins with `word`; raises UsageError with the candidates where several do."""
+    """Return the run that `word` names in full or as a beginning.
+
+    Raise UsageError with the candidates if several match.
+    """
     matches = sorted({run for run in known if word and run.startswith(word)}, reverse=True)
     if word in matches:
         return word
     if len(matches) > 1:
-        more = [f"  … and {len(matches) - _CANDIDATES} more"] if len(matches) > _CANDIDATES else []
+        remainder = [f"  … and {len(matches) - _CANDIDATES} more"] if len(matches) > _CANDIDATES else []
         listed = [f"  {run}" for run in matches[:_CANDIDATES]]
         head = f"{word} is the beginning of {len(matches)} runs; name more of one of them:"
-        raise UsageError("\n".join([head, *listed, *more]))
+        raise UsageError("\n".join([head, *listed, *remainder]))
     return matches[0] if matches else None
 
 

@@ -1,4 +1,4 @@
-"""The command to run after a change of hosts: the same again where something of it is left, else the next look."""
+"""The next command after a change of hosts: the same again if some of it remains, or else a check."""
 
 import argparse
 import shlex
@@ -10,12 +10,12 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.report.next_step import options
 
-_BROKEN = {StepState.FAILED, StepState.DID_NOT_STICK}  # something on the host has to be mended before
+_BROKEN = {StepState.FAILED, StepState.DID_NOT_STICK}  # the host has to be fixed first
 _MEND = "mend what is named above, then: "
 
 
 def after_configure(args: argparse.Namespace, after: Sequence[Finding], results: Sequence[StepResult]) -> str:
-    """`after`: what the checks say now; `results`: what became of the changes."""
+    """Return the next command, from the findings after the changes and the results of the changes."""
     states = {result.state for result in results}
     wanted = any(finding.change and finding.outcome is not Outcome.PASS for finding in after)
     failing = next((finding.check for finding in after if finding.outcome is Outcome.FAIL and not finding.change), "")
@@ -23,28 +23,28 @@ def after_configure(args: argparse.Namespace, after: Sequence[Finding], results:
         return _MEND + again(args)
     if states - {StepState.DONE, StepState.ALREADY}:
         return again(args)
-    if wanted:  # though nothing went wrong: it was left out of the plan
+    if wanted:  # left out of the plan, although nothing went wrong
         return f"see to what was left out above, then: {again(args)}"
     return f"preflight explain {failing}" if failing else look(args)
 
 
 def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short: bool) -> str:
-    """After `apply` or `rollback`; `short`: something of the saved plan, or of the run, was left out."""
+    """Return the next command after `apply` or `rollback`. `short` means that some changes were left out."""
     states = {result.state for result in results}
     if states & _BROKEN:
         return _MEND + again(args)
     if StepState.MOVED in states and args.command == "apply":
         return plan_anew(args)
-    if states - {StepState.DONE, StepState.ALREADY, StepState.MOVED}:  # a rollback leaves alone what was moved
+    if states - {StepState.DONE, StepState.ALREADY, StepState.MOVED}:  # a rollback leaves moved values alone
         return again(args)
     return f"see to what was left out above, then: {again(args)}" if short else look(args)
 
 
 def look(args: argparse.Namespace) -> str:
-    publish = " --publish" if args.command == "gate" and not args.remove else ""  # what the gate answers from
+    publish = " --publish" if args.command == "gate" and not args.remove else ""  # the gate answers from it
     return f"preflight check {options(args.inventory, args.limit)}{publish}"
 
 
 def plan_anew(args: argparse.Namespace) -> str:
-    """In the place of a saved plan that no longer fits."""
+    """Return the command that replaces a stale plan."""
     return f"preflight plan {options(args.inventory, args.limit)} --out {shlex.quote(str(args.plan))}"

@@ -1,4 +1,4 @@
-"""Plain data as an indented outline for people: one `name: value` a line, escape characters made harmless."""
+"""Plain data as an indented outline: one `name: value` a line, with escape characters replaced."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ def _scalar(value: Any) -> str:
 
 
 def _flat(value: Any) -> str | None:
-    """A value that fits behind its name: a scalar, or a list of scalars."""
+    """Return a value that fits behind its name: a scalar, or a list of scalars. None for any other."""
     if not isinstance(value, dict | list):
         return _scalar(value)
     if not value:
@@ -27,7 +27,10 @@ def _flat(value: Any) -> str | None:
 
 
 def outline(value: Any, indent: str = "") -> Iterator[str]:
-    """Lines for plain data (what JSON knows). Texts of several lines stand below their name; no error is no news."""
+    """Yield the lines of plain data (JSON types).
+
+    Texts of several lines are below their name. Empty errors are left out.
+    """
     if not isinstance(value, dict | list):
         yield indent + _scalar(value)
         return

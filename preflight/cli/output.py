@@ -1,4 +1,4 @@
-"""The end of check and probe: one Report, rendered as asked, and the exit code that follows from it."""
+"""The end of check and probe: one Report, rendered as requested, and the exit code that follows from it."""
 
 import argparse
 import sys
@@ -29,7 +29,7 @@ FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")
 
 
 class Output(NamedTuple):
-    """One form of the report, on stdout or in a file. "brief" is the console's without the table of measurements."""
+    """One form of the report, on stdout or in a file. "brief" is "console" without the table of measurements."""
 
     format: str
     file: Path | None = None
@@ -50,10 +50,10 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _output(text: str) -> Output:
-    word, given, file = text.partition("=")
+    word, equals, file = text.partition("=")
     if word not in FORMATS:
         raise argparse.ArgumentTypeError(f"{word!r} is no format; there are {', '.join(FORMATS)}")
-    if given and not file:
+    if equals and not file:
         raise argparse.ArgumentTypeError(f"{text!r} names no file")
     return Output(word, Path(file) if file else None)
 
@@ -63,21 +63,21 @@ def add_save_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def outputs(args: argparse.Namespace) -> list[Output]:
-    """What is asked for, what goes to stdout first; there is always something that does."""
-    asked = list(args.outputs or ())
+    """Return the requested outputs, those for stdout first. At least one is for stdout."""
+    wanted = list(args.outputs or ())
     if args.save:
-        asked.append(Output("json", args.save))
-    if all(one.file for one in asked):
-        asked.append(Output("console"))
-    return sorted(asked, key=lambda one: one.file is not None)
+        wanted.append(Output("json", args.save))
+    if all(output.file for output in wanted):
+        wanted.append(Output("console"))
+    return sorted(wanted, key=lambda output: output.file is not None)
 
 
 def refuse_unwritable(args: argparse.Namespace) -> None:
-    """Raises UsageError where the report cannot go where it is asked for: to be said before anybody is contacted."""
-    asked = outputs(args)
-    if len([one for one in asked if one.file is None]) > 1:
+    """Raise UsageError if the report cannot be written to its outputs, before any host is contacted."""
+    wanted = outputs(args)
+    if len([output for output in wanted if output.file is None]) > 1:
         raise UsageError("-o: only one form of the report can go to stdout; give the others a file, -o FORMAT=FILE")
-    files = [one.file for one in asked if one.file]
+    files = [output.file for output in wanted if output.file]
     for path in files:
         if files.count(path) > 1:
             raise UsageError(f"{path} is named for two forms of the report; give each a file of its own")
@@ -85,7 +85,7 @@ def refuse_unwritable(args: argparse.Namespace) -> None:
 
 
 class Ended(NamedTuple):
-    """What a run came to: its report, written down and published where that is asked for, and not shown yet."""
+    """The result of a run: its report, saved and published if requested, but not shown yet."""
 
     report: Report
     exit_code: int
@@ -109,9 +109,11 @@ def end(
     facts: "ClusterFacts | None" = None,
     publish: "Callable[[Report], Published] | None" = None,
 ) -> Ended:
-    """The report of a run that ends now, and its exit code (docs/contracts.md). `to_prove`: see `next_step`; `setting`:
-    what the run is remembered with, None where no host was contacted; `facts`: what is kept of the hosts with it;
-    `publish`: brings it to the hosts."""
+    """Build the report of a run that ends now, and its exit code (docs/contracts.md). Publish and save it.
+
+    `to_prove` is that of `next_step`. `setting` is saved with the run in the history; it is None if no host was
+    contacted. `facts` are saved with it. `publish` brings the report to the hosts.
+    """
     from preflight.report.build import build
     from preflight.report.next_step import next_step
 
@@ -127,22 +129,24 @@ def end(
         inventory=args.inventory,
     )
     exit_code = report.exit_code(Outcome(getattr(args, "fail_on", "fail")))
-    then = next_step(report, args.inventory, limit=args.limit, to_prove=to_prove)
+    command_next = next_step(report, args.inventory, limit=args.limit, to_prove=to_prove)
     if publish:
         published = publish(report)
         report = replace(report, notes=(*report.notes, *published.notes))
         if not published.everywhere and exit_code in (0, 3):
-            exit_code, then = 1, f"see to what kept it from being published, then: {again(args)}"
+            exit_code, command_next = 1, f"see to what kept it from being published, then: {again(args)}"
     if setting:
         from preflight.cli.remember import remembered
 
-        report = remembered(report, setting, args.inventory, exit_code, then, _asked(args), facts)
-    return Ended(report, exit_code, then, observations)
+        report = remembered(report, setting, args.inventory, exit_code, command_next, _asked(args), facts)
+    return Ended(report, exit_code, command_next, observations)
 
 
 def present(args: argparse.Namespace, ended: Ended) -> int:
-    """Print the report to stdout, write its files, and return the exit code: of a Nagios plugin, where that is what
-    stdout is."""
+    """Print the report to stdout, write its files, and return the exit code.
+
+    It is the exit code of a Nagios plugin if stdout has that form.
+    """
     shown, *files = outputs(args)
     try:
         with reader_may_leave():
@@ -150,8 +154,10 @@ def present(args: argparse.Namespace, ended: Ended) -> int:
                 show(_lines(args, ended, table=shown.format == "console", columns=width()))
             else:
                 print(_text(args, ended, shown), end="")
-    finally:  # last: where one cannot be written, the report has at least been shown
-        unwritten = [error for one in files if one.file and (error := _unwritten(one.file, _text(args, ended, one)))]
+    finally:  # last, so that the report is shown even if a file cannot be written
+        unwritten = [
+            error for output in files if output.file and (error := _unwritten(output.file, _text(args, ended, output)))
+        ]
     if shown.format == "nagios":
         from preflight.report.nagios import nagios_code
 
@@ -164,7 +170,7 @@ def present(args: argparse.Namespace, ended: Ended) -> int:
 
 
 def _unwritten(path: Path, text: str) -> PreflightError | None:
-    """Why a file was not written; None where it was."""
+    """Write a file. Return the error, or None if it was written."""
     try:
         write_whole(path, text, "the report")
     except PreflightError as error:
@@ -173,14 +179,14 @@ def _unwritten(path: Path, text: str) -> PreflightError | None:
 
 
 def _asked(args: argparse.Namespace) -> str:
-    """What a probe was told that makes its figures those of fewer groups or other sizes."""
+    """Return the probe options that make figures incomparable: fewer groups, or other sizes."""
     lists = {name: getattr(args, name, None) for name in ("scope", "sizes")}
     words = ["--quick"] if getattr(args, "quick", False) else []
-    return " ".join([*words, *(f"--{name} {','.join(map(str, given))}" for name, given in lists.items() if given)])
+    return " ".join([*words, *(f"--{name} {','.join(map(str, values))}" for name, values in lists.items() if values)])
 
 
 def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
-    """A form of the report, with its last line end. Each renderer is loaded where it is asked for."""
+    """Return one form of the report, with its last line end. Each renderer is imported only when it is needed."""
     report = ended.report
     match output.format:
         case "json":
@@ -197,7 +203,10 @@ def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
             from preflight.report.junit import junit
 
             checks = all_checks().values()
-            return junit(report, {it.id: it.title for it in checks}, {it.id: it.area for it in checks}) + "\n"
+            return (
+                junit(report, {check.id: check.title for check in checks}, {check.id: check.area for check in checks})
+                + "\n"
+            )
         case "prometheus":
             from preflight.report.prometheus import prometheus
 
@@ -211,7 +220,7 @@ def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
             from preflight.inventory import fold
             from preflight.report.html import html
 
-            titles = {it.id: it.title for it in all_checks().values()}
+            titles = {check.id: check.title for check in all_checks().values()}
             return html(report, titles, fold=fold, next_step=ended.next_step)
         case _:
             return "".join(f"{line.text}\n" for line in _lines(args, ended, table=True, columns=80))

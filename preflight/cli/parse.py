@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _text(name: str, parser: str) -> str:
-    """UTF-16 is what `>` of PowerShell writes, and what some editors save."""
+    """Return the saved output. It may be UTF-16, which `>` of PowerShell and some editors write."""
     from preflight.diagnose.reading import encoding_of
 
     try:
@@ -40,7 +40,7 @@ def _text(name: str, parser: str) -> str:
 
 
 def errors_in(value: Any) -> list[str]:
-    """Every error that a parser's result carries, wherever it stands: `value` as plain lists, dicts and texts."""
+    """Return every error in a parser's result, at any depth. `value` is plain lists, dicts and texts."""
     if isinstance(value, dict):
         own = [value["error"]] if value.get("error") else []
         return own + [error for item in value.values() for error in errors_in(item)]
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if args.parser not in PARSERS:
         import difflib
 
-        close = difflib.get_close_matches(args.parser or "", PARSERS, n=1)
-        hint = f"did you mean {close[0]}?" if close else "preflight parse --list names them"
+        matches = difflib.get_close_matches(args.parser or "", PARSERS, n=1)
+        hint = f"did you mean {matches[0]}?" if matches else "preflight parse --list names them"
         raise UsageError(f"{args.parser!r} is no parser; {hint}" if args.parser else f"which parser? {hint}")
     import msgspec
 

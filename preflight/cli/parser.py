@@ -1,4 +1,4 @@
-"""A command's parser: its module is imported once the command is asked for."""
+"""Parser of a command, which imports the command's module only when the command is requested."""
 
 import argparse
 import importlib
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 class Help(argparse.HelpFormatter):
-    """Prose is wrapped to the terminal; lines that begin with a blank are examples, and stay as they are."""
+    """Formatter that wraps prose to the terminal. Lines that begin with a blank are examples and are kept unchanged."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         blocks = groupby(text.strip().splitlines(), lambda line: bool(line.strip()) and not line.startswith(" "))
@@ -19,13 +19,13 @@ class Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for wrong usage, without the usage: that hides the line that matters.
+    """Parser that reports wrong usage in one line, without the usage, which would hide that line.
 
-    `module`: has `add_arguments(parser)` and `run(args) -> int`; its docstring is the command's description. It is
-    imported when the command is asked for, so that `--help` loads none of paramiko, rich, pydantic or torch.
+    `module` has `add_arguments(parser)` and `run(args) -> int`; its docstring is the command's description. It is
+    imported when the command is requested, so that `--help` loads none of paramiko, rich, pydantic or torch.
     """
 
-    asked = ""  # the command that options are unknown to, which argparse finds out at the top
+    asked = ""  # the command named in errors on unknown options, which argparse finds at the top level
 
     def __init__(self, *args: Any, module: str = "", **options: Any) -> None:
         options.setdefault("allow_abbrev", False)
@@ -45,10 +45,10 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.load()
         namespace, unknown = super().parse_known_args(args, namespace)
-        known = self._option_string_actions  # argparse has no public way to them
+        known_options = self._option_string_actions  # argparse has no public access to them
         words = (word.partition("=")[0] for word in unknown if word.startswith("--"))
-        if meant := next(filter(None, (nearest(word, known) for word in words)), ""):
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        if suggestion := next(filter(None, (nearest(word, known_options) for word in words)), ""):
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{suggestion}")
         return namespace, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -57,15 +57,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What to add to a sentence about a word that is none of the known ones: "; did you mean check?", or nothing."""
-    import difflib  # only for who mistypes
+    """Return an addition to an error about an unknown word: "; did you mean check?", or "" if none is close."""
+    import difflib  # only for mistyped words
 
-    close = difflib.get_close_matches(word, known, 1, 0.75)
-    return f"; did you mean {close[0]}?" if close else ""
+    matches = difflib.get_close_matches(word, known, 1, 0.75)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def harmless(text: str) -> str:
-    """The sentence for a terminal, line by line: it may quote what somebody typed, or what a file or a host says."""
+    """Return the sentence made safe for a terminal, line by line. It may quote the user, a file or a host."""
     from preflight.report.text import printable
 
     return "\n".join(map(printable, text.splitlines()))

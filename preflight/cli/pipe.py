@@ -1,5 +1,6 @@
-"""A reader that goes away, `preflight check | head`, that was never there, `preflight check >&-`, or that takes only
-some characters, `PYTHONIOENCODING=latin-1 preflight check`."""
+"""Streams that fail: a reader that leaves (`preflight check | head`), a closed stream (`preflight check >&-`), or one
+that takes only some characters (`PYTHONIOENCODING=latin-1 preflight check`).
+"""
 
 import io
 import os
@@ -9,13 +10,13 @@ from contextlib import contextmanager
 
 
 def silence_stdout() -> None:
-    """Send what is still to be printed nowhere, so that nothing complains when stdout is closed at exit."""
+    """Discard all further output, so that closing stdout at exit raises no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Around what is printed: a reader that has seen enough ends the output, and the verdict stands."""
+    """Ignore the end of the reader of stdout while output is printed. The exit code is not affected."""
     try:
         yield
         sys.stdout.flush()
@@ -24,7 +25,7 @@ def reader_may_leave() -> Iterator[None]:
 
 
 def replace_closed_streams() -> None:
-    """Where stdout or stderr was closed before the start, Python has None in its place."""
+    """Replace stdout and stderr by /dev/null if they were closed before the start; Python then has None for them."""
     if sys.stdout is None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if sys.stderr is None:
@@ -32,7 +33,7 @@ def replace_closed_streams() -> None:
 
 
 def spell_what_cannot_be_encoded() -> None:
-    r"""A character that stdout or stderr has no bytes for is written as \u2026, as Python does on its own stderr."""
+    r"""Write characters that stdout or stderr cannot encode as \u2026, as Python does on its own stderr."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")

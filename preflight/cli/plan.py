@@ -43,31 +43,31 @@ def run(args: argparse.Namespace) -> int:
         _refuse_to_overwrite(args.out)
         refuse_place(args.out, "--out")
     with session(args) as s:
-        seen = judge(s, load_file(args.source), areas) if args.source else only_look(s, areas, args)
-        plan, notes = doable(s, seen, args)
-        shown(show_plan, s, plan, notes, nothing(seen))
+        look_result = judge(s, load_file(args.source), areas) if args.source else only_look(s, areas, args)
+        plan, notes = doable(s, look_result, args)
+        shown(show_plan, s, plan, notes, nothing(look_result))
         if args.out:
             inventory = str(args.inventory.absolute())
             saved = dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes))
-            write_whole(args.out, saved, "the plan", 0o600)  # it holds what the hosts' files hold
+            write_whole(args.out, saved, "the plan", 0o600)  # it contains the contents of host files
         done = f"nothing was changed; the plan is in {args.out}" if args.out else "nothing was changed"
-        then = f"preflight apply {shlex.quote(str(args.out))}" if args.out else f"{again(args)} --out plan.json"
+        command = f"preflight apply {shlex.quote(str(args.out))}" if args.out else f"{again(args)} --out plan.json"
         if not plan.changes and not notes:
-            then = look(args)
-        elif nothing(seen) == NOBODY:
-            then = "preflight explain HST101"
-        say(s, done, f"next: {then}")
-        return dry_exit(args, seen, plan)
+            command = look(args)
+        elif nothing(look_result) == NOBODY:
+            command = "preflight explain HST101"
+        say(s, done, f"next: {command}")
+        return dry_exit(args, look_result, plan)
 
 
 def _refuse_to_overwrite(path: Path) -> None:
-    """Raises UsageError where `path` holds something else than a plan: that would be lost."""
+    """Raise UsageError if `path` holds something other than a plan, which would be lost."""
     from preflight.provision.document import LARGEST, is_plan
 
     try:
-        held = read_bounded(path, LARGEST) if path.is_file() else b""
+        content = read_bounded(path, LARGEST) if path.is_file() else b""
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name another file for the plan") from None
-    free = is_plan(held) or not held if path.is_file() else not path.exists()
+    free = is_plan(content) or not content if path.is_file() else not path.exists()
     if not free:
         raise UsageError(f"{path} is there already and is no plan; name another file for the plan")

@@ -1,4 +1,4 @@
-"""From hosts, or facts saved before, to what may be done there now: shared by `plan` and `configure`."""
+"""Changes that may be made now, from hosts or saved facts; shared by `plan` and `configure`."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,11 @@ NOBODY = "nothing is known to change: no host was reached"
 
 @dataclass(frozen=True)
 class Look:
-    """The hosts as they are: what the checks of the areas say, and the changes they ask for. `notes`: what was put in
-    order before; `at_work`: the hosts on which another run is at work, and whose."""
+    """Current state of the hosts: findings of the areas' checks, and the changes that they request.
+
+    `notes` are on hosts of interrupted runs that were put in order before. `at_work` has the hosts on which another run
+    is active, and its owner.
+    """
 
     facts: "ClusterFacts"
     findings: tuple[Finding, ...]
@@ -31,15 +34,15 @@ class Look:
 
 
 def nothing(seen: Look) -> str:
-    """What there is to say of an empty plan: of hosts that nobody saw it means nothing."""
+    """Return the text for an empty plan, which proves nothing if no host was reached."""
     from preflight.facts.types import Unreachable
 
-    away = all(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
-    return NOBODY if away else "nothing to change"
+    all_away = all(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
+    return NOBODY if all_away else "nothing to change"
 
 
 def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
-    """Look at the session's hosts and judge what belongs to `areas`."""
+    """Collect the facts of the session's hosts and judge them by the checks of `areas`."""
     from preflight.facts.collect import collect
 
     facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
@@ -47,79 +50,92 @@ def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
 
 
 def only_look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
-    """The same, where nothing is to be changed; whose run is at work is asked where one has begun and not finished."""
+    """Collect and judge without the intent to change anything.
+
+    Hosts with an unfinished run are asked which run is active.
+    """
     from preflight.provision.apply import Way, who_is_at_work
     from preflight.provision.hold import unfinished
     from preflight.report.build import new_run_id
 
-    seen = look(s, areas, args)
-    if not (begun := unfinished(seen.facts)):
-        return seen
+    current = look(s, areas, args)
+    if not (unfinished_runs := unfinished(current.facts)):
+        return current
     way = Way(s.hosts, s.transport, args.pool, s.progress)
-    return replace(seen, at_work=who_is_at_work(begun, way, new_run_id(datetime.now(UTC))))
+    return replace(current, at_work=who_is_at_work(unfinished_runs, way, new_run_id(datetime.now(UTC))))
 
 
 def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
-    """Look, to change what is seen. Where a run was cut off, its firewall changes may still take themselves back:
-    such hosts are put in order first, and looked at again."""
+    """Collect and judge, in order to change the hosts.
+
+    The firewall changes of an interrupted run may still revert. Such hosts are put in order first, and collected again.
+    """
     from preflight.provision.apply import Way, put_in_order
     from preflight.provision.hold import unfinished
     from preflight.report.build import new_run_id
 
-    seen = look(s, areas, args)
-    cut_off = unfinished(seen.facts)
+    current = look(s, areas, args)
+    cut_off = unfinished(current.facts)
     if not cut_off:
-        return seen
+        return current
     way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within)
-    put = put_in_order(cut_off, way, new_run_id(datetime.now(UTC)))
+    put_right = put_in_order(cut_off, way, new_run_id(datetime.now(UTC)))
     again = look(s, areas, args)
-    at_work = {name: put.at_work[name] for name in unfinished(again.facts) if name in put.at_work}
-    return replace(again, notes=put.notes, at_work=at_work)
+    at_work = {name: put_right.at_work[name] for name in unfinished(again.facts) if name in put_right.at_work}
+    return replace(again, notes=put_right.notes, at_work=at_work)
 
 
 def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary: bool = False) -> Look:
-    """What the checks of `areas` make of the facts, and the plan that follows."""
+    """Return the findings of the checks of `areas`, and the plan that follows from them."""
     from preflight.checks.engine.registry import all_checks
     from preflight.checks.engine.run import run_checks
     from preflight.checks.engine.waivers import apply_waivers
     from preflight.provision.plan import make_plan
 
     checks = [check for check in all_checks().values() if check.configures in areas]
-    found = run_checks(s.cluster, facts, checks=checks, hosts=s.hosts)
-    findings = tuple(apply_waivers(found, s.cluster.waivers, (), date.today()))
-    plan = make_plan(_not_accepted(found, findings), areas, temporary=temporary)
+    raw_findings = run_checks(s.cluster, facts, checks=checks, hosts=s.hosts)
+    findings = tuple(apply_waivers(raw_findings, s.cluster.waivers, (), date.today()))
+    plan = make_plan(_not_accepted(raw_findings, findings), areas, temporary=temporary)
     return Look(facts, tuple(map(_left_so, findings)) if temporary else findings, plan)
 
 
 def _left_so(finding: Finding) -> Finding:
-    """With --temporary, what would be lost at the next boot was asked for: a warning."""
+    """Turn a failure of ports at the next boot into a warning, since --temporary requests that state."""
     change = finding.change
     if finding.outcome is Outcome.FAIL and change and change.area is Area.PORTS and change.kind is Kind.FILE:
-        left = f"{finding.summary} (left so by --temporary)"
-        return replace(finding, outcome=Outcome.WARN, summary=left, change=None)
+        summary = f"{finding.summary} (left so by --temporary)"
+        return replace(finding, outcome=Outcome.WARN, summary=summary, change=None)
     return finding
 
 
 def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[Finding]:
-    """What a waiver has turned into a warning, a person wants to stay as it is."""
-    return [one for one, other in zip(found, waived, strict=True) if one.outcome is other.outcome]
+    """Return the findings without the waived ones, since a person has accepted the state of these."""
+    return [
+        finding
+        for finding, waived_finding in zip(found, waived, strict=True)
+        if finding.outcome is waived_finding.outcome
+    ]
 
 
 def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
-    """The plan without what has to wait, and what else is to be said before it. Raises PreflightError where it must
-    not be carried out: a new address is taken, or a machine stands in the inventory twice."""
+    """Return the plan without the changes that have to wait, and the notes to show before it.
+
+    Raise PreflightError if a new address is in use, or if a machine is in the inventory twice.
+    """
     from preflight.provision.hold import not_reached, not_seen, same_machine, unfinished, where_root
 
-    if twice := same_machine(seen.facts):
+    if duplicates := same_machine(seen.facts):
         s.progress.clear()
-        raise PreflightError("\n".join((*twice, "nothing was changed; take one of the names out of the inventory")))
+        raise PreflightError(
+            "\n".join((*duplicates, "nothing was changed; take one of the names out of the inventory"))
+        )
     plan, powerless = where_root(seen.plan, seen.facts)
     cut_off = unfinished(seen.facts)
     plan = Plan(tuple(change for change in plan.changes if change.host not in cut_off))
-    left = safe(s, plan, seen.facts, args)
+    checked = safe(s, plan, seen.facts, args)
     before = seen.notes + tuple(_in_flux(host, seen.at_work.get(host, "")) for host in cut_off)
     before += not_reached(seen.facts) + powerless + not_seen(seen.findings)
-    return left.plan, before + left.held + left.notes
+    return checked.plan, before + checked.held + checked.notes
 
 
 def _in_flux(host: str, owner: str) -> str:
@@ -131,7 +147,9 @@ def _in_flux(host: str, owner: str) -> str:
 
 
 class Safe(NamedTuple):
-    """A plan without what has to wait; `held`: why it has to, `notes`: what could not be asked before."""
+    """A plan without changes that have to wait, the reasons for these (`held`), and what could not be checked
+    (`notes`).
+    """
 
     plan: Plan
     held: tuple[str, ...]
@@ -139,26 +157,28 @@ class Safe(NamedTuple):
 
 
 def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> Safe:
-    """The plan without what disturbs. Raises PreflightError where a new address answers already."""
+    """Return the plan without disturbing changes. Raise PreflightError if a new address answers already."""
     from preflight.facts.pings.run import ping
     from preflight.provision.hold import held_back
     from preflight.provision.precheck import not_asked, questions, taken
 
-    left, held = held_back(plan, facts, allow_disturbing=args.allow_disturbing, force_busy=args.force_busy)
-    asked, nobody_to_ask = questions(left, facts)
-    if not asked:
-        return Safe(left, held, nobody_to_ask)
-    pings = ping(s.cluster, facts, s.transport, asked, s.progress, pool=args.pool)
+    allowed, held = held_back(plan, facts, allow_disturbing=args.allow_disturbing, force_busy=args.force_busy)
+    address_pings, unchecked = questions(allowed, facts)
+    if not address_pings:
+        return Safe(allowed, held, unchecked)
+    pings = ping(s.cluster, facts, s.transport, address_pings, s.progress, pool=args.pool)
     answered = taken(pings, facts)
     if answered:
         s.progress.clear()
         raise PreflightError("\n".join((*answered, "nothing was changed; correct the inventory, or free the address")))
-    return Safe(left, held, nobody_to_ask + not_asked(pings))
+    return Safe(allowed, held, unchecked + not_asked(pings))
 
 
 def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFacts":
-    """What has to be known of hosts before their devices are touched: who uses them, and which addresses answer. Empty
-    where no device is to be touched."""
+    """Collect the facts that are needed before devices are changed: users of the devices, and addresses that answer.
+
+    Return no facts if no device is to be changed.
+    """
     from preflight.facts.collect import collect
     from preflight.facts.types import ClusterFacts
 

@@ -70,8 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def probed(args: argparse.Namespace, s: Session) -> Probed:
-    """Run what was asked for over the session's hosts. Raises UsageError for what cannot be asked, NotSeenError where
-    the engine ends."""
+    """Run the requested tests over the session's hosts.
+
+    Raise UsageError for an invalid request, and NotSeenError if the engine ends.
+    """
     s = _meeting_as_asked(s, args.init)
     _refuse_strange_backend(args.backend, s.cluster.product)
     if args.tool == "hccl-test":
@@ -85,10 +87,10 @@ def probed(args: argparse.Namespace, s: Session) -> Probed:
 
 @contextmanager
 def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
-    """The session, over the site's engine if so asked. Raises UsageError where that is no way from here."""
+    """Yield the session, over the site's engine if requested. Raise UsageError if that is impossible from here."""
     via = args.via or s.cluster.probe.via
     s = s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, via=via)))
-    if via in ("ssh", "pods"):  # pods have to come first
+    if via in ("ssh", "pods"):  # pods have to arrive first
         yield s
         return
     if args.ask_sudo_password:
@@ -105,7 +107,10 @@ def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
 
 
 def _start_engine(s: Session, budget: float | None) -> None:
-    """Raises NotSeenError where it starts nothing: that is no host's fault. It may take half of the budget."""
+    """Start the site's engine, within half of the budget.
+
+    Raise NotSeenError if it starts nothing: no host is at fault.
+    """
     if s.cluster.probe.via == "ssh":
         return
     from preflight.transport.engine import Engine
@@ -117,7 +122,7 @@ def _start_engine(s: Session, budget: float | None) -> None:
 
 
 def _stop_without_engine(s: Session) -> None:
-    """Raises NotSeenError where the engine has ended by itself: that is no host's fault."""
+    """Raise NotSeenError if the engine has ended by itself, which is no host's fault."""
     if s.cluster.probe.via == "ssh":
         return
     from preflight.transport.engine import Engine
@@ -129,18 +134,18 @@ def _stop_without_engine(s: Session) -> None:
 
 
 def _meeting_as_asked(s: Session, init: str | None) -> Session:
-    """Raises UsageError where ranks are to meet in a file, and no directory is known for it."""
+    """Return the session with the requested meeting of ranks. Raise UsageError if a file needs an unknown directory."""
     if init == "file" and not s.cluster.probe.shared_dir:
         raise UsageError("--init file needs shared_dir under [probe] in the inventory, which all hosts share")
     return s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, init=init))) if init else s
 
 
 def _refuse_strange_backend(backend: str | None, product: Product) -> None:
-    """Raises UsageError for a backend whose devices the cluster does not have; gloo runs everywhere."""
-    of = {"hccl": product.is_npu, "nccl": product is Product.NVIDIA}
-    if backend and not of.get(backend, True):
-        runs = [one for one, there in of.items() if there]
-        raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*runs, 'gloo'])} does")
+    """Raise UsageError for a backend that needs devices of another product. gloo runs everywhere."""
+    supported = {"hccl": product.is_npu, "nccl": product is Product.NVIDIA}
+    if backend and not supported.get(backend, True):
+        backends = [name for name, has_devices in supported.items() if has_devices]
+        raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*backends, 'gloo'])} does")
 
 
 def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
@@ -168,27 +173,27 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
     begin = time.monotonic()
 
     def share(part: float) -> float:
-        """When that part of the run's time is spent."""
+        """Return the time at which that part of the run's budget is spent."""
         return begin + part * (request.budget or float("inf"))
 
     _start_engine(s, request.budget)
-    # Whose devices are in use, and who is reached at all: asked while the hosts import torch.
+    # Busy devices and reachable hosts are determined while the hosts import torch.
     product = s.cluster.product
     section = "npu_smi" if product.is_npu else "nvidia" if product is Product.NVIDIA else "os"
     facts = FactsOfHosts(s, (section,))
     refused: dict[str, str] = {}
 
     def idle(present: Sequence[Host]) -> list[Host]:
-        known = facts.of(present, share(1 / 2))
-        late = [host.name for host in present if host.name not in known.hosts]
+        facts_in_time = facts.of(present, share(1 / 2))
+        late = [host.name for host in present if host.name not in facts_in_time.hosts]
         refused.update(dict.fromkeys(late, "it did not say in time whether its devices are in use"))
-        refused.update(may_probe(s.cluster, known, present, asked_idle=args.idle))
+        refused.update(may_probe(s.cluster, facts_in_time, present, asked_idle=args.idle))
         return [host for host in present if host.name not in refused]
 
     def usable() -> list[Host]:
-        known = facts.of(s.hosts, share(1 / 4))
-        busy = dict(may_probe(s.cluster, known, s.hosts, asked_idle=args.idle))
-        return [host for host in reached(s.hosts, known) if host.name not in busy]
+        facts_in_time = facts.of(s.hosts, share(1 / 4))
+        busy = dict(may_probe(s.cluster, facts_in_time, s.hosts, asked_idle=args.idle))
+        return [host for host in reached(s.hosts, facts_in_time) if host.name not in busy]
 
     rehearsal = rehearse_ports(s, request.backend, usable, share(1 / 3))
     nics = in_background(lambda: before_tests(s, request.backend))
@@ -233,26 +238,31 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
 
 
 def _without_groups(args: argparse.Namespace, s: Session, request: "Request") -> Iterator[str]:
-    """The scopes that were asked for in vain. Raises UsageError where that leaves nothing to be run."""
+    """Yield a note on requested scopes that have no test. Raise UsageError if no test remains."""
     from preflight.probe.estimate import without_groups
     from preflight.probe.rounds import Plan
 
-    none = without_groups(Plan(s.cluster, s.hosts, request))
-    if len(none) == len(request.scopes):
+    empty = without_groups(Plan(s.cluster, s.hosts, request))
+    if len(empty) == len(request.scopes):
         raise UsageError(
-            f"--scope {','.join(none)}: the hosts asked for are too few, or have too few devices, for any such test; "
+            f"--scope {','.join(empty)}: the hosts asked for are too few, or have too few devices, for any such test; "
             "take scope device or all"
         )
-    if args.scope and none:
-        yield f"no test for --scope {','.join(none)}: too few hosts, or too few devices"
+    if args.scope and empty:
+        yield f"no test for --scope {','.join(empty)}: too few hosts, or too few devices"
 
 
 def _spent(observations: Sequence[Observation], budget: float | None) -> str:
-    """That not everything asked for was done. Of hosts that were late the roll-call tells, the first observation."""
-    cut = [seen for seen in observations if any(view.end is End.CUT for view in seen.ranks)]
-    left = sum(seen.test.outcome is TestOutcome.NOT_RUN for seen in cut if seen.test.id != "r0-0")
+    """Return a note if the budget ended before all tests were run.
+
+    Late hosts are reported by the roll-call, which is the first observation.
+    """
+    cut = [observation for observation in observations if any(view.end is End.CUT for view in observation.ranks)]
+    not_run = sum(
+        observation.test.outcome is TestOutcome.NOT_RUN for observation in cut if observation.test.id != "r0-0"
+    )
     if not budget or not cut:
         return ""
     if len(observations) == 1:
         return f"the budget of {budget:.0f} s was spent before a host was there"
-    return f"the budget of {budget:.0f} s was spent: {left} tests were not run" if left else ""
+    return f"the budget of {budget:.0f} s was spent: {not_run} tests were not run" if not_run else ""

@@ -1,7 +1,7 @@
-"""`preflight probe --via pods`: the pods of one job prove each other, each in its init container.
+"""`preflight probe --via pods`: the pods of one job test each other, each in its init container.
 
-The first pod runs the probe over all of them, as soon as they have come, and tells each its verdict, which becomes that
-one's exit code and termination message (docs/kubernetes.md).
+The first pod runs the probe over all pods, as soon as they have arrived, and sends each its verdict. The verdict
+becomes that pod's exit code and termination message (docs/kubernetes.md).
 """
 
 import argparse
@@ -26,18 +26,18 @@ Probe = Callable[[argparse.Namespace, Session], Probed]
 
 
 def in_pod(args: argparse.Namespace, s: Session, probe: Probe) -> int:
-    """`s`: the inventory's hosts are the pods, in the order of their indices. Raises UsageError."""
+    """Run the probe as one pod of a job. The inventory's hosts are the pods, ordered by index. Raise UsageError."""
     from preflight.transport.engine.pods import Pod
 
-    for option, given in {"--limit": args.limit, "-K": args.ask_sudo_password, "--with": args.tool}.items():
-        if given:
+    for option, value in {"--limit": args.limit, "-K": args.ask_sudo_password, "--with": args.tool}.items():
+        if value:
             raise UsageError(f"{option}: the pods of a gang are proved all together, by torch; leave it out")
     pod = Pod.of(os.environ)
     if pod.index >= len(s.hosts):
         raise UsageError(
             f"this is pod {pod.index}, and the inventory has {len(s.hosts)}; it is the gang's of another job"
         )
-    signal.signal(signal.SIGTERM, _interrupted)  # which the first process of a container has to ask for
+    signal.signal(signal.SIGTERM, _interrupted)  # the first process of a container has no default handler for it
     try:
         verdict = _lead(args, s, pod, probe) if pod.index == 0 else _follow(s, pod)
     except NotSeenError as error:
@@ -69,46 +69,50 @@ def _lead(args: argparse.Namespace, s: Session, pod: "Pod", probe: Probe) -> Pod
 
     started, names = datetime.now(UTC), [host.name for host in s.hosts]
     with open_pods(pod, s.hosts) as engine:
-        found = gather(engine, s.hosts, pod.wait, s.progress)
-        there = {name: one for name, one in found.items() if isinstance(one, PodLocation)}
-        if len(there) < len(names):
-            said = unknown(names, _missing({name: f"{one}" for name, one in found.items() if name not in there}))
+        arrivals = gather(engine, s.hosts, pod.wait, s.progress)
+        locations = {name: location for name, location in arrivals.items() if isinstance(location, PodLocation)}
+        if len(locations) < len(names):
+            pod_verdicts = unknown(
+                names, _missing({name: f"{location}" for name, location in arrivals.items() if name not in locations})
+            )
         else:
             try:
-                met = _met(s, there)._replace(transport=engine)
-                probed = probe(args, met)
-                findings = judged(met, probed)
-                finish_probe(args, met, started, probed, findings)
+                pod_session = _met(s, locations)._replace(transport=engine)
+                probed = probe(args, pod_session)
+                findings = judged(pod_session, probed)
+                finish_probe(args, pod_session, started, probed, findings)
                 left_out = {**probed.refused, **probed.alone}
-                said = verdicts(names, findings, left_out, {name: one.node for name, one in there.items()})
+                pod_verdicts = verdicts(
+                    names, findings, left_out, {name: location.node for name, location in locations.items()}
+                )
             except NotSeenError as error:
-                said = unknown(names, str(error))
-        tell(engine, s.hosts[1:], {name: asdict(verdict) for name, verdict in said.items()})
-    return said[names[0]]
+                pod_verdicts = unknown(names, str(error))
+        tell(engine, s.hosts[1:], {name: asdict(verdict) for name, verdict in pod_verdicts.items()})
+    return pod_verdicts[names[0]]
 
 
 def _missing(pods: Mapping[str, str]) -> str:
-    """`pods`: name → what became of it."""
+    """Return a sentence on the missing pods. `pods` maps each name to the reason."""
     first = list(pods)[:8]
-    others = f" and {len(pods) - len(first)} others" if len(pods) > len(first) else ""
-    return f"{', '.join(first)}{others} did not come: {pods[first[0]]}"
+    remainder = f" and {len(pods) - len(first)} others" if len(pods) > len(first) else ""
+    return f"{', '.join(first)}{remainder} did not come: {pods[first[0]]}"
 
 
 def _met(s: Session, there: "Mapping[str, PodLocation]") -> Session:
-    """The session with the pods' addresses in the place of their names: no name has to be resolved any more."""
+    """Return the session with the pods' addresses in place of their names, so that no name has to be resolved."""
     hosts = tuple(replace(host, address=there[host.name].address or host.address) for host in s.hosts)
     return s._replace(hosts=hosts, cluster=replace(s.cluster, hosts=hosts))
 
 
 def _end(pod: "Pod", verdict: PodVerdict) -> int:
-    """The exit code; what it means is said in the container's log, and to Kubernetes, where that listens."""
+    """Return the exit code. Write its meaning to the container's log, and for Kubernetes if the file is there."""
     opened = verdict.code == UNKNOWN and pod.opens
     message = verdict.message + ("; the job begins all the same, as PREFLIGHT_UNKNOWN says" if opened else "")
     print(message, file=sys.stderr)
     try:
         if pod.log.exists():
-            said = message.encode(errors="replace")[:MESSAGE]
-            pod.log.write_text(said.decode(errors="ignore"), encoding="utf-8")
+            content = message.encode(errors="replace")[:MESSAGE]
+            pod.log.write_text(content.decode(errors="ignore"), encoding="utf-8")
     except OSError as error:
         print(f"preflight: {pod.log}: {error.strerror}", file=sys.stderr)
     return GOOD if opened else verdict.code

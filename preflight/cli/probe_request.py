@@ -1,4 +1,4 @@
-"""What the command line asks the probe for."""
+"""The probe's request, from options of the command line."""
 
 import argparse
 import re
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from preflight.probe.request import Request
 
 LARGEST = 64 << 30  # bytes of a size
-LEAST_BUDGET = 10  # seconds: importing torch and leaving take a few of them
+LEAST_BUDGET = 10  # seconds; importing torch and exiting take a few of them
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    """`8,1M,16M` → bytes."""
+    """Parse sizes: `8,1M,16M` → bytes."""
     sizes = []
     for word in text.split(","):
         size = word.strip().upper()
@@ -31,12 +31,12 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _is_size(number: int) -> bool:
-    """As the inventory's `probe.sizes`: whole elements of every type."""
+    """Return whether the size has whole elements of every type, as the inventory's `probe.sizes` requires."""
     return number > 0 and number % 8 == 0 and number <= LARGEST
 
 
 def _scopes(text: str) -> tuple[Scope, ...]:
-    """`all,pair` → scopes."""
+    """Parse scopes: `all,pair` → scopes."""
     from preflight.probe.request import SCOPES
 
     try:
@@ -46,16 +46,16 @@ def _scopes(text: str) -> tuple[Scope, ...]:
 
 
 def _seconds(text: str) -> float:
-    """`90`, `60s` or `5m` → seconds."""
-    found = re.fullmatch(r"(\d{1,6})\s*(s|m|h)?", text.strip())
-    seconds = int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"] if found else 0
+    """Parse a time: `90`, `60s` or `5m` → seconds."""
+    match = re.fullmatch(r"(\d{1,6})\s*(s|m|h)?", text.strip())
+    seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else 0
     if seconds < LEAST_BUDGET:
         raise argparse.ArgumentTypeError(f"{text!r} is no time like 60s or 5m, of {LEAST_BUDGET} s or more")
     return float(seconds)
 
 
 def request_of(args: argparse.Namespace, settings: ProbeSettings) -> "Request":
-    """`settings`: the inventory's, where nothing else is asked for."""
+    """Return the request. `settings` are the inventory's defaults for options that are not given."""
     from preflight.probe.request import USUAL, Request
 
     return Request(

@@ -1,4 +1,4 @@
-"""The end of `preflight probe`, whatever ran the collectives: what was seen is judged, remembered and shown."""
+"""The end of `preflight probe`: results of any runner are judged, saved and shown."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,16 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.report import LeftOut
 
-_JUDGING = {"rehearsal", "observations", "hccl_test", "link_counts"}  # what a check needs to be one of the probe's
+_JUDGING = {"rehearsal", "observations", "hccl_test", "link_counts"}  # a check of the probe needs one of these
 
 
 @dataclass(frozen=True)
 class Probed:
-    """`refused`: host → why it was left out; `alone`: host → why only its own devices were tested; `rounds`: what
-    checks are given; `runner`: the backend, or what took its place."""
+    """Results of a probe.
+
+    `refused`: host → why it was left out. `alone`: host → why only its own devices were tested. `rounds`: inputs of the
+    checks. `runner`: the backend, or its replacement.
+    """
 
     facts: ClusterFacts
     refused: Mapping[str, str]
@@ -51,9 +54,12 @@ def finish_probe(
     findings: Sequence[Finding] | None = None,
     notes: Sequence[str] = (),
 ) -> int:
-    """`findings`: what is `judged`, where that has been done; `notes`: what the caller has to add."""
+    """Judge, save and show the results, and return the exit code.
+
+    `findings` are those of `judged`, if known already. `notes` are added to those of the probe.
+    """
     limited = [f"limited to {args.limit}, as asked"] if args.limit else []
-    ended = end(
+    ending = end(
         args,
         "probe",
         started,
@@ -67,4 +73,4 @@ def finish_probe(
         facts=probed.facts,
         publish=publisher(args, s, probed.facts),
     )
-    return present(args, ended)
+    return present(args, ending)

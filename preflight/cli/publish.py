@@ -1,4 +1,4 @@
-"""`--publish` of check and probe: what was found, to the hosts, for the gate there."""
+"""`--publish` of check and probe: results are sent to the hosts, for the gate there."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from preflight.model.report import Report
 
 
 class Published(NamedTuple):
-    """`everywhere`: whether no host refused to take it."""
+    """Notes on the publication, and whether every reached host accepted it (`everywhere`)."""
 
     notes: tuple[str, ...]
     everywhere: bool
@@ -25,7 +25,7 @@ def add_publish_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_partial_check(args: argparse.Namespace) -> None:
-    """Raises UsageError where `--publish` would let a part of a look pass for a whole one."""
+    """Raise UsageError if `--publish` would present a partial check as a whole one."""
     if not args.publish:
         return
     partial = {
@@ -36,11 +36,11 @@ def refuse_partial_check(args: argparse.Namespace) -> None:
         "--no-ping": args.no_ping,
         "--ignore": args.ignore,
     }
-    _refuse([option for option, given in partial.items() if given], "a look at everything, as the inventory has it")
+    _refuse([option for option, value in partial.items() if value], "a look at everything, as the inventory has it")
 
 
 def refuse_partial_probe(args: argparse.Namespace, settings: ProbeSettings) -> None:
-    """The same for a probe. `settings`: the inventory's."""
+    """Raise UsageError if `--publish` would present a partial probe as a whole one. `settings` are the inventory's."""
     if not args.publish:
         return
     partial = {
@@ -48,7 +48,7 @@ def refuse_partial_probe(args: argparse.Namespace, settings: ProbeSettings) -> N
         "--backend": args.backend not in (None, settings.backend),
         "--via pods": args.via == "pods",
     }
-    _refuse([option for option, given in partial.items() if given], "a probe of all that jobs use")
+    _refuse([option for option, value in partial.items() if value], "a probe of all that jobs use")
 
 
 def _refuse(options: list[str], wanted: str) -> None:
@@ -57,7 +57,7 @@ def _refuse(options: list[str], wanted: str) -> None:
 
 
 def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Callable[[Report], Published] | None:
-    """What brings a report to the hosts; None where that is not asked for, so that nothing is written there."""
+    """Return a function that publishes a report to the hosts; None without --publish."""
     if not getattr(args, "publish", False):
         return None
 
@@ -67,27 +67,33 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
         from preflight.gate.verdict import looks_of, versions_of
 
         reached = [line.name for line in report.hosts if not isinstance(facts.hosts.get(line.name), Unreachable)]
-        versions = {name: versions_of(seen) for name, seen in facts.hosts.items() if isinstance(seen, HostFacts)}
+        versions = {
+            name: versions_of(host_facts)
+            for name, host_facts in facts.hosts.items()
+            if isinstance(host_facts, HostFacts)
+        }
         needs = {id_: check.needs for id_, check in all_checks().items()}
         looks = looks_of(report, reached, needs, versions)
         hosts = [host for host in s.cluster.hosts if host.name in looks]
-        came = publish(s.cluster, looks, hosts, s.transport, pool=args.pool, progress=s.progress)
+        answers = publish(s.cluster, looks, hosts, s.transport, pool=args.pool, progress=s.progress)
         s.progress.clear()
-        outdated = [name for name, taken in came.items() if taken.outdated]
-        why = {left.host: "left out" for left in report.left_out}
-        none = {line.name: why.get(line.name, "not reached") for line in report.hosts if line.name not in came}
-        errors = {name: taken.error for name, taken in came.items()}
-        return Published(tuple(_told({**errors, **none}, outdated)), not any(errors.values()))
+        outdated = [name for name, answer in answers.items() if answer.outdated]
+        why = {left_out.host: "left out" for left_out in report.left_out}
+        unpublished = {
+            line.name: why.get(line.name, "not reached") for line in report.hosts if line.name not in answers
+        }
+        errors = {name: answer.error for name, answer in answers.items()}
+        return Published(tuple(_told({**errors, **unpublished}, outdated)), not any(errors.values()))
 
     return bring
 
 
 def _told(errors: Mapping[str, str], outdated: Sequence[str]) -> Iterator[str]:
-    """A sentence for those that have it, each reason why others do not, and those whose gate will not use it."""
+    """Yield sentences on hosts with the result, on each reason why others lack it, and on gates that ignore it."""
     from preflight.inventory import fold
 
     for why in sorted(set(errors.values())):
-        names = fold(name for name, other in errors.items() if other == why)
+        names = fold(name for name, reason in errors.items() if reason == why)
         yield f"not published on {names}: {why}" if why else f"published on {names}"
     if outdated:
         yield (

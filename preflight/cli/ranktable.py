@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from preflight.model.cluster import Cluster, Host
     from preflight.ranktable.build import BuildOptions, BuildResult
 
-_SHOWN = 20  # sentences of a kind
+_SHOWN = 20  # of one kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check", type=Path, metavar="FILE", help="judge this rank table; with -i or --from, beside its hosts"
     )
     parser.add_argument("-y", "--yes", action="store_true", help="with --push: do not ask")
-    # As all changes have it; a file disturbs nobody, and needs no confirmation.
+    # The same options as for all changes. Writing a file disturbs no job, and needs no confirmation.
     parser.set_defaults(canary=None, batch=Batch(), max_fail=0, confirm_within=CONFIRM_SECONDS)
 
 
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse(args: argparse.Namespace) -> None:
-    """Raises UsageError for what cannot be meant: before anybody is contacted."""
+    """Raise UsageError for options that contradict each other, before any host is contacted."""
     if not args.out and not args.push:
         raise UsageError("say where the table goes: -o FILE, -o - for stdout, or --push PATH for all hosts")
     if args.out in ("json", "console"):
@@ -134,8 +134,11 @@ def _wanted(args: argparse.Namespace) -> "BuildOptions":
 def _table(
     args: argparse.Namespace, cluster: "Cluster", hosts: "Sequence[Host]", facts: "Callable[[], ClusterFacts]"
 ) -> "tuple[str, BuildResult]":
-    """The table's text, and what it is made of. Raises UsageError for hosts and devices of which there can be none,
-    PreflightError and NotSeenError where there is none."""
+    """Return the table's text and its source.
+
+    Raise UsageError for hosts and devices that cannot have a table, and PreflightError or NotSeenError if none can be
+    built.
+    """
     from preflight.ranktable.build import build, version_of
     from preflight.ranktable.planned import judge_planned
     from preflight.ranktable.read import read
@@ -153,11 +156,11 @@ def _table(
             "a rank table without them would be another one: nothing was written; --limit leaves them out"
         )
     text = text_of(built.table)
-    found = judge_planned(read(text), cluster)
-    if wrong := [problem.text for problem in found if not problem.warning]:
+    problems = judge_planned(read(text), cluster)
+    if wrong := [problem.text for problem in problems if not problem.warning]:
         _say(wrong)
         raise PreflightError("what the devices have makes no rank table that HCCL takes: nothing was written")
-    _say([problem.text for problem in found])
+    _say([problem.text for problem in problems])
     addresses = [host.address for host in hosts]
     if [server.id for server in built.table.servers] != addresses and args.order != "inventory":
         _say(["servers are in the lexical order of server_id, not in that of the inventory (--order inventory)"])
@@ -174,7 +177,7 @@ def _refuse_product(cluster: "Cluster", version: str) -> None:
 
 
 def _refuse_devices(args: argparse.Namespace, cluster: "Cluster", hosts: "Sequence[Host]") -> None:
-    """Raises UsageError where the product does not take these devices together, or a host has not all of them."""
+    """Raise UsageError if the product does not support this set of devices, or if a host lacks one."""
     from preflight.ranktable.device_sets import device_set_problems
 
     sets = [(host.name, args.devices or tuple(device.index for device in host.devices)) for host in hosts]
@@ -194,7 +197,7 @@ def _say(sentences: Sequence[str]) -> None:
 
 
 def _finish(args: argparse.Namespace, text: str, built: "BuildResult") -> int:
-    """Write the table; the exit code."""
+    """Write the table and return the exit code."""
     from preflight.cli.ranktable_check import described
 
     _say(built.differences)

@@ -1,4 +1,4 @@
-"""`preflight ranktable --check`: a rank table by HCCL's rules, and beside live hosts where there is an inventory."""
+"""`preflight ranktable --check`: a rank table, checked by HCCL's rules and, with an inventory, with live hosts."""
 
 import argparse
 import hashlib
@@ -23,7 +23,7 @@ from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
 SCHEMA = "preflight.ranktable/1"
-_SHOWN = 5  # problems of a rule, and hosts that were not seen
+_SHOWN = 5  # problems of one rule, and hosts that could not be checked
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Table:
     reading: Reading
 
     def judged(self, cluster: Cluster | None) -> tuple[TableProblem, ...]:
-        """Its problems; a link is one, whatever it leads to."""
+        """Return the table's problems. A symbolic link is one, whatever its target."""
         problems = judge_planned(self.reading, cluster) if cluster else judge(self.reading)
         if self.path.is_symlink():
             target = f"{self.path} is a link: HCCL wants RANK_TABLE_FILE to be the file itself, {self.path.resolve()}"
@@ -42,8 +42,11 @@ class _Table:
 
 
 def check(args: argparse.Namespace) -> int:
-    """2 where the table is wrong in itself: then no host is asked; 1 where hosts are otherwise; 3 where one was not
-    seen."""
+    """Check a rank table and return the exit code.
+
+    It is 2 if the table itself is wrong; then no host is contacted. It is 1 if hosts differ, and 3 if one was not
+    reached.
+    """
     if args.out not in (None, "console", "json"):
         raise UsageError(f"--check writes no table: -o is console or json, not {args.out}")
     if args.push or args.dry_run or args.force or args.devices or args.format:
@@ -63,8 +66,10 @@ def check(args: argparse.Namespace) -> int:
         problems = _judged(table, saved.cluster)
         if _wrong(problems) or table.reading.table is None:
             return _finish(args, table, problems)
-        found = compare(table.reading.table, saved.hosts, saved.facts, limited=bool(args.limit), digest=digest(text))
-        return _finish(args, table, problems, found)
+        comparison = compare(
+            table.reading.table, saved.hosts, saved.facts, limited=bool(args.limit), digest=digest(text)
+        )
+        return _finish(args, table, problems, comparison)
     from preflight.cli.ranktable_look import look
     from preflight.inventory import load
 
@@ -74,9 +79,9 @@ def check(args: argparse.Namespace) -> int:
         return _finish(args, table, problems)
     with session(args, cluster) as s:
         facts = look(s, args.pool, version, of_jobs=True)
-        found = compare(table.reading.table, s.hosts, facts, limited=bool(args.limit), digest=digest(text))
+        comparison = compare(table.reading.table, s.hosts, facts, limited=bool(args.limit), digest=digest(text))
         s.progress.clear()
-        return _finish(args, table, problems, found)
+        return _finish(args, table, problems, comparison)
 
 
 def _judged(table: _Table, cluster: Cluster) -> tuple[TableProblem, ...]:
@@ -90,7 +95,7 @@ def _wrong(problems: Sequence[TableProblem]) -> bool:
 
 
 def described(text: str) -> str:
-    """What a text is as a rank table, in a few words."""
+    """Describe a text as a rank table in a few words."""
     table = read(text).table
     if table is None:
         return "no rank table that can be read"
@@ -110,7 +115,7 @@ def _count(number: int, noun: str) -> str:
 def _finish(
     args: argparse.Namespace, table: _Table, problems: Sequence[TableProblem], found: TableComparison | None = None
 ) -> int:
-    """Say what was found; the exit code."""
+    """Show the result and return the exit code."""
     differences = found.differences if found else ()
     exit_code = 2 if _wrong(problems) else 1 if _wrong(differences) else 3 if found and found.unseen else 0
     where = places(table.text) if table.reading.is_json else {}
@@ -131,7 +136,7 @@ def _finish(
 
 
 def _lines(path: Path, found: Sequence[tuple[TableProblem, tuple[int, int]]], width: int) -> Iterator[Line]:
-    """A few of each rule, and how many there are more."""
+    """Yield the first problems of each rule, and the number of further ones."""
     rules: dict[tuple[str, bool, bool], list[tuple[TableProblem, tuple[int, int]]]] = {}
     for problem, place in found:
         rules.setdefault((problem.rule, isinstance(problem, HostDifference), problem.warning), []).append(
@@ -140,27 +145,27 @@ def _lines(path: Path, found: Sequence[tuple[TableProblem, tuple[int, int]]], wi
     for (rule, _, warning), of_rule in rules.items():
         style = "warn" if warning else "fail"
         for problem, (line, column) in of_rule[:_SHOWN]:
-            said = f"{path}:{line}:{column}: {'warning: ' if warning else ''}{problem.text} [{rule}]"
-            yield from (Line(one, style) for one in wrapped(said, width))
-        if more := of_rule[_SHOWN:]:
-            ranks = sorted({problem.rank for problem, _ in more if problem.rank is not None})
+            sentence = f"{path}:{line}:{column}: {'warning: ' if warning else ''}{problem.text} [{rule}]"
+            yield from (Line(text, style) for text in wrapped(sentence, width))
+        if remainder := of_rule[_SHOWN:]:
+            ranks = sorted({problem.rank for problem, _ in remainder if problem.rank is not None})
             which = f": ranks {ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else ""
-            yield Line(f"  … and {len(more)} more [{rule}]{which}", style)
+            yield Line(f"  … and {len(remainder)} more [{rule}]{which}", style)
 
 
 def _ending(
     args: argparse.Namespace, table: _Table, problems: Sequence[TableProblem], found: TableComparison | None
 ) -> Iterator[Line]:
-    """What was not looked at, the verdict, and what to run next."""
+    """Yield the hosts that could not be checked, the verdict, and the next command."""
     name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
     unseen = found.unseen if found else ()
     for sentence in unseen[:_SHOWN]:
-        yield from (Line(one, "unknown") for one in wrapped(f"! could not look: {sentence}", width()))
+        yield from (Line(text, "unknown") for text in wrapped(f"! could not look: {sentence}", width()))
     if len(unseen) > _SHOWN:
         yield Line(f"! … and {len(unseen) - _SHOWN} more", "unknown")
     if _wrong(problems):
-        asked = "; the hosts were not asked" if args.inventory else ""
-        yield Line(f"HCCL would not take it{asked}", "fail")
+        not_contacted = "; the hosts were not asked" if args.inventory else ""
+        yield Line(f"HCCL would not take it{not_contacted}", "fail")
         yield Line("next: mend it, or write another from what the devices have:", "next")
         yield Line(f"  preflight ranktable --inventory {inventory} -o FILE", "next")
     elif found is None:
@@ -168,9 +173,9 @@ def _ending(
         yield Line(f"next: preflight ranktable --check {name} --inventory {inventory}", "next")
     elif _wrong(found.differences):
         yield Line("the hosts are otherwise", "fail")
-        copies = all(one.warning or one.rule == "copy" for one in found.differences)
-        then = "--push PATH" if copies else f"-o {name} --force"
-        yield Line(f"next: preflight ranktable --inventory {inventory} {then}", "next")
+        copies = all(text.warning or text.rule == "copy" for text in found.differences)
+        option = "--push PATH" if copies else f"-o {name} --force"
+        yield Line(f"next: preflight ranktable --inventory {inventory} {option}", "next")
     elif not unseen:
         hosts = f"the hosts of --limit {args.limit}" if args.limit else "the hosts"
         yield Line(f"no rule is broken, and {hosts} are so", "pass")
@@ -202,7 +207,7 @@ def _entry(problem: TableProblem, place: tuple[int, int]) -> dict[str, object]:
 def _document(
     table: _Table, exit_code: int, problems: Sequence[dict[str, object]], found: TableComparison | None
 ) -> str:
-    """`preflight.ranktable/1`, as docs/contracts.md has it."""
+    """Return the `preflight.ranktable/1` document (docs/contracts.md)."""
     held = table.reading.table
     body = {
         "schema": SCHEMA,

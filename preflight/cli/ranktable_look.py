@@ -1,4 +1,4 @@
-"""What a rank table is compared with, and made from: the hosts' own word."""
+"""Facts of live hosts, from which rank tables are built and with which they are compared."""
 
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,11 @@ if TYPE_CHECKING:
 
 
 def look(s: Session, pool: int, version: str, *, of_jobs: bool = False) -> "ClusterFacts":
-    """The facts of the session's hosts; `version` 1.2 asks npu-smi besides, which takes a second or two; `of_jobs`:
-    also what jobs would find where they run, with the rank table that they would read."""
+    """Collect the facts of the session's hosts.
+
+    With `version` 1.2, npu-smi is run as well, which takes a second or two. `of_jobs` adds what jobs find where they
+    run, with the rank table that they read.
+    """
     from preflight.facts.collect import collect
 
     sections = ("os", "network", "hccn", *(("chips",) if version == "1.2" else ()), *(("job",) if of_jobs else ()))

@@ -1,6 +1,7 @@
-"""`preflight ranktable --push`: one rank table to the same place on every host, with its checksum read back.
+"""`preflight ranktable --push`: one rank table to the same path on every host, with its checksum read back.
 
-A change like any other: compared with what is there, asked for, journaled on the host, and taken back by rollback.
+It is a change like any other: compared with the current file, confirmed, journaled on the host, and taken back by
+rollback.
 """
 
 import argparse
@@ -18,13 +19,13 @@ from preflight.cli.wrapped import wrapped
 from preflight.model.change import Area, Change, Kind, Plan, StepState
 from preflight.model.errors import PreflightError, UsageError
 
-_LARGEST = 8 << 20  # bytes that the hosts' part of a change reads and writes of a file: preflight/remote/apply/files.py
-_MOST_LINES = 200  # of a table that is shown; that of 16 servers of 8 has 166
-_CHECK = "ENV108"  # whose subject it is
+_LARGEST = 8 << 20  # bytes that the program on the host reads and writes of a file: preflight/remote/apply/files.py
+_MOST_LINES = 200  # of a table that is shown; 16 servers of 8 devices have 166
+_CHECK = "ENV108"  # the check of rank tables
 
 
 def refuse_path(path: str) -> None:
-    """Raises UsageError for a path that HCCL would not take, or that means another one on the hosts."""
+    """Raise UsageError for a path that HCCL does not accept, or that hosts would resolve to another one."""
     if not path.startswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
         raise UsageError(f"--push {path}: RANK_TABLE_FILE has to be an absolute path, such as /data/hccl.json")
     if not path.isprintable() or len(path) > 1024:
@@ -32,7 +33,7 @@ def refuse_path(path: str) -> None:
 
 
 def push(args: argparse.Namespace, s: Session, text: str) -> int:
-    """Bring `text` to every host, or to none; the exit code. Raises PreflightError where it cannot be put somewhere."""
+    """Push `text` to every host or to none, and return the exit code. Raise PreflightError if a host cannot take it."""
     from preflight.cli.configure_output import finish_run, say, show_plan
 
     if len(text.encode()) > _LARGEST:
@@ -50,17 +51,17 @@ def push(args: argparse.Namespace, s: Session, text: str) -> int:
     if plan.changes and not agreed(args, plan):
         return PENDING
     run_id, applied = carry_out(args, s, plan, started)
-    well = _checksums(args, s, text)
-    return finish_run(args, s, run_id, applied.results, (), short=not well, at_work=applied.at_work)
+    verified = _checksums(args, s, text)
+    return finish_run(args, s, run_id, applied.results, (), short=not verified, at_work=applied.at_work)
 
 
 def show_briefly(plan: Plan, text: str) -> None:
-    """Where a table goes that is too long to be shown."""
+    """Print the target hosts of a table that is too long to be shown."""
     from preflight.inventory import fold
 
-    for what, before in (("+", True), ("~", False)):
+    for sign, before in (("+", True), ("~", False)):
         if names := [change.host for change in plan.changes if (change.before is None) is before]:
-            print(f"{what} {plan.changes[0].target} on {fold(names)}")
+            print(f"{sign} {plan.changes[0].target} on {fold(names)}")
     print(f"{described(text)}; -o FILE writes it here, to be read" if plan.changes else "every host has it already")
 
 
@@ -69,24 +70,27 @@ def _change(host: str, path: str, before: str | None, text: str) -> Change:
 
 
 def _plan(args: argparse.Namespace, s: Session, text: str) -> Plan:
-    """What has to be written where. Nothing is written over but a rank table, and nothing through a link: raises
-    PreflightError where something else is there, on whatever host, since a table is the same on all or useless."""
+    """Return the plan of the files to write.
+
+    Only a rank table is overwritten, and links are not followed. Raise PreflightError if the path holds anything else
+    on any host, since a table is useless unless all hosts have the same.
+    """
     from preflight.provision.apply import Way, compare
     from preflight.report.build import new_run_id
 
-    hindered = {name: _hindrance(args.push, *seen) for name, seen in _look(args, s).items()}
+    hindered = {name: _hindrance(args.push, *state) for name, state in _look(args, s).items()}
     _refuse_hindered(s, hindered)
     wanted = Plan(tuple(_change(host.name, args.push, None, text) for host in s.hosts))
     way = Way(s.hosts, s.transport, args.pool, s.progress)
     changes: list[Change] = []
-    for met in compare(wanted, way, new_run_id(datetime.now(UTC))):
-        name, there = met.change.host, met.found or ""
-        if met.state is StepState.FAILED:
-            hindered[name] = met.message.removeprefix(f"{name}: ")
-        elif met.state is StepState.MOVED and not args.force and not _is_rank_table(there):
+    for result in compare(wanted, way, new_run_id(datetime.now(UTC))):
+        name, present = result.change.host, result.found or ""
+        if result.state is StepState.FAILED:
+            hindered[name] = result.message.removeprefix(f"{name}: ")
+        elif result.state is StepState.MOVED and not args.force and not _is_rank_table(present):
             hindered[name] = f"{args.push} is there already and is no rank table; --force writes over it"
-        elif met.state is not StepState.ALREADY:
-            changes.append(_change(name, args.push, met.found, text))
+        elif result.state is not StepState.ALREADY:
+            changes.append(_change(name, args.push, result.found, text))
     _refuse_hindered(s, hindered)
     return Plan(tuple(changes))
 
@@ -105,22 +109,24 @@ def _refuse_hindered(s: Session, hindered: Mapping[str, str]) -> None:
 
 
 def _hindrance(path: str, kind: str, more: str) -> str:
-    """Why the table cannot be put there; `kind` and `more` are those of `_look`."""
+    """Return why the table cannot be put there, or "". `kind` and `more` are those of `_look`."""
     if kind == "link":
         return f"{path} is a link there, which HCCL does not take for a rank table; remove it"
     return "" if kind in ("file", "missing") else f"{path} is a {kind} there" if kind else more
 
 
 def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
-    """Host → (what stands at the path, its sha256); or ("", why that is not known). On the host itself, wherever jobs
-    run."""
+    """Return host → (kind of the file at the path, its sha256), or ("", why that is not known).
+
+    The host itself is inspected, even if jobs run in containers.
+    """
     from preflight.facts.collect import collect
     from preflight.facts.sections.job import Job
     from preflight.facts.types import Missing, Unreachable
     from preflight.model.cluster import JobInputs
 
-    here = replace(s.cluster.probe, setup="", wrapper=(), user="")
-    cluster = replace(s.cluster, probe=here, job=JobInputs(requirements=(args.push,)))
+    host_probe = replace(s.cluster.probe, setup="", wrapper=(), user="")
+    cluster = replace(s.cluster, probe=host_probe, job=JobInputs(requirements=(args.push,)))
     facts = collect(
         cluster,
         s.hosts,
@@ -131,42 +137,44 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
         sections=("os", "job"),
         deep=True,
     )
-    seen: dict[str, tuple[str, str]] = {}
-    for host, found in facts.hosts.items():
-        if isinstance(found, Unreachable):
-            seen[host] = "", found.summary.removeprefix(f"{host}: ")
-        elif not isinstance(found.job, Job):
-            seen[host] = "", found.job.error if isinstance(found.job, Missing) else "not looked at"
+    states: dict[str, tuple[str, str]] = {}
+    for host, host_facts in facts.hosts.items():
+        if isinstance(host_facts, Unreachable):
+            states[host] = "", host_facts.summary.removeprefix(f"{host}: ")
+        elif not isinstance(host_facts.job, Job):
+            states[host] = "", host_facts.job.error if isinstance(host_facts.job, Missing) else "not looked at"
         else:
-            file = found.job.files.get(args.push)
-            seen[host] = (file.kind, file.error or file.digest) if file else ("", "not looked at")
+            file = host_facts.job.files.get(args.push)
+            states[host] = (file.kind, file.error or file.digest) if file else ("", "not looked at")
     s.progress.clear()
-    return seen
+    return states
 
 
 def _is_rank_table(text: str) -> bool:
     try:
-        held = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(held, dict) and not {"server_list", "group_list", "rank_list"}.isdisjoint(held)
+    return isinstance(document, dict) and not {"server_list", "group_list", "rank_list"}.isdisjoint(document)
 
 
 def _checksums(args: argparse.Namespace, s: Session, text: str) -> bool:
-    """Read the file's sha256 on every host, and say who has which; whether all have this one."""
+    """Print which hosts have which sha256. Return whether all have this table."""
     from preflight.inventory import fold
 
     wanted = digest(text)
-    found = _look(args, s)
-    same = [host for host, (_, has) in found.items() if has == wanted]
+    states = _look(args, s)
+    same = [host for host, (_, has) in states.items() if has == wanted]
     if same:
         print(f"sha256 {wanted} on {fold(same)}")
-    others: dict[str, list[str]] = {}
-    for host, (kind, more) in found.items():
+    differing: dict[str, list[str]] = {}
+    for host, (kind, detail) in states.items():
         if host not in same:
-            others.setdefault(f"{kind or 'could not look'}: {more}" if more else f"it is {kind}", []).append(host)
-    for what, hosts in others.items():
-        print("\n".join(wrapped(f"! another one on {fold(hosts)}: {what}")))
-    if not others:
+            differing.setdefault(f"{kind or 'could not look'}: {detail}" if detail else f"it is {kind}", []).append(
+                host
+            )
+    for description, hosts in differing.items():
+        print("\n".join(wrapped(f"! another one on {fold(hosts)}: {description}")))
+    if not differing:
         print(f"on every host: export RANK_TABLE_FILE={shlex.quote(args.push)}")
-    return not others
+    return not differing

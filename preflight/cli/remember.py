@@ -1,4 +1,4 @@
-"""What a run of check or probe leaves in the history, and what earlier ones tell about it."""
+"""Runs of check and probe in the history, and what earlier runs add to their reports."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def setting_of(cluster: Cluster, backend: str | None = None) -> Setting:
-    """`backend`: what carried the probe, if not the inventory's."""
+    """Return the setting of a run. `backend` is the probe's, if it differs from the inventory's."""
     return Setting(cluster.name, cluster.product.value, backend or cluster.probe.backend)
 
 
@@ -30,21 +30,23 @@ def remembered(
     asked: str = "",
     facts: "ClusterFacts | None" = None,
 ) -> Report:
-    """The run is written down; the report, with notes on who failed again, or why there is no history of it. `asked`:
-    as in CheckRun; `facts`: what it has seen of the hosts."""
+    """Save the run in the history. Return the report with notes on repeated failures, or on why it was not saved.
+
+    `asked` is that of CheckRun. `facts` are the hosts' facts that are saved with it.
+    """
     from preflight.history.repeated_failures import notes, repeated_failures
     from preflight.inventory import fold
 
     try:
         again = tuple(notes(repeated_failures(setting.cluster, report.findings), fold))
         report = replace(report, notes=report.notes + again)
-        look = replace(_look(report, setting, inventory, exit_code, next_step), asked=asked)
+        this_run = replace(_look(report, setting, inventory, exit_code, next_step), asked=asked)
         documents: dict[str, bytes] = {}
         try:
             documents = compress(_documents(report, exit_code, facts))
-        except (UnicodeError, MemoryError) as error:  # the path of an inventory may be no UTF-8
+        except (UnicodeError, MemoryError) as error:  # an inventory's path may not be UTF-8
             report = replace(report, notes=(*report.notes, f"what was seen is not kept: {error or 'no memory for it'}"))
-        remember(look, documents)
+        remember(this_run, documents)
     except HistoryError as error:
         return replace(report, notes=(*report.notes, f"this run is not remembered: {error}"))
     return report
@@ -54,8 +56,8 @@ def _documents(report: Report, exit_code: int, facts: "ClusterFacts | None") -> 
     from preflight.facts.documents.facts_document import compact
     from preflight.report.document import document
 
-    found = {REPORT: document(report, exit_code).encode()}
-    return {**found, FACTS: compact(facts)} if facts else found
+    documents = {REPORT: document(report, exit_code).encode()}
+    return {**documents, FACTS: compact(facts)} if facts else documents
 
 
 def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, next_step: str) -> CheckRun:
@@ -81,13 +83,13 @@ def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, nex
 
 
 def baseline_of(setting: Setting) -> "Baseline | NotRun":
-    """What the probe's figures are compared with, or why they are not."""
+    """Return the baseline of the probe's figures, or why there is none."""
     from preflight.checks.engine.run import NotRun
     from preflight.history.baselines import saved
 
     try:
-        found = saved(setting)
+        baseline = saved(setting)
     except HistoryError as error:
         return NotRun(str(error))
     why = f"no baseline is saved of {setting.cluster} over {setting.backend}; preflight baseline save makes one"
-    return found or NotRun(why)
+    return baseline or NotRun(why)

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     started = datetime.now(UTC)
     past = changing_run(args.run_id, args.inventory)
-    if past is not None:  # what is named next is this run, whatever comes after it
+    if past is not None:  # so that next commands name this run, even after newer ones
         args.argv = [past.run if word == args.run_id else word for word in args.argv]
         args.run_id = past.run
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
             args.run_id, way, new_run_id(started), past.changes if past else ()
         )
         allowed, started_by = undoing_allowed(undo.plan, way)
-        plan, held, more = safe(s, allowed, device_facts(s, allowed.changes, args.pool), args)
+        plan, held, unchecked = safe(s, allowed, device_facts(s, allowed.changes, args.pool), args)
         held += started_by
         unknown = what_is_left(args.run_id, undo, tuple(past_runs()), way, new_run_id(started))
         away = (*_gone(past, s), *undo.away, *unknown.away)
-        notes = (*away, *unknown.notes, *undo.notes, *undo.keeps, *held, *more)
+        notes = (*away, *unknown.notes, *undo.notes, *undo.keeps, *held, *unchecked)
         if args.dry_run:
             notes += tuple(f"{name}: {why}" for name, why in undo.unfinished.items())
         if args.output == "console":
@@ -73,10 +73,10 @@ def run(args: argparse.Namespace) -> int:
             return 3 if away else 0
         if plan.changes and not agreed(args, plan, "Take back on"):
             return PENDING
-        # That nothing was left to take back is worth a line of history only where there may have been something.
+        # A rollback without changes gets a line of history only if there may have been something to take back.
         undoes = Undoes(args.run_id, tuple(host.name for host in hosts)) if plan.changes or _touched(past) else None
-        # A run that no host knows is most likely a slip, or its journals were deleted; one that was started here may
-        # never have got to a host.
+        # No host knows the run: most likely a mistyped id, or its journals were deleted. A run that was started here
+        # may also have reached no host.
         short = bool(away or held) or not (undo.known or (past and not past.states.get(StepState.DONE)))
         run_id, applied = carry_out(args, s, plan, started, undoes=undoes, short=short)
         at_work = {**undo.at_work, **applied.at_work}
@@ -88,7 +88,7 @@ def _touched(past: "PastRun | None") -> bool:
 
 
 def _gone(past: "PastRun | None", s: Session) -> tuple[str, ...]:
-    """A sentence for each host of the run that the inventory does not name any more."""
-    known = {host.name for host in s.cluster.hosts}
-    gone = [name for name in past.hosts if name not in known] if past else []
-    return tuple(f"{name}: not in the inventory any more, so it stays as the run left it" for name in gone)
+    """Return a sentence for each host of the run that is no longer in the inventory."""
+    names = {host.name for host in s.cluster.hosts}
+    missing = [name for name in past.hosts if name not in names] if past else []
+    return tuple(f"{name}: not in the inventory any more, so it stays as the run left it" for name in missing)

@@ -1,5 +1,4 @@
-"""`--from`: facts that were saved, alone or in a support bundle, or a capture, whose raw output is read again; with the
-cluster to judge them by."""
+"""`--from`: saved facts, a support bundle, or a capture, which is parsed again; with the cluster to judge them by."""
 
 import argparse
 from pathlib import Path
@@ -12,12 +11,12 @@ from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
 
-_NAMED = 4  # checks that failed
+_NAMED = 4  # failed checks that are named
 _OWN = "its own inventory; commands are for the machine that has it"
 
 
 class Saved(NamedTuple):
-    """`hosts`: of the cluster, those that --limit leaves. `note`: where all this comes from."""
+    """Saved facts, with their cluster, its hosts within --limit, and a note on their source."""
 
     cluster: Cluster
     hosts: tuple[Host, ...]
@@ -26,9 +25,10 @@ class Saved(NamedTuple):
 
 
 def load_saved(args: argparse.Namespace) -> Saved:
-    """What `args.source` holds. A capture or a support bundle is judged by the inventory that it holds, unless
-    --inventory names another.
-    Raises UsageError and InventoryError."""
+    """Return the facts of `args.source`. Raise UsageError or InventoryError.
+
+    A capture or a support bundle is judged by the inventory in it, unless --inventory names another.
+    """
     from preflight.facts.documents import capture
     from preflight.facts.documents import facts_document as document
     from preflight.facts.round_trip import Seen
@@ -42,14 +42,16 @@ def load_saved(args: argparse.Namespace) -> Saved:
         hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
         facts = document.load(text, str(args.source))
         return Saved(cluster, hosts, facts, f"facts from {args.source}; nobody was contacted")
-    found = capture.load(text, str(args.source))
+    site_capture = capture.load(text, str(args.source))
     own = args.inventory is DEFAULT_INVENTORY
-    cluster = parse(found.inventory, Path(f"{args.source}: inventory")) if own else load(args.inventory)
+    cluster = parse(site_capture.inventory, Path(f"{args.source}: inventory")) if own else load(args.inventory)
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
-    seen = capture.read(found, cluster, hosts)
-    facts = ClusterFacts({name: it.facts if isinstance(it, Seen) else it for name, it in seen.items()})
+    answers = capture.read(site_capture, cluster, hosts)
+    facts = ClusterFacts(
+        {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}
+    )
     by = _OWN if own else str(args.inventory)
-    note = f"read again from {args.source}, taken {found.taken}, and judged by {by}; nobody was contacted"
+    note = f"read again from {args.source}, taken {site_capture.taken}, and judged by {by}; nobody was contacted"
     return Saved(cluster, hosts, facts, note)
 
 
@@ -76,12 +78,12 @@ def _of_bundle(args: argparse.Namespace) -> Saved:
 
 
 def _verdict(report: bytes, source: str) -> str:
-    """How the run itself ended: pings and collectives, which facts do not hold, had their say in it."""
+    """Return how the run itself ended, since that also depends on pings and collectives, which facts lack."""
     from preflight.cli.diff_sides import of_report
 
     run = of_report(report, source)
-    failed = sorted({one.check for one in run.findings or () if one.outcome is Outcome.FAIL})
-    named = f" ({', '.join(failed[:_NAMED])}{' …' if len(failed) > _NAMED else ''})" if failed else ""
+    failed = sorted({finding.check for finding in run.findings or () if finding.outcome is Outcome.FAIL})
+    names = f" ({', '.join(failed[:_NAMED])}{' …' if len(failed) > _NAMED else ''})" if failed else ""
     return (
-        f"run {run.run} itself ended {run.verdict}{named}, with what it pinged and probed: that is in its report.json"
+        f"run {run.run} itself ended {run.verdict}{names}, with what it pinged and probed: that is in its report.json"
     )

@@ -48,17 +48,17 @@ from preflight.model.errors import PreflightError, UsageError
 from preflight.provision.journal import directory
 
 Clean = Callable[[Any], Any]
-_RUNS = 50  # of the history
+_RUNS = 50  # in history.json
 _JOURNALS = 20
 _LARGEST_JOURNAL = 1 << 28  # bytes
 _MIB = 1 << 20
-_LOG, _LOGS = 8 * _MIB, 64 * _MIB  # bytes of a log, its last ones, and of all logs
-_SHOWN = 8  # lines of what is not in it
+_LOG, _LOGS = 8 * _MIB, 64 * _MIB  # bytes of one log, counted from its end, and of all logs
+_SHOWN = 8  # lines on missing content
 
 
 @dataclass
 class _Bundle:
-    """`lacking`: what was wanted and is not in it, in words."""
+    """Contents of a support bundle. `lacking` has sentences on content that was requested but is missing."""
 
     members: dict[str, bytes] = field(default_factory=dict)
     lacking: list[str] = field(default_factory=list)
@@ -83,51 +83,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    taken = datetime.now(UTC)
-    path = args.out / f"preflight-support-{taken:%Y%m%d-%H%M%S}.zip" if args.out.is_dir() else args.out
+    created = datetime.now(UTC)
+    path = args.out / f"preflight-support-{created:%Y%m%d-%H%M%S}.zip" if args.out.is_dir() else args.out
     refuse_existing(path, force=args.force)
     refuse_place(path, "--out")
-    look = checking_run(args.run_id, args.inventory)
-    made = _Bundle()
+    past_run = checking_run(args.run_id, args.inventory)
+    bundle = _Bundle()
     clean_ = cleaner()
-    _add_run(made, look, clean_)
-    _add_inventory(made, Path(look.inventory))
-    _add_past(made, clean_)
+    _add_run(bundle, past_run, clean_)
+    _add_inventory(bundle, Path(past_run.inventory))
+    _add_past(bundle, clean_)
     with _logs(args) as (files, unread):
-        named = [] if args.fetch else [Path(name) for name in args.log]
+        named_paths = [] if args.fetch else [Path(name) for name in args.log]
         for log in files:
-            if log.path.is_symlink() and log.path not in named:  # who wrote the logs may lead us to what is not theirs
-                if not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named):
-                    made.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
+            # A link in a folder of logs may lead to files that its author may not read.
+            if log.path.is_symlink() and log.path not in named_paths:
+                if not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named_paths):
+                    bundle.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
                 continue
-            _add_log(made, log)
-        made.lacking += [f"{one.name}: {one.why}" for one in unread]
+            _add_log(bundle, log)
+        bundle.lacking += [f"{log_unread.name}: {log_unread.why}" for log_unread in unread]
     about = {
         "schema": bundle_file.SCHEMA,
         "preflight": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "taken": taken.isoformat(timespec="seconds"),
-        "run": look.run,
-        "files": {name: len(content) for name, content in made.members.items()},
-        "lacking": clean(made.lacking),
+        "taken": created.isoformat(timespec="seconds"),
+        "run": past_run.run,
+        "files": {name: len(content) for name, content in bundle.members.items()},
+        "lacking": clean(bundle.lacking),
     }
-    members = {ABOUT: msgspec.json.format(msgspec.json.encode(about), indent=1), **made.members}
+    members = {ABOUT: msgspec.json.format(msgspec.json.encode(about), indent=1), **bundle.members}
     bundle_file.write(path, members)
-    print("\n".join(_said(path, look, made)))
-    return 3 if made.lacking else 0
+    print("\n".join(_said(path, past_run, bundle)))
+    return 3 if bundle.lacking else 0
 
 
 def _add_run(made: _Bundle, look: CheckRun, clean_: Clean) -> None:
-    """Its facts and report, as far as they are kept."""
-    for what, name in ((documents.FACTS, FACTS), (documents.REPORT, REPORT)):
+    """Add the run's facts and report, as far as they are kept."""
+    for kind, name in ((documents.FACTS, FACTS), (documents.REPORT, REPORT)):
         try:
-            text = documents.kept(look.run, what)
+            text = documents.kept(look.run, kind)
         except HistoryError as error:
             made.lacking.append(str(error))
             continue
         if text is None:
-            made.lacking.append(f"the {what} of run {look.run}: not kept, or not any more")
+            made.lacking.append(f"the {kind} of run {look.run}: not kept, or not any more")
         else:
             made.members[name] = shared(text, clean_)
     try:
@@ -135,7 +136,7 @@ def _add_run(made: _Bundle, look: CheckRun, clean_: Clean) -> None:
             document.load(made.members[FACTS], FACTS)
         if REPORT in made.members:
             of_report(made.members[REPORT], REPORT)
-    except UsageError as error:  # what nobody can read is no help
+    except UsageError as error:  # an unreadable document is of no use
         raise PreflightError(f"nothing was written: without what looks like a secret, {error}; report this") from error
 
 
@@ -147,7 +148,7 @@ def _add_inventory(made: _Bundle, path: Path) -> None:
 
 
 def _add_past(made: _Bundle, clean_: Clean) -> None:
-    """What was done from this machine."""
+    """Add the history and journals of this machine."""
     made.members["history.json"] = shared(history_document(check_runs(_RUNS), whole=False).encode(), clean_)
     for path in sorted(directory().glob("*.jsonl"), reverse=True)[:_JOURNALS]:
         lines = []
@@ -160,13 +161,13 @@ def _add_past(made: _Bundle, clean_: Clean) -> None:
             try:
                 lines.append(msgspec.json.encode(clean_(msgspec.json.decode(line))))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                continue  # cut, where the machine went down
+                continue  # cut off when the machine went down
         made.members[f"journals/{_safe(path.name)}"] = b"".join(line + b"\n" for line in lines)
 
 
 @contextmanager
 def _logs(args: argparse.Namespace) -> Iterator[tuple[Sequence[Source], Sequence[Unread]]]:
-    """The logs that are asked for, and what of them did not come."""
+    """Yield the requested logs, and those that could not be fetched."""
     if args.fetch:
         with fetched_logs(args) as fetched:
             yield fetched.sources, fetched.unread
@@ -177,7 +178,7 @@ def _logs(args: argparse.Namespace) -> Iterator[tuple[Sequence[Source], Sequence
 
 
 def _add_log(made: _Bundle, log: Source) -> None:
-    """Its end, as much of it as there is room for."""
+    """Add the end of a log, as much of it as there is room for."""
     room = min(_LOG, _LOGS - made.logs)
     if room <= 0:
         made.lacking.append(f"{log.name}: {_LOGS // _MIB} MiB of logs are in it already")
@@ -190,7 +191,7 @@ def _add_log(made: _Bundle, log: Source) -> None:
                 made.lacking.append(f"{log.name}: {why}")
                 return
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - room) // 2 * 2)  # of UTF-16 whole letters
+            file.seek(max(0, size - room) // 2 * 2)  # whole letters of UTF-16
             content = file.read(room)
     except OSError as error:
         made.lacking.append(f"{log.name}: {error.strerror}")
@@ -208,8 +209,11 @@ def _add_log(made: _Bundle, log: Source) -> None:
 
 
 def _text(content: bytes, head: bytes, encoding: str | None) -> str:
-    """In letters that follow each other, or no secret would be seen: what log rotation, colours and other encodings put
-    between them is left out. The byte order stands only in the head."""
+    """Return the text as consecutive letters, without which no secret would be recognized.
+
+    Traces of log rotation, colours and other encodings between the letters are removed. The byte order is only in the
+    head.
+    """
     if encoding == "utf-16":
         encoding = "utf-16-be" if head.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
     errors = "replace" if encoding else "backslashreplace"
@@ -218,10 +222,10 @@ def _text(content: bytes, head: bytes, encoding: str | None) -> str:
 
 
 def _safe(name: str) -> str:
-    """A path below a folder: `node01:/var/log/messages` → node01/var/log/messages."""
+    """Return a path below a folder: `node01:/var/log/messages` → node01/var/log/messages."""
     parts = clean(name).replace(":", "/").replace("\\", "_").split("/")
-    kept_ = ["".join(c if c.isprintable() else "_" for c in part) for part in parts if part not in ("", ".", "..")]
-    return "/".join(kept_) or "log"
+    safe_parts = ["".join(c if c.isprintable() else "_" for c in part) for part in parts if part not in ("", ".", "..")]
+    return "/".join(safe_parts) or "log"
 
 
 def _said(path: Path, look: CheckRun, made: _Bundle) -> Iterator[str]:
@@ -238,5 +242,5 @@ def _said(path: Path, look: CheckRun, made: _Bundle) -> Iterator[str]:
     yield from wrapped(
         "read it before you give it away: what looks like a secret is taken out, names and addresses are not"
     )
-    then = f"check --from {shlex.quote(str(path))}" if FACTS in made.members else f"history {look.run}"
-    yield f"next: preflight {then}"
+    command = f"check --from {shlex.quote(str(path))}" if FACTS in made.members else f"history {look.run}"
+    yield f"next: preflight {command}"

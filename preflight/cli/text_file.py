@@ -1,4 +1,4 @@
-"""Files of text that the user names: whole, or one sentence with its place."""
+"""Text files that the user names: read whole, or reported in one sentence with the place of the error."""
 
 import errno
 import sys
@@ -9,13 +9,13 @@ from preflight.model.errors import UsageError
 from preflight.ranktable.syntax import position
 
 STDIN = "-"
-LARGEST_RANK_TABLE = 64 << 20  # bytes; that of 32,768 devices has 4 MB
+LARGEST_RANK_TABLE = 64 << 20  # bytes; the table of 32,768 devices has 4 MB
 
 
 def text_of(name: str, largest: int, what: str) -> str:
-    """The text of a file of at most `largest` bytes, "-" is stdin; a byte order mark and line ends are left in it.
+    """Return the text of a file of at most `largest` bytes; "-" is stdin. Byte order mark and line ends are kept.
 
-    `what` names it in sentences: "rank table". Raises UsageError for what cannot be read, or is no text in UTF-8.
+    `what` names it in sentences: "rank table". Raise UsageError for a file that cannot be read, or is not UTF-8.
     """
     name, named = ("stdin", None) if name == STDIN else (name, Path(name))
     try:

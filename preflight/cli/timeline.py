@@ -1,4 +1,4 @@
-"""When a run did what, from the progress that it reports anyway."""
+"""Phases of a run with their times, from its progress reports."""
 
 import threading
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from preflight.model.report import Phase
 from preflight.transport.types import Progress
 
-_GAP = 5.0  # seconds after the end of a phase, from which on its name begins another one
+_GAP = 5.0  # seconds after a phase's end, from which on its name begins another phase
 
 
 @dataclass
@@ -19,45 +19,45 @@ class _Open:
     failed: int = 0
     longest: str = ""
     waited: float = 0.0
-    over: bool = False  # everything was done
+    over: bool = False  # all hosts are done
 
 
 class Timeline:
-    """Thread-safe: phases may pass beside each other."""
+    """Phases of a run. Thread-safe, since phases may overlap."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._phases: list[_Open] = []
 
     def take(self, progress: Progress, now: datetime | None = None) -> None:
-        """`now`: in UTC."""
+        """Record a progress report. `now` is in UTC."""
         if not progress.phase:
             return
         now = now or datetime.now(UTC)
         with self._lock:
-            one = next((it for it in reversed(self._phases) if it.name == progress.phase), None)
-            if one is None or (one.over and (now - one.end).total_seconds() > _GAP):
-                one = _Open(progress.phase, now, now)
-                self._phases.append(one)
-            one.end, one.total, one.failed = now, progress.total, progress.failed
-            one.over = progress.done >= progress.total
-            if progress.slowest and progress.seconds > one.waited:
-                one.longest, one.waited = progress.slowest, progress.seconds
+            phase = next((candidate for candidate in reversed(self._phases) if candidate.name == progress.phase), None)
+            if phase is None or (phase.over and (now - phase.end).total_seconds() > _GAP):
+                phase = _Open(progress.phase, now, now)
+                self._phases.append(phase)
+            phase.end, phase.total, phase.failed = now, progress.total, progress.failed
+            phase.over = progress.done >= progress.total
+            if progress.slowest and progress.seconds > phase.waited:
+                phase.longest, phase.waited = progress.slowest, progress.seconds
 
     def phases(self, started: datetime) -> tuple[Phase, ...]:
-        """In the order in which they began; `started`: of the run, aware."""
+        """Return the phases in the order of their beginnings. `started` is the run's start, with a time zone."""
         with self._lock:
             return tuple(
                 Phase(
-                    one.name.removesuffix(", tests"),
-                    _seconds(started, one.begin),
-                    _seconds(one.begin, one.end),
-                    one.total,
-                    one.failed,
-                    one.longest,
-                    round(one.waited, 1),
+                    phase.name.removesuffix(", tests"),
+                    _seconds(started, phase.begin),
+                    _seconds(phase.begin, phase.end),
+                    phase.total,
+                    phase.failed,
+                    phase.longest,
+                    round(phase.waited, 1),
                 )
-                for one in sorted(self._phases, key=lambda one: one.begin)
+                for phase in sorted(self._phases, key=lambda phase: phase.begin)
             )
 
 

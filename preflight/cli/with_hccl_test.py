@@ -1,4 +1,4 @@
-"""`preflight probe` where the vendor's HCCL Test takes the place of torch."""
+"""`preflight probe` with the vendor's HCCL Test instead of torch."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal | None" = None) -> Probed:
-    """Who may not be used is asked anew: in the background it was not. `rehearsal`: where there has been one."""
+    """Run HCCL Test over the hosts with devices that may be used, which are determined here.
+
+    `rehearsal` is the port rehearsal, if there has been one.
+    """
     from preflight.checks.engine.run import NotRun
     from preflight.cli.background import reached
     from preflight.facts.collect import collect
@@ -19,15 +22,15 @@ def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal |
     from preflight.probe.permission import may_probe
     from preflight.probe.rehearsal import rehearse
 
-    asked = ("npu_smi", "os")
-    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, sections=asked)
+    sections = ("npu_smi", "os")
+    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, sections=sections)
     refused = dict(may_probe(s.cluster, facts, s.hosts, asked_idle=args.idle))
     usable = [host for host in reached(s.hosts, facts) if host.name not in refused]
     ports = rehearsal or rehearse(s.cluster, usable, s.transport, "hccl", s.progress)
-    found = hccl_test.jobs(hccl_test.look(s.cluster, usable, s.transport, s.progress), usable)
-    ran = hccl_test.run(s.cluster, usable, found, s.transport, sizes=args.sizes, progress=s.progress)
-    rounds = {"rehearsal": ports, "hccl_test": ran, "observations": NotRun("HCCL Test took its place")}
+    jobs = hccl_test.jobs(hccl_test.look(s.cluster, usable, s.transport, s.progress), usable)
+    result = hccl_test.run(s.cluster, usable, jobs, s.transport, sizes=args.sizes, progress=s.progress)
+    rounds = {"rehearsal": ports, "hccl_test": result, "observations": NotRun("HCCL Test took its place")}
     notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
     notes += filter(None, (ports.note,))
-    seen = hccl_test.observations(ran)
-    return Probed(facts, refused, rounds, seen, notes, "hccl-test")
+    observations = hccl_test.observations(result)
+    return Probed(facts, refused, rounds, observations, notes, "hccl-test")

@@ -96,7 +96,7 @@ def _gpus(variables: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def _per_node(source: ListSource, values: Mapping[str, ListSource], key: str, nodes: int) -> list[int] | None:
-    """`8(x3),4` → [8, 8, 8, 4]"""
+    """Parse a value for each node: `8(x3),4` → [8, 8, 8, 4]. Return None if it is not set."""
     if key not in values:
         return None
     runs = list(_runs(values[key]))

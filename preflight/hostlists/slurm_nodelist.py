@@ -32,7 +32,7 @@ def expand(text: str) -> list[tuple[str, int]]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """("n1", "n2", "n09") → "n[1-2,09]", which Slurm expands to the names in this order."""
+    """Fold names: ("n1", "n2", "n09") → "n[1-2,09]", which Slurm expands to the names in this order."""
     words: list[tuple[str, _Ranges]] = []  # a stem, and its ranges
     for name in names:
         match = _NUMBERED.fullmatch(name)

@@ -1,4 +1,4 @@
-"""Who has which address: the management network, the plan of the device addresses, and hosts.toml, which says both."""
+"""Addresses of a lab: the management network, the plan of device addresses, and hosts.toml with both."""
 
 import ipaddress
 import sys
@@ -8,7 +8,7 @@ from itertools import groupby
 
 from preflight.lab.spec import Spec
 
-# RFC 2544 keeps this block for tests between networks: no real network of the machine should live there.
+# RFC 2544 reserves this block for tests between networks, so no real network of the machine should use it.
 MANAGEMENT_BLOCK = ipaddress.IPv4Network("198.18.0.0/15")
 FIRST_HOST = 11
 
@@ -30,11 +30,11 @@ class Management:
 
     @property
     def controller(self) -> str:
-        """The controller's own address, with the prefix length."""
+        """The controller's address, with the prefix length."""
         return f"{self.network.network_address + 1}/{self.network.prefixlen}"
 
     def host(self, number: int) -> str:
-        """Address of host `number` (0-based), without the prefix length."""
+        """Return the address of host `number` (0-based), without the prefix length."""
         return str(self.network.network_address + FIRST_HOST + number)
 
 
@@ -43,28 +43,31 @@ def choose_network(hosts: int, taken: Iterable[ipaddress.IPv4Network]) -> ipaddr
     occupied = list(taken)
     prefix = 24 if hosts <= 200 else 23
     for network in MANAGEMENT_BLOCK.subnets(new_prefix=prefix):
-        if not any(network.overlaps(other) for other in occupied):
+        if not any(network.overlaps(used) for used in occupied):
             return network
     raise OSError(f"no free /{prefix} is left in {MANAGEMENT_BLOCK}")
 
 
 def four_subnets(spec: Spec) -> bool:
-    """Atlas A1 in SMP mode wants devices 0/4, 1/5, 2/6 and 3/7 in a subnet each; the others are content with one."""
+    """Return whether devices 0/4, 1/5, 2/6 and 3/7 need a subnet each.
+
+    Atlas A1 in SMP mode requires that. Other products need only one subnet.
+    """
     return spec.product == "atlas-a1"
 
 
 def device_subnets(spec: Spec) -> tuple[str, ...]:
-    """The subnets of the plan, in order."""
+    """Return the subnets of the plan, in order."""
     return FOUR_SUBNETS if four_subnets(spec) else (ONE_SUBNET,)
 
 
 def gateway_of(subnet: str) -> str:
-    """The first address of a device subnet is its gateway (in a switched fabric)."""
+    """Return the gateway of a device subnet, its first address (in a switched fabric)."""
     return str(ipaddress.IPv4Network(subnet)[1])
 
 
 def inventory(spec: Spec, management: Management) -> str:
-    """Return the text of hosts.toml: the lab as an operator would describe it, with no word about it being a lab."""
+    """Return the text of hosts.toml, as an operator would describe the lab. It does not reveal that this is a lab."""
     sections = [
         _section(
             "cluster",
@@ -91,12 +94,14 @@ def inventory(spec: Spec, management: Management) -> str:
         ),
     ]
     addresses = [ipaddress.IPv4Address(management.host(number)) for number in range(spec.hosts)]
-    # A range is written in the last octet only, so hosts beyond a /24 get a table of their own.
+    # A range is written in the last octet only, so hosts beyond a /24 get another table.
     for _, members in groupby(zip(spec.host_names, addresses, strict=True), key=lambda pair: int(pair[1]) >> 8):
         group = list(members)
         sections.append(
             _section(
-                "[hosts]", name=_folded([name for name, _ in group]), address=_folded([str(at) for _, at in group])
+                "[hosts]",
+                name=_folded([name for name, _ in group]),
+                address=_folded([str(address) for _, address in group]),
             )
         )
     return "\n".join(sections)
@@ -133,7 +138,7 @@ def _toml(value: str | int | bool | list[str]) -> str:
 
 
 def _folded(names: list[str]) -> str:
-    """node01 … node12 → node[01-12]; the names differ in their last number only."""
+    """Fold names that differ in their last number only: node01 … node12 → node[01-12]."""
     if len(names) == 1:
         return names[0]
     stem = names[0].rstrip("0123456789")

@@ -1,4 +1,4 @@
-"""Groups of processes that share a limit on processor time: the kernel's cgroups, of either version."""
+"""Groups of processes with a common limit on processor time: the kernel's cgroups, version 1 or 2."""
 
 import errno
 import os
@@ -13,21 +13,25 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def _root() -> Path:
-    """Where they are: of cgroups v2, or of v1's controller cpu."""
+    """Return the root of cgroups v2, or of v1's controller cpu."""
     return CGROUPS if (CGROUPS / "cgroup.controllers").exists() else CGROUPS / "cpu"
 
 
 def group_of(pid: int) -> Path:
-    """The group that a process is in."""
+    """Return the group of a process."""
     lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
     unified = _root() == CGROUPS
-    found = next(path for _, which, path in lines if (not which if unified else "cpu" in which.split(",")))
-    return _root() / found.lstrip("/")
+    path_of_group = next(
+        path for _, controllers, path in lines if (not controllers if unified else "cpu" in controllers.split(","))
+    )
+    return _root() / path_of_group.lstrip("/")
 
 
 def make(name: str, microseconds: int, period: int) -> Path:
-    """A group whose processes together get so many microseconds of processor time in each period. OSError if this
-    machine has no such groups, or lets nobody make one."""
+    """Make a group that gets so many microseconds of processor time in each period, for all its processes together.
+
+    Raise OSError if this machine has no such groups, or does not allow making one.
+    """
     group = _root() / name
     if _root() == CGROUPS:
         (CGROUPS / "cgroup.subtree_control").write_text("+cpu")
@@ -41,20 +45,20 @@ def make(name: str, microseconds: int, period: int) -> Path:
 
 
 def move(process: Process, group: Path) -> None:
-    """Nothing is done for a process that has ended."""
+    """Move a process to a group. A process that has ended is ignored."""
     with suppress(ProcessLookupError):
         (group / "cgroup.procs").write_text(str(process.pid))
 
 
 def remove(prefix: str) -> None:
-    """Those whose names begin with it, and those in them. Their processes have to be gone."""
+    """Remove the groups with names that begin with `prefix`, and those inside them. Their processes must have ended."""
     for group in _root().glob(f"{prefix}*"):
         for folder, _, _ in os.walk(group, topdown=False):
             remove_group(Path(folder))
 
 
 def remove_group(group: Path) -> None:
-    """Its processes have to be gone, or moved; the kernel holds it until the last of them has quite ended."""
+    """Remove a group after its processes have ended or moved. The kernel keeps it until the last one is gone."""
     kernel.wait_until(partial(_is_removed, group), 10, f"processes are left in {group}")
 
 

@@ -1,11 +1,11 @@
 """A model of a fabric with faults: how a test over some of its hosts would end. For the simulator; nothing is run.
 
-Hosts behind leaves, leaves joined by uplinks, a rail a device index. Faults are drawn from a seed as a list says:
+Hosts are behind leaves, which uplinks join. A rail is one device index. Faults are drawn from a seed and a list:
 
-    dead:3,slow:1,wrong-data:1,one-way:1,flaky:2@0.5   hosts (flaky: fails in so many of its tests; 0.5)
-    device:2,rail:1                                    a device of a host, a rail of all
-    link:2,slow-link:1,hidden-link:1                   between two hosts, on one rail; hidden: not tried in round 1
-    uplink:1,slow-uplink:1,partition:0.25              parts that reach nobody else, or slowly; a share of the hosts
+    dead:3,slow:1,wrong-data:1,one-way:1,flaky:2@0.5   hosts (flaky: share of its tests that fail; 0.5)
+    device:2,rail:1                                    a device of a host, a rail of all hosts
+    link:2,slow-link:1,hidden-link:1                   between two hosts, on one rail; hidden: not tested in round 1
+    uplink:1,slow-uplink:1,partition:0.25              parts that are cut off, or slow to reach; a share of the hosts
     scale:128,combination:3                            tests of more than so many hosts; so many hosts only together
 """
 
@@ -44,16 +44,16 @@ Pair = frozenset[Host]
 @dataclass(frozen=True)
 class Fault:
     kind: str
-    amount: float  # how many; of a partition the share, of scale the size
-    chance: float = 0.5  # of flaky
+    amount: float  # their number; for a partition a share, for scale a size
+    chance: float = 0.5  # of flaky: share of tests that fail
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
-    """UsageError with the item that is wrong and what may stand there."""
+    """Parse the list of faults. Raise UsageError with the wrong item and the allowed values."""
     faults = []
     for item in filter(None, (part.strip() for part in text.split(","))):
-        kind, _, rest = item.partition(":")
-        amount, at, chance = rest.partition("@")
+        kind, _, value = item.partition(":")
+        amount, at, chance = value.partition("@")
         if kind not in (*_COUNTS, "partition"):
             raise UsageError(f"--faults: {item!r}: no such fault; there are {', '.join((*_COUNTS, 'partition'))}")
         try:
@@ -73,7 +73,7 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
 
 @dataclass
 class Model:
-    """The drawn faults. Hosts and links by rail where they are not on all of them."""
+    """The drawn faults. Devices and links have a rail if they do not concern all rails."""
 
     hosts: tuple[Host, ...]
     rails: int
@@ -85,24 +85,24 @@ class Model:
     devices: set[tuple[Host, int]] = field(default_factory=set)
     dead_rails: set[int] = field(default_factory=set)
     links: dict[tuple[Pair, int], GroupOutcome] = field(default_factory=dict)
-    sides: list[tuple[frozenset[Host], GroupOutcome]] = field(default_factory=list)  # each apart from everybody else
-    scale: int = 0  # tests of more hosts fail; 0: none
+    sides: list[tuple[frozenset[Host], GroupOutcome]] = field(default_factory=list)  # each cut off from all other hosts
+    scale: int = 0  # tests of more hosts fail; 0: no such fault
     combination: frozenset[Host] = frozenset()
 
     def outcome(self, members: Collection[Host], rail: int) -> GroupOutcome:
-        """How a test ends: the worst of what its members and what is between them do, or an accident."""
+        """Return how a test ends: the worst outcome of its members and of the links between them, or noise."""
         group = frozenset(members)
         if rail in self.dead_rails or any((host, rail) in self.devices for host in group if self.devices):
             return GroupOutcome.HANG
         for host in group:
             if host in self.bad:
                 return self.bad[host]
-        for (pair, on), how in self.links.items():
+        for (pair, on), end in self.links.items():
             if on == rail and pair <= group:
-                return how
-        for side, how in self.sides:
+                return end
+        for side, end in self.sides:
             if 0 < len(side & group) < len(group):
-                return how
+                return end
         if (self.scale and len(group) > self.scale) or (self.combination and self.combination <= group):
             return GroupOutcome.HANG
         if any(self.random.random() < self.flaky[host] for host in group & self.flaky.keys()):
@@ -110,22 +110,24 @@ class Model:
         return GroupOutcome.FAIL if self.noise and self.random.random() < self.noise else GroupOutcome.PASS
 
     def value(self, outcome: GroupOutcome) -> float:
-        """GB/s, a little different every time."""
+        """Return a bandwidth in GB/s, which varies a little each time."""
         return FULL_SPEED * self.random.uniform(0.9, 1.0) * (0.3 if outcome is GroupOutcome.SLOW else 1.0)
 
     def groups(self) -> set[frozenset[Host]]:
-        """The parts in which everybody who is well reaches everybody."""
+        """Return the parts within which all healthy hosts reach each other."""
         if not self.sides:
             return set()
-        well = frozenset(self.hosts).difference(self.bad)
-        parts = {side & well for side, _ in self.sides}
-        parts.add(well.difference(*parts))
+        healthy = frozenset(self.hosts).difference(self.bad)
+        parts = {side & healthy for side, _ in self.sides}
+        parts.add(healthy.difference(*parts))
         return {part for part in parts if part}
 
 
 def draw(faults: Iterable[Fault], model: Model, met: Sequence[Pair], choose: Random) -> None:
-    """Put faults into a model that has none. `met`: the pairs that are tried in the first round. UsageError where
-    there are fewer hosts, rails or leaves than faults."""
+    """Put faults into a model that has none. `met` are the pairs of the first round.
+
+    Raise UsageError if there are fewer hosts, rails or leaves than faults.
+    """
     free = list(model.hosts)
     choose.shuffle(free)
 
@@ -147,8 +149,8 @@ def draw(faults: Iterable[Fault], model: Model, met: Sequence[Pair], choose: Ran
                 raise UsageError(f"--faults: rail:{count} of {model.rails} rails")
             model.dead_rails.update(choose.sample(range(model.rails), count))
         elif kind in ("link", "slow-link", "hidden-link"):
-            how = GroupOutcome.SLOW if kind == "slow-link" else GroupOutcome.FAIL
-            _draw_links(model, count, how, met if kind != "hidden-link" else (), free, choose)
+            end = GroupOutcome.SLOW if kind == "slow-link" else GroupOutcome.FAIL
+            _draw_links(model, count, end, met if kind != "hidden-link" else (), free, choose)
         elif kind in ("uplink", "slow-uplink"):
             leaves = sorted(set(model.leaf.values()))
             if count >= len(leaves):
@@ -168,7 +170,7 @@ def draw(faults: Iterable[Fault], model: Model, met: Sequence[Pair], choose: Ran
 def _draw_links(
     model: Model, count: int, how: GroupOutcome, met: Sequence[Pair], free: list[Host], choose: Random
 ) -> None:
-    """Links with an end each that nothing else befalls, so that it can be said which it was."""
+    """Draw links that share no host with another fault, so that each can be identified."""
     for _ in range(count):
         fitting = [pair for pair in met if pair <= set(free)]
         if not met and len(free) >= 2:

@@ -1,4 +1,4 @@
-"""The firewalls that a lab host can have, all real and unprovisioned on purpose: nothing but ssh and ping gets in."""
+"""Firewalls of lab hosts. All are real, and deliberately unprovisioned: only ssh and ping get in."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ table inet filter {
 }
 """
 
-# As servers have it that came with iptables-services: everything is accepted by default, and the last rule rejects.
+# As on servers with iptables-services: everything is accepted by default, and the last rule rejects.
 IPTABLES_RULES = """\
 *filter
 :INPUT ACCEPT [0:0]
@@ -38,7 +38,7 @@ IPTABLES_RULES = """\
 COMMIT
 """
 
-# firewalld is spoken to over the system's D-Bus; without systemd, both are started here.
+# firewalld is reached over the system's D-Bus. Without systemd, both are started here.
 START_FIREWALLD = """\
 mkdir -p /run/dbus
 dbus-daemon --system --fork --nopidfile
@@ -54,8 +54,11 @@ done
 
 @dataclass(frozen=True)
 class HostFirewall:
-    """`programs`: program → the Debian package that has it. `files`: path below /etc → text; the directories in
-    `fresh` show nothing of the machine's own. `first_boot` and `every_boot`: shell commands."""
+    """The firewall of a lab host.
+
+    `programs`: program → the Debian package with it. `files`: path below /etc → text. Directories in `fresh` hide those
+    of the machine. `first_boot` and `every_boot` are shell commands.
+    """
 
     programs: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""The NVIDIA stand-ins: what a lab host's nvidia-smi prints, and the kernel's files that tell of GPUs.
+"""The NVIDIA stand-ins: the output of a lab host's nvidia-smi, and the kernel's files on GPUs.
 
-A made-up H100 server. Everything lies in the host's own state, below `nvidia` and `pci`; init.sh puts it where the real
-things are. What a fault changes of a GPU stands in its file `state/<index>`, and `write` renders the texts anew.
+They imitate an H100 server. Their files are in the host's state, below `nvidia` and `pci`; init.sh moves them to the
+real places. Changes of a GPU by faults are in its file `state/<index>`, and `write` renders the texts again.
 """
 
 import shutil
@@ -37,7 +37,7 @@ def lay_out(target: Path) -> None:
 
 
 def prepare(directory: Path, host: int, spec: Spec) -> None:
-    """What a fresh host has. `directory`: the host's own, which has its `etc` and `state`."""
+    """Write the files of a fresh host. `directory` is the host's, with its `etc` and `state`."""
     state = directory / "state"
     for place in [*map(bus, range(spec.devices)), *SWITCHES]:
         folder = state / "pci" / place
@@ -59,21 +59,21 @@ def prepare(directory: Path, host: int, spec: Spec) -> None:
         f"5,0,0,-;the kernel log of a preflight lab: a STAND-IN\n"
         f"4,1,61000000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  {DRIVER}\n"
     )
-    wants = directory / "etc/systemd/system/multi-user.target.wants"
-    wants.mkdir(parents=True)
-    (wants / "nvidia-fabricmanager.service").symlink_to("/lib/systemd/system/nvidia-fabricmanager.service")
+    units = directory / "etc/systemd/system/multi-user.target.wants"
+    units.mkdir(parents=True)
+    (units / "nvidia-fabricmanager.service").symlink_to("/lib/systemd/system/nvidia-fabricmanager.service")
     (state / "nvidia").mkdir()
     write(state, host, spec.devices)
 
 
 def answers(state: Path, index: int, *, alive: bool) -> None:
-    """Whether a GPU's configuration space is to be read."""
+    """Set whether a GPU's configuration space can be read."""
     (state / "pci" / bus(index) / "config").write_bytes((_ALIVE if alive else OFF_THE_BUS) + bytes(60))
 
 
 def write(state: Path, host: int, gpus: int) -> None:
-    """The texts of nvidia-smi, from what the files `state/<index>` say differently from a healthy GPU."""
-    told = [{**HEALTHY, **_values(state / str(index))} for index in range(gpus)]
+    """Write the texts of nvidia-smi, from the values in `state/<index>` that differ from a healthy GPU."""
+    gpu_values = [{**HEALTHY, **_values(state / str(index))} for index in range(gpus)]
     uuids = [f"GPU-566e6f65-c38e-b12f-{host:04x}-{index:012x}" for index in range(gpus)]
     template = (STANDINS / "gpu.txt").read_text()
     head = (
@@ -83,10 +83,12 @@ def write(state: Path, host: int, gpus: int) -> None:
     )
     blocks = [
         template.format(bus=bus(index), product=PRODUCT, uuid=uuids[index], index=index, **values)
-        for index, values in enumerate(told)
+        for index, values in enumerate(gpu_values)
     ]
     (state / "nvidia" / "query").write_text(head + "".join(blocks))
-    (state / "nvidia" / "nvlink").write_text("".join(_links(index, uuids[index], told[index]) for index in range(gpus)))
+    (state / "nvidia" / "nvlink").write_text(
+        "".join(_links(index, uuids[index], gpu_values[index]) for index in range(gpus))
+    )
     (state / "nvidia" / "nvlink-errors").write_text("".join(_errors(index, uuids[index]) for index in range(gpus)))
     (state / "nvidia" / "topo").write_text(_topology(gpus))
 
@@ -113,5 +115,5 @@ def _errors(index: int, uuid: str) -> str:
 def _topology(gpus: int) -> str:
     names = [f"GPU{index}" for index in range(gpus)]
     heading = ["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]
-    rows = ([name, *(" X " if name == other else "NV18" for other in names), "0-7", "0", "", "N/A"] for name in names)
+    rows = ([name, *(" X " if name == column else "NV18" for column in names), "0-7", "0", "", "N/A"] for name in names)
     return "\n".join(map("\t".join, (heading, *rows))) + "\n\nLegend:\n\n  X    = Self\n"

@@ -1,4 +1,4 @@
-"""One lab host: its own files, and the process that holds its namespaces together."""
+"""One lab host: its files, and the process that holds its namespaces together."""
 
 import ipaddress
 import os
@@ -41,7 +41,7 @@ Subsystem sftp /usr/lib/openssh/sftp-server
 
 @dataclass(frozen=True)
 class Host:
-    """Where a host is. `directory` is its place below the lab's, which it does not see itself."""
+    """Place and names of a host. `directory` is its place below the lab's, which the host itself cannot see."""
 
     name: str
     number: int
@@ -51,12 +51,12 @@ class Host:
 
     @property
     def netns(self) -> str:
-        """Name of its network namespace."""
+        """The name of its network namespace."""
         return self.names.host(self.name)
 
     @property
     def init(self) -> Process | None:
-        """Its first process, if it runs; it wrote down itself what it is."""
+        """Its first process, if it runs. The process has recorded itself in a file."""
         with suppress(OSError, ValueError, IndexError):
             process = Process.from_stat((self.directory / "process").read_text())
             return process if process and process.alive else None
@@ -64,21 +64,21 @@ class Host:
 
     @property
     def root(self) -> Path:
-        """Its file tree, as seen from outside; raises PreflightError when it is down."""
+        """Its file tree, seen from outside. Raises PreflightError if the host is down."""
         return Path(f"/proc/{self.running().pid}/root")
 
     def running(self) -> Process:
-        """Its first process; raises PreflightError when it is down."""
+        """Return its first process. Raise PreflightError if the host is down."""
         if process := self.init:
             return process
         raise PreflightError(f"{self.name} is down; `preflight lab mend host-dead` starts it again.")
 
     def run(self, *command: str) -> str:
-        """Run a command inside the host, as root; return its stdout."""
+        """Run a command inside the host, as root. Return its stdout."""
         return kernel.run("nsenter", "-t", str(self.running().pid), "-a", "--", *command)
 
     def start(self, standins: Path, lab: Path) -> None:
-        """Start it and wait until its sshd answers."""
+        """Start the host. `wait` returns once its sshd answers."""
         (self.directory / "process").unlink(missing_ok=True)
         enter = ["nsenter", f"--net={kernel.NETNS / self.netns}", "--"]
         separate = ["unshare", "--mount", "--uts", "--pid", "--ipc", "--fork", "--kill-child", "--"]
@@ -95,15 +95,15 @@ class Host:
             )
 
     def wait(self) -> None:
-        """Wait until sshd listens; raise PreflightError with what the host printed if it does not."""
+        """Wait until sshd listens. Raise PreflightError with the host's output if it does not."""
         try:
             kernel.wait_until(lambda: self.listens(22), START_TIMEOUT, f"{self.name} did not start")
         except PreflightError as error:
-            said = (self.directory / "console").read_text().strip()
-            raise PreflightError(f"{error}: {said or 'it said nothing'}") from None
+            output = (self.directory / "console").read_text().strip()
+            raise PreflightError(f"{error}: {output or 'it said nothing'}") from None
 
     def listens(self, port: int) -> bool:
-        """Whether something listens on this TCP port (IPv4), read from the tables of its network namespace."""
+        """Return whether a process listens on this TCP port (IPv4), from the tables of its network namespace."""
         process = self.init
         if process is None:
             return False
@@ -114,13 +114,14 @@ class Host:
 
 
 def kept_visible() -> list[Path]:
-    """The interpreter that runs the lab, wherever it lives: the hosts' Python, named in hosts.toml. And preflight with
-    it, where that runs from a clone."""
+    """Return the folders that hosts must see: the interpreter that runs the lab, which hosts.toml names as their
+    Python, and preflight itself if it runs from a clone.
+    """
     return sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2]})
 
 
 def prepare(host: Host, management: Management, public_key: str) -> str:
-    """Write the files of a fresh host; return its known_hosts line."""
+    """Write the files of a fresh host. Return its known_hosts line."""
     spec, directory = host.spec, host.directory
     for name in ("etc/ssh", "var-lib", "usr", "usr-local", "opt", "home", "root", "log", "state", "run"):
         (directory / name).mkdir(parents=True)
@@ -141,28 +142,30 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
             (directory / "superpod").write_text(f"pod=0\nsize={spec.hosts * spec.devices}\nserver={host.number + 1}\n")
     if spec.is_gpu:
         gpus.prepare(directory, host.number, spec)
-    for kept in ("etc/preflight", "var-lib/preflight", "usr-local/sbin/preflight-gate", "usr-local/lib/preflight"):
-        _hide(directory / kept)  # of the machine, where that is somebody's host, too
+    for path in ("etc/preflight", "var-lib/preflight", "usr-local/sbin/preflight-gate", "usr-local/lib/preflight"):
+        _hide(directory / path)  # of the machine, which may itself be a host with preflight
     _write_etc(host, management)
     _write_homes(host, public_key)
     return _write_ssh(host, management.host(host.number))
 
 
 def _cables(host: Host) -> str:
-    """The switch and port of each device, as LLDP tells them. Where all are in one bridge: a leaf a rail, where every
-    host has its port."""
+    """Return the switch and port of each device, as LLDP reports them.
+
+    If all ports are in one bridge, each rail has a leaf on which every host has a port.
+    """
     spec, lines = host.spec, []
     speed = 100 if spec.product == "atlas-a1" else 200
-    own = spec.leaf_of(host.number)
-    place = sum(spec.leaf_of(number) == own for number in range(host.number))
+    host_leaf = spec.leaf_of(host.number)
+    place = sum(spec.leaf_of(number) == host_leaf for number in range(host.number))
     for n in range(spec.devices):
-        leaf, port = (own, place * spec.devices + n) if spec.leaves > 1 else (n, host.number)
+        leaf, port = (host_leaf, place * spec.devices + n) if spec.leaves > 1 else (n, host.number)
         lines.append(f"leaf_{n}={leaf_name(leaf)}\nport_{n}={speed}GE1/0/{port + 1}\n")
     return "".join(lines)
 
 
 def _hide(path: Path) -> None:
-    """What the machine has there is not on the host: device 0:0 is how an overlay says so."""
+    """Hide the machine's file from the host. In an overlay, device 0:0 marks a deleted file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
 
@@ -170,7 +173,7 @@ def _hide(path: Path) -> None:
 def _write_etc(host: Host, management: Management) -> None:
     etc = host.directory / "etc"
     if host.spec.is_npu:
-        (etc / HCCN_CONF.name).touch(0o640)  # as the driver's installation leaves it; hccn_tool never makes the file
+        (etc / HCCN_CONF.name).touch(0o640)  # as the driver's installation leaves it; hccn_tool never creates the file
     else:
         _hide(etc / HCCN_CONF.name)  # the machine may itself be an Ascend server
     (etc / "hostname").write_text(f"{host.name}\n")
@@ -182,7 +185,7 @@ def _write_etc(host: Host, management: Management) -> None:
     (etc / "group").write_text(_groups(host.spec))
     shadow = etc / "shadow"
     shadow.touch(0o640)
-    # "*" is "no password"; sshd takes "!" for a locked account and refuses its keys.
+    # "*" means no password; sshd takes "!" for a locked account and refuses its keys.
     shadow.write_text("".join(f"{line.split(':')[0]}:*:20000:0:99999:7:::\n" for line in users.splitlines()))
     _write_firewall(etc, FIREWALLS[host.spec.firewall])
     if host.spec.user != "root":
@@ -194,7 +197,7 @@ def _write_etc(host: Host, management: Management) -> None:
 def _write_firewall(etc: Path, firewall: HostFirewall) -> None:
     for name in firewall.fresh:
         (etc / name).mkdir()
-        os.setxattr(etc / name, "trusted.overlay.opaque", b"y")  # the machine's own directory does not shine through
+        os.setxattr(etc / name, "trusted.overlay.opaque", b"y")  # hides the machine's directory
     for name, text in firewall.files.items():
         path = etc / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,13 +205,13 @@ def _write_firewall(etc: Path, firewall: HostFirewall) -> None:
         path.chmod(0o755 if text.startswith("#!") else 0o644)
 
 
-# Accounts of the hosts above the system's own: the one that ssh uses, and the owner of the Ascend driver.
+# Accounts of the hosts besides those of the system: the one that ssh uses, and the owner of the Ascend driver.
 USER_ID = 1001
 DRIVER_ID = 1000
 
 
 def _accounts(spec: Spec) -> str:
-    """The machine's system accounts, root with a home of its own, and ours."""
+    """Return the machine's system accounts, root with another home, and our accounts."""
     lines = [line for line in Path("/etc/passwd").read_text().splitlines() if _is_system(line)]
     lines = [f"root:x:0:0:root:{ROOT_HOME}:/bin/bash", *(line for line in lines if not line.startswith("root:"))]
     if spec.is_npu:
@@ -228,7 +231,7 @@ def _groups(spec: Spec) -> str:
 
 
 def _is_system(line: str) -> bool:
-    """Whether a line of passwd or group belongs to an account below the first user's number (or to nobody)."""
+    """Return whether a line of passwd or group is a system account: below the first user's number, or 65534."""
     number = int(line.split(":")[2])
     return number < 1000 or number == 65534
 
@@ -256,6 +259,6 @@ def _write_ssh(host: Host, address: str) -> str:
 
 
 def make_key(path: Path, comment: str) -> str:
-    """Make an ed25519 key pair without passphrase; return the public half."""
+    """Make an ed25519 key pair without passphrase. Return the public half."""
     kernel.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path))
     return path.with_name(f"{path.name}.pub").read_text()

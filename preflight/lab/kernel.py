@@ -1,4 +1,4 @@
-"""The lab's way to the kernel: `ip -batch`, namespaces, sysctls, and processes that are not mistaken for others."""
+"""Access to the kernel: `ip -batch`, namespaces, sysctls, and processes that cannot be mistaken for others."""
 
 import ctypes
 import fcntl
@@ -27,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run(*command: str, stdin: str | None = None) -> str:
-    """Run a program, return its stdout; raise PreflightError with its stderr if it fails."""
+    """Run a program and return its stdout. Raise PreflightError with its stderr if it fails."""
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         message = (done.stderr or done.stdout).strip()
@@ -43,27 +43,27 @@ def ip_batch(lines: Iterable[str], netns: str | None = None) -> None:
 
 
 def namespaces(prefix: str) -> list[str]:
-    """Names of the network namespaces that begin with `prefix`."""
+    """Return the names of the network namespaces that begin with `prefix`."""
     return sorted(path.name for path in NETNS.glob(f"{prefix}*")) if NETNS.is_dir() else []
 
 
 def remove_namespaces(names: Iterable[str]) -> None:
-    """Remove network namespaces; raise PreflightError if one of them stays. One that has gone already is no error."""
-    doomed = set(names)
-    if doomed:
-        lines = "".join(f"netns del {name}\n" for name in sorted(doomed))
+    """Remove network namespaces. Raise PreflightError if one of them stays. A missing one is no error."""
+    wanted = set(names)
+    if wanted:
+        lines = "".join(f"netns del {name}\n" for name in sorted(wanted))
         done = subprocess.run(["ip", "-force", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
-        if stays := doomed & set(namespaces("")):
-            raise PreflightError(f"namespace {min(stays)} cannot be removed: {done.stderr.strip()}")
+        if remaining := wanted & set(namespaces("")):
+            raise PreflightError(f"namespace {min(remaining)} cannot be removed: {done.stderr.strip()}")
 
 
 def has_interface(name: str) -> bool:
-    """Whether the machine has a network interface of this name."""
+    """Return whether the machine has a network interface of this name."""
     return Path("/sys/class/net", name).exists()
 
 
 def remove_interface(name: str) -> None:
-    """Remove a network interface; raise PreflightError if it stays. The end of its namespace may have removed it."""
+    """Remove a network interface. Raise PreflightError if it stays. The end of its namespace may have removed it."""
     try:
         if has_interface(name):
             run("ip", "link", "del", name)
@@ -73,7 +73,7 @@ def remove_interface(name: str) -> None:
 
 
 def mounts_below(folder: Path) -> list[str]:
-    """Mount points in a folder, the deepest first; the folder itself may be one of them."""
+    """Return the mount points in a folder, the deepest first. The folder itself may be one of them."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     places = [re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), line.split()[4]) for line in lines]
     return [place for place in reversed(places) if Path(place).is_relative_to(folder)]
@@ -81,17 +81,17 @@ def mounts_below(folder: Path) -> list[str]:
 
 @contextmanager
 def inside(netns: str) -> Iterator[None]:
-    """Run the body in a network namespace; affects the calling thread only."""
+    """Run the body in a network namespace. This affects the calling thread only."""
     home = os.open(f"/proc/self/task/{threading.get_native_id()}/ns/net", os.O_RDONLY)
-    there = os.open(NETNS / netns, os.O_RDONLY)
+    target = os.open(NETNS / netns, os.O_RDONLY)
     try:
-        _setns(there)
+        _setns(target)
         try:
             yield
         finally:
             _setns(home)
     finally:
-        os.close(there)
+        os.close(target)
         os.close(home)
 
 
@@ -109,7 +109,7 @@ def set_sysctls(netns: str, values: dict[str, str]) -> None:
 
 
 def interface_address(interface: str) -> str | None:
-    """Return the IPv4 address of an interface of the calling thread's namespace, None if it has none."""
+    """Return the IPv4 address of an interface in the calling thread's namespace, or None if it has none."""
     request = struct.pack("256s", interface.encode())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel, suppress(OSError):
         return socket.inet_ntoa(fcntl.ioctl(channel, SIOCGIFADDR, request)[20:24])
@@ -117,18 +117,21 @@ def interface_address(interface: str) -> str | None:
 
 
 def networks_in_use() -> list[ipaddress.IPv4Network]:
-    """All IPv4 destinations that the root namespace has a route for, without the default route."""
+    """Return all IPv4 destinations for which the root namespace has a route, without the default route."""
     routes = json.loads(run("ip", "-json", "-4", "route", "show", "table", "all"))
-    found = []
+    networks = []
     for route in routes:
         with suppress(ValueError, KeyError):
-            found.append(ipaddress.IPv4Network(route["dst"], strict=False))
-    return found
+            networks.append(ipaddress.IPv4Network(route["dst"], strict=False))
+    return networks
 
 
 @contextmanager
 def machine_wide(name: str, timeout: float = 60) -> Iterator[None]:
-    """Hold a lock that all labs of this machine share. An abstract socket: it leaves no file, and dies with us."""
+    """Hold a lock that all labs of this machine share.
+
+    It is an abstract socket, which leaves no file and ends with this process.
+    """
     deadline = time.monotonic() + timeout
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
         while True:
@@ -144,39 +147,39 @@ def machine_wide(name: str, timeout: float = 60) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Process:
-    """A process that cannot be mistaken for a later one with the same pid. `started`: clock ticks after boot."""
+    """A process that cannot be mistaken for a later one with the same pid. `started` is in clock ticks after boot."""
 
     pid: int
     started: int
 
     @classmethod
     def read(cls, pid: int) -> "Process | None":
-        """Return the process with this pid, None if there is none."""
+        """Return the process with this pid, or None if there is none."""
         with suppress(OSError):
             return cls.from_stat(Path(f"/proc/{pid}/stat").read_text())
         return None
 
     @classmethod
     def of(cls, pid: int) -> "Process":
-        """Return the process with this pid, which must be there."""
+        """Return the process with this pid, which must exist."""
         if process := cls.read(pid):
             return process
         raise PreflightError(f"process {pid} has ended")
 
     @classmethod
     def from_stat(cls, line: str) -> "Process | None":
-        """Return what a line of /proc/PID/stat says; None for a zombie. The name in it may hold blanks and brackets."""
-        pid, _, rest = line.partition(" (")
-        fields = rest.rpartition(") ")[2].split()
+        """Parse a line of /proc/PID/stat; None for a zombie. The name in it may contain blanks and brackets."""
+        pid, _, after_pid = line.partition(" (")
+        fields = after_pid.rpartition(") ")[2].split()
         return None if fields[0] in "ZX" else cls(int(pid), int(fields[19]))
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs."""
+        """True if this very process still runs."""
         return Process.read(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to this very process, or to nobody."""
+        """Send a signal to this very process, or to none."""
         with suppress(OSError):
             handle = os.pidfd_open(self.pid)
             try:
@@ -187,7 +190,7 @@ class Process:
 
 
 def processes_in(netns: Iterable[str]) -> list[Process]:
-    """All processes that live in one of these network namespaces."""
+    """Return all processes in these network namespaces."""
     inodes = set()
     for name in netns:
         with suppress(OSError):
@@ -196,21 +199,21 @@ def processes_in(netns: Iterable[str]) -> list[Process]:
 
 
 def processes_with_mount(option: str) -> list[Process]:
-    """All processes that see a mount with this text among its options."""
-    sees: dict[int, bool] = {}  # by mount namespace
-    found = []
+    """Return all processes that see a mount with this text among its options."""
+    has_mount: dict[int, bool] = {}  # by mount namespace
+    processes = []
     for process in _all_processes():
         with suppress(OSError):
             namespace = Path(f"/proc/{process.pid}/ns/mnt").stat().st_ino
-            if namespace not in sees:
-                sees[namespace] = option in Path(f"/proc/{process.pid}/mountinfo").read_text()
-            if sees[namespace]:
-                found.append(process)
-    return found
+            if namespace not in has_mount:
+                has_mount[namespace] = option in Path(f"/proc/{process.pid}/mountinfo").read_text()
+            if has_mount[namespace]:
+                processes.append(process)
+    return processes
 
 
 def names_of_namespace(process: Process) -> list[str]:
-    """The names of the network namespace that a process is in."""
+    """Return the names of the network namespace of a process."""
     inode, names = _netns_inode(process.pid), []
     for name in namespaces(""):
         with suppress(OSError):
@@ -220,13 +223,13 @@ def names_of_namespace(process: Process) -> list[str]:
 
 
 def processes_below(root: Process) -> list[Process]:
-    """`root` and all its living descendants."""
-    found = [root]
-    for process in found:
+    """Return `root` and all its living descendants."""
+    processes = [root]
+    for process in processes:
         with suppress(OSError):
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            found += filter(None, (Process.read(int(pid)) for pid in children))
-    return found
+            processes += filter(None, (Process.read(int(pid)) for pid in children))
+    return processes
 
 
 def _all_processes() -> Iterator[Process]:
@@ -243,15 +246,15 @@ def _netns_inode(pid: int) -> int:
 
 
 def kill_and_wait(processes: Iterable[Process], timeout: float = 10) -> None:
-    """SIGKILL, then wait until all are gone; raise PreflightError if they stay."""
-    doomed = list(processes)
-    for process in doomed:
+    """Send SIGKILL, then wait until all processes are gone. Raise PreflightError if they stay."""
+    victims = list(processes)
+    for process in victims:
         process.send(signal.SIGKILL)
-    wait_until(lambda: not any(process.alive for process in doomed), timeout, "killed processes are still there")
+    wait_until(lambda: not any(process.alive for process in victims), timeout, "killed processes are still there")
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, complaint: str) -> None:
-    """Poll until the condition holds; raise PreflightError with the complaint after `timeout` seconds."""
+    """Poll until the condition holds. Raise PreflightError with the complaint after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:

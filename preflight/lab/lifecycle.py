@@ -1,4 +1,4 @@
-"""A lab comes up, says how it is, and goes down again without a trace."""
+"""The life of a lab: it is put up, reports its status, and is taken down without a trace."""
 
 import os
 import secrets
@@ -42,12 +42,12 @@ GPU_STAND_INS = (
 
 
 def stand_ins(spec: Spec) -> str:
-    """What of a lab is one; nothing, where there are none."""
+    """Return a sentence on the stand-ins of a lab, or "" if it has none."""
     return STAND_INS if spec.is_npu else GPU_STAND_INS if spec.is_gpu else ""
 
 
 def up(spec: Spec, directory: Path) -> State:
-    """Put a lab up in `directory`; on any failure take down what was made. UsageError if it cannot begin."""
+    """Put a lab up in `directory`. Take everything down again if that fails. Raise UsageError if it cannot begin."""
     require_root()
     require_programs(spec)
     directory = directory.resolve()
@@ -55,9 +55,9 @@ def up(spec: Spec, directory: Path) -> State:
         raise UsageError(
             f"the lab cannot live in {directory}: no ':', ',' or '\\' in the path, overlay mounts take it apart."
         )
-    if below := next((place for place in OVERLAID if directory.is_relative_to(place)), None):
-        raise UsageError(f"the lab cannot live in {directory}: its hosts have an overlay of {below}.")
-    made = not directory.exists()
+    if overlaid := next((place for place in OVERLAID if directory.is_relative_to(place)), None):
+        raise UsageError(f"the lab cannot live in {directory}: its hosts have an overlay of {overlaid}.")
+    is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -66,17 +66,17 @@ def up(spec: Spec, directory: Path) -> State:
         if (directory / state.FILE).exists():
             raise UsageError(f"there is a lab in {directory} already; `preflight lab down --dir {directory}` ends it.")
         (directory / teardown.UNFINISHED).unlink(missing_ok=True)
-        if taken := next((name for name in teardown.WRITTEN if os.path.lexists(directory / name)), None):
-            raise UsageError(f"{directory / taken} is there already: move it away, or give the lab another --dir.")
-        lab = State(secrets.token_hex(2), spec, made_directory=made)
+        if occupied := next((name for name in teardown.WRITTEN if os.path.lexists(directory / name)), None):
+            raise UsageError(f"{directory / occupied} is there already: move it away, or give the lab another --dir.")
+        lab = State(secrets.token_hex(2), spec, made_directory=is_new)
         while kernel.namespaces(lab.names.prefix):
             lab = replace(lab, id=secrets.token_hex(2))
         try:
             lab.save(directory)
             return _build(lab, directory)
         except BaseException as error:
-            teardown.take_down(teardown.Remains(directory, frozenset({lab.id}), made))
-            if isinstance(error, OSError):  # a full disk, no namespaces to be had
+            teardown.take_down(teardown.Remains(directory, frozenset({lab.id}), is_new))
+            if isinstance(error, OSError):  # a full disk, or no namespaces available
                 raise PreflightError(f"the lab could not be put up: {error}") from None
             raise
 
@@ -113,7 +113,7 @@ def _build(lab: State, directory: Path) -> State:
 
 
 def hosts_of(lab: State, directory: Path) -> list[Host]:
-    """All hosts of a lab, in order."""
+    """Return all hosts of a lab, in order."""
     return [
         Host(name, number, lab.spec, lab.names, directory / "hosts" / name)
         for number, name in enumerate(lab.spec.host_names)
@@ -121,7 +121,7 @@ def hosts_of(lab: State, directory: Path) -> list[Host]:
 
 
 def down(directory: Path) -> str:
-    """End the lab of a directory, whatever state it is in; return one sentence. No lab is no error."""
+    """End the lab of a directory, in whatever state it is. Return one sentence. A missing lab is no error."""
     require_root()
     directory = directory.resolve()
     with state.locked(directory) if directory.is_dir() else nullcontext():
@@ -177,7 +177,7 @@ def status(directory: Path) -> dict[str, Any]:
 
 
 def device_address(netns: str, device: int) -> str | None:
-    """The IPv4 address of a device NIC, None if it has none."""
+    """Return the IPv4 address of a device NIC, or None if it has none."""
     try:
         with kernel.inside(netns):
             return kernel.interface_address(f"eth{device}")
@@ -192,14 +192,14 @@ def require_root() -> None:
 
 
 def require_programs(spec: Spec) -> None:
-    """Raise UsageError that names the Debian package of the first program that is missing."""
+    """Raise UsageError with the Debian package of the first program that is missing."""
     for program, package in {**PROGRAMS, **FIREWALLS[spec.firewall].programs}.items():
         if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
             raise UsageError(f"the lab needs `{program}`: apt-get install {package}")
 
 
 def selected(hosts: Sequence[Host], name: str | None) -> Host:
-    """The named host, the first if none is named; UsageError for a name that the lab does not have."""
+    """Return the named host, or the first if none is named. Raise UsageError for an unknown name."""
     for host in hosts:
         if name in (None, host.name):
             return host

@@ -1,7 +1,7 @@
 """The three networks of a lab: management (controller to hosts), fabric (between device NICs) and HCCS (inside a host).
 
-Each has a namespace of its own for its switch. The root namespace gets one interface, the controller's, and nothing of
-its settings is changed: no bridge there, so no rule of its firewall ever sees a packet between lab hosts.
+The switch of each has its own namespace. The root namespace gets one interface, the controller's, and its settings stay
+unchanged. It has no bridge, so no rule of its firewall ever sees a packet between lab hosts.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,44 +13,45 @@ from preflight.lab.addresses import Management, choose_network, device_subnets, 
 from preflight.lab.spec import Names, Spec, fabric_port, leaf_name, uplink
 
 PARALLEL = 8
-# Every device NIC sends at most this much. Without a limit a collective would measure how busy the machine's cores are;
-# with it, what is slow is a link. The limit is the device's; the switch port is left to faults.
+# The rate at which every device NIC sends at most. Without a limit, a collective would measure how busy the machine's
+# cores are. With it, a slow measurement means a slow link. The limit is on the device, so that faults can use the
+# switch port.
 DEVICE_RATE = "1gbit"
-# A bridge without an address of its own has the lowest of its ports', and another one when that port leaves: devices
-# would send to a gateway that is no more, until they ask again.
+# Without a fixed address a bridge takes the lowest of its ports, and another one when that port leaves. Devices would
+# then send to a gateway that no longer exists, until they ask again.
 GATEWAY_MAC = "02:00:00:00:00:01"
-# Of the packets that keep to the port (see standins/vendor/nic.h), and of the ways to other rails on a direct fabric
-# (see standins/python/torch_npu/_fibres.py), in this order.
+# The first is for packets that must keep to the port (see standins/vendor/nic.h), the second for routes to other rails
+# on a direct fabric (see standins/python/torch_npu/_fibres.py).
 _RULES = ("rule add pref 100 tos 0x10 lookup 100", "rule add pref 200 lookup 101")
 Item = TypeVar("Item")
 
-# Bridges flood; with neighbour discovery of hundreds of ports that would be all they do. Nobody here speaks IPv6.
+# Bridges flood, and neighbour discovery of hundreds of ports would keep them busy. The lab does not use IPv6.
 _NO_IPV6 = {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
-# The switch routes between the device subnets although all hang on one bridge; it must not tell anyone a shorter way.
-# Leaves and spine share a namespace: only the bridge with the gateways answers for them.
+# The switch routes between the device subnets although all are on one bridge, and must not redirect to a shorter route.
+# Leaves and spine share a namespace, in which only the bridge with the gateways may answer.
 _ROUTER = {
     "ipv4/ip_forward": "1",
     "ipv4/conf/all/arp_ignore": "1",
     "ipv4/conf/all/send_redirects": "0",
     "ipv4/conf/default/send_redirects": "0",
 }
-# A device has two ways to its siblings, and the answer may come by the other one. What loss does to it is not to depend
-# on the machine's choice (BBR hardly minds): RoCE suffers.
+# A device has two routes to its siblings, and an answer may take the other one. The effect of packet loss must not
+# depend on the machine's congestion control (BBR is hardly affected), since RoCE suffers from loss.
 _DEVICE = {
     "ipv4/conf/all/rp_filter": "0",
     "ipv4/conf/default/rp_filter": "0",
     "ipv4/tcp_congestion_control": "reno",
 }
-# Without a switch a device passes on what its siblings send along its fibre; nobody is told of a shorter way.
+# Without a switch, a device forwards what its siblings send along its fibre, and must not redirect to a shorter route.
 _RELAY = {"ipv4/ip_forward": "1", "ipv4/conf/all/send_redirects": "0", "ipv4/conf/default/send_redirects": "0"}
 
 
 def build(spec: Spec, names: Names) -> Management:
-    """Put up all namespaces and links; return the management network that was free."""
+    """Put up all namespaces and links. Return the management network, which was free."""
     hosts = spec.host_names
     devices = [(host, device) for host in hosts for device in range(spec.device_nics)]
     switches = [names.management, *([names.fabric, names.hccs] if devices else [])]
-    device_namespaces = [names.device(*where) for where in devices]
+    device_namespaces = [names.device(*place) for place in devices]
 
     kernel.ip_batch(
         f"netns add {name}" for name in [*switches, *(names.host(host) for host in hosts), *device_namespaces]
@@ -71,7 +72,7 @@ def build(spec: Spec, names: Names) -> Management:
         for switch, interface in ((names.fabric, "eth{device}"), (names.hccs, "hccs0"))
     )
     in_parallel(lambda host: configure_host(names.host(host), management, hosts.index(host)), hosts)
-    in_parallel(lambda where: _configure_device(names.device(*where), where[1], _virtual_nic(spec, *where)), devices)
+    in_parallel(lambda place: _configure_device(names.device(*place), place[1], _virtual_nic(spec, *place)), devices)
     kernel.ip_batch(_plug("mgmt", hosts), names.management)
     if devices:
         kernel.set_sysctls(names.fabric, _ROUTER)
@@ -81,7 +82,7 @@ def build(spec: Spec, names: Names) -> Management:
 
 
 def destroy(names: Names) -> None:
-    """Remove every namespace and interface of the lab; what is already gone is no error."""
+    """Remove every namespace and interface of the lab. Missing ones are no error."""
     kernel.remove_interface(names.controller)
     kernel.remove_namespaces(kernel.namespaces(names.prefix))
 
@@ -94,7 +95,7 @@ def set_host_power(spec: Spec, names: Names, host: str, on: bool) -> None:
 
 
 def set_light(spec: Spec, names: Names, host: str, devices: Iterable[int], on: bool) -> None:
-    """Give devices of a host their light, or take it. A direct fibre is dark at both ends or at none."""
+    """Switch the light of a host's devices on or off. A direct fibre is dark at both ends or at neither."""
     ends = spec.host_names if spec.fabric == "direct" else [host]
     ports = (fabric_port(end, device) for device in devices for end in ends)
     kernel.ip_batch((f"link set {port} {'up' if on else 'down'}" for port in ports), names.fabric)
@@ -114,7 +115,7 @@ def configure_host(netns: str, management: Management, number: int) -> None:
 
 
 def _join_controller(spec: Spec, names: Names) -> Management:
-    """Choose a network and take the controller's address in it before another lab looks."""
+    """Choose a free network and take the controller's address in it before another lab can choose it."""
     with kernel.machine_wide("network"):
         management = Management(choose_network(spec.hosts, kernel.networks_in_use()))
         kernel.ip_batch(
@@ -137,13 +138,13 @@ def _configure_device(netns: str, device: int, virtual_nic: Iterable[str]) -> No
 
 
 def hold_to_rate(netns: str, device: int) -> None:
-    """Shape what a device NIC sends."""
+    """Limit the rate at which a device NIC sends."""
     shaper = ("tbf", "rate", DEVICE_RATE, "burst", "256kb", "latency", "100ms")
     kernel.run("tc", "-n", netns, "qdisc", "replace", "dev", f"eth{device}", "root", *shaper)
 
 
 def _virtual_nic(spec: Spec, host: str, device: int) -> Iterable[str]:
-    """The address at which a die of an atlas-a3 is reached over HCCS: see standins/vendor/hccn_jobs.c."""
+    """Yield the address of an atlas-a3 die on HCCS (see standins/vendor/hccn_jobs.c)."""
     if spec.product == "atlas-a3":
         server = spec.host_names.index(host) + 1
         yield f"addr add 192.{server}.{2 + device % 2}.{199 - device}/16 dev hccs0"
@@ -167,7 +168,7 @@ def _fabric(spec: Spec) -> Iterable[str]:
 
 
 def _leaves(spec: Spec) -> Iterable[str]:
-    """A bridge a leaf, each with one cable to the bridge `fabric`, which is the spine then."""
+    """Yield one bridge for each leaf, with one cable to the bridge `fabric`, which is the spine."""
     for leaf in range(spec.leaves):
         at_leaf, at_spine = uplink(leaf)
         yield from _bridge(leaf_name(leaf))
@@ -191,6 +192,6 @@ def _plug(bridge: str, ports: Iterable[str]) -> Iterable[str]:
 
 
 def in_parallel(work: Callable[[Item], None], items: Iterable[Item]) -> None:
-    """Do the work for all items, a few at a time; the first failure is raised."""
+    """Do the work for all items, a few at a time. Raise the first failure."""
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(work, items))

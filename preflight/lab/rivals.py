@@ -1,6 +1,6 @@
-"""How others find the host that is at fault, as rules over the same tests: for the simulator's comparison. Pure.
+"""Other tools' methods of finding a faulty host, as rules over the same tests, for the simulator's comparison. Pure.
 
-They are modelled kindly: rounds run their tests at the same time, and cost what a round of ours costs.
+The model favours them: their rounds run all tests at the same time, and cost as much as one of our rounds.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +14,10 @@ Run = Callable[[Collection[str]], GroupOutcome]
 
 @dataclass
 class Found:
-    """Whom a rule names, and what it cost. `waited`: rounds in which a test hung until its deadline."""
+    """Hosts and links that a rule names, and its cost.
+
+    `waited` counts rounds in which a test hung until its deadline.
+    """
 
     hosts: set[str]
     links: set[frozenset[str]]
@@ -23,7 +26,7 @@ class Found:
     tests: int = 0
 
     def play(self, groups: Sequence[Collection[str]], run: Run) -> list[bool]:
-        """A round; whether each group passed."""
+        """Run one round and return whether each group passed."""
         outcomes = [run(group) for group in groups]
         self.rounds += 1
         self.waited += GroupOutcome.HANG in outcomes
@@ -32,54 +35,58 @@ class Found:
 
 
 def two_rounds(hosts: Sequence[str], run: Run, random: Random) -> Found:
-    """DLRover's: neighbours; then those who failed with those who passed. Who fails twice is at fault."""
-    found = Found(set(), set())
+    """Apply DLRover's rule: neighbours first, then failed with passed hosts. A host that fails twice is faulty."""
+    result = Found(set(), set())
     groups = [list(hosts[place : place + 2]) for place in range(0, len(hosts) - 1, 2)]
     if len(hosts) % 2:
         groups[-1].append(hosts[-1])
-    well: list[str] = []
-    ill: list[str] = []
-    for group, passed in zip(groups, found.play(groups, run), strict=True):
-        (well if passed else ill).extend(group)
-    random.shuffle(well)
-    mixed = [host for pair in zip(ill, well, strict=False) for host in pair]
-    rest = ill[len(well) :] or well[len(ill) :]
-    order = [*mixed, *rest]
+    passed_hosts: list[str] = []
+    failed_hosts: list[str] = []
+    for group, passed in zip(groups, result.play(groups, run), strict=True):
+        (passed_hosts if passed else failed_hosts).extend(group)
+    random.shuffle(passed_hosts)
+    mixed = [host for pair in zip(failed_hosts, passed_hosts, strict=False) for host in pair]
+    unpaired = failed_hosts[len(passed_hosts) :] or passed_hosts[len(failed_hosts) :]
+    order = [*mixed, *unpaired]
     groups = [order[place : place + 2] for place in range(0, len(order) - 1, 2)]
     if len(order) % 2:
         groups[-1].append(order[-1])
-    for group, passed in zip(groups, found.play(groups, run), strict=True):
+    for group, passed in zip(groups, result.play(groups, run), strict=True):
         if not passed:
-            found.hosts |= set(group) & set(ill)
-    return found
+            result.hosts |= set(group) & set(failed_hosts)
+    return result
 
 
 def halving(hosts: Sequence[str], run: Run, random: Random) -> Found:
-    """All; what fails in halves, all of them at the same time; each host of a failing pair with one of a part that
-    passed, as long as there is one."""
-    found = Found(set(), set())
-    failing, well = [list(hosts)], []
+    """Test all hosts, then halves of each failing part, all at the same time, down to at most three hosts.
+
+    Then test each host of a failing part with one that passed, as long as there is one.
+    """
+    result = Found(set(), set())
+    failing, passed_hosts = [list(hosts)], []
     random.shuffle(failing[0])
     parts = failing
     while parts:
-        outcomes = found.play(parts, run)
-        well += [host for part, passed in zip(parts, outcomes, strict=True) if passed for host in part]
+        outcomes = result.play(parts, run)
+        passed_hosts += [host for part, passed in zip(parts, outcomes, strict=True) if passed for host in part]
         failing = [part for part, passed in zip(parts, outcomes, strict=True) if not passed]
         parts = [half for part in failing if len(part) > 3 for half in (part[: len(part) // 2], part[len(part) // 2 :])]
-        found.hosts.update(host for part in failing if len(part) <= 3 for host in part)
-    suspects = sorted(found.hosts)
-    while suspects and well:
-        pairs = [[suspects.pop(), buddy] for buddy in well[: len(suspects)]]
-        for pair, passed in zip(pairs, found.play(pairs, run), strict=True):
+        result.hosts.update(host for part in failing if len(part) <= 3 for host in part)
+    suspects = sorted(result.hosts)
+    while suspects and passed_hosts:
+        pairs = [[suspects.pop(), buddy] for buddy in passed_hosts[: len(suspects)]]
+        for pair, passed in zip(pairs, result.play(pairs, run), strict=True):
             if passed:
-                found.hosts.discard(pair[0])
-    return found
+                result.hosts.discard(pair[0])
+    return result
 
 
 def all_pairs(hosts: Sequence[str], run: Run, random: Random) -> Found:
-    """Every pair once, in rounds by the circle method. Who fails with everybody is at fault; what else fails is a
-    link."""
-    found = Found(set(), set())
+    """Test every pair once, in rounds by the circle method.
+
+    A host that fails with all others is faulty. Other failures are links.
+    """
+    result = Found(set(), set())
     circle = [*hosts, *([""] if len(hosts) % 2 else [])]
     random.shuffle(circle)
     failures: dict[str, int] = dict.fromkeys(hosts, 0)
@@ -87,15 +94,15 @@ def all_pairs(hosts: Sequence[str], run: Run, random: Random) -> Found:
     for _ in range(len(circle) - 1):
         half = len(circle) // 2
         pairs = [pair for pair in zip(circle[:half], reversed(circle[half:]), strict=True) if "" not in pair]
-        for pair, passed in zip(pairs, found.play(pairs, run), strict=True):
+        for pair, passed in zip(pairs, result.play(pairs, run), strict=True):
             if not passed:
                 failed.append(frozenset(pair))
                 for host in pair:
                     failures[host] += 1
         circle = [circle[0], circle[-1], *circle[1:-1]]
-    found.hosts = {host for host, count in failures.items() if count == len(hosts) - 1}
-    found.links = {pair for pair in failed if not pair & found.hosts}
-    return found
+    result.hosts = {host for host, count in failures.items() if count == len(hosts) - 1}
+    result.links = {pair for pair in failed if not pair & result.hosts}
+    return result
 
 
 RIVALS: dict[str, Callable[[Sequence[str], Run, Random], Found]] = {

@@ -1,6 +1,6 @@
-"""What can be set about the stand-ins of a lab while it runs: `preflight lab set`.
+"""Settings of a running lab's stand-ins: `preflight lab set`.
 
-The values lie in every host's own state, where the stand-ins read them at each call.
+The values are in every host's state, where the stand-ins read them at each call.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from preflight.model.errors import UsageError
 
 @dataclass(frozen=True)
 class Setting:
-    """`key`: its name in the file `settings`, as the stand-ins read it."""
+    """A setting. `key` is its name in the file `settings`, which the stand-ins read."""
 
     key: str
     usual: int
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 def change(name: str, value: str, directory: Path) -> str:
-    """Set one setting on all hosts; return one sentence. UsageError for a name or a value that there is not."""
+    """Set one setting on all hosts and return one sentence. Raise UsageError for an unknown name or a wrong value."""
     require_root()
     if name not in SETTINGS:
         raise UsageError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}.")

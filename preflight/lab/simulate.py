@@ -1,7 +1,7 @@
-"""The localiser against a model of a fabric, many times; and other rules over the same tests. Nothing is run.
+"""Simulation: the localiser, and other rules over the same tests, against many models of a fabric. Nothing is run.
 
-A run: rounds until the localiser has no more questions; then all hosts that are left at once, as `check` does, and
-rounds again if that fails. What was drawn is compared with what is named.
+A run has rounds until the localiser has no more questions. Then all remaining hosts are tested at once, as `check`
+does, with further rounds if that fails. The drawn faults are compared with the named ones.
 """
 
 import statistics
@@ -18,10 +18,10 @@ from preflight.lab.fabric import Fault, Model, Pair, draw
 from preflight.lab.rivals import RIVALS
 from preflight.model.errors import UsageError
 
-ROUND_SECONDS = 20.0  # of a round: 5 s to come together, 10 s of work, and the way there
+ROUND_SECONDS = 20.0  # of a round: 5 s to meet, 10 s of work, and the time to reach the hosts
 DEADLINE_SECONDS = 30.0  # of a round in which a test hangs
-_RIVAL_TESTS = 250_000  # that one rule may have in all its runs: all pairs of many hosts would take minutes
-_FULL_SIZE = 4  # times that all hosts together are tried; each time with what was found left out
+_RIVAL_TESTS = 250_000  # of one rule in all its runs: all pairs of many hosts would take minutes
+_FULL_SIZE = 4  # tests of all hosts together, each time without the located faults
 
 Name = tuple[str, frozenset[str]]  # kind, members
 
@@ -46,8 +46,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Score:
-    """One run. `falsely`: hosts and devices that are convicted and well; `doubted`: that are called intermittent and
-    are well. `missed`: what was drawn and is not named."""
+    """Result of one run.
+
+    `falsely` counts healthy hosts and devices that are named as faulty, `doubted` those called intermittent. `missed`
+    counts drawn faults that are not named.
+    """
 
     exact: bool
     falsely: int
@@ -65,7 +68,7 @@ class Score:
 
 
 class _Play:
-    """One run of one localiser a rail."""
+    """One run, with one localiser for each rail."""
 
     def __init__(self, model: Model, seed: int, *, leaves: bool) -> None:
         self.model = model
@@ -77,35 +80,38 @@ class _Play:
 
     def rounds(self) -> None:
         while True:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             planned = {rail: localiser.next_round() for rail, localiser in self.localisers.items()}
-            self.decoder_seconds += time.perf_counter() - begun
+            self.decoder_seconds += time.perf_counter() - start
             if not any(planned.values()):
                 return
             self.pair_rounds += all(len(test.members) == 2 for tests in planned.values() for test in tests)
             self.play(planned)
 
     def full_size(self) -> bool:
-        """Everybody who is left, a rail; False if that says nothing new."""
+        """Test all remaining hosts of each rail together.
+
+        Return False if nothing failed, or if that could say nothing new.
+        """
         planned = {}
         for rail, localiser in self.localisers.items():
             verdict = localiser.verdict()
-            out = {*verdict.faulty, *verdict.unknown, *(min(link) for link in verdict.links)}
-            left = frozenset(self.model.hosts) - out
-            explained = verdict.partitions or any(group <= left for group in verdict.scale)
-            if len(left) > 2 and not explained:
-                planned[rail] = [Test(left)]
+            excluded = {*verdict.faulty, *verdict.unknown, *(min(link) for link in verdict.links)}
+            remaining = frozenset(self.model.hosts) - excluded
+            explained = verdict.partitions or any(group <= remaining for group in verdict.scale)
+            if len(remaining) > 2 and not explained:
+                planned[rail] = [Test(remaining)]
         return bool(planned) and self.play(planned)
 
     def play(self, planned: dict[int, list[Test]]) -> bool:
-        """A round on all rails; whether anything failed."""
+        """Run a round on all rails. Return whether anything failed."""
         ends = set()
         for rail, tests in planned.items():
             outcomes = {test: self.model.outcome(test.members, rail) for test in tests}
             values = {test: self.model.value(outcome) for test, outcome in outcomes.items()}
-            begun = time.perf_counter()
+            start = time.perf_counter()
             self.localisers[rail].observe(outcomes, values)
-            self.decoder_seconds += time.perf_counter() - begun
+            self.decoder_seconds += time.perf_counter() - start
             ends |= set(outcomes.values())
             self.tried.update((test.members, rail) for test in tests)
             self.tests += len(tests)
@@ -114,60 +120,63 @@ class _Play:
         return ends != {GroupOutcome.PASS}
 
     def found(self) -> list[LocatedFault]:
-        begun = time.perf_counter()
-        rails = {rail: Rail(self.model.hosts, one.verdict()) for rail, one in self.localisers.items()}
-        self.decoder_seconds += time.perf_counter() - begun
+        start = time.perf_counter()
+        rails = {rail: Rail(self.model.hosts, localiser.verdict()) for rail, localiser in self.localisers.items()}
+        self.decoder_seconds += time.perf_counter() - start
         return merge(rails)
 
 
 def truth(model: Model) -> set[Name]:
-    """What was drawn, as it has to be named; but for flaky hosts and scale."""
+    """Return the names of the drawn faults, except for flaky hosts and scale."""
     if len(model.dead_rails) == model.rails:
         return {("system", frozenset())}
 
     def on(rail: int, hosts: Iterable[str]) -> frozenset[str]:
         return frozenset(f"{host}/{rail}" for host in hosts) if model.rails > 1 else frozenset(hosts)
 
-    named: set[Name] = {("host", frozenset({host})) for host in model.bad}
+    names: set[Name] = {("host", frozenset({host})) for host in model.bad}
     devices = {(host, rail) for host, rail in model.devices if rail not in model.dead_rails}
-    named |= {("device" if model.rails > 1 else "host", on(rail, [host])) for host, rail in devices}
-    named |= {("rail", on(rail, model.hosts)) for rail in model.dead_rails}
-    named |= {("link", on(rail, pair)) for pair, rail in model.links if rail not in model.dead_rails}
-    named |= {("partition", group) for group in model.groups()}
+    names |= {("device" if model.rails > 1 else "host", on(rail, [host])) for host, rail in devices}
+    names |= {("rail", on(rail, model.hosts)) for rail in model.dead_rails}
+    names |= {("link", on(rail, pair)) for pair, rail in model.links if rail not in model.dead_rails}
+    names |= {("partition", group) for group in model.groups()}
     if model.combination:
-        named.add(("scale", model.combination))
-    return named
+        names.add(("scale", model.combination))
+    return names
 
 
 def _score(model: Model, named: Collection[Name]) -> tuple[bool, int, int, int]:
-    """Whether all is as it was drawn; how many are convicted, and called intermittent, that are well; what is not
-    named. A flaky host may be called either, and which sets fail at scale is anybody's guess, but for their size."""
-    expected, rest = truth(model), set(named)
+    """Compare the named faults with the drawn ones.
+
+    Return whether they are equal, then the numbers of healthy places named as faulty, of those called intermittent, and
+    of missed faults. A flaky host may have either name. For a fault of scale, only the number of hosts has to match.
+    """
+    expected, remaining = truth(model), set(named)
     for host in model.flaky:
         either = {(kind, frozenset({host})) for kind in ("host", "intermittent host")}
-        expected |= (either & rest) or {("intermittent host", frozenset({host}))}
+        expected |= (either & remaining) or {("intermittent host", frozenset({host}))}
     if model.scale:
-        sizes = {name for name in rest if name[0] == "scale" and len(name[1]) == model.scale + 1}
+        sizes = {name for name in remaining if name[0] == "scale" and len(name[1]) == model.scale + 1}
         expected |= sizes or {("scale", frozenset())}
-    falsely = [kind for kind, _ in rest - expected]
+    falsely = [kind for kind, _ in remaining - expected]
     doubted = sum(kind.startswith("intermittent") for kind in falsely)
-    missed = len(expected - rest)
+    missed = len(expected - remaining)
     return len(falsely) == doubted and not missed, falsely.count("host") + falsely.count("device"), doubted, missed
 
 
 def models(setting: Setting) -> list[tuple[Model, int]]:
-    """A model and a seed for its localisers, a run."""
+    """Return a model and a seed for its localisers, for each run."""
     hosts = tuple(f"node{number:04}" for number in range(1, setting.hosts + 1))
     leaf = {host: number * setting.leaves // len(hosts) for number, host in enumerate(hosts)}
-    made = []
+    runs = []
     for run in range(setting.runs):
         seed = setting.seed + run
         random = Random(f"outcomes {setting.seed} {run}")
         model = Model(hosts, setting.rails, leaf, setting.noise, random)
         first = Localiser(hosts, topology=leaf if setting.leaves > 1 else None, seed=seed).next_round()
         draw(setting.faults, model, [test.members for test in first], Random(f"faults {setting.seed} {run}"))
-        made.append((model, seed))
-    return made
+        runs.append((model, seed))
+    return runs
 
 
 def ours(setting: Setting) -> list[Score]:
@@ -179,34 +188,34 @@ def ours(setting: Setting) -> list[Score]:
             if not play.full_size():
                 break
             play.rounds()
-        named = {(found.kind, frozenset(found.members)) for found in play.found()}
+        names = {(fault.kind, frozenset(fault.members)) for fault in play.found()}
         scores.append(
             Score(
-                *_score(model, named), play.pair_rounds, play.all_rounds, play.waited, play.tests, play.decoder_seconds
+                *_score(model, names), play.pair_rounds, play.all_rounds, play.waited, play.tests, play.decoder_seconds
             )
         )
     return scores
 
 
 def rival(rule: str, setting: Setting) -> list[Score]:
-    """Another rule over the first rail; fewer runs where it has very many tests."""
+    """Run another rule over the first rail, with fewer runs if it has very many tests."""
     scores: list[Score] = []
     for model, seed in models(setting):
 
         def run(members: Collection[str], model: Model = model) -> GroupOutcome:
             return model.outcome(members, 0)
 
-        found = RIVALS[rule](model.hosts, run, Random(seed))
-        named: set[Name] = {("host", frozenset({host})) for host in found.hosts}
-        named |= {("link", link) for link in found.links}
-        scores.append(Score(*_score(model, named), found.rounds, found.rounds, found.waited, found.tests))
+        result = RIVALS[rule](model.hosts, run, Random(seed))
+        names: set[Name] = {("host", frozenset({host})) for host in result.hosts}
+        names |= {("link", link) for link in result.links}
+        scores.append(Score(*_score(model, names), result.rounds, result.rounds, result.waited, result.tests))
         if sum(score.tests for score in scores) + scores[-1].tests > _RIVAL_TESTS:
             break
     return scores
 
 
 def simulate(setting: Setting, *, beside: bool = True) -> list[dict[str, Any]]:
-    """A row a rule. Only with one rail are there other rules beside ours: they know none."""
+    """Return one row for each rule. Other rules are compared only with one rail, since they know no rails."""
     rows = [_row("preflight", ours(setting))]
     if beside and setting.rails == 1:
         rows += [_row(rule, rival(rule, setting)) for rule in RIVALS]
@@ -214,7 +223,11 @@ def simulate(setting: Setting, *, beside: bool = True) -> list[dict[str, Any]]:
 
 
 def _row(rule: str, scores: list[Score]) -> dict[str, Any]:
-    """`rounds`: how many runs needed how many, the full size included; `seconds`: modelled, the median."""
+    """Return the row of a rule.
+
+    `rounds` maps a number of rounds, the full size included, to the number of runs with it. `seconds` is the modelled
+    median.
+    """
     return {
         "rule": rule,
         "runs": len(scores),

@@ -1,6 +1,6 @@
-"""What a lab is to be: the words of the command line as data, and the names of everything it puts into the kernel.
+"""The specification of a lab: the command line's words as data, and the names of all its objects in the kernel.
 
-Every name carries the lab's id. So `down` finds all that a lab made, whatever happened to the process that made it.
+Every name contains the lab's id. So `down` finds everything that a lab made, even if the process that made it is gone.
 """
 
 import re
@@ -15,7 +15,7 @@ NPU_PRODUCTS = ("atlas-a1", "atlas-a2", "atlas-a3")
 PRODUCTS = (*NPU_PRODUCTS, "nvidia", "cpu")
 FABRICS = ("switched", "direct")
 
-# A Linux bridge has 1,024 ports and the fabric is one switch. The four-subnet plan has two devices of a host in each
+# A Linux bridge has 1,024 ports, and the fabric is one switch. The four-subnet plan has two devices of a host in each
 # subnet; beyond 120 hosts its /24s are full.
 MAX_DEVICES_PER_HOST = 16
 MAX_DEVICES_OF_FOUR_SUBNETS = 8
@@ -27,8 +27,11 @@ MAX_HOSTS_OF_FOUR_SUBNETS = 120
 
 @dataclass(frozen=True)
 class Spec:
-    """One lab as asked for. `devices` is per host; `user` is the account that ssh uses ("root", or one with sudo);
-    `leaves`: switches among which the hosts are dealt out, with a spine between them; 1 is one switch for all."""
+    """One requested lab.
+
+    `devices` is per host. `user` is the account that ssh uses: "root", or one with sudo. `leaves` is the number of
+    switches that share the hosts, below a spine; 1 is one switch for all.
+    """
 
     hosts: int
     devices: int = 0
@@ -39,7 +42,7 @@ class Spec:
     leaves: int = 1
 
     def __post_init__(self) -> None:
-        """Raise UsageError with one sentence for the first thing that cannot be."""
+        """Raise UsageError with one sentence for the first impossible value."""
         for refused, sentence in self._impossible():
             if refused:
                 raise UsageError(sentence)
@@ -86,27 +89,27 @@ class Spec:
 
     @property
     def is_npu(self) -> bool:
-        """Whether the hosts get the Ascend stand-ins."""
+        """True if the hosts get the Ascend stand-ins."""
         return self.product in NPU_PRODUCTS
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the hosts get the NVIDIA stand-ins."""
+        """True if the hosts get the NVIDIA stand-ins."""
         return self.product == "nvidia" and self.devices > 0
 
     @property
     def device_nics(self) -> int:
-        """Devices with a network port of their own, per host: NPUs have one, GPUs do not."""
+        """Devices with a network port, per host: NPUs have one, GPUs do not."""
         return self.devices if self.is_npu else 0
 
     @property
     def host_names(self) -> list[str]:
-        """node01 … node64, node001 … node256."""
+        """The names of the hosts: node01 … node64, node001 … node256."""
         width = max(2, len(str(self.hosts)))
         return [f"node{number:0{width}d}" for number in range(1, self.hosts + 1)]
 
     def leaf_of(self, number: int) -> int:
-        """The leaf, from 0, of host `number` (from 0): neighbours share one."""
+        """Return the leaf, from 0, of host `number` (from 0). Neighbours share one."""
         return number * self.leaves // self.hosts
 
 
@@ -118,48 +121,48 @@ class Names:
 
     @property
     def prefix(self) -> str:
-        """All namespaces of the lab begin with this."""
+        """The beginning of the names of all its namespaces."""
         return f"preflight-{self.lab}-"
 
     @property
     def controller(self) -> str:
-        """The one interface in the root namespace: the controller's leg in the management network."""
+        """The only interface in the root namespace: the controller's, in the management network."""
         return f"preflight-{self.lab}"
 
     @property
     def management(self) -> str:
-        """Namespace of the switch between the controller and the hosts."""
+        """The namespace of the switch between the controller and the hosts."""
         return f"{self.prefix}mgmt"
 
     @property
     def fabric(self) -> str:
-        """Namespace of the switch (and router) between the device NICs."""
+        """The namespace of the switch (and router) between the device NICs."""
         return f"{self.prefix}fabric"
 
     @property
     def hccs(self) -> str:
-        """Namespace of the per-host connections between the devices of one host."""
+        """The namespace of the connections between the devices of one host."""
         return f"{self.prefix}hccs"
 
     def host(self, name: str) -> str:
-        """Namespace of a host."""
+        """Return the namespace of a host."""
         return f"{self.prefix}{name}"
 
     def device(self, name: str, index: int) -> str:
-        """Namespace of a device."""
+        """Return the namespace of a device."""
         return f"{self.prefix}{name}-d{index}"
 
 
 def fabric_port(host: str, device: int) -> str:
-    """The switch port that a device hangs on, in the fabric namespace; the sibling port in the HCCS one."""
+    """Return a device's switch port in the fabric namespace, which is also its port to siblings in the HCCS one."""
     return f"{host}d{device}"
 
 
 def leaf_name(leaf: int) -> str:
-    """What leaf 0 calls itself; where there are several, its bridge in the fabric namespace."""
+    """Return the name that leaf 0 reports; with several leaves, the leaf's bridge in the fabric namespace."""
     return f"leaf{leaf + 1:02d}"
 
 
 def uplink(leaf: int) -> tuple[str, str]:
-    """The ends of a leaf's cable to the spine: at the leaf, at the spine."""
+    """Return the ends of a leaf's cable to the spine: at the leaf, at the spine."""
     return f"up{leaf + 1:02d}", f"down{leaf + 1:02d}"

@@ -1,4 +1,4 @@
-"""DIR/lab.json: what a lab is, written before anything is put up, so that `down` works after any crash."""
+"""DIR/lab.json: the lab's state, written before anything is put up, so that `down` works after any crash."""
 
 import fcntl
 import json
@@ -18,7 +18,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Break:
-    """One fault that stands: where, and what its mending needs to know."""
+    """One active fault: its place, and the values that are needed to undo it."""
 
     fault: str
     host: str
@@ -28,7 +28,7 @@ class Break:
 
 @dataclass(frozen=True)
 class State:
-    """One lab. `network` is the management network; "" until it was chosen. `ready` once `up` came to its end."""
+    """One lab. `network` is the management network, or "" until it is chosen. `ready` is set at the end of `up`."""
 
     id: str
     spec: Spec
@@ -43,7 +43,7 @@ class State:
         return Names(self.id)
 
     def save(self, directory: Path) -> None:
-        """Write it whole, or not at all."""
+        """Write the file whole or not at all."""
         unfinished = directory / f"{FILE}.new"
         with unfinished.open("w") as file:
             json.dump({"schema": SCHEMA, **asdict(self)}, file, indent=1)
@@ -52,12 +52,12 @@ class State:
         unfinished.replace(directory / FILE)
 
     def with_breaks(self, breaks: tuple[Break, ...]) -> "State":
-        """The same lab with other faults."""
+        """Return the same lab with other faults."""
         return replace(self, breaks=breaks)
 
 
 def load(directory: Path) -> State:
-    """Return the lab of a directory; raises UsageError if there is none that can be read."""
+    """Return the lab of a directory. Raise UsageError if there is no readable one."""
     try:
         text = (directory / FILE).read_text()
     except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +74,7 @@ def load(directory: Path) -> State:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """One command at a time changes a lab; the lock is on the directory itself and dies with its holder."""
+    """Hold the lock for changes of a lab. It is on the directory itself and ends with its holder."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Removal of a lab, in whatever state it is: half built, its record lost, parts of it gone already."""
+"""Removal of a lab in any state: half built, without its record, or with parts missing."""
 
 import json
 import os
@@ -15,13 +15,13 @@ from preflight.lab.spec import Names
 from preflight.model.errors import PreflightError
 
 UNFINISHED = f"{state.FILE}.new"
-# Everything that `up` writes into the lab's directory; `down` removes these and nothing else. The record goes last.
+# Everything that `up` writes into the lab's directory. `down` removes these and nothing else, the record last.
 WRITTEN = ("hosts.toml", "id_ed25519", "id_ed25519.pub", "known_hosts", "standins", "hosts", UNFINISHED, state.FILE)
 
 
 @dataclass(frozen=True)
 class Remains:
-    """What there is of a lab. `ids`: one, or several where records were lost; `made_directory` as in its record."""
+    """The remains of a lab. `ids` are several if records were lost. `made_directory` is that of its record."""
 
     directory: Path
     ids: frozenset[str]
@@ -29,24 +29,28 @@ class Remains:
 
 
 def find(directory: Path) -> Remains | None:
-    """Return what there is of the lab of a directory, None for nothing. UsageError for a record that is none, where
-    the kernel shows no lab either."""
+    """Return the remains of the lab of a directory, or None if there are none.
+
+    Raise UsageError for a file that is no record, if the kernel shows no lab either.
+    """
     recorded, made_directory = _record(directory / state.FILE)
-    unfinished, made = _record(directory / UNFINISHED)
-    known = {name for name in (recorded, unfinished) if name}
-    running = {_id_of(process) for process in _processes(directory, set())} - {""}
-    ids = frozenset(known | running)
+    unfinished, unfinished_made = _record(directory / UNFINISHED)
+    recorded_ids = {name for name in (recorded, unfinished) if name}
+    running_ids = {_id_of(process) for process in _processes(directory, set())} - {""}
+    ids = frozenset(recorded_ids | running_ids)
     record = directory / state.FILE
     if record.exists() and not any(_is_there(lab) for lab in ids) and not _is_spoilt(record):
-        state.load(directory)  # refuses what is no record
+        state.load(directory)  # raises UsageError for a file that is no record
     if not ids and not record.exists() and not (directory / UNFINISHED).exists():
         return None
-    return Remains(directory, ids, made_directory or made)
+    return Remains(directory, ids, made_directory or unfinished_made)
 
 
 def take_down(remains: Remains) -> None:
-    """End all processes of a lab and remove all that it made. What cannot be removed keeps nothing else from being:
-    the first such thing is raised in the end, and the record stays."""
+    """End all processes of a lab and remove everything that it made.
+
+    A failure does not stop the removal. The first one is raised at the end, and the record stays.
+    """
     directory = remains.directory
     failures: list[Exception] = []
 
@@ -74,18 +78,21 @@ def take_down(remains: Remains) -> None:
 
 
 def _record(file: Path) -> tuple[str, bool]:
-    """The id in a record and whether its lab made the directory; "" for none. A spoilt one may still have its id."""
+    """Return the id in a record, "" if there is none, and whether its lab made the directory.
+
+    A spoilt record may have an id.
+    """
     with suppress(OSError, ValueError):
         text = file.read_text()
-        named = re.search(r'"id": "([0-9a-f]{4})"', text)
+        match = re.search(r'"id": "([0-9a-f]{4})"', text)
         with suppress(ValueError, AttributeError):
-            return (named[1] if named else ""), json.loads(text).get("made_directory") is True
-        return (named[1] if named else ""), False
+            return (match[1] if match else ""), json.loads(text).get("made_directory") is True
+        return (match[1] if match else ""), False
     return "", False
 
 
 def _is_spoilt(record: Path) -> bool:
-    """Whether the file is what a crash left of a record: empty, or cut."""
+    """Return whether the file is what a crash leaves of a record: empty, or cut."""
     with suppress(OSError, UnicodeDecodeError):
         text = record.read_text()
         return not text.strip("\0") or (text.startswith('{\n "schema": ') and not text.endswith("}"))
@@ -93,22 +100,24 @@ def _is_spoilt(record: Path) -> bool:
 
 
 def _is_there(lab: str) -> bool:
-    """Whether the kernel shows anything of the lab with this id."""
+    """Return whether the kernel shows any object of the lab with this id."""
     names = Names(lab)
     return bool(kernel.namespaces(names.prefix)) or kernel.has_interface(names.controller)
 
 
 def _id_of(process: Process) -> str:
-    """The id of the lab in whose network namespace a process is, "" if it is in none."""
+    """Return the id of the lab with the process in one of its network namespaces, or "" if there is none."""
     for name in kernel.names_of_namespace(process):
-        if named := re.match(r"preflight-([0-9a-f]{4})-", name):
-            return named[1]
+        if match := re.match(r"preflight-([0-9a-f]{4})-", name):
+            return match[1]
     return ""
 
 
 def _processes(directory: Path, namespaces: Iterable[str]) -> set[Process]:
-    """Those in the lab's network namespaces, and those of hosts whose files are in its directory: a namespace may have
-    lost its name."""
+    """Return the processes in the lab's network namespaces, and those of hosts with files in its directory.
+
+    The latter are found even if their namespace has lost its name.
+    """
     return {*kernel.processes_in(namespaces), *kernel.processes_with_mount(f"upperdir={directory}/hosts/")}
 
 
@@ -119,7 +128,7 @@ def _end_processes(directory: Path, names: Iterable[Names]) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder with all in it. What others have mounted there stays theirs."""
+    """Remove a file, or a folder with its contents. Mounts of other programs there are detached, not emptied."""
     for mount in kernel.mounts_below(path):
         kernel.run("umount", "-l", mount)
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
@@ -129,7 +138,7 @@ def _remove(path: Path) -> None:
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
-            continue  # part of it has just gone
+            continue  # part of it has just been removed
         except PermissionError:
             kernel.run("chattr", "-R", "-f", "-i", "-a", str(path))  # made immutable on a host
             shutil.rmtree(path)

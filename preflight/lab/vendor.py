@@ -1,6 +1,7 @@
 """The Ascend stand-ins as files: programs built from standins/vendor, version files, and the torch_npu package.
 
-They are laid out once a lab, below DIR/standins, and shared by all hosts through overlays on /usr and /usr/local.
+They are laid out once for each lab, below DIR/standins, and shared by all hosts through overlays on /usr and
+/usr/local.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ PROGRAMS = {
 COMPILE = ("cc", "-D_GNU_SOURCE", "-O2", "-static")
 
 ASCEND = Path("usr-local/Ascend")
-# Where each program lies below DIR/standins. The last is none of the vendor's: services.sh starts it.
+# Place of each program below DIR/standins. The last is not the vendor's: services.sh starts it.
 PLACES = {
     "hccn_tool": ASCEND / "driver" / "tools" / "hccn_tool",
     "npu-smi": Path("usr-local/bin/npu-smi"),
@@ -41,7 +42,7 @@ VERSION_INFO = Path("/usr/local/Ascend/driver/version.info")
 
 @dataclass(frozen=True)
 class Versions:
-    """The software of one product generation, as its version files say it."""
+    """The software of one product generation, as in its version files."""
 
     driver: str
     driver_inner: str
@@ -110,11 +111,11 @@ Driver_Install_Status=complete
 
 
 def lay_out(spec: Spec, target: Path) -> None:
-    """Fill DIR/standins for an NPU product. Compiles the programs unless the cache has them."""
+    """Fill DIR/standins for an NPU product. Compile the programs unless the cache has them."""
     programs = build()
     ascend = target / ASCEND
     ascend.mkdir(parents=True)
-    # A real driver of this machine must not shine through.
+    # Hides a real driver of this machine.
     os.setxattr(ascend, "trusted.overlay.opaque", b"y")
     for name, program in programs.items():
         place = target / PLACES[name]
@@ -133,11 +134,11 @@ def lay_out(spec: Spec, target: Path) -> None:
 
 
 def version_files(spec: Spec) -> dict[str, str]:
-    """Path below /usr/local/Ascend → text, in the layout of the product's own files."""
+    """Return path below /usr/local/Ascend → text, in the layout of the product's files."""
     v, arch = VERSIONS[spec.product], platform.machine()
     toolkit = "ascend-toolkit/latest"
     parts = ("runtime", "compiler", "hccl", "opp", "toolkit", "aoe", "ncs")
-    cfg = [f"{part}_{when}_version=[{v.runtime}:{v.cann}]" for when in ("running", "installed") for part in parts]
+    cfg = [f"{part}_{moment}_version=[{v.runtime}:{v.cann}]" for moment in ("running", "installed") for part in parts]
     return {
         "driver/version.info": (
             f"Version={v.driver}\nascendhal_version=7.35.19\naicpu_version=1.0\ntdt_version=1.0\nlog_version=1.0\n"
@@ -159,7 +160,7 @@ def version_files(spec: Spec) -> dict[str, str]:
 
 
 def build() -> dict[str, Path]:
-    """Return the compiled programs by name; a change of any source makes a new place in the cache."""
+    """Return the compiled programs by name. A change of any source uses another place in the cache."""
     digest = hashlib.sha256(" ".join(COMPILE).encode())
     for source in sorted(SOURCES.glob("*.[ch]")):
         digest.update(source.read_bytes())
@@ -170,7 +171,7 @@ def build() -> dict[str, Path]:
         raise UsageError("the lab compiles its stand-in tools and finds no `cc`: apt-get install gcc libc6-dev")
     for name in missing:
         cache.mkdir(parents=True, exist_ok=True)
-        # Renamed into place: two labs may build at once.
+        # Renamed into place, since two labs may build at once.
         unfinished = cache / f"{name}.{os.getpid()}"
         kernel.run(*COMPILE, "-o", str(unfinished), *(str(SOURCES / source) for source in PROGRAMS[name]))
         unfinished.replace(programs[name])

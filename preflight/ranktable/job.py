@@ -15,7 +15,7 @@ _RETRIES = re.compile(r"L[0-9]+\s*:\s*1")  # at a level: "L1:0,L2:1"
 def host_ips_of_job(
     table: RankTable, servers: Iterable[Server], variables: Mapping[str, str], setter: str
 ) -> Iterator[TableProblem]:
-    """Servers of version 1.2 need a host_ip if operators are retried. `setter` names the source of the variables."""
+    """Yield servers of version 1.2 that lack the host_ip for retried operators. `setter` is the variables' source."""
     value = variables.get(_RETRY, "")
     for server in servers if table.version == "1.2" and _RETRIES.search(value) else ():
         if not server.host_ip:
@@ -26,7 +26,10 @@ def host_ips_of_job(
 def addresses_of_job(
     table: RankTable, servers: Iterable[Server], variables: Mapping[str, str], setter: str
 ) -> Iterator[TableProblem]:
-    """Devices of a super-pod need a device_ip if they use RoCE. For several super-pods, `addresses_needed` says so."""
+    """Yield devices of a super-pod that lack the device_ip for RoCE.
+
+    Several super-pods need the addresses anyway, which `addresses_needed` reports.
+    """
     roce = variables.get(_ROCE, "").upper() == "TRUE" and table.version == "1.2"
     covered = why_addresses(table.version, len(table.servers), len(table.super_pods), None)
     for server in servers if roce and not covered else ():

@@ -61,7 +61,7 @@ def status(reading: Reading) -> Iterator[TableProblem]:
 
 
 def version(table: RankTable, product: Product | None) -> Iterator[TableProblem]:
-    """The format follows the chip: a table of another format ends in EI0014."""
+    """Yield a problem for a format that the chip does not accept: HCCL ends in EI0014."""
     versions = _VERSIONS.get(product, ()) if product else ()
     if versions and table.version not in versions:
         form = "a group_list" if table.version == OLD else f"version {table.version}"
@@ -71,7 +71,7 @@ def version(table: RankTable, product: Product | None) -> Iterator[TableProblem]
 
 
 def counts(table: RankTable) -> Iterator[TableProblem]:
-    """Version 1.2 may leave server_count out."""
+    """Yield problems of counts that differ from what they count, or are missing. Version 1.2 may omit server_count."""
     for count in table.counts:
         name = format_path(count.path)
         if count.given is None and not (table.version == "1.2" and count.what == "server_count"):
@@ -81,9 +81,10 @@ def counts(table: RankTable) -> Iterator[TableProblem]:
 
 
 def server_ids(table: RankTable) -> Iterator[TableProblem]:
-    """Pods of a group_list may share a server.
+    """Yield problems of server ids: missing, too long, repeated, loopback addresses, or a manual's placeholders.
 
-    Users of hccl_tools.py get a loopback address where /etc/hosts maps the hostname to it. All servers then have it.
+    Pods of a group_list may share a server. Users of hccl_tools.py get a loopback address where /etc/hosts maps the
+    hostname to it. All servers then have it.
     """
     first: dict[str, Server] = {}
     for server in table.servers:
@@ -120,7 +121,7 @@ def host_ips(table: RankTable) -> Iterator[TableProblem]:
 
 
 def ranks(table: RankTable) -> Iterator[TableProblem]:
-    """Ranks are 0 to N-1, each once."""
+    """Yield problems unless ranks are 0 to N-1, each once."""
     first: dict[int, str] = {}
     entries = [(device.rank, format_rank(server, device), device.path) for server, device in table.ranked_devices]
     entries += [(rank.rank, f"rank {rank.rank} (device {rank.device_id})", rank.path) for rank in table.ranks]
@@ -135,7 +136,7 @@ def ranks(table: RankTable) -> Iterator[TableProblem]:
 
 
 def interleaved(table: RankTable) -> Iterator[TableProblem]:
-    """Ranks of a server follow each other."""
+    """Yield a problem for each rank that is apart from the other ranks of its server."""
     last: dict[str, int] = {}  # server → its last rank so far
     before: tuple[Server, RankedDevice] | None = None
     for server, device in _sound_ranks(table):
@@ -150,7 +151,10 @@ def interleaved(table: RankTable) -> Iterator[TableProblem]:
 
 
 def mindspore_order(table: RankTable) -> Iterator[TableProblem]:
-    """MindSpore's tutorial on distributed training: ranks follow the lexical order of server_id."""
+    """Yield a problem if ranks do not follow the lexical order of server_id.
+
+    Source: MindSpore's tutorial on distributed training.
+    """
     if any(interleaved(table)):
         return
     for before, after in pairwise(dict.fromkeys(server.id for server, _ in _sound_ranks(table))):
@@ -169,9 +173,10 @@ def _sound_ranks(table: RankTable) -> list[tuple[Server, RankedDevice]]:
 
 
 def shared_devices(table: RankTable, product: Product | None) -> Iterator[TableProblem]:
-    """Two ranks on one device end with EJ0001, or compete for its port (EI0020), unless each has a device_port.
+    """Yield problems of devices with several ranks.
 
-    Atlas A1 takes one rank a device, whatever their ports (constraints.md).
+    Two ranks on one device end with EJ0001, or compete for its port (EI0020), unless each has a device_port. Atlas A1
+    takes one rank a device, whatever their ports (constraints.md).
     """
     for server in table.servers:
         for number in _devices_of_several(server) if product is Product.ATLAS_A1 else shared(server):
@@ -194,7 +199,7 @@ def shared(server: Server) -> tuple[int, ...]:
 
 
 def addresses(table: RankTable) -> Iterator[TableProblem]:
-    """Each device_ip is an address, of one device alone, and all are of one family."""
+    """Yield problems unless each device_ip is an address, of one device alone, and all are of one family."""
     first: dict[IPAddress, tuple[Server, RankedDevice]] = {}
     for server, device in table.ranked_devices:
         if not device.device_ip:
@@ -243,7 +248,10 @@ def why_addresses(version: str, servers: int, super_pods: int, product: Product 
 
 
 def ports(table: RankTable) -> Iterator[TableProblem]:
-    """Ports are in 1-65535. host_port differs between the ranks of a server, main and backup port of a NIC, too."""
+    """Yield problems of ports out of 1-65535, and of ports that must differ but do not.
+
+    These are the host_port of the ranks of a server, and main and backup port of a NIC.
+    """
     for server in table.servers:
         owners: dict[str, RankedDevice] = {}  # of a host_port
         main = {device.device_ip: device for device in server.devices if device.device_ip and device.device_port}
@@ -270,7 +278,7 @@ def _port_ranges(server: Server, device: RankedDevice) -> Iterator[TableProblem]
 
 
 def addresses_of_ranks(table: RankTable) -> Iterator[TableProblem]:
-    """Version 2.0 is known from the manual alone, so these are only warnings."""
+    """Yield problems of rank addresses. They are only warnings, since version 2.0 is known from the manual alone."""
     first: dict[tuple[str, str], int] = {}
     for rank in table.ranks:
         for address in rank.addresses:
@@ -296,7 +304,7 @@ def empty(table: RankTable) -> Iterator[TableProblem]:
 
 
 def device_sets(table: RankTable, product: Product | None) -> Iterator[TableProblem]:
-    """Servers of a group_list are pods, which may have any part of a server."""
+    """Yield problems of device sets. A group_list is left out: its servers are pods with any part of a server."""
     if table.version != OLD:
         sets = [
             (server.path, f"server {server.id}", tuple(sorted({device.device_id for device in server.devices})))

@@ -21,7 +21,7 @@ def without_sdid(server: Server) -> tuple[RankedDevice, ...]:
 
 
 def super_device_ids(table: RankTable) -> Iterator[TableProblem]:
-    """A super_device_id is a number, of one device of its super-pod alone."""
+    """Yield problems unless each super_device_id is a number, of one device of its super-pod alone."""
     if table.version != "1.2":
         return
     pod_of = {server: pod.id for pod in table.super_pods for server in pod.servers}
@@ -45,7 +45,7 @@ def super_device_ids(table: RankTable) -> Iterator[TableProblem]:
 
 
 def super_pods(table: RankTable) -> Iterator[TableProblem]:
-    """Every server is in one super-pod. Each super-pod is listed once, with servers of the table."""
+    """Yield problems unless every server is in one super-pod, and each super-pod is listed once, with known servers."""
     if table.version != "1.2":
         return
     if not table.super_pods:
@@ -80,7 +80,7 @@ def _pod_servers(pod: SuperPodEntry, servers: set[str], homes: dict[str, SuperPo
 
 
 def interleaved_pods(table: RankTable) -> Iterator[TableProblem]:
-    """Servers of a super-pod are listed together."""
+    """Yield a problem for each server that is listed apart from the others of its super-pod."""
     pod_of = {server: pod.id for pod in table.super_pods for server in pod.servers}
     last: dict[str, str] = {}  # super-pod → the last of its servers so far
     before = ""
@@ -97,7 +97,7 @@ def interleaved_pods(table: RankTable) -> Iterator[TableProblem]:
 
 
 def backups(table: RankTable) -> Iterator[TableProblem]:
-    """backup_device_ip is that of the other die of the same NPU: devices 0 and 1, 2 and 3 …"""
+    """Yield problems unless backup_device_ip is that of the same NPU's other die: devices 0 and 1, 2 and 3 …"""
     for server in table.servers:
         addresses = {device.device_id: device.device_ip for device in server.devices}
         for device in server.devices:

@@ -163,6 +163,6 @@ def format_rank(server: Server, device: RankedDevice) -> str:
 
 
 def format_path(path: Path) -> str:
-    """("server_list", 1, "rank_id") → "server_list[1].rank_id"."""
+    """Format a path: ("server_list", 1, "rank_id") → "server_list[1].rank_id"."""
     words = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return "".join(words).removeprefix(".") or "the table"

@@ -1,1 +1,1 @@
-"""One Report, rendered; no renderer computes a verdict of its own."""
+"""Renderers of the Report. No renderer computes a verdict."""

@@ -1,4 +1,4 @@
-"""Findings and measurements → the one Report."""
+"""The one Report, built from findings and measurements."""
 
 import re
 import secrets
@@ -16,7 +16,7 @@ from preflight.model.report import HostLine, LeftOut, Phase, Report
 
 
 def new_run_id(now: datetime) -> str:
-    """A name for a run that sorts by time and is unique without asking anybody."""
+    """Return a run's id, which sorts by time and is unique without a central registry."""
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
@@ -25,29 +25,31 @@ def utc(moment: datetime) -> str:
 
 
 def host_lines(names: Iterable[str], findings: Iterable[Finding]) -> tuple[HostLine, ...]:
-    """A line a host: the worst outcome of each check that spoke about it, counted."""
-    said: dict[str, list[Outcome]] = defaultdict(list)
-    for (host, _), outcome in worst_by(((one.host, one.check), one.outcome) for one in findings).items():
+    """Return one line for each host, with the number of checks for each of their worst outcomes there."""
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    for (host, _), outcome in worst_by(
+        ((finding.host, finding.check), finding.outcome) for finding in findings
+    ).items():
         if host is not None:
-            said[host].append(outcome)
+            outcomes[host].append(outcome)
     lines = []
     for name in names:
-        checks = {outcome.value: said[name].count(outcome) for outcome in Outcome}
-        lines.append(HostLine(name, overall(said[name]), checks))
+        checks = {outcome.value: outcomes[name].count(outcome) for outcome in Outcome}
+        lines.append(HostLine(name, overall(outcomes[name]), checks))
     return tuple(lines)
 
 
 def _naming(inventory: Path, finding: Finding) -> Finding:
-    """Its remedy as it can be copied: `preflight configure-ports` works on this run's inventory, not on another."""
+    """Return the finding with a remedy that can be copied: preflight's commands in it name this run's inventory."""
     if not finding.remedy:
         return finding
     option = f" --inventory {shlex.quote(str(inventory))}"
-    remedy = re.sub(r"\bpreflight (configure|probe|check)[a-z-]*", lambda found: found[0] + option, finding.remedy)
+    remedy = re.sub(r"\bpreflight (configure|probe|check)[a-z-]*", lambda match: match[0] + option, finding.remedy)
     return replace(finding, remedy=remedy)
 
 
 def culprits(findings: Iterable[Finding]) -> tuple[Culprit, ...]:
-    """Whom the failures name, each once: of a warning nobody is to be taken out of service."""
+    """Return the culprits that failures name, each once. A warning is no reason to take a device out of service."""
     failures = (finding for finding in findings if finding.outcome is Outcome.FAIL)
     return tuple(dict.fromkeys(finding.culprit for finding in failures if finding.culprit))
 
@@ -64,7 +66,7 @@ def build(
     phases: Sequence[Phase] = (),
     inventory: Path | None = None,
 ) -> Report:
-    """The report of a run that ends now. With `inventory`, remedies that are commands of ours name it."""
+    """Return the report of a run that ends now. With `inventory`, preflight's commands in remedies name it."""
     if inventory:
         findings = [_naming(inventory, finding) for finding in findings]
     place = {name: number for number, name in enumerate(hosts)}
@@ -77,15 +79,15 @@ def build(
         findings=tuple(findings),
         tests=tuple(observation.test for observation in observations),
         culprits=culprits(findings),
-        left_out=tuple(sorted(left_out, key=lambda left: place.get(left.host, len(place)))),
+        left_out=tuple(sorted(left_out, key=lambda entry: place.get(entry.host, len(place)))),
         notes=tuple(notes),
         phases=tuple(phases),
     )
 
 
 def joined(started: datetime, reports: Sequence[Report]) -> Report:
-    """Reports of different hosts as one, in their order."""
-    second = started.replace(microsecond=0)  # a report's start is told in whole seconds
+    """Join reports of different hosts, in their order."""
+    second = started.replace(microsecond=0)  # a report's start is in whole seconds
     return Report(
         run=new_run_id(started),
         command=reports[0].command,
@@ -95,7 +97,7 @@ def joined(started: datetime, reports: Sequence[Report]) -> Report:
         findings=tuple(finding for report in reports for finding in report.findings),
         tests=tuple(test for report in reports for test in report.tests),
         culprits=tuple(culprit for report in reports for culprit in report.culprits),
-        left_out=tuple(left for report in reports for left in report.left_out),
+        left_out=tuple(entry for report in reports for entry in report.left_out),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
         phases=tuple(
             replace(phase, begin=phase.begin + (datetime.fromisoformat(report.started) - second).total_seconds())

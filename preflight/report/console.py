@@ -1,5 +1,4 @@
-"""Lines on a terminal: coloured by rich where somebody looks, plain where they go to a file or a pipe, and where the
-terminal or its owner (NO_COLOR) wants them so."""
+"""Lines on a terminal, coloured by rich. Plain in a file or a pipe, and if the terminal or NO_COLOR requires it."""
 
 import os
 import shutil
@@ -21,12 +20,12 @@ _STYLES = {
 
 
 def width() -> int:
-    """Columns to wrap at: the terminal's, between 60 and 100; 80 in a file."""
+    """Return the columns to wrap at: the terminal's, between 60 and 100; 80 in a file."""
     return max(60, min(100, shutil.get_terminal_size((80, 24)).columns)) if sys.stdout.isatty() else 80
 
 
 def is_dumb() -> bool:
-    """Whether the terminal understands no escape sequences."""
+    """Return whether the terminal understands no escape sequences."""
     return os.environ.get("TERM", "") in ("dumb", "unknown")
 
 

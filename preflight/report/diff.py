@@ -1,4 +1,4 @@
-"""What two runs have differently: facts, findings, figures. Pure; it judges nothing."""
+"""Differences of two runs: facts, findings, figures. Pure; it judges nothing."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,14 +10,16 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 _TELLING = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
-_REACH = "HST101"  # the check that speaks of hosts which were not reached
+_REACH = "HST101"  # the check of hosts that were not reached
 _NOTHING = FactsCompared((), {})
 
 
 @dataclass(frozen=True)
 class Side:
-    """A run, or a file of one. None: it does not hold that. `checks`: the ids of those that have looked,
-    and the hosts that each has skipped."""
+    """A run, or a file of one. A field is None if the run does not contain it.
+
+    `checks` has the ids of the checks that have run, each with the hosts that it skipped.
+    """
 
     name: str  # "run 20261121-104209-1f3a", or the file
     run: str = ""
@@ -34,7 +36,7 @@ class Side:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """`before`, `after`: None where there was nothing to find; `finding`: as it was said last."""
+    """A finding that changed. `before` and `after` are None if there was none. `finding` is the latest version."""
 
     before: Outcome | None
     after: Outcome | None
@@ -43,7 +45,7 @@ class FindingChange:
 
 @dataclass(frozen=True)
 class Diff:
-    """`not_compared`: what only one of the sides holds, in words."""
+    """The differences of two sides. `not_compared` has sentences on data that only one of them contains."""
 
     before: Side
     after: Side
@@ -58,36 +60,40 @@ class Diff:
 
     @property
     def is_blind(self) -> bool:
-        """There was nothing that both sides have seen; that only one reached a host is a difference."""
+        """True if the sides have no data in common. A host that only one side reached is a difference, though."""
         compared_ = self.facts.sections or self.figures or _checked(self.before) & _checked(self.after)
         return not (compared_ or self.is_different)
 
     @property
     def exit_code(self) -> int:
-        """Return 1 where something differs, 3 where nothing could be compared, else 0."""
+        """1 if the sides differ, 3 if nothing could be compared, else 0."""
         return 3 if self.is_blind else int(self.is_different)
 
     @property
     def newer(self) -> Side:
-        """The side of the later run; of files without a run the second."""
+        """The side of the later run; the second one for files without a run."""
         return max(self.after, self.before, key=lambda side: side.started)
 
 
 def moved(figure: Comparison) -> bool:
-    """Whether it is more than two measurements of one thing differ by: PRB115's limit for a warning, both ways."""
+    """Return whether the figure changed more than repeated measurements differ: by PRB115's limit for a warning, in
+    either direction.
+    """
     warn, _ = LIMITS[figure.now.shape.scope]
     return not warn <= figure.share <= 1 / warn
 
 
 def _reached(side: Side) -> set[str]:
-    """The hosts of which it has seen anything."""
+    """Return the hosts from which the side has any data."""
     facts = side.facts.hosts if side.facts else {}
-    missed = {one.host for one in side.findings or () if one.check == _REACH and one.outcome in _TELLING}
+    missed = {
+        finding.host for finding in side.findings or () if finding.check == _REACH and finding.outcome in _TELLING
+    }
     return {host for host in side.hosts if host not in missed and not isinstance(facts.get(host), Unreachable)}
 
 
 def _checked(side: Side) -> set[tuple[str, str]]:
-    """Return (check, host) for each host on which a check came to a result; that a host answered is none."""
+    """Return (check, host) for each host on which a check had a result. The check of reachability does not count."""
     unknown = {
         (finding.check, finding.host)
         for finding in side.findings or ()
@@ -103,23 +109,23 @@ def _checked(side: Side) -> set[tuple[str, str]]:
 
 
 def diff(before: Side, after: Side) -> Diff:
-    left: list[str] = []
+    not_compared: list[str] = []
     facts = _NOTHING
     if before.facts and after.facts:
         facts = compared(before.facts, after.facts)
     else:
-        left += [f"facts: {side.name} has none" for side in (before, after) if side.facts is None]
-    findings = _findings(before, after, left)
+        not_compared += [f"facts: {side.name} has none" for side in (before, after) if side.facts is None]
+    findings = _findings(before, after, not_compared)
     figures: list[Comparison] = []
     if before.figures and after.figures:
         figures = compare(Baseline("", before.run, before.figures), after.figures)
         if not figures:
-            left.append("figures: none is of the same operation, size and ranks in both")
+            not_compared.append("figures: none is of the same operation, size and ranks in both")
         else:
-            left += _figures_alone(before, after)
+            not_compared += _figures_alone(before, after)
     elif before.figures or after.figures:
-        left += [f"figures: {side.name} has none" for side in (before, after) if not side.figures]
-    return Diff(before, after, facts, findings, tuple(figures), tuple(left))
+        not_compared += [f"figures: {side.name} has none" for side in (before, after) if not side.figures]
+    return Diff(before, after, facts, findings, tuple(figures), tuple(not_compared))
 
 
 def _figures_alone(before: Side, after: Side) -> Iterator[str]:
@@ -133,7 +139,7 @@ _Subject = tuple[str, str | None, int | None, int | None, str | None]
 
 
 def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange, ...]:
-    """Of the hosts that both looked at, and the checks that both ran; the worst first."""
+    """Return the changed findings of hosts and checks that are in both runs, the worst first."""
     if before.findings is None or after.findings is None:
         left += [f"findings: {side.name} has none" for side in (before, after) if side.findings is None]
         return ()
@@ -142,23 +148,27 @@ def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange
         left.append("findings: no host is in both")
         return ()
     was, now = _by_subject(before.findings, hosts), _by_subject(after.findings, hosts)
-    # What could not be looked at is not gone; it has a finding that says so.
+    # A finding is not gone if its check could not run; that check has an unknown finding then.
     reached = _reached(after)
-    unseen = {(it.check, it.host) for it in now.values() if it.outcome is Outcome.UNKNOWN and it.device is None}
+    unseen = {
+        (finding.check, finding.host)
+        for finding in now.values()
+        if finding.outcome is Outcome.UNKNOWN and finding.device is None
+    }
     changes, unasked = [], set()
     for subject in dict.fromkeys((*was, *now)):
-        one, other = was.get(subject), now.get(subject)
-        if one and other:
-            if one.outcome is not other.outcome:
-                changes.append(FindingChange(one.outcome, other.outcome, other))
-        elif one and not (
-            (one.host and one.host not in reached)
-            or {(one.check, one.host), (one.check, None)} & unseen
-            or not _looked(after, one)
+        earlier, later = was.get(subject), now.get(subject)
+        if earlier and later:
+            if earlier.outcome is not later.outcome:
+                changes.append(FindingChange(earlier.outcome, later.outcome, later))
+        elif earlier and not (
+            (earlier.host and earlier.host not in reached)
+            or {(earlier.check, earlier.host), (earlier.check, None)} & unseen
+            or not _looked(after, earlier)
         ):
-            changes.append(FindingChange(one.outcome, None, one))
-        elif other and _looked(before, other):
-            changes.append(FindingChange(None, other.outcome, other))
+            changes.append(FindingChange(earlier.outcome, None, earlier))
+        elif later and _looked(before, later):
+            changes.append(FindingChange(None, later.outcome, later))
         else:
             unasked.add(subject[0])
     if unasked:
@@ -167,20 +177,22 @@ def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange
 
 
 def _looked(side: Side, one: Finding) -> bool:
-    """Whether the check of a finding of the other side has looked on this one, too."""
+    """Return whether the check of a finding has run for its host on this side, too."""
     return one.check == _REACH or (one.check in side.checks and one.host not in side.checks[one.check])
 
 
 def _by_subject(findings: Iterable[Finding], hosts: set[str]) -> dict[_Subject, Finding]:
-    """The worst finding of each check on each subject."""
-    found: dict[_Subject, Finding] = {}
-    for one in sorted(findings, key=lambda one: list(Outcome).index(one.outcome)):
-        if one.outcome in _TELLING and (one.host is None or one.host in hosts):
-            found.setdefault((one.check, one.host, one.device, one.rail, one.peer), replace(one, change=None))
-    return found
+    """Return the worst finding of each check on each subject."""
+    worst: dict[_Subject, Finding] = {}
+    for finding in sorted(findings, key=lambda finding: list(Outcome).index(finding.outcome)):
+        if finding.outcome in _TELLING and (finding.host is None or finding.host in hosts):
+            worst.setdefault(
+                (finding.check, finding.host, finding.device, finding.rail, finding.peer), replace(finding, change=None)
+            )
+    return worst
 
 
 def _urgency(change: FindingChange) -> tuple[int, int, str]:
-    """What is new before what is gone, failures before warnings."""
+    """Return a sort key: new findings before those that are gone, failures before warnings."""
     order: Sequence[Outcome] = list(Outcome)
     return (change.after is None, order.index(change.after or change.before or Outcome.PASS), change.finding.check)

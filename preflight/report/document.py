@@ -9,7 +9,7 @@ _QUIET = (Outcome.PASS, Outcome.SKIP)
 
 
 def document(report: Report, exit_code: int, *, everything: bool = False) -> str:
-    """The JSON text. `findings` leaves passes and skips out unless `everything`."""
+    """Return the JSON text. `findings` leaves out passes and skips unless `everything` is set."""
     import msgspec
 
     shown = [finding for finding in report.findings if everything or finding.outcome not in _QUIET]

@@ -1,5 +1,7 @@
-"""The Report as one HTML file: findings first, then hosts × devices, pairs and bandwidths. It loads nothing, runs no
-script, and follows the reader's choice of light or dark. Pure."""
+"""The Report as one HTML file: findings first, then hosts × devices, pairs and bandwidths.
+
+The file loads nothing, runs no script, and follows the reader's choice of light or dark. Pure.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,11 +51,11 @@ _TESTS = {
     TestOutcome.HANG: Outcome.FAIL,
     TestOutcome.WRONG_DATA: Outcome.FAIL,
 }
-MOST_GROUPS = 50  # more of one check that can be unfolded; the JSON has them all
-MOST_IN_A_MATRIX = 64  # devices; beyond, the slowest pairs are a list
+MOST_GROUPS = 50  # further findings of one check, which can be unfolded; the JSON has all
+MOST_IN_A_MATRIX = 64  # devices; above it, the slowest pairs are listed
 MOST_PAIRS = 50
 MOST_PHASES = 100
-MOST_DEVICES = 64  # of a host
+MOST_DEVICES = 64  # on one host
 LARGE = 4096  # bytes
 NOTHING = "nothing is said of it alone"
 
@@ -61,7 +63,7 @@ Fold = Callable[[Iterable[str]], str]
 
 
 def html(report: Report, titles: Mapping[str, str], *, fold: Fold, next_step: str) -> str:
-    """The whole file. `titles`: check id → title; `fold`: host names → node[01-16]."""
+    """Return the whole file. `titles` maps check ids to titles; `fold` folds host names to node[01-16]."""
     sections = (
         ("Findings", _findings(report, titles, fold)),
         ("Hosts and devices", _places(report)),
@@ -71,7 +73,7 @@ def html(report: Report, titles: Mapping[str, str], *, fold: Fold, next_step: st
         ("Timeline", _timeline(report)),
         ("Notes", _notes(report)),
     )
-    body = "".join(f"<h2>{title}</h2>\n{text}" for title, made in sections if (text := "".join(made)))
+    body = "".join(f"<h2>{title}</h2>\n{text}" for title, parts in sections if (text := "".join(parts)))
     head = f"preflight {report.command} {report.run}"
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{_safe(head)}</title>\n'
@@ -105,16 +107,16 @@ def _findings(report: Report, titles: Mapping[str, str], fold: Fold) -> Iterator
 
 
 def _groups(groups: Sequence[Group], fold: Fold) -> Iterator[str]:
-    """The first few, what mends them, and the others for who wants to see them."""
+    """Yield the first few groups, their remedies, and the other groups, folded away."""
     for group in groups[:LINES_A_CHECK]:
         yield from _group(group, fold)
     yield from (f"<p>→ <code>{_safe(remedy)}</code></p>\n" for remedy in remedies(groups))
-    if more := groups[LINES_A_CHECK:]:
-        yield f'<details><summary class="dim">{len(more)} more like these</summary>\n'
-        for group in more[:MOST_GROUPS]:
+    if further := groups[LINES_A_CHECK:]:
+        yield f'<details><summary class="dim">{len(further)} more like these</summary>\n'
+        for group in further[:MOST_GROUPS]:
             yield from _group(group, fold)
-        if len(more) > MOST_GROUPS:
-            yield f'<p class="dim">… and {len(more) - MOST_GROUPS} more; the JSON report has them all</p>\n'
+        if len(further) > MOST_GROUPS:
+            yield f'<p class="dim">… and {len(further) - MOST_GROUPS} more; the JSON report has them all</p>\n'
         yield "</details>\n"
 
 
@@ -129,11 +131,11 @@ def _group(group: Group, fold: Fold) -> Iterator[str]:
 
 
 def _said(report: Report) -> Iterator[tuple[tuple[str, int | None], Outcome]]:
-    """What checks and tests say of a host (device: None) or device alone."""
+    """Yield the outcomes of checks and tests that concern one host (device: None) or one device alone."""
     for finding in report.findings:
         if finding.host and (finding.outcome is not Outcome.SKIP or finding.device is None):
             yield (finding.host, finding.device), finding.outcome
-    for test in report.tests:  # of several members nobody knows whose fault it is; findings name culprits
+    for test in report.tests:  # with several members the fault is not located; findings name culprits
         if test.outcome in _TESTS and (len(test.members) == 1 or _TESTS[test.outcome] is Outcome.PASS):
             for member in test.members:
                 yield (member.host, member.device), _TESTS[test.outcome]
@@ -144,12 +146,14 @@ def _said(report: Report) -> Iterator[tuple[tuple[str, int | None], Outcome]]:
 
 
 def _places(report: Report) -> Iterator[str]:
-    """A row a host, a cell a device, coloured by the worst that checks and tests say of it alone. The report has no
-    list of devices: there are as many columns as its largest device number asks for."""
+    """Yield one row for each host, with one cell for each device, coloured by the worst outcome that concerns it alone.
+
+    The report has no list of devices, so the largest device number in it determines the number of columns.
+    """
     worst = worst_by(_said(report))
-    named = {device for _, device in worst} | {finding.device for finding in report.findings}
-    named |= {member.device for test in report.tests for member in test.members}
-    devices = _columns({device for device in named if device is not None})
+    numbers = {device for _, device in worst} | {finding.device for finding in report.findings}
+    numbers |= {member.device for test in report.tests for member in test.members}
+    devices = _columns({device for device in numbers if device is not None})
     if not report.hosts:
         return
     yield '<div class="scroll"><table class="map"><tr><th></th><th>host</th>'
@@ -163,7 +167,7 @@ def _places(report: Report) -> Iterator[str]:
 
 
 def _columns(named: set[int]) -> Sequence[int]:
-    """The devices from 0 on, also those between of which nothing is said; where a number is absurd, the named ones."""
+    """Return the device numbers from 0 on, without gaps; only those with results if a number is implausibly large."""
     return sorted(named) if max(named, default=0) >= MOST_DEVICES else range(max(named, default=-1) + 1)
 
 
@@ -172,8 +176,10 @@ def _cell(outcome: Outcome | None) -> str:
 
 
 def _pairs(tests: Sequence[TestResult]) -> Iterator[str]:
-    """The bandwidth of each pair at the largest size, of what goes both ways. Measured twice, the better one counts:
-    noise only ever makes a pair slower."""
+    """Yield the bandwidth of each pair at the largest size, for operations in both directions.
+
+    The better of two measurements counts, since noise only ever makes a pair slower.
+    """
     both_ways = [test for test in tests if test.scope is Scope.PAIR and test.busbw_GBps and test.root is None]
     if not both_ways:
         return
@@ -181,15 +187,15 @@ def _pairs(tests: Sequence[TestResult]) -> Iterator[str]:
     speeds: dict[tuple[str, str], float] = {}
     for test in both_ways:
         if (test.op, test.bytes, test.dtype) == (largest.op, largest.bytes, largest.dtype) and len(test.members) == 2:
-            one, other = sorted(member.place for member in test.members)
-            speeds[one, other] = max(test.busbw_GBps or 0.0, speeds.get((one, other), 0.0))
+            first, second = sorted(member.place for member in test.members)
+            speeds[first, second] = max(test.busbw_GBps or 0.0, speeds.get((first, second), 0.0))
     fastest = max(speeds.values())
     places = sorted({place for pair in speeds for place in pair})
     yield f'<p class="dim">{largest.op} of {largest.bytes} B, busbw in GB/s; the fastest pair has {fastest:.3g}</p>\n'
     if len(places) > MOST_IN_A_MATRIX:
         slowest = sorted(speeds.items(), key=lambda item: item[1])[:MOST_PAIRS]
         yield f"<p>the slowest {len(slowest)} of {len(speeds)} pairs:</p>\n"
-        yield from _bars([(f"{one} with {other}", speed) for (one, other), speed in slowest], fastest)
+        yield from _bars([(f"{first} with {second}", speed) for (first, second), speed in slowest], fastest)
         return
     yield '<div class="scroll"><table class="map"><tr><th></th>'
     yield "".join(f'<th class="down">{_safe(place)}</th>' for place in places) + "</tr>\n"
@@ -208,7 +214,7 @@ def _speed(speed: float | None, fastest: float) -> str:
 
 
 def _bandwidth(tests: Sequence[TestResult]) -> Iterator[str]:
-    """The slowest group of each operation and scope, by size; smaller ones are run for values and latency."""
+    """Yield the slowest group of each operation and scope, by size. Small sizes test values and latency only."""
     speeds: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for (op, _, size, scope), speed in slowest_groups(tests).items():
         if speed and size >= LARGE:
@@ -228,24 +234,25 @@ def _bars(values: Sequence[tuple[str, float]], most: float) -> Iterator[str]:
 
 
 def _rounds(tests: Sequence[TestResult]) -> Iterator[str]:
-    """In the order in which they were run: how many tests, and how they ended."""
+    """Yield the rounds in the order in which they ran, with the number of tests and their outcomes."""
     rounds: dict[str, list[TestResult]] = defaultdict(list)
     for test in tests:
         rounds[test.id.partition("-")[0]].append(test)
     if not rounds:
         return
     yield '<table><tr><th>round</th><th>groups</th><th class="n">tests</th><th>ended</th></tr>\n'
-    for name, its in rounds.items():
-        scopes = ", ".join(dict.fromkeys(test.scope.value for test in its))
+    for name, round_tests in rounds.items():
+        scopes = ", ".join(dict.fromkeys(test.scope.value for test in round_tests))
         ends = ", ".join(
-            f"{sum(test.outcome is end for test in its)} {end}" for end in dict.fromkeys(test.outcome for test in its)
+            f"{sum(test.outcome is end for test in round_tests)} {end}"
+            for end in dict.fromkeys(test.outcome for test in round_tests)
         )
-        yield f'<tr><td>{_safe(name)}</td><td>{scopes}</td><td class="n">{len(its)}</td><td>{ends}</td></tr>\n'
+        yield f'<tr><td>{_safe(name)}</td><td>{scopes}</td><td class="n">{len(round_tests)}</td><td>{ends}</td></tr>\n'
     yield "</table>\n"
 
 
 def _timeline(report: Report) -> Iterator[str]:
-    """A line a phase, from the run's start to its end; what lies between them is this machine's own work."""
+    """Yield one line for each phase, from the run's start to its end. Gaps are this machine's own work."""
     whole = max([report.seconds, *(phase.begin + phase.seconds for phase in report.phases)])
     if not report.phases or not whole:
         return
@@ -253,13 +260,13 @@ def _timeline(report: Report) -> Iterator[str]:
     yield '<div class="scroll"><table class="time"><tr><th>phase</th><th>when</th><th class="n">from</th>'
     yield '<th class="n">took</th><th>waited longest for</th></tr>\n'
     for phase in report.phases[:MOST_PHASES]:
-        left, wide = (100 * min(1.0, part / whole) for part in (phase.begin, phase.seconds))
+        start, length = (100 * min(1.0, part / whole) for part in (phase.begin, phase.seconds))
         some = " some" if phase.failed else ""
         failed = f", {phase.failed} of {phase.total} failed" if phase.failed else ""
         longest = f"{phase.longest}, {phase.waited:.1f} s" if phase.longest else ""
         yield f"<tr><td>{_safe(phase.name + failed)}</td>"
-        yield f'<td><div class="track"><div class="span{some}" style="margin-left: {min(left, 99.7):.2f}%; '
-        yield f'width: {min(wide, 100 - left):.2f}%"></div></div></td><td class="n">{phase.begin:.1f} s</td>'
+        yield f'<td><div class="track"><div class="span{some}" style="margin-left: {min(start, 99.7):.2f}%; '
+        yield f'width: {min(length, 100 - start):.2f}%"></div></div></td><td class="n">{phase.begin:.1f} s</td>'
         yield f'<td class="n">{phase.seconds:.1f} s</td><td>{_safe(longest)}</td></tr>\n'
     yield "</table></div>\n"
     if len(report.phases) > MOST_PHASES:
@@ -267,5 +274,5 @@ def _timeline(report: Report) -> Iterator[str]:
 
 
 def _notes(report: Report) -> Iterator[str]:
-    lines = [f"left out: {left.host}: {left.why}" for left in report.left_out] + list(report.notes)
+    lines = [f"left out: {entry.host}: {entry.why}" for entry in report.left_out] + list(report.notes)
     yield from (f"<p>{_safe(line)}</p>\n" for line in lines)

@@ -1,7 +1,7 @@
-"""The Report as JUnit XML, for CI servers: a suite a host, a case a check.
+"""The Report as JUnit XML, for CI servers: a suite for each host, a case for each check.
 
-As Jenkins' junit-10.xsd and the readers of other CI systems have it: `failure` is what failed, `error` what could not
-be looked at, `skipped` what does not apply. A warning passes, and says so in `system-out`.
+The elements are those of Jenkins' junit-10.xsd and other CI systems. `failure` is a failed check, `error` one that
+could not run, and `skipped` one that does not apply. A warning passes, with its text in `system-out`.
 """
 
 from collections import defaultdict
@@ -13,17 +13,17 @@ from preflight.model.outcome import Outcome, overall
 from preflight.model.report import Report
 from preflight.report.text import clipped, evidence, printable
 
-WHOLE = "cluster"  # the suite of what is said of no single host
+WHOLE = "cluster"  # the suite of findings that concern no single host
 _TAGS = {Outcome.FAIL: "failure", Outcome.UNKNOWN: "error", Outcome.SKIP: "skipped", Outcome.WARN: "system-out"}
 _COUNTED = {"tests": None, "failures": Outcome.FAIL, "errors": Outcome.UNKNOWN, "skipped": Outcome.SKIP}
 
 
 def junit(report: Report, titles: Mapping[str, str], areas: Mapping[str, str]) -> str:
-    """`titles` and `areas`: of checks, by id."""
+    """Return the XML. `titles` and `areas` are those of checks, by id."""
     suites: dict[str, dict[str, list[Finding]]] = {line.name: defaultdict(list) for line in report.hosts}
     for finding in report.findings:
         suites.setdefault(finding.host or WHOLE, defaultdict(list))[finding.check].append(finding)
-    why = {left.host: left.why for left in report.left_out}
+    why = {entry.host: entry.why for entry in report.left_out}
     root = ElementTree.Element("testsuites", name=f"preflight {report.command}", time=f"{report.seconds:.0f}")
     for name in dict.fromkeys([*suites, *why]):
         suite = ElementTree.SubElement(

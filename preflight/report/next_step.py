@@ -1,4 +1,4 @@
-"""The last line of every report: the one command to run next, as it can be copied."""
+"""The last line of every report: the next command, ready to be copied."""
 
 import shlex
 from pathlib import Path
@@ -7,34 +7,34 @@ from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.report.obstacles import of_inventory, removal
 
-_KIND, _GENERATION = "HST135", "NPU126"  # checks of the product; with a wrong one all else may be wrong
-_SPEED = "PRB116"  # a pair far below its line rate: a job there is slow, whatever else passed
-START = "start the job"  # where nothing is left to do
+_KIND, _GENERATION = "HST135", "NPU126"  # checks of the product; a wrong product makes other findings doubtful
+_SPEED = "PRB116"  # a pair far below its line rate slows jobs, even if all other checks pass
+START = "start the job"  # nothing remains to be done
 
 
 def options(inventory: Path, limit: str | None = None) -> str:
-    """`--inventory 'my hosts.toml' --limit node01`, for a command that is to be copied."""
+    """Return the options of a command that is to be copied: `--inventory 'my hosts.toml' --limit node01`."""
     return shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
 
 
 def _in_file(fix: str, inventory: Path) -> str:
-    """Return the fix with the file whose key it names."""
+    """Return the fix, with the path of the inventory in place of the words "of the inventory"."""
     return fix.replace("of the inventory", f"of {shlex.quote(str(inventory))}")
 
 
 def _other_product(report: Report) -> str:
-    """Return what corrects the product; of another generation where all hosts are of it."""
+    """Return the remedy of a wrong product. A wrong generation counts only if all hosts have it."""
     failed = [f for f in report.findings if f.check in (_KIND, _GENERATION) and f.outcome is Outcome.FAIL]
     everywhere = len({f.host for f in failed if f.check == _GENERATION}) == len(report.hosts)
     return next((f.remedy for f in failed if f.check == _KIND or everywhere), "")
 
 
 def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_prove: str | None = None) -> str:
-    """What helps most: correct the product, else apply the fixes that findings carry, else remove what kept checks from
-    looking, else explain the first failure, else go on.
+    """Return the most useful next step.
 
-    `limit`: the hosts that the run was limited to; the next command shall not touch others. `to_prove`: what is still
-    to run before a job may start, such as "probe --idle"; None where nothing is.
+    It is the first of these that applies: correct the product, apply fixes of findings, remove the obstacle of checks,
+    explain the first failure, or go on. `limit` is that of the run, since the next command must not contact other
+    hosts. `to_prove` is the command that remains before a job may start, such as "probe --idle", or None.
     """
     hosts = options(inventory, limit)
     if fix := _other_product(report):
@@ -56,8 +56,8 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
     if report.verdict is Outcome.UNKNOWN:
         return f"nothing was looked at; preflight check {hosts} does"
     if to_prove:
-        command, *more = to_prove.split(maxsplit=1)
-        return " ".join((f"preflight {command} {hosts}", *more))
+        command, *arguments = to_prove.split(maxsplit=1)
+        return " ".join((f"preflight {command} {hosts}", *arguments))
     if any(f.check == _SPEED and f.outcome is Outcome.WARN for f in report.findings):
         return f"preflight explain {_SPEED}"
     return START

@@ -15,13 +15,13 @@ from preflight.model.report import Report
 from preflight.report.slowest import slowest_groups
 from preflight.report.text import printable
 
-STATUS = {Outcome.PASS: 0, Outcome.WARN: 1, Outcome.FAIL: 2, Outcome.UNKNOWN: 3}  # as Nagios counts
+STATUS = {Outcome.PASS: 0, Outcome.WARN: 1, Outcome.FAIL: 2, Outcome.UNKNOWN: 3}  # the codes of Nagios
 
 Sample = tuple[Mapping[str, str], float]
 
 
 def prometheus(report: Report) -> str:
-    """Skipped checks have no sample. Of several findings about one device the worst counts."""
+    """Return the metrics. Skipped checks have no sample. The worst of several findings about one device counts."""
     finished = datetime.fromisoformat(report.finished).timestamp()
     verdicts = Counter(line.verdict for line in report.hosts)
     metrics: tuple[tuple[str, str, Iterable[Sample]], ...] = (
@@ -29,7 +29,7 @@ def prometheus(report: Report) -> str:
         ("last_run_timestamp_seconds", "When the run ended.", [({}, finished)]),
         ("run_duration_seconds", "What the run took.", [({}, report.seconds)]),
         ("verdict", "Of the run: 0 pass, 1 warn, 2 fail, 3 unknown.", [({}, STATUS[report.verdict])]),
-        ("hosts", "Hosts by verdict.", [({"verdict": one}, verdicts[one]) for one in Outcome]),
+        ("hosts", "Hosts by verdict.", [({"verdict": outcome}, verdicts[outcome]) for outcome in Outcome]),
         ("hosts_left_out", "Hosts that were not looked at, unasked.", [({}, len(report.left_out))]),
         ("check_status", "0 pass, 1 warn, 2 fail, 3 unknown; no host: of the cluster.", _status(report.findings)),
         ("busbw_bytes_per_second", "Of the slowest group, as nccl-tests defines it.", _busbw(report.tests)),
@@ -38,7 +38,7 @@ def prometheus(report: Report) -> str:
 
 
 def _status(findings: Iterable[Finding]) -> Iterator[Sample]:
-    worst = worst_by(((one.check, one.host or "", one.device), one.outcome) for one in findings)
+    worst = worst_by(((finding.check, finding.host or "", finding.device), finding.outcome) for finding in findings)
     for (check, host, device), outcome in worst.items():
         if outcome in STATUS:
             yield {"check": check, "host": host, "device": "" if device is None else str(device)}, STATUS[outcome]
@@ -52,8 +52,8 @@ def _busbw(tests: Iterable[TestResult]) -> Iterator[Sample]:
 def _metric(name: str, help_: str, samples: Iterable[Sample]) -> Iterator[str]:
     yield f"# HELP {name} {help_}\n# TYPE {name} gauge\n"
     for labels, value in samples:
-        given = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        yield f"{name}{{{given}}} {value:.12g}\n" if given else f"{name} {value:.12g}\n"
+        pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        yield f"{name}{{{pairs}}} {value:.12g}\n" if pairs else f"{name} {value:.12g}\n"
 
 
 def _escaped(text: str) -> str:

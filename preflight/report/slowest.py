@@ -1,4 +1,4 @@
-"""The bandwidth of the slowest group, for the forms that show one figure for many groups. Pure."""
+"""The bandwidth of the slowest group, for formats that show one figure for many groups. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from preflight.model.measure import Scope, TestResult
 
 
 class Kind(NamedTuple):
-    """What can be compared: the same operation, of the same size and type, in groups of the same scope."""
+    """Comparable measurements: the same operation, size and type, in groups of the same scope."""
 
     op: str
     dtype: str
@@ -16,8 +16,10 @@ class Kind(NamedTuple):
 
 
 def slowest_groups(tests: Iterable[TestResult]) -> dict[Kind, float]:
-    """The busbw in GB/s of the slowest group of each kind, as far as it was measured. Of one group's repetitions the
-    best counts: noise only ever makes a group slower."""
+    """Return the busbw in GB/s of the slowest measured group of each kind.
+
+    The best of a group's repetitions counts, since noise only ever makes a group slower.
+    """
     best: dict[Kind, dict[object, float]] = {}
     for test in tests:
         if test.busbw_GBps is not None:

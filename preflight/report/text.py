@@ -1,4 +1,4 @@
-"""The Report as lines of text: pure, folded over hosts and devices, at most 80 columns where words allow it."""
+"""The Report as lines of text, folded over hosts and devices, at most 80 columns where words allow it. Pure."""
 
 import re
 import textwrap
@@ -11,45 +11,47 @@ from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.obstacles import LISTED, obstacle, shared_obstacles
 
-_DEVICE = "\1"  # stands for a finding's own device while findings are compared
+_DEVICE = "\1"  # placeholder for a finding's device while findings are compared
 
-LINES_A_CHECK = 8  # folded findings shown of one check; the rest is counted
+LINES_A_CHECK = 8  # folded findings of one check that are shown; the others are counted
 MOST_REMEDIES = 3
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line; `style` is an outcome's value, "title", "dim" or "next", for those who can colour."""
+    """One line. `style` is an outcome's value, "title", "dim" or "next", for output with colours."""
 
     text: str
     style: str = ""
 
 
 def printable(text: str) -> str:
-    """Return host output made safe: control and escape characters as \\xNN, newlines as spaces."""
-    if text.isprintable():  # nearly all of it, and asked in one call
+    """Host output made harmless: control and escape characters shown as \\xNN, newlines as spaces."""
+    if text.isprintable():  # true for nearly all text, and a single call
         return text
     return "".join(c if c.isprintable() else " " if c in "\n\r\t" else f"\\x{ord(c):02x}" for c in text)
 
 
-MOST_TEXT, MOST_EVIDENCE = 2000, 20  # characters of a text, lines of evidence, in forms that are not the JSON
+MOST_TEXT, MOST_EVIDENCE = 2000, 20  # characters of a text, lines of evidence, in formats other than JSON
 
 
 def clipped(text: str) -> str:
-    """The same, and cut where it is long: a line of a log may have a megabyte."""
+    """Return the printable text, cut if it is long: a line of a log may have a megabyte."""
     return printable(text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} … ({len(text)} characters)")
 
 
 def evidence(lines: Sequence[str]) -> list[str]:
-    """The lines, clipped; of many the first ones, and how many more there are."""
-    more = len(lines) - MOST_EVIDENCE
-    told = [clipped(line) for line in lines[:MOST_EVIDENCE]]
-    return [*told, f"… and {more} more lines; the JSON report has them all"] if more > 0 else told
+    """Return the first lines of the evidence, clipped, and the number of further ones."""
+    remainder = len(lines) - MOST_EVIDENCE
+    first_lines = [clipped(line) for line in lines[:MOST_EVIDENCE]]
+    return (
+        [*first_lines, f"… and {remainder} more lines; the JSON report has them all"] if remainder > 0 else first_lines
+    )
 
 
 @dataclass(frozen=True)
 class Group:
-    """Findings that say the same thing of several hosts or devices; `first` is shown in the name of all."""
+    """Findings with the same text about several hosts or devices. `first` is shown for all."""
 
     first: Finding
     summary: str
@@ -60,7 +62,7 @@ class Group:
 
     @property
     def cause(self) -> str:
-        """What holds for all of them: causes often name addresses of one device."""
+        """The cause if it is the same for all findings; many causes name the address of one device."""
         return self.first.cause if len(self.causes) == 1 else ""
 
     @property
@@ -73,13 +75,13 @@ class Group:
 
     @property
     def compared(self) -> str:
-        """The expected and the found value, for a single subject only, since each subject has its own."""
-        told = (("expected", self.first.expected), ("found", self.first.found)) if self.single else ()
-        return "; ".join(f"{word} {value}" for word, value in told if value)
+        """The expected and the actual value, for a single subject only, since each subject has its own."""
+        values = (("expected", self.first.expected), ("found", self.first.found)) if self.single else ()
+        return "; ".join(f"{word} {value}" for word, value in values if value)
 
 
 def _without_subject(finding: Finding) -> str:
-    """The summary without its own host in front, and its own device marked, so that equal statements compare equal."""
+    """Return the summary without its host in front and with a placeholder for its device, for comparisons."""
     text = finding.summary.removeprefix(f"{finding.host}: ")
     if finding.device is not None:
         text = re.sub(rf"\bdevice {finding.device}\b", _DEVICE, text, count=1)
@@ -87,7 +89,7 @@ def _without_subject(finding: Finding) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers in ascending order as 0-3,6."""
+    """Return numbers in ascending order as ranges: 0-3,6."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:
@@ -98,7 +100,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def folded(findings: Iterable[Finding]) -> list[Group]:
-    """Fold over devices of a host first, then over hosts that then say the same."""
+    """Fold findings over the devices of each host, then over hosts with the same text and devices."""
     by_host: dict[tuple[str | None, Outcome, str], list[Finding]] = defaultdict(list)
     for finding in findings:
         by_host[finding.host, finding.outcome, _without_subject(finding)].append(finding)
@@ -109,9 +111,9 @@ def folded(findings: Iterable[Finding]) -> list[Group]:
     result = []
     for (_, text, devices), same in groups.items():
         hosts = tuple(dict.fromkeys(finding.host for finding in same if finding.host is not None))
-        named = f"device{'s' if len(devices) > 1 else ''} {_ranges(devices)}"
-        causes, remedies = frozenset(one.cause for one in same), frozenset(one.remedy for one in same)
-        result.append(Group(same[0], text.replace(_DEVICE, named), hosts, devices, causes, remedies))
+        device_words = f"device{'s' if len(devices) > 1 else ''} {_ranges(devices)}"
+        causes, remedies = frozenset(finding.cause for finding in same), frozenset(finding.remedy for finding in same)
+        result.append(Group(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, remedies))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))
 
 
@@ -142,33 +144,33 @@ def _group_lines(group: Group, fold: Callable[[Iterable[str]], str], width: int)
 
 
 def _evidence_lines(text: str, width: int) -> list[Line]:
-    """Two at most: an error of a library may be a page, and -o json has it whole."""
+    """Return at most two lines. An error of a library may fill a page; -o json has all of it."""
     wrapped = textwrap.wrap(printable(text), width - 8, max_lines=2, placeholder=" …")
     return [Line(f"      | {line}", "dim") for line in wrapped]
 
 
 def blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], Sequence[Finding]]]:
-    """Checks with what they say, the worst first. Those that one obstacle kept from looking stand together."""
+    """Return the checks with their findings, the worst first. Checks with a common obstacle form one block."""
     shared = shared_obstacles(finding for findings in by_check.values() for finding in findings)
     blocks: list[tuple[list[str], Sequence[Finding]]] = []
     for same in shared.values():
-        once = {(finding.host, finding.device, finding.summary): finding for finding in same}
-        blocks.append((sorted({finding.check for finding in same}), list(once.values())))
+        distinct = {(finding.host, finding.device, finding.summary): finding for finding in same}
+        blocks.append((sorted({finding.check for finding in same}), list(distinct.values())))
     for check, findings in by_check.items():
-        if alone := [finding for finding in findings if obstacle(finding) not in shared]:
-            blocks.append(([check], alone))
+        if separate := [finding for finding in findings if obstacle(finding) not in shared]:
+            blocks.append(([check], separate))
     return sorted(blocks, key=lambda block: (_severity(block[1]), block[0]))
 
 
 def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
-    """Return what stands above the findings of a block."""
+    """Return the heading of a block of findings."""
     if len(checks) == 1:
         return f"{checks[0]}  {titles.get(checks[0], '')}"
     return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not look"
 
 
 def remedies(groups: Sequence[Group]) -> list[str]:
-    """Of one check's findings: each once, and of the first few only."""
+    """Return the distinct remedies of the shown findings of one check."""
     return list(dict.fromkeys(group.remedy for group in groups[:LINES_A_CHECK] if group.remedy))[:MOST_REMEDIES]
 
 
@@ -180,8 +182,8 @@ def _block_lines(
     width: int,
 ) -> list[Line]:
     verdict = overall(finding.outcome for finding in findings)
-    first, *rest = _wrap(heading(checks, titles), " " * 8, width)
-    lines = [Line(text, verdict.value) for text in (f"{verdict.value.upper():<8}{first[8:]}", *rest)]
+    first, *further = _wrap(heading(checks, titles), " " * 8, width)
+    lines = [Line(text, verdict.value) for text in (f"{verdict.value.upper():<8}{first[8:]}", *further)]
     groups = folded(findings)
     for group in groups[:LINES_A_CHECK]:
         lines += _group_lines(group, fold, width)
@@ -202,7 +204,7 @@ def finding_lines(
     fold: Callable[[Iterable[str]], str],
     width: int = 80,
 ) -> list[Line]:
-    """The findings, folded, the worst first; parameters as of `render`."""
+    """Return the findings as lines, folded, the worst first. The parameters are those of `render`."""
     by_check: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_check[finding.check].append(finding)
@@ -219,7 +221,10 @@ def render(
     table: Sequence[str] = (),
     width: int = 80,
 ) -> list[Line]:
-    """All lines of a report. `titles`: check id → title; `fold`: host names → node[01-16]; `table`: measurements."""
+    """Return all lines of a report.
+
+    `titles` maps check ids to titles; `fold` folds host names to node[01-16]; `table` has the measurements.
+    """
     shown = [f for f in report.findings if everything or f.outcome not in (Outcome.PASS, Outcome.SKIP)]
     lines = finding_lines(shown, titles, fold=fold, width=width)
     if lines:
@@ -227,8 +232,8 @@ def render(
     if table:
         lines += [Line(printable(row)) for row in table]
         lines.append(Line(""))
-    for left in report.left_out:
-        lines += [Line(text, "warn") for text in _wrap(f"left out: {left.host}: {left.why}", "", width)]
+    for entry in report.left_out:
+        lines += [Line(text, "warn") for text in _wrap(f"left out: {entry.host}: {entry.why}", "", width)]
     for note in report.notes:
         lines += [Line(text, "dim") for text in _wrap(f"note: {note}", "", width)]
     for verdict in Outcome:
@@ -241,7 +246,7 @@ def render(
 
 
 def count_line(report: Report) -> str:
-    """The verdict, and how many checks came to what."""
-    counted = Counter(worst_by((finding.check, finding.outcome) for finding in report.findings).values())
-    counts = ", ".join(f"{counted[outcome]} {outcome.value}" for outcome in Outcome if counted[outcome])
-    return f"{report.verdict.value.upper()}: {counts or 'nothing'} of {sum(counted.values())} checks"
+    """Return the verdict, and the number of checks for each outcome."""
+    outcomes = Counter(worst_by((finding.check, finding.outcome) for finding in report.findings).values())
+    counts = ", ".join(f"{outcomes[outcome]} {outcome.value}" for outcome in Outcome if outcomes[outcome])
+    return f"{report.verdict.value.upper()}: {counts or 'nothing'} of {sum(outcomes.values())} checks"

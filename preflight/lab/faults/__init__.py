@@ -1,7 +1,7 @@
-"""The faults a lab can have: a module an area, in each how a fault is made and how it is undone.
+"""The faults that a lab can have: one module for each area, with how a fault is made and undone.
 
-A fault acts on the real thing wherever there is one (a link, a queue, a rule, a process). `break` records in the lab's
-state what it found, so that `mend` brings exactly that back. Neither checks nor probe know of any of this.
+A fault acts on the real object wherever there is one (a link, a queue, a rule, a process). `break` records the previous
+values in the lab's state, so that `mend` restores exactly these. Neither checks nor probe know of this package.
 """
 
 import difflib
@@ -30,13 +30,13 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def describe() -> list[dict[str, Any]]:
-    """The table as `lab faults -o json` prints it."""
+    """Return the table of faults as `lab faults -o json` prints it."""
     keys = ("name", "scope", "seen_by", "stand_in", "what")
     return [{key: getattr(fault, key) for key in keys} for fault in FAULTS]
 
 
 def break_it(name: str, directory: Path, on: str | None, device: int | None) -> str:
-    """Make a fault and return one sentence about it; raises UsageError for what cannot be broken."""
+    """Make a fault and return one sentence about it. Raise UsageError for a place that cannot have it."""
     require_root()
     fault, directory = _fault(name), directory.resolve()
     with state.locked(_existing(directory)):
@@ -47,28 +47,28 @@ def break_it(name: str, directory: Path, on: str | None, device: int | None) -> 
             raise UsageError(f"{name} on {_where(entry)} is broken already; `preflight lab mend {name}` undoes it.")
         entry = Break(entry.fault, entry.host, entry.device, fault.make(place))
         lab.with_breaks((*lab.breaks, entry)).save(directory)
-    taken = " (no --device: the first)" if entry.device is not None and device is None else ""
-    return f"{name} on {_where(entry)}{taken}: {fault.what}"
+    default_note = " (no --device: the first)" if entry.device is not None and device is None else ""
+    return f"{name} on {_where(entry)}{default_note}: {fault.what}"
 
 
 def mend(name: str | None, directory: Path) -> list[str]:
-    """Undo all faults, or those of one name, the latest first; return a sentence for each."""
+    """Undo all faults, or those with one name, the latest first. Return a sentence for each."""
     require_root()
     if name is not None:
         _fault(name)
     directory = directory.resolve()
-    said = []
+    sentences = []
     with state.locked(_existing(directory)):
         lab = state.load(directory)
-        hosts = {one.name: one for one in hosts_of(lab, directory)}
+        hosts = {lab_host.name: lab_host for lab_host in hosts_of(lab, directory)}
         for entry in reversed(lab.breaks):
             if name in (None, entry.fault):
                 place = Place(lab, directory, hosts[entry.host], entry.device or 0)
                 _fault(entry.fault).undo(place, entry.undo)
-                lab = lab.with_breaks(tuple(other for other in lab.breaks if other is not entry))
+                lab = lab.with_breaks(tuple(earlier for earlier in lab.breaks if earlier is not entry))
                 lab.save(directory)
-                said.append(f"{entry.fault} on {_where(entry)} is mended.")
-    return said or [f"nothing to mend: {name or 'no fault'} is not broken." if name else "nothing is broken."]
+                sentences.append(f"{entry.fault} on {_where(entry)} is mended.")
+    return sentences or [f"nothing to mend: {name or 'no fault'} is not broken." if name else "nothing is broken."]
 
 
 def _existing(directory: Path) -> Path:
@@ -79,24 +79,26 @@ def _existing(directory: Path) -> Path:
 def _fault(name: str) -> Fault:
     names = [fault.name for fault in FAULTS]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        raise UsageError(f"there is no fault {name!r}; {f'did you mean {near[0]}?' if near else ', '.join(names)}")
+        matches = difflib.get_close_matches(name, names, n=1)
+        raise UsageError(
+            f"there is no fault {name!r}; {f'did you mean {matches[0]}?' if matches else ', '.join(names)}"
+        )
     return FAULTS[names.index(name)]
 
 
 def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: int | None) -> Place:
-    where = selected(hosts_of(lab, directory), on)
+    lab_host = selected(hosts_of(lab, directory), on)
     if fault.scope == "host" and device is not None:
         raise UsageError(f"{fault.name} befalls a host, not a device: leave --device out.")
     if fault.scope == "device" and not 0 <= (device or 0) < lab.spec.devices:
-        raise UsageError(f"{where.name} has no device {device or 0}; the lab has {lab.spec.devices} a host.")
+        raise UsageError(f"{lab_host.name} has no device {device or 0}; the lab has {lab.spec.devices} a host.")
     if fault in gpus.FAULTS and not lab.spec.is_gpu:
         raise UsageError(f"{fault.name} befalls GPUs: this is a lab of product {lab.spec.product}.")
     if fault.scope == "device" and fault not in gpus.FAULTS and not lab.spec.is_npu:
         raise UsageError(f"{fault.name} befalls NPUs: this is a lab of product {lab.spec.product}.")
     if fault in software.FAULTS and not lab.spec.is_npu:
         raise UsageError(f"a lab of product {lab.spec.product} has no driver stand-in.")
-    return Place(lab, directory, where, device or 0)
+    return Place(lab, directory, lab_host, device or 0)
 
 
 def _where(entry: Break) -> str:

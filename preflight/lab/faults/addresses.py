@@ -32,14 +32,14 @@ def _set_address(place: Place, to: Address) -> None:
 
 
 def _remember_conf(place: Place, change: Callable[[], object]) -> Undo:
-    """Do a change; return /etc/hccn.conf before and after it (null: not there)."""
+    """Apply a change. Return the text of /etc/hccn.conf before and after it (null if there was no file)."""
     before = text_of(place.hccn_conf)
     change()
     return {"conf_before": before, "conf_after": text_of(place.hccn_conf)}
 
 
 def _restore_conf(place: Place, undo: Undo, change: Callable[[], object] = lambda: None) -> None:
-    """Undo a change; then put the file's old bytes back, unless somebody has written to it in between."""
+    """Undo a change, then restore the file's old bytes, unless another program has written to it since."""
     untouched = text_of(place.hccn_conf) == undo["conf_after"]
     change()
     if untouched and undo["conf_before"] is None:
@@ -55,12 +55,12 @@ def _wrong_mask(place: Place) -> Undo:
 
 def _duplicate(place: Place) -> Undo:
     was = address_of(place)
-    others = [host for host in hosts_of(place.lab, place.directory) if host.name != place.host.name]
-    if not others:
+    other_hosts = [host for host in hosts_of(place.lab, place.directory) if host.name != place.host.name]
+    if not other_hosts:
         raise UsageError("duplicate-address takes the address of another host; this lab has only one.")
-    after = next((host for host in others if host.number > place.host.number), others[0])
-    theirs = address_of(Place(place.lab, place.directory, after, place.device))
-    return {**vars(was), **_remember_conf(place, lambda: _set_address(place, Address(theirs.address, was.netmask)))}
+    after = next((host for host in other_hosts if host.number > place.host.number), other_hosts[0])
+    stolen = address_of(Place(place.lab, place.directory, after, place.device))
+    return {**vars(was), **_remember_conf(place, lambda: _set_address(place, Address(stolen.address, was.netmask)))}
 
 
 def _old_address(place: Place, undo: Undo) -> None:
@@ -69,7 +69,7 @@ def _old_address(place: Place, undo: Undo) -> None:
 
 
 def forget_neighbours(place: Place) -> None:
-    """Others have learnt where an address is; without this a fault would outlive its mending by a minute."""
+    """Flush the neighbour tables of the fabric and of all devices, or a fault would outlive its removal by a minute."""
     for namespace in (place.fabric, *(n for n in kernel.namespaces(place.lab.names.prefix) if "-d" in n)):
         kernel.run("ip", "-n", namespace, "neigh", "flush", "all")
 

@@ -1,4 +1,4 @@
-"""A stranger in the fabric: a machine of nobody's that answers to the address of a device."""
+"""A foreign machine in the fabric that answers to the address of a device."""
 
 import ipaddress
 import json
@@ -14,8 +14,8 @@ from preflight.lab.kernel import NETNS, Process
 from preflight.lab.lifecycle import hosts_of
 from preflight.model.errors import UsageError
 
-# Says again and again who has the address, as many systems do when they come up, and at once where the owner has said
-# so; else the owner would win it back.
+# Announces the address repeatedly, as many systems do at start, and at once whenever the owner has announced it.
+# Otherwise the owner would regain it.
 ANNOUNCER = """
 import select, socket, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -31,12 +31,12 @@ while True:
 
 def _come(place: Place) -> Undo:
     owned = address_of(place)
-    others = [host for host in hosts_of(place.lab, place.directory) if host.name != place.host.name]
-    if not others:
+    other_hosts = [host for host in hosts_of(place.lab, place.directory) if host.name != place.host.name]
+    if not other_hosts:
         raise UsageError("arp-duplicate shows on the other hosts; this lab has only one.")
-    learner = place.lab.names.device(others[0].name, place.device)
+    learner = place.lab.names.device(other_hosts[0].name, place.device)
     _plug_in(place, f"{owned.address}/{ipaddress.IPv4Network(f'0.0.0.0/{owned.netmask}').prefixlen}")
-    for host in others:  # whoever has never asked for the address learns nothing from an announcement
+    for host in other_hosts:  # a host that never asked for the address learns nothing from an announcement
         with kernel.inside(place.lab.names.device(host.name, place.device)), suppress(OSError):
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"", (owned.address, 9))
     enter = ["nsenter", f"--net={NETNS / _stranger(place)}", "--"]
@@ -69,7 +69,7 @@ def _plug_in(place: Place, address: str) -> None:
     bridge = "fabric" if place.lab.spec.fabric == "switched" else f"rail{place.device}"
     kernel.ip_batch([f"netns add {stranger}"])
     kernel.set_sysctls(stranger, {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"})
-    # A bridge takes the lowest address of its ports for its own, and gateways must not change theirs.
+    # A bridge takes the lowest address of its ports as its own, and the address of gateways must not change.
     kernel.ip_batch(
         [f"link add {port} address fe:ff:ff:ff:ff:ff netns {place.fabric} type veth peer name eth0 netns {stranger}"]
     )

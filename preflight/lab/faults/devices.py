@@ -1,4 +1,4 @@
-"""Faults of devices that only the vendor's tools would tell of, and those of the files below /dev."""
+"""Faults of devices that only the vendor's tools report, and of the files below /dev."""
 
 from preflight.lab.faults.fault import Fault, Place, Undo, end, told, told_no_more
 
@@ -8,18 +8,21 @@ HELD_MB = "24576"
 
 
 def _slow_port(place: Place) -> Undo:
-    usual = 100_000 if place.lab.spec.product == "atlas-a1" else 200_000
-    return told({"speed": str(usual // 2)})(place)
+    full_speed = 100_000 if place.lab.spec.product == "atlas-a1" else 200_000
+    return told({"speed": str(full_speed // 2)})(place)
 
 
 def _hold(place: Place) -> Undo:
-    """A process that has HCCP of a device, and is in no table of npu-smi."""
+    """Start a process that holds HCCP of a device, and is in no table of npu-smi."""
     lock = f"exec 9>>/run/preflight-lab/hccp/{place.device}; flock 9; exec sleep infinity"
     return place.start("/bin/sh", "-c", lock)
 
 
 def _misnumber(place: Place) -> Undo:
-    """Not another device's number: a table with one twice would be taken for a garbled one, and not be believed."""
+    """Give the device a number that no device has.
+
+    A table with the same number twice would count as garbled and be ignored.
+    """
     return told({"logic": str(place.lab.spec.devices)})(place)
 
 

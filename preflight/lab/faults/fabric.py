@@ -1,4 +1,4 @@
-"""Faults of the fabric: the switch, its side of a device's link, and the cable between them."""
+"""Faults of the fabric: the switch, its end of a device's link, and the cable between them."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from preflight.model.errors import UsageError
 
 SLOW_RATE = "200mbit"
 LOSS = 10  # % of all packets
-USUAL_SEGMENTS = 65535  # of Linux, in a packet that was not cut yet
+USUAL_SEGMENTS = 65535  # Linux' default, of a packet that has not been cut yet
 SMALL_MTU = 1400
 FLAPS = 3
 FLAP_SECONDS = 0.2
@@ -41,7 +41,7 @@ def _flap(place: Place) -> Undo:
 
 
 def _forget_changes(place: Place, _: Undo) -> None:
-    """As an operator does when a link was repaired: what the devices at its ends remember of it begins anew."""
+    """Clear the link history of the devices at both ends, as an operator does after a link was repaired."""
     ends = hosts_of(place.lab, place.directory) if place.lab.spec.fabric == "direct" else [place.host]
     for host in ends:
         if host.init is not None:
@@ -58,7 +58,7 @@ def _fast_in(place: Place, _: Undo) -> None:
 
 
 def _slow_out(place: Place) -> Undo:
-    """Every device NIC is shaped as it is (see network.py): this one more."""
+    """Slow down what the device sends. Every device NIC is shaped already (see network.py), but less."""
     shape(_netns(place), f"eth{place.device}", SLOW_RATE)
     return {}
 
@@ -71,18 +71,18 @@ def _netns(place: Place) -> str:
     return place.lab.names.device(place.host.name, place.device)
 
 
-# Requests and replies are counted apart: whoever pings, one of any three packets is lost. The rest loses less, or TCP
-# would stand still where a job would only be slow.
+# Requests and replies are counted separately, so every ping loses one of any three packets. Other traffic loses less,
+# or TCP would stall where a job would only be slow.
 _SOME = """\
   icmp type echo-request numgen inc mod 3 1 drop
   icmp type echo-reply numgen inc mod 3 1 drop
   ip protocol != icmp numgen random mod 100 < 5 drop"""
-# By the length that IP says. A bridge port's own MTU would let pass what TCP hands over unsegmented (GSO).
+# By the length in the IP header. A bridge port's own MTU would let through what TCP hands over unsegmented (GSO).
 _LARGE = f"  ip length > {SMALL_MTU} drop"
 
 
 def _drop(what: str, rules: str) -> Callable[[Place], Undo]:
-    """Have the switch drop some of what it sends to the device."""
+    """Return a function that makes the switch drop some of what it sends to the device."""
 
     def make(place: Place) -> Undo:
         table = f"{what}_{place.port}"
@@ -101,8 +101,10 @@ def _drop_no_more(place: Place, undo: Undo) -> None:
 
 
 def _lose(place: Place) -> Undo:
-    """Behind the switch port, which is told to cut what TCP hands over unsegmented: to lose one packet of a wire's
-    size hurts TCP, to lose 64 KiB at once hardly does."""
+    """Lose packets behind the switch port, which cuts what TCP hands over unsegmented.
+
+    The loss of one packet of wire size hurts TCP. The loss of 64 KiB at once hardly does.
+    """
     kernel.ip_batch([f"link set {place.port} gso_max_segs 1"], place.fabric)
     nft(
         _netns(place),
@@ -128,13 +130,19 @@ def _siblings_back(place: Place, _: Undo) -> None:
 
 
 def _swap_cables(place: Place) -> Undo:
-    """All ports are in one switch, so every packet finds its way: only what LLDP tells is another."""
-    other = place.device + 1 if place.device + 1 < place.lab.spec.devices else place.device - 1
-    if other < 0 or place.lab.spec.fabric != "switched" or place.lab.spec.leaves > 1:
+    """Swap what LLDP reports for two cables. Packets are not affected, since all ports are in one switch."""
+    neighbour = place.device + 1 if place.device + 1 < place.lab.spec.devices else place.device - 1
+    if neighbour < 0 or place.lab.spec.fabric != "switched" or place.lab.spec.leaves > 1:
         raise UsageError("miswired swaps the cables of two devices of a host on two leaves; this lab has no such two.")
-    own, others = (f"leaf_{place.device}", f"port_{place.device}"), (f"leaf_{other}", f"port_{other}")
-    was = host_state.replace(_cables(place), dict.fromkeys(own + others))
-    host_state.replace(_cables(place), {key: was[value] for key, value in zip(own + others, others + own, strict=True)})
+    own_keys, neighbour_keys = (
+        (f"leaf_{place.device}", f"port_{place.device}"),
+        (f"leaf_{neighbour}", f"port_{neighbour}"),
+    )
+    was = host_state.replace(_cables(place), dict.fromkeys(own_keys + neighbour_keys))
+    host_state.replace(
+        _cables(place),
+        {key: was[value] for key, value in zip(own_keys + neighbour_keys, neighbour_keys + own_keys, strict=True)},
+    )
     return {"cables": was}
 
 

@@ -1,4 +1,4 @@
-"""What a fault is, and what several of them need."""
+"""The type of a fault, and helpers that several faults use."""
 
 import subprocess
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ Undo = dict[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a fault is made."""
+    """The place of a fault: lab, host and device."""
 
     lab: State
     directory: Path
@@ -36,7 +36,7 @@ class Place:
         return self.lab.names.fabric
 
     def hccn(self, *words: str) -> str:
-        """Ask the host's hccn_tool about the device; the change, if it is one, lands in /etc/hccn.conf too."""
+        """Run the host's hccn_tool for the device. A change is also written to /etc/hccn.conf."""
         return self.host.run("hccn_tool", "-i", str(self.device), *words)
 
     @property
@@ -46,16 +46,16 @@ class Place:
 
     @property
     def state(self) -> Path:
-        """What the device holds in its own memory."""
+        """The file with the device's own memory."""
         return self.host.directory / "state" / str(self.device)
 
     def start(self, *command: str) -> Undo:
-        """Start a process inside the host; return what `end` needs."""
+        """Start a process inside the host. Return what `end` needs."""
         enter = ["nsenter", "-t", str(self.host.running().pid), "-a", "--", *command]
         null = subprocess.DEVNULL
         # --fork is implied by entering the PID namespace: the process is nsenter's child.
-        entered = subprocess.Popen(enter, stdin=null, stdout=null, stderr=null, start_new_session=True)
-        outer = Process.of(entered.pid)
+        entering = subprocess.Popen(enter, stdin=null, stdout=null, stderr=null, start_new_session=True)
+        outer = Process.of(entering.pid)
         kernel.wait_until(lambda: len(kernel.processes_below(outer)) > 1, 10, f"{command[0]} did not start")
         inner = kernel.processes_below(outer)[1]
         return {"pid": inner.pid, "started": inner.started}
@@ -63,7 +63,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault. `stand_in`: it acts on something the lab only stands in for."""
+    """One kind of fault. `stand_in` is true if it acts on a stand-in of the lab."""
 
     name: str
     scope: Literal["host", "device"]
@@ -75,12 +75,12 @@ class Fault:
 
 
 def end(_: Place, undo: Undo) -> None:
-    """End what Place.start has started."""
+    """End a process that Place.start has started."""
     kernel.kill_and_wait([Process(undo["pid"], undo["started"])])
 
 
 def told(values: Mapping[str, str]) -> Callable[[Place], Undo]:
-    """Have the stand-in tools tell something else of a device."""
+    """Return a function that makes the stand-in tools report other values for a device."""
 
     def make(place: Place) -> Undo:
         return {"state": host_state.replace(place.state, values)}
@@ -99,7 +99,7 @@ def nft(netns: str, rules: str) -> None:
 
 
 def shape(netns: str, interface: str, rate: str) -> None:
-    """Hold what an interface sends to a rate."""
+    """Limit what an interface sends to a rate."""
     shaper = ("tbf", "rate", rate, "burst", "64kb", "latency", "50ms")
     kernel.run("tc", "-n", netns, "qdisc", "replace", "dev", interface, "root", *shaper)
 
@@ -109,7 +109,7 @@ def unshape(netns: str, interface: str) -> None:
 
 
 def text_of(path: Path) -> str | None:
-    """The text of a file; None: it is not there."""
+    """Return the text of a file, or None if there is no file."""
     with suppress(FileNotFoundError):
         return path.read_text()
     return None

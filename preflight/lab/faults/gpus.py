@@ -1,4 +1,4 @@
-"""Faults of GPUs, as nvidia-smi, the PCI bus and the kernel log would tell of them: all act on stand-ins."""
+"""Faults of GPUs, as nvidia-smi, the PCI bus and the kernel log report them. All act on stand-ins."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""Faults of a host: its ports, its firewall, its life."""
+"""Faults of a host: its ports, its firewall, its power."""
 
 import signal
 import sys
@@ -80,7 +80,7 @@ def _wake_sshd(_: Place, undo: Undo) -> None:
 
 
 def _sshd(host: Host) -> Iterator[Process]:
-    """The listener and the servers of open connections."""
+    """Yield the listening sshd and the servers of open connections."""
     for process in kernel.processes_below(host.running()):
         with suppress(OSError):
             if Path(f"/proc/{process.pid}/comm").read_text().strip() == "sshd":

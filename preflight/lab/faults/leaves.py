@@ -1,4 +1,4 @@
-"""Faults between switches: the cable from a leaf to the spine. A host stands for the leaf that it is on."""
+"""Faults between switches: the cable from a leaf to the spine. A host selects the leaf that it is on."""
 
 from preflight.lab import kernel
 from preflight.lab.faults.fault import Fault, Place, Undo, shape, unshape

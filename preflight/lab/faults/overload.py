@@ -1,4 +1,4 @@
-"""A host whose processors are busy with something else, while those of the machine, and so of other hosts, are not."""
+"""A host with busy processors, while those of the machine, and so of other hosts, are not busy."""
 
 from pathlib import Path
 
@@ -7,24 +7,24 @@ from preflight.lab.faults.fault import Fault, Place, Undo
 from preflight.lab.kernel import Process
 from preflight.model.errors import UsageError
 
-SHARE = 50  # % of one processor that all of the host have together
+SHARE = 50  # % of one processor, for all processes of the host together
 BUSY, BUSY_SECONDS = 2, 600
-_PERIOD = 20_000  # microseconds; short, so that it is slow and does not stutter
+_PERIOD = 20_000  # microseconds; short, so that the host is slow but does not stutter
 
 
 def _overload(place: Place) -> Undo:
     init, limit = place.host.running(), _PERIOD * SHARE // 100
-    usual = cgroups.group_of(init.pid)
+    usual_group = cgroups.group_of(init.pid)
     try:
         group = cgroups.make(place.host.netns, limit, _PERIOD)
     except OSError as error:
         raise UsageError(f"host-overloaded needs cgroups with the controller cpu: {error}") from None
     _move(init, group)
-    # A session each: a kernel with autogroups shares time out by session.
+    # One session for each, since kernels with autogroups share out time by session.
     busy = f"for n in $(seq {BUSY}); do setsid timeout {BUSY_SECONDS} sh -c 'while :; do :; done' & done; wait"
     started = place.start("/bin/sh", "-c", busy)
     _move(Process(**started), group)
-    return {**started, "group": str(group), "usual": str(usual)}
+    return {**started, "group": str(group), "usual": str(usual_group)}
 
 
 def _unload(place: Place, undo: Undo) -> None:
@@ -35,7 +35,10 @@ def _unload(place: Place, undo: Undo) -> None:
 
 
 def _move(root: Process, group: Path) -> None:
-    """With all below it; what they start is born there. Twice: some may have been starting others."""
+    """Move a process and all its descendants to a group. Processes that they start later are born there.
+
+    This is done twice, since some of them may have been starting others.
+    """
     for _ in range(2):
         for process in kernel.processes_below(root):
             cgroups.move(process, group)

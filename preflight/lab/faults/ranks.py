@@ -1,11 +1,11 @@
-"""Faults that a rank of a job meets, made in the stand-in of torch_npu: the lab has no device that could be broken."""
+"""Faults that a rank of a job meets, made in the stand-in of torch_npu, since the lab has no real device to break."""
 
 from collections.abc import Iterator
 
 from preflight.lab.faults.fault import Fault, Place, Undo, end, told, told_no_more
 
-# Where a process gets stuck → in words. Between these, ranks meet at a store and wait for each other: that is torch and
-# the network, which have faults of their own.
+# Point at which a process gets stuck → description. Between these points ranks meet at a store and wait for each other.
+# That is torch and the network, which have other faults.
 STUCK = {
     "import": "as it imports torch_npu",
     "open": "as it opens the device",
@@ -16,20 +16,20 @@ STUCK = {
 
 
 def _stuck() -> Iterator[Fault]:
-    for where, words in STUCK.items():
+    for point, description in STUCK.items():
         yield Fault(
-            f"stuck-{where}",
+            f"stuck-{point}",
             "device",
             ("PRB101", "PRB113"),
             True,
-            f"a process that uses it gets stuck {words}.",
-            told({f"fault_stuck_{where}": "1"}),
+            f"a process that uses it gets stuck {description}.",
+            told({f"fault_stuck_{point}": "1"}),
             told_no_more,
         )
 
 
 def _occupy(place: Place) -> Undo:
-    """A process of nobody's job, as npu-smi shows one."""
+    """Start a process that belongs to no job, as npu-smi shows one."""
     folder = f"/run/preflight-lab/process/{place.device}"
     return place.start("/bin/sh", "-c", f"exec 9>>{folder}/$$; flock 9; exec sleep infinity")
 

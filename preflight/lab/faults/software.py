@@ -1,4 +1,4 @@
-"""Faults of the software on a host: versions that do not fit, and the environment that jobs start with."""
+"""Faults of the software on a host: incompatible versions, and the environment that jobs start with."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from preflight.lab.faults.fault import Fault, Place, Undo
 OTHER_DRIVER = "22.0.4"
 OTHER_TORCH_NPU = "2.1.0"
 BAD_VARIABLE = "HCCL_RDMA_RETRY_CNT=9"  # 1 to 7
-WRONG_NIC, WRONG_ADDRESS = "docker0", "172.17.0.1/16"  # as every host with Docker has it
+WRONG_NIC, WRONG_ADDRESS = "docker0", "172.17.0.1/16"  # as on every host with Docker
 
 
 def _edit(place: Place, file: Path, old: str, new: str) -> Undo:
@@ -37,7 +37,7 @@ def _bad_variable(place: Place) -> Undo:
 
 
 def _wrong_nic(place: Place) -> Undo:
-    """With the interface itself, so that nobody is warned by its absence."""
+    """Set the variables, and make the interface, too, so that its absence gives no warning."""
     bridge = (f"link add {WRONG_NIC} type bridge", f"addr add {WRONG_ADDRESS} dev {WRONG_NIC}")
     kernel.ip_batch([*bridge, f"link set {WRONG_NIC} up"], place.host.netns)
     names = "".join(f"export {of}_SOCKET_IFNAME={WRONG_NIC}\n" for of in ("HCCL", "GLOO"))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from preflight.attribution.culprits import folded
+from preflight.attribution.culprit_words import folded
 from preflight.attribution.ping_types import Cause, PingEnd, end, own
 
 

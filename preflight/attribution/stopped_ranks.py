@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from preflight.attribution.culprits import Named
+from preflight.attribution.culprit_words import Named
 from preflight.model.measure import STAGES, End, Member, Observation, RankView, Scope, TestOutcome, kept_waiting
 
 TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)

@@ -1,11 +1,11 @@
-"""The error catalogue, and the lookup of a log's lines in it. Pure."""
+"""Lookup of a log's lines in the catalogue of errors (`errors/`). Pure."""
 
 import re
 
 from preflight.diagnose.errors import cann, crashes, cuda, hccl, host, launchers, nccl, schedulers, torch
 from preflight.diagnose.line import clean
 from preflight.diagnose.types import Role, Sign, Weight
-from preflight.facts.error_catalogue import meaning
+from preflight.facts.error_meanings import meaning
 
 # In the order in which they are tried. torch passes on errors of NCCL, CUDA and HCCL, so its lines may be any of them.
 _OF_CANN = (*hccl.SIGNS, *cann.SIGNS)

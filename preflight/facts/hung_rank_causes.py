@@ -4,7 +4,7 @@ gloo and NCCL listen on ephemeral ports of an interface that they choose (NCCL u
 HCCL listens on ports from 60000 of the host NIC, and on port 16666 of the device's NIC (HCCL user guide).
 """
 
-from preflight.facts.error_catalogue import Meaning
+from preflight.facts.error_meanings import Meaning
 
 _FABRIC = "look at link, MTU, priorities and loss along that rail (NIC101, NIC107, NIC109, PNG101)"
 

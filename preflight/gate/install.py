@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from preflight import __version__
-from preflight.gate.ask import ask
 from preflight.gate.policy import SCHEMA, gate_json
+from preflight.gate.run_on_hosts import ask
 from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState
 from preflight.model.cluster import Cluster
 from preflight.provision.apply import Way, compare

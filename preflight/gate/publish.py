@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from preflight.gate.ask import ask
 from preflight.gate.policy import config_digest
+from preflight.gate.run_on_hosts import ask
 from preflight.gate.verdict import Look
 from preflight.model.cluster import Cluster, Host
 from preflight.transport.programs import source

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from preflight.attribution.localiser.combine_rails import LocatedFault, Rail, merge
 from preflight.attribution.localiser.localise import GroupOutcome, Localiser, Test
-from preflight.attribution.localiser.merge import LocatedFault, Rail, merge
 from preflight.lab.fabric import Fault, Model, Pair, draw
 from preflight.lab.rivals import RIVALS
 from preflight.model.errors import UsageError

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from preflight.model.cluster import Host
 from preflight.model.measure import STAGES, Meeting, Observation
 from preflight.probe.agents import Agents
+from preflight.probe.deadlines import late
 from preflight.probe.lines import Gone
 from preflight.probe.messages import Failed, Noted, Ready, Running, Settled
 from preflight.probe.observe import observe, with_held, with_meetings, with_printed
-from preflight.probe.patience import late
 from preflight.probe.roll_call import RollCall
+from preflight.probe.round_state import RoundState
 from preflight.probe.rounds import Group, Round
 from preflight.probe.venue import Venue, place
-from preflight.probe.watch import Watch
 from preflight.transport.types import Progress
 
 SETTLE = 45.0  # seconds for a host to report that its devices are free; it gives up after 30
@@ -69,7 +69,7 @@ class Conductor:
 
     def play(self, round_: Round, until: float) -> list[Observation]:
         """Start the round's groups, watch them to their end, and return the observations."""
-        watch = Watch(round_, self.deadline, time.monotonic(), hurried=self.hurried)
+        watch = RoundState(round_, self.deadline, time.monotonic(), hurried=self.hurried)
         for host, (_, why) in self.gone.items():
             watch.lose(host, why, time.monotonic())
         if time.monotonic() < until:
@@ -172,7 +172,7 @@ class Conductor:
     def _tell(self, group: Group, command: dict[str, object]) -> None:
         self._agents.send({member.host: [command] for member in group.members})
 
-    def _report(self, round_: Round, watch: Watch, now: float) -> None:
+    def _report(self, round_: Round, watch: RoundState, now: float) -> None:
         done, total = watch.progress()
         rank = watch.waits_for()
         if rank is None:

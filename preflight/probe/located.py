@@ -5,8 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from preflight.attribution.localiser.combine_rails import (
+    LocatedFault,
+    Rail,
+    Transfer,
+    slow_direction,
+    slow_link_direction,
+)
 from preflight.attribution.localiser.localise import Localiser
-from preflight.attribution.localiser.merge import LocatedFault, Rail, Transfer, slow_direction, slow_link_direction
 from preflight.attribution.localiser.types import GroupOutcome, Test
 from preflight.model.measure import End, Located, Observation, TestOutcome
 from preflight.probe.pairs import JUDGED

@@ -12,7 +12,7 @@ from preflight.probe.bandwidth import algbw, busbw
 from preflight.probe.local_tests import ALONE, COPIES, tflops
 from preflight.probe.messages import Result
 from preflight.probe.operation import Operation
-from preflight.probe.watch import GroupState, RankState, clean
+from preflight.probe.round_state import GroupState, RankState, clean
 
 _Absent = Mapping[str, tuple[str, str]]
 _MEETING = Operation("init", "", 0)

@@ -11,8 +11,8 @@ other, and the first round goes along the rails. A single host's devices are the
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from preflight.attribution.localiser.combine_rails import merge
 from preflight.attribution.localiser.localise import Localiser
-from preflight.attribution.localiser.merge import merge
 from preflight.attribution.localiser.types import Test
 from preflight.model.measure import Located, Observation, TestOutcome
 from preflight.model.peers import FEWEST

@@ -46,7 +46,7 @@ def test_a_worker_that_cannot_be_killed_costs_its_device_and_not_its_host(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one inside a driver. Here the agent's SIGKILL misses rank 3, until it ends everything."""
-    monkeypatch.setattr("preflight.probe.watch.DYING", 1.0)
+    monkeypatch.setattr("preflight.probe.round_state.DYING", 1.0)
     monkeypatch.setattr("preflight.probe.lines.FAREWELL", 0.5)
     two = cluster(mark, "stubborn 3", deadline=3.0)
 
@@ -69,7 +69,7 @@ def test_a_worker_that_writes_over_its_report_breaks_nothing(mark: str) -> None:
 
 
 def test_a_frozen_agent_ends_its_own_tests_alone(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("preflight.probe.watch.SLACK", 1.0)
+    monkeypatch.setattr("preflight.probe.round_state.SLACK", 1.0)
     monkeypatch.setattr("preflight.probe.lines.FAREWELL", 0.5)
     observations = run(cluster(mark, "freeze-agent 2", deadline=3.0))
     assert {view.member.host for view in kept_waiting(failing(world(observations)))} == {"node02"}

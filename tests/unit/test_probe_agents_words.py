@@ -6,7 +6,7 @@ import pytest
 
 from preflight.model.measure import End, TestOutcome
 from preflight.probe.messages import Ended, RankMessage, Reached, Result
-from tests.unit.test_probe_watch import TESTS, Play
+from tests.unit.test_probe_round_state import TESTS, Play
 
 
 def healthy(disturb: Callable[[Play], None] = lambda _: None) -> Play:

@@ -8,8 +8,8 @@ from preflight.probe.messages import Result
 from preflight.probe.observe import observe
 from preflight.probe.operation import Operation
 from preflight.probe.request import Request
+from preflight.probe.round_state import GroupState, RankState
 from preflight.probe.rounds import Group, Plan
-from preflight.probe.watch import GroupState, RankState
 
 
 def observed(test: Operation, *, bytes_: int, wrong: int = 0, on_host: bool = False) -> Observation:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.facts.error_catalogue import meaning
+from preflight.facts.error_meanings import meaning
 from tests.torch_npu_wheel import Wheel, fetch
 
 PREFLIGHT = Path(__file__).parents[2] / "preflight"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
-from preflight.facts.error_catalogue import meaning
+from preflight.facts.error_meanings import meaning
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.parsers.ascend.hccl_test import HcclTest, checks
 from preflight.facts.types import Missing

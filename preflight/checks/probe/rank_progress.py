@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from preflight.attribution import short_budget
 from preflight.attribution.causes import ON_THE_WIRE
-from preflight.attribution.culprits import Named, by_id, named, partners
-from preflight.attribution.culprits import evidence as with_partners
+from preflight.attribution.culprit_words import Named, by_id, named, partners
+from preflight.attribution.culprit_words import evidence as with_partners
 from preflight.attribution.rank_positions import HANDS, device_ranges, evidence, first_line, found_at, waiting
 from preflight.attribution.stopped_ranks import (
     TROUBLE,
@@ -22,7 +22,7 @@ from preflight.attribution.stopped_ranks import (
 )
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import tell
-from preflight.facts.error_catalogue import Meaning, meaning
+from preflight.facts.error_meanings import Meaning, meaning
 from preflight.facts.hung_rank_causes import usual
 from preflight.model.finding import Finding
 from preflight.model.measure import End, Located, Observation, RankView, Scope, TestOutcome, TimeLimit, kept_waiting

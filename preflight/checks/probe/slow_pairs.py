@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.attribution.culprits import Named, named, sentence
+from preflight.attribution.culprit_words import Named, named, sentence
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import tell
 from preflight.model.finding import Finding

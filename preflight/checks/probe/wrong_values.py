@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from preflight.attribution.culprits import Named, named
+from preflight.attribution.culprit_words import Named, named
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import tell
 from preflight.model.finding import Finding

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from preflight.attribution.causes import FailureMode, why
-from preflight.attribution.culprits import (
+from preflight.attribution.culprit_words import (
     SHOWN,
     Named,
     by_id,

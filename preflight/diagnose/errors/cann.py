@@ -9,7 +9,7 @@ import re
 from textwrap import shorten
 
 from preflight.diagnose.types import Role, Sign, Weight
-from preflight.facts.error_catalogue import Meaning, meaning
+from preflight.facts.error_meanings import Meaning, meaning
 
 _PROGRAM = "correct the program or its settings; no device, host or link is at fault"
 _OPERATOR = "check that operator's input (shape, type, range) first, then the device's health: npu-smi info (NPU113)"

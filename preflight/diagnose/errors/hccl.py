@@ -7,7 +7,7 @@ code, and the next step, are in `facts.error_catalogue`.
 from dataclasses import replace
 
 from preflight.diagnose.types import Role, Sign
-from preflight.facts.error_catalogue import meaning
+from preflight.facts.error_meanings import meaning
 
 WAITS = ("EI0002", "EI0006", "EI0015")
 LINKS = ("EI0005", "EI0008", "EI0009", "EI0010", "EI0012", "EI0013", "EI0016", "EI0018")

@@ -3,12 +3,12 @@
 import pytest
 
 from preflight.model.measure import End, Member, Scope, TestOutcome, kept_waiting
+from preflight.probe.deadlines import hurried
 from preflight.probe.messages import Killed
 from preflight.probe.operation import Operation
-from preflight.probe.patience import hurried
+from preflight.probe.round_state import SLACK, TURN, RoundState
 from preflight.probe.rounds import Group
-from preflight.probe.watch import SLACK, TURN, Watch
-from tests.unit.test_probe_watch import DEADLINE, STAGES, Play
+from tests.unit.test_probe_round_state import DEADLINE, STAGES, Play
 
 TEST = (Operation("all_reduce", "float32", 1 << 20),)
 STUCK = "hangs"
@@ -19,7 +19,7 @@ class Pairs(Play):
 
     def __init__(self, *pairs: Group, lanes: int = 8, hurried: bool = True) -> None:
         super().__init__(*pairs, lanes=lanes)
-        self.watch = Watch(self.round, DEADLINE, 0.0, hurried=hurried)
+        self.watch = RoundState(self.round, DEADLINE, 0.0, hurried=hurried)
 
     def finish(self, name: str, now: float) -> None:
         self.now = now

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Member, Scope, Sending
+from preflight.probe.deadlines import hurried
 from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Waits
-from preflight.probe.patience import hurried
 from preflight.probe.rounds import Group, Round
 
 GRACE = 3.0  # seconds that the others of a group get for their own messages, once one has failed
@@ -100,8 +100,8 @@ class Order:
     group: Group
 
 
-class Watch:
-    """Watch over the groups of one round. All that it knows about hosts is their names, and the time is a parameter.
+class RoundState:
+    """State of the groups of one round. It knows hosts by name only, and takes the time as a parameter.
 
     `hurried`: a pair does not get the whole deadline once half of the others have shown how long their tests take.
     """

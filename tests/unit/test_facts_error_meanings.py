@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from preflight.checks.engine.registry import all_checks
-from preflight.facts import error_catalogue as last_words
-from preflight.facts.error_catalogue import meaning
+from preflight.facts import error_meanings as last_words
+from preflight.facts.error_meanings import meaning
 
 LIBHCCL = (
     "ImportError: libhccl.so: cannot open shared object file: No such file or directory. Please check that the cann "

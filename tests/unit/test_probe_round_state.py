@@ -7,12 +7,12 @@ import pytest
 
 from preflight.model.measure import End, Member, Observation, Scope, TestOutcome, kept_waiting
 from preflight.probe.bandwidth import algbw, busbw
+from preflight.probe.deadlines import late
 from preflight.probe.messages import Ended, Entered, Failed, Reached, Ready, Result, read
 from preflight.probe.observe import absent, observe
 from preflight.probe.operation import Operation
-from preflight.probe.patience import late
+from preflight.probe.round_state import GRACE, SLACK, TURN, RoundState
 from preflight.probe.rounds import Group, Round
-from preflight.probe.watch import GRACE, SLACK, TURN, Watch
 
 DEADLINE = 60.0
 STAGES = ("spawned", "torch", "backend", "device", "store", "peers", "communicator")
@@ -30,7 +30,7 @@ class Play:
 
     def __init__(self, *groups: Group, lanes: int = 8) -> None:
         self.round = Round("r1", groups or (group(),), lanes)
-        self.watch = Watch(self.round, DEADLINE, 0.0)
+        self.watch = RoundState(self.round, DEADLINE, 0.0)
         self.now = 0.0
 
     def hosts(self, name: str) -> list[str]:

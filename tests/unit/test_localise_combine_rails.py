@@ -2,7 +2,7 @@
 
 import pytest
 
-from preflight.attribution.localiser.merge import (
+from preflight.attribution.localiser.combine_rails import (
     LocatedFault,
     Rail,
     Transfer,

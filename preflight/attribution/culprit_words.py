@@ -1,4 +1,4 @@
-"""Culprits that tests with different partners point to, and the evidence in words. Pure."""
+"""Culprits that tests with different partners show, and their evidence, in words. Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -4,8 +4,8 @@ import pytest
 
 from preflight.model.measure import End, kept_waiting
 from preflight.probe.messages import Killed
-from preflight.probe.watch import DYING, GRACE
-from tests.unit.test_probe_watch import DEADLINE, Play, missing
+from preflight.probe.round_state import DYING, GRACE
+from tests.unit.test_probe_round_state import DEADLINE, Play, missing
 
 TIMED_OUT = "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 55000ms"
 

@@ -73,9 +73,17 @@ def _started(proc: Path) -> float | None:
             head, _, fields = entry.read_text(errors="replace").rpartition(")")
         except OSError:
             continue  # the process has ended
-        if head.endswith("(slurmctld"):
+        if head.endswith("(slurmctld") and _is_of_this_system(entry.parent, proc):
             times.append(boot + int(fields.split()[19]) / ticks)
     return min(times, default=None)
+
+
+def _is_of_this_system(process: Path, proc: Path) -> bool:
+    """Return whether a process is in our PID namespace: the slurmctld of a container is that container's."""
+    try:
+        return (process / "ns/pid").readlink() == (proc / "self/ns/pid").readlink()
+    except OSError:
+        return True
 
 
 def _recorded(path: Path) -> float | None:

@@ -8,14 +8,15 @@ import pytest
 
 from preflight.gate.slurm_running import Controller, running, told
 
-BOOT, TICKS = 1_800_000_000, os.sysconf("SC_CLK_TCK")
+# In 2096: the test files change now, and have to be older than slurmctld.
+BOOT, TICKS = 4_000_000_000, os.sysconf("SC_CLK_TCK")
 STAT = "42 ({}) S 1 42 42 0 -1 4194560 1 0 0 0 1 1 0 0 20 0 9 0 {} 0 0\n"
 CONTROLLER = {"context": "controller", "time": BOOT + 150.0}
 
 
 def machine(tmp_path: Path, name: str = "slurmctld", *records: object) -> Controller | None:
     """slurmctld started 100 s after the boot; slurm.conf changed 120 s after it."""
-    (tmp_path / "42").mkdir()
+    (tmp_path / "42").mkdir(exist_ok=True)
     (tmp_path / "stat").write_text(f"cpu 1 2\nbtime {BOOT}\n")
     (tmp_path / "42/stat").write_text(STAT.format(name, 100 * TICKS))
     (tmp_path / "gate.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records) + "{cut off")
@@ -27,6 +28,14 @@ def machine(tmp_path: Path, name: str = "slurmctld", *records: object) -> Contro
 
 def test_without_a_slurmctld_nothing_is_told(tmp_path: Path) -> None:
     assert machine(tmp_path, "slurmd") is None
+
+
+@pytest.mark.parametrize("namespace", ["pid:[1]", "pid:[2]"])
+def test_the_slurmctld_of_a_container_is_not_this_systems(tmp_path: Path, namespace: str) -> None:
+    for process, own in (("42", namespace), ("self", "pid:[1]")):
+        (tmp_path / process / "ns").mkdir(parents=True)
+        (tmp_path / process / "ns/pid").symlink_to(own)
+    assert bool(machine(tmp_path)) is (namespace == "pid:[1]")
 
 
 def test_a_call_since_its_start_is_the_proof(tmp_path: Path) -> None:

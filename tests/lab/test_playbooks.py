@@ -83,9 +83,15 @@ SCENARIOS = {
 
 @pytest.fixture
 def shared() -> Iterator[str]:
-    """A folder that the lab's hosts share: each has a /tmp of its own."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+    """A folder that all hosts of a lab see. `mount_shared` makes it writable there, as a shared file system is."""
+    with tempfile.TemporaryDirectory(dir="/srv") as folder:
         yield folder
+
+
+def mount_shared(lab: LabHandle, folder: str) -> None:
+    for host in lab.addresses:
+        mounted = lab.ssh(host, f"mount --bind {folder} {folder} && mount -o remount,bind,rw {folder}")
+        assert mounted.returncode == 0, mounted.stderr
 
 
 def state(lab: LabHandle) -> dict[str, str]:
@@ -106,6 +112,7 @@ def test_a_playbook_proves_its_site_changes_nothing_anew_and_stops_at_a_fault_by
     site = replace(scenario.site, edited={**scenario.site.edited, "/mnt/nfs": shared})
     well, broken = (step for step in steps(PAGE) if step.command.startswith(f"bash {name}.sh"))
     lab = lab_of(make_lab, site)
+    mount_shared(lab, shared)
     desk = seated(lab, site, tmp_path)
     desk.write(f"{name}.sh", site.here((PLAYBOOKS / f"{name}.sh").read_text()))
     desk.run(Step(0, scenario.ready, 0, "…"))

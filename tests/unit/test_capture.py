@@ -625,8 +625,8 @@ def test_the_domain_of_a_full_name_is_known_and_a_public_one_is_not() -> None:
     document = sections()
     document["naming"]["value"]["search"] = ["dc.acme.internal", "svc.cluster.local", "lan"]
     cluster = Cluster("c", Product.ATLAS_A2, (Host("n1", "10.1.0.1", ssh=Ssh(user="wangwu")),))
-    found = known(cluster, {"n1": facts_of(framed(document))}, [{"a": "x.acme.com.cn y.github.com b.acme.cn"}])
-    assert {"dc.acme.internal", "acme.internal", "acme.com.cn", "acme.cn"} <= found.domains
+    found = known(cluster, {"n1": facts_of(framed(document))}, [{"a": "x.acme.com.cn y.github.com b.acme.cn acme.lan"}])
+    assert {"dc.acme.internal", "acme.internal", "acme.com.cn", "acme.cn", "acme.lan"} <= found.domains
     assert not found.domains & {"com.cn", "github.com", "y.github.com", "svc.cluster.local", "lan"}
     assert found.users == {"wangwu"}
 

@@ -91,8 +91,8 @@ SUFFIXES = frozenset(
 )
 # Last labels of names of machines and domains. Those of the second list need at least three labels, because `rc.local`
 # and `java.io` are no such names. `info`, `sh` and `py` are left out, as files end in them.
-_ENDS = "com|org|cn|edu|gov"
-_ENDS_OF_LONGER = "net|io|ai|local|lan|internal|intranet|corp|cloud|xyz|jp|kr|hk|tw|sg|eu|uk|ru|de|fr|ch|nl|co|ca|au"
+_ENDS = "com|org|cn|edu|gov|lan|intranet|corp"
+_ENDS_OF_LONGER = "net|io|ai|local|internal|cloud|xyz|jp|kr|hk|tw|sg|eu|uk|ru|de|fr|ch|nl|co|ca|au"
 LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"
 FULL_NAME = re.compile(
     rf"(?<![\w.-])(?:{LABEL}\.){{1,8}}(?:{_ENDS})(?![\w-]|\.\w)"

@@ -46,6 +46,7 @@ class There:
     at_work: str = ""
     named: tuple[str, ...] = ()  # lines of Slurm's configuration
     doubt: str = ""
+    unread: str = ""
     trouble: TransportError | None = None
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
@@ -58,7 +59,8 @@ class There:
         if "paths" in asked:
             kinds = {path: "file" if path in self.files else "missing" for path in asked["paths"]}
             named = self.named if FRONT in asked["programs"] else ()
-            answer = {"python": self.python, "kinds": {**kinds, **self.odd}, "named": named, "doubt": self.doubt}
+            answer = {"python": self.python, "kinds": {**kinds, **self.odd}, "named": named}
+            answer |= {"doubt": self.doubt, "unread": self.unread}
         else:
             assert asked["action"] == "compare"
             results = [self.met(change["target"], change["after"]) for change in asked["plain"]]
@@ -201,6 +203,18 @@ def test_where_slurm_may_still_start_the_gate_it_stays() -> None:
     found = removing(way(There(OURS, doubt="its controller does not answer: scontrol show config")), force=True)
     assert not found.plan.changes
     assert "Slurm may still start the gate" in found.kept_off["node01"]
+
+
+def test_the_front_stays_where_slurmd_may_have_an_old_configuration() -> None:
+    unread = "slurmd was started before the last change of slurm.conf"
+    removal = removing(way(There(OURS, unread=unread)), force=False)
+    assert [change.target for change in removal.plan.changes] == [POLICY, PROGRAM]
+    assert removal.kept_off == {}
+    assert removal.kept_front["node01"].startswith(f"{FRONT} stays, and lets every job start: {unread}")
+    undo, (reason,) = undoing_allowed(removing(way(There(OURS)), force=False).plan, way(There(OURS, unread=unread)))
+    assert [change.target for change in undo.changes] == [POLICY, PROGRAM]
+    assert reason.startswith(f"node01: {FRONT} stays")
+    assert removing(way(There(unread=unread)), force=False).kept_front == {}, "there is no front"
 
 
 def test_the_program_is_one_file_that_names_its_interpreter() -> None:

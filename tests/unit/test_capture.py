@@ -608,11 +608,44 @@ UNLISTED = search([
         ("kube-dns.kube-system.svc.cluster.local and a.svc.py", set(), set()),
         ("# ask wujiu@mailhost, or me", {"mailhost"}, {"wujiu"}),
         ("getty@tty1 sshd@host postgres@14", set(), set()),
+        ("proxy=acmeproxy1:3128", {"acmeproxy1"}, set()),
+        ("  registry: 'harbor-acme:5000'", {"harbor-acme"}, set()),
+        ("host: Running\nserver = eth0\naddress: 0x1f\nmirror=auto:up\nmac addr:e4:11:22:33:44:05", set(), set()),
+        ("acmenas:/vol /mnt nfs4 rw", {"acmenas"}, set()),
+        ("rsync -a zhao@acmestore:/data /data", {"acmestore"}, {"zhao"}),
+        ("error:/usr/bin/x mount", set(), set()),
+        ("/var/log/remote/rackx-07/messages /data/logs/hpc12.log", {"rackx-07", "hpc12"}, set()),
+        ("/var/log/npu/device-0/x /var/log/syslog.1 /root/ascend/log/debug/plog/plog-12_3.log", set(), set()),
     ],
 )
 def test_services_and_mails_without_a_domain_are_found(text: str, machines: set[str], users: set[str]) -> None:
     names = search([{"text": text}])
     assert (set(names.machines), set(names.users)) == (machines, users)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "acme.io", "pull acme.ai/model", "(acme-hpc.de)", "acme.local:8080", "acme.cloud.", "xn--fiqs8s.xn--55qx5d",
+        "例子.中国", "http://例子.公司/x", "server2.例子.cn", "münchen-hpc.de",
+    ],
+)  # fmt: skip
+def test_a_domain_is_found_wherever_it_stands(text: str) -> None:
+    domain = re.search(r"[\w-]+(?:\.[\w-]+)+", text)
+    assert domain
+    assert domain[0] in search([{"text": text}]).full_names
+    identities = known(Cluster("c", Product.ATLAS_A2, ()), {}, [{"text": text}])
+    shown = Pseudonyms(b"key", identities).text(text)
+    labels = domain[0].split(".")
+    assert not any(label in shown for label in labels[-2:-1]), shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["java.io.File", "java.net", "self.local", "rc.local", "ASP.NET", "10.2.0.1.io", "libc.so.6", "torch.de.x", "a.py"],
+)
+def test_modules_attributes_and_files_are_no_domains(text: str) -> None:
+    assert search([{"text": text}]).full_names == frozenset()
 
 
 def test_names_that_nothing_lists_are_found_by_their_place() -> None:
@@ -647,11 +680,20 @@ def test_a_name_is_found_in_what_tools_encode(text: str, shown: str) -> None:
     assert SECRET.text(text) == shown
 
 
-@pytest.mark.parametrize("text", ["hccl_10.77.6.7.json", "/a/rank_10.77.6.7.log", "\\n10.77.6.7\\n", "10.77.6.7_0.txt"])
+@pytest.mark.parametrize(
+    "text", ["hccl_10.77.6.7.json", "/a/rank_10.77.6.7.log", "10.77.6.7-0.pt", "\\n10.77.6.7\\n", "10.77.6.7_0.txt"]
+)
 def test_an_address_in_a_file_name_is_the_same_other_one(text: str) -> None:
     other = SECRET.text("10.77.6.7")
     assert other != "10.77.6.7"
     assert SECRET.text(text) == text.replace("10.77.6.7", other)
+
+
+@pytest.mark.parametrize("sign", "_-")
+def test_an_address_with_other_signs_is_the_same_other_one(sign: str) -> None:
+    written, other = ("10.77.6.7".replace(".", sign), SECRET.text("10.77.6.7").replace(".", sign))
+    for text in (f"/logs/rank_{written}.log", f"hccl_{written}.json", f"{written}"):
+        assert SECRET.text(text) == text.replace(written, other)
 
 
 def test_an_address_backwards_is_the_same_other_one_backwards() -> None:

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Self
 
 from preflight.model.cluster import Cluster, Host
-from preflight.probe.deadlines import VARIABLES
 from preflight.probe.lines import Launcher, Said, Speakers, printed
 from preflight.probe.messages import Message, read
+from preflight.probe.timeouts.deadlines import VARIABLES
 from preflight.transport.programs import source
 from preflight.transport.types import Channel, Program, TransportError
 

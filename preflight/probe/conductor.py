@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from preflight.model.cluster import Host
 from preflight.model.measure import STAGES, Meeting, Observation
 from preflight.probe.agents import Agents
-from preflight.probe.deadlines import late
 from preflight.probe.lines import Gone
 from preflight.probe.messages import Failed, Noted, Ready, Running, Settled
 from preflight.probe.observe import observe, with_held, with_meetings, with_printed
 from preflight.probe.roll_call import RollCall
 from preflight.probe.round_state import RoundState
 from preflight.probe.rounds import Group, Round
+from preflight.probe.timeouts.deadlines import late
 from preflight.probe.venue import Venue, place
 from preflight.transport.types import Progress
 

@@ -19,8 +19,8 @@ from preflight.facts.sections.job import Job
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, JobInputs
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
-from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.deadlines import step_deadline
+from preflight.probe.operations.bandwidth import algbw, busbw
+from preflight.probe.timeouts.deadlines import step_deadline
 from preflight.transport.programs import source
 from preflight.transport.types import Program, Progress, Transport, TransportError
 

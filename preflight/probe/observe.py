@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Meeting, Member, Observation, RankView, TestOutcome, TestResult
-from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.local_tests import ALONE, COPIES, tflops
 from preflight.probe.messages import Result
-from preflight.probe.operation import Operation
+from preflight.probe.operations.bandwidth import algbw, busbw
+from preflight.probe.operations.local_tests import ALONE, COPIES, tflops
+from preflight.probe.operations.operation import Operation
 from preflight.probe.round_state import GroupState, RankState, clean
 
 _Absent = Mapping[str, tuple[str, str]]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Member, Scope, Sending
-from preflight.probe.deadlines import hurried
 from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Waits
 from preflight.probe.rounds import Group, Round
+from preflight.probe.timeouts.deadlines import hurried
 
 GRACE = 3.0  # seconds that the others of a group get for their own messages, once one has failed
 SLACK = 5.0  # seconds on top of a deadline for the message of the agent, which kills at the deadline

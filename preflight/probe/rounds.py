@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from preflight.model.cluster import Cluster, Device, Fabric, Host
 from preflight.model.measure import Member, Scope, TestResult
-from preflight.probe.collectives import collectives
-from preflight.probe.local_tests import device_tests, processor_tests, training_test
-from preflight.probe.operation import Operation
+from preflight.probe.operations.collectives import collectives
+from preflight.probe.operations.local_tests import device_tests, processor_tests, training_test
+from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
 
 

@@ -19,10 +19,7 @@ from preflight.model.measure import (
     kept_waiting,
 )
 from preflight.probe.agents import Agents
-from preflight.probe.budget import FREE, Ahead, enough, hanging_rounds, least
 from preflight.probe.conductor import Conductor
-from preflight.probe.deadlines import step_deadline
-from preflight.probe.estimate import longest_test, seconds_ahead, sentence
 from preflight.probe.hooks import Hooks
 from preflight.probe.lines import FAREWELL, Launcher
 from preflight.probe.observe import absent, with_printed
@@ -30,6 +27,9 @@ from preflight.probe.pairs import JUDGED, with_slow
 from preflight.probe.request import SCOPES, Request
 from preflight.probe.rounds import Pair, Place, Plan, Round
 from preflight.probe.search import GroupSearch, Search
+from preflight.probe.timeouts.budget import FREE, Ahead, enough, hanging_rounds, least
+from preflight.probe.timeouts.deadlines import step_deadline
+from preflight.probe.timeouts.estimate import longest_test, seconds_ahead, sentence
 from preflight.probe.venue import Venue
 from preflight.rules.nics import nccl_networks
 

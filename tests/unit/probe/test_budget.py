@@ -24,10 +24,10 @@ from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Rehearsal
 from preflight.probe import lines, rehearsal, roll_call
-from preflight.probe.estimate import sentence, without_groups
 from preflight.probe.request import Request
 from preflight.probe.rounds import Plan
 from preflight.probe.run import probe
+from preflight.probe.timeouts.estimate import sentence, without_groups
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Channel, Options, Program
 from tests.unit.healthy import healthy_cluster, healthy_facts

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from preflight.model.cluster import Product
-from preflight.probe.bandwidth import busbw
-from preflight.probe.collectives import REDUCTIONS, collectives
-from preflight.probe.operation import Operation
+from preflight.probe.operations.bandwidth import busbw
+from preflight.probe.operations.collectives import REDUCTIONS, collectives
+from preflight.probe.operations.operation import Operation
 
 CASES = Path(__file__).parents[2] / "cases"
 TYPES = tomllib.loads((CASES / "reduce_types.toml").read_text(encoding="utf-8"))

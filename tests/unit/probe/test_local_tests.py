@@ -6,7 +6,7 @@ from preflight.model.cluster import Cluster, Device, Host, Product
 from preflight.model.measure import End, Member, Observation, Scope, TestOutcome
 from preflight.probe.messages import Result
 from preflight.probe.observe import observe
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
 from preflight.probe.round_state import GroupState, RankState
 from preflight.probe.rounds import Group, Plan

@@ -17,8 +17,8 @@ from preflight.model.measure import Member, Observation, Scope, TestOutcome
 from preflight.model.outcome import Outcome
 from preflight.probe.agents import Agents
 from preflight.probe.conductor import Conductor
-from preflight.probe.local_tests import device_tests
-from preflight.probe.operation import Operation
+from preflight.probe.operations.local_tests import device_tests
+from preflight.probe.operations.operation import Operation
 from preflight.probe.rounds import Group, Round
 from preflight.rules.nics.nccl_networks import sentence
 from preflight.transport.local import LocalTransport

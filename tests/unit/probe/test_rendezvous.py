@@ -14,7 +14,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
 from preflight.probe.agents import Agents
 from preflight.probe.conductor import Conductor
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 from preflight.probe.rounds import Group, Round
 from preflight.probe.venue import Venue
 from preflight.transport.local import LocalTransport

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from preflight.model.measure import End, Member, Observation, Scope, TestOutcome, kept_waiting
-from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.deadlines import late
 from preflight.probe.messages import Ended, Entered, Failed, Reached, Ready, Result, read
 from preflight.probe.observe import absent, observe
-from preflight.probe.operation import Operation
+from preflight.probe.operations.bandwidth import algbw, busbw
+from preflight.probe.operations.operation import Operation
 from preflight.probe.round_state import GRACE, SLACK, TURN, RoundState
 from preflight.probe.rounds import Group, Round
+from preflight.probe.timeouts.deadlines import late
 
 DEADLINE = 60.0
 STAGES = ("spawned", "torch", "backend", "device", "store", "peers", "communicator")

@@ -3,11 +3,11 @@
 import pytest
 
 from preflight.model.measure import End, Member, Scope, TestOutcome, kept_waiting
-from preflight.probe.deadlines import hurried
 from preflight.probe.messages import Killed
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 from preflight.probe.round_state import SLACK, TURN, RoundState
 from preflight.probe.rounds import Group
+from preflight.probe.timeouts.deadlines import hurried
 from tests.unit.probe.test_round_state import DEADLINE, STAGES, Play
 
 TEST = (Operation("all_reduce", "float32", 1 << 20),)

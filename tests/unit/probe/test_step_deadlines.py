@@ -10,10 +10,10 @@ import pytest
 from preflight.model.cluster import ProbeSettings, Product
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe.conductor import Conductor
-from preflight.probe.deadlines import DEADLINES, hccl_waits, late, step_deadline
 from preflight.probe.lines import Said
 from preflight.probe.messages import Message, Settled
 from preflight.probe.observe import with_held
+from preflight.probe.timeouts.deadlines import DEADLINES, hccl_waits, late, step_deadline
 
 REMOTE = Path(__file__).parents[3] / "preflight/remote"
 A1, A2, A3 = Product.ATLAS_A1, Product.ATLAS_A2, Product.ATLAS_A3

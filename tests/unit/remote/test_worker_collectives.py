@@ -15,8 +15,8 @@ from worker.collective import lacking, names, refused
 from worker.measure import all_refuse
 
 from preflight.model.cluster import Product
-from preflight.probe.collectives import collectives
-from preflight.probe.operation import Operation
+from preflight.probe.operations.collectives import collectives
+from preflight.probe.operations.operation import Operation
 
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 NEW = ("all_gather_single", "all_gather_into_tensor", "reduce_scatter_single", "reduce_scatter_tensor")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 
 from preflight.model.cluster import Product
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 
 REDUCTIONS = ("sum", "max", "min", "prod")
 _A1 = ("float32", "int32", "float16", "int8", "int64")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from preflight.model.measure import Scope
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 from preflight.probe.request import SCOPES
 from preflight.probe.rounds import Plan, Round
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from preflight.model.cluster import Cluster, Device, Fabric, Host
 from preflight.model.measure import Member, Scope, TestResult
-from preflight.probe.operations.collectives import collectives
+from preflight.probe.operations.collectives import Conditions, collectives
 from preflight.probe.operations.local_tests import device_tests, processor_tests, training_test
 from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
@@ -157,16 +157,11 @@ class Plan:
 
     def _collectives(self, ranks: int) -> tuple[Operation, ...]:
         iterations, warmup = (1, 0) if self.crowded else (5, 1)
-        return collectives(
-            self.cluster.product,
-            ranks,
-            self.request.sizes,
-            backend=self.request.backend,
-            iterations=iterations,
-            warmup=warmup,
-            quick=self.request.quick,
-            crowded=self.crowded,
+        request = self.request
+        conditions = Conditions(
+            self.cluster.product, request.backend, iterations, warmup, quick=request.quick, crowded=self.crowded
         )
+        return collectives(conditions, ranks, request.sizes)
 
     def places(self) -> list[Place]:
         return [place for host in self.hosts for place in self._places(host)]

@@ -7,7 +7,7 @@ import pytest
 
 from preflight.model.cluster import Product
 from preflight.probe.operations.bandwidth import busbw
-from preflight.probe.operations.collectives import REDUCTIONS, collectives
+from preflight.probe.operations.collectives import REDUCTIONS, Conditions, collectives
 from preflight.probe.operations.operation import Operation
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -17,8 +17,10 @@ REDUCING = {"all_reduce", "reduce", "reduce_scatter"}
 MOVING = {"broadcast", "all_gather", "gather", "scatter", "all_to_all", "send_recv"}
 
 
-def listed(product: Product = Product.ATLAS_A2, ranks: int = 16, *sizes: int, **more: object) -> tuple[Operation, ...]:
-    return collectives(product, ranks, sizes, iterations=5, warmup=1, **more)  # type: ignore[arg-type]
+def listed(
+    product: Product = Product.ATLAS_A2, ranks: int = 16, *sizes: int, backend: str = "hccl", **more: bool
+) -> tuple[Operation, ...]:
+    return collectives(Conditions(product, backend, iterations=5, warmup=1, **more), ranks, sizes)
 
 
 def types(tests: tuple[Operation, ...], op: str) -> set[str]:

@@ -15,7 +15,7 @@ from worker.collective import lacking, names, refused
 from worker.measure import all_refuse
 
 from preflight.model.cluster import Product
-from preflight.probe.operations.collectives import collectives
+from preflight.probe.operations.collectives import Conditions, collectives
 from preflight.probe.operations.operation import Operation
 
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
@@ -24,7 +24,7 @@ Result = dict[str, Any]
 
 
 def listed(ranks: int) -> tuple[Operation, ...]:
-    return collectives(Product.CPU, ranks, (1 << 16,), iterations=2, warmup=1, backend="gloo")
+    return collectives(Conditions(Product.CPU, "gloo", iterations=2, warmup=1), ranks, (1 << 16,))
 
 
 def said(ranks: int, *plant: tuple[int | None, str]) -> list[list[Result]]:

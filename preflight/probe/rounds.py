@@ -22,6 +22,10 @@ class Group:
     scope: Scope = Scope.ALL
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(member.host for member in self.members))
+
+    @property
     def meets(self) -> bool:
         """True if its ranks make a communicator. A device alone has no rank to meet."""
         return self.scope is not Scope.DEVICE

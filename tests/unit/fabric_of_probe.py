@@ -100,5 +100,5 @@ def played(
     known = {place: leaves(place) for place in plan.places()} if leaves else {}
     run = Run(plan, fabric, Hooks(leaves=lambda: known), Deadlines(float("inf"), 180.0), seed)  # type: ignore[arg-type]
     run.unreached = frozenset(unreached)
-    run.everything()
+    run.play_scopes()
     return run

@@ -150,7 +150,7 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
     if result is None:
         is_inside = rank.entered == number
         # Later stages than this belong to earlier tests.
-        stage = rank.inside if is_inside else min(rank.stage, "communicator", key=STAGES.index)
+        stage = rank.test_stage if is_inside else min(rank.stage, "communicator", key=STAGES.index)
         return _view(rank, stage)
     if not result.seconds:
         return replace(_view(rank, "communicator"), error=" ".join(result.refused.split()) or "it brought no times")

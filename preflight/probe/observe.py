@@ -64,11 +64,11 @@ def with_held(
     `settled`: (host, device) of the killed worker → (still held, why that is not known).
     """
 
-    def told(view: RankView) -> RankView:
+    def with_device(view: RankView) -> RankView:
         held, error = settled.get((view.member.host, view.member.device), (False, ""))
         return replace(view, held=held or view.held, held_error=error) if held or error else view
 
-    return [replace(observation, ranks=tuple(map(told, observation.ranks))) for observation in observations]
+    return [replace(observation, ranks=tuple(map(with_device, observation.ranks))) for observation in observations]
 
 
 def with_meetings(
@@ -84,35 +84,45 @@ def with_printed(observations: Iterable[Observation], printed: Callable[[str], S
     Only the shell reports a setup line that fails. `printed` returns a host's lines.
     """
 
-    def told(view: RankView) -> RankView:
+    def with_output(view: RankView) -> RankView:
         if view.end is End.CLOSED or STAGES.index(view.stage) >= STAGES.index("device"):
             return view
         lines = (redact(clean(line)) for line in printed(view.member.host))
         return replace(view, logs=(*(f"printed at the start: {line}" for line in lines), *view.logs))
 
-    return [replace(observation, ranks=tuple(map(told, observation.ranks))) for observation in observations]
+    return [replace(observation, ranks=tuple(map(with_output, observation.ranks))) for observation in observations]
 
 
 def _observe(state: GroupState, late: float) -> Iterator[Observation]:
     """Yield the tests of a group. After a failure, later tests were not run."""
-    trouble = TestOutcome.HANG if _hangs(state, late) else TestOutcome.FAIL
-    if any(rank.end is End.CUT for rank in state.ranks) and state.failed is None:
-        trouble = TestOutcome.NOT_RUN
+    failure = _failure(state, late)
     views = tuple(replace(_view(rank, rank.stage), way=rank.way) for rank in state.ranks)
-    broken = not all(rank.connected for rank in state.ranks)
-    yield _observation(_MEETING, trouble if broken else TestOutcome.PASS, views)
+    is_broken = not state.connected
+    yield _observation(_MEETING, failure if is_broken else TestOutcome.PASS, views)
     for number, test in enumerate(state.group.tests):
         views = tuple(_view_of_test(rank, number) for rank in state.ranks)
-        if broken:
+        if is_broken:
             yield _observation(test, TestOutcome.NOT_RUN, views)
-        elif any(number not in rank.results for rank in state.ranks):
-            broken = True
-            yield _observation(test, trouble, views)
+        elif not state.has_results(number):
+            is_broken = True
+            yield _observation(test, failure, views)
         else:
             yield _measured(test, state.ranks, number, views)
-    if not broken and any(rank.end is not End.CLOSED for rank in state.ranks):
-        views = tuple(_view(rank, "closed" if rank.stage == "closed" else "values") for rank in state.ranks)
-        yield _observation(_LEAVING, trouble, views)
+    if not is_broken and not state.all_closed:
+        views = tuple(_view(rank, _last_stage(rank)) for rank in state.ranks)
+        yield _observation(_LEAVING, failure, views)
+
+
+def _last_stage(rank: RankState) -> str:
+    """Return the stage of a rank that has done its tests."""
+    return "closed" if rank.stage == "closed" else "values"
+
+
+def _failure(state: GroupState, late: float) -> TestOutcome:
+    """Return the outcome of the test that a group did not complete."""
+    if state.failed is None and any(rank.end is End.CUT for rank in state.ranks):
+        return TestOutcome.NOT_RUN
+    return TestOutcome.HANG if _hangs(state, late) else TestOutcome.FAIL
 
 
 def _hangs(state: GroupState, late: float) -> bool:
@@ -125,9 +135,9 @@ def _gave_up(state: GroupState, late: float) -> set[Member]:
     return {rank.member for rank in state.ranks if rank.end is End.ERROR and late < rank.waited <= killed - _SPARE}
 
 
-def _with_gave_up(seen: Observation, members: set[Member]) -> Observation:
-    views = tuple(replace(view, gave_up=True) if view.member in members else view for view in seen.ranks)
-    return replace(seen, ranks=views)
+def _with_gave_up(observation: Observation, members: set[Member]) -> Observation:
+    views = tuple(replace(view, gave_up=True) if view.member in members else view for view in observation.ranks)
+    return replace(observation, ranks=views)
 
 
 def _view(rank: RankState, stage: str) -> RankView:
@@ -155,7 +165,7 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
     if not result.seconds:
         return replace(_view(rank, "communicator"), error=" ".join(result.refused.split()) or "it brought no times")
     return replace(
-        _view(rank, "closed" if rank.stage == "closed" else "values"),
+        _view(rank, _last_stage(rank)),
         seconds=statistics.median(result.seconds),
         wrong_values=result.wrong,
         first_wrong=result.first,
@@ -170,7 +180,8 @@ def _measured(test: Operation, ranks: Sequence[RankState], number: int, views: t
         return _observation(test, TestOutcome.REFUSED, views)
     if test.op in ALONE:
         return _alone(test, ranks[0].results[number], views[0])
-    slowest = [max(times) for times in zip(*(rank.results[number].seconds for rank in ranks), strict=False)]
+    iterations = zip(*(rank.results[number].seconds for rank in ranks), strict=False)
+    slowest = list(map(max, iterations))
     seconds = statistics.median(slowest)
     views = _confirmed(test, views)
     wrong = any(view.wrong_values for view in views)

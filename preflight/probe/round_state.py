@@ -102,14 +102,22 @@ class GroupState:
         return not any(rank.end for rank in self.ranks)
 
     @property
+    def connected(self) -> bool:
+        return all(rank.connected for rank in self.ranks)
+
+    @property
     def gathering(self) -> bool:
         """True if its ranks are still on their way to the communicator, and may get there."""
-        return self.sound and not all(rank.connected for rank in self.ranks)
+        return self.sound and not self.connected
 
     @property
     def ready(self) -> bool:
         """True if it may run its next test, as far as its own ranks are concerned."""
         return self.sound and not self.gathering and self.granted == self.done < len(self.group.tests)
+
+    def has_results(self, test: int) -> bool:
+        """Return whether all ranks have sent their results of a test."""
+        return all(test in rank.results for rank in self.ranks)
 
     def measures(self, now: float) -> bool:
         """Return whether it is in a test that other groups should not disturb."""

@@ -134,13 +134,10 @@ def _test(cluster: Cluster, hosts: Sequence[Host], found: Mapping[str, Job | Mis
     """Return the path of all_reduce_test, or why it cannot be run over these hosts, as far as is known yet."""
     places = set()
     for host in hosts:
-        job = found[host.name]
-        if isinstance(job, Missing):
-            return Missing(f"{host.name}: could not look where jobs run: {job.error}")
-        if not job.hccl_test.value:
-            how = "build it where CANN is, in tools/hccl_test: make MPI_HOME=… ASCEND_DIR=…"
-            return Missing(f"{host.name}: there is no all_reduce_test; {how}")
-        places.add(job.hccl_test.value)
+        place = _place(host, found[host.name])
+        if isinstance(place, Missing):
+            return place
+        places.add(place)
     if not places:
         return Missing("there is no host that may be used")
     if len(places) > 1:
@@ -150,6 +147,14 @@ def _test(cluster: Cluster, hosts: Sequence[Host], found: Mapping[str, Job | Mis
     if cluster.probe.wrapper and len(hosts) > 1:
         return Missing("jobs run in containers (probe.exec), and mpirun would start other hosts' ranks outside of them")
     return places.pop()
+
+
+def _place(host: Host, job: Job | Missing) -> str | Missing:
+    """Return the path of all_reduce_test on a host, or why it is not known."""
+    if isinstance(job, Missing):
+        return Missing(f"{host.name}: could not look where jobs run: {job.error}")
+    how = "build it where CANN is, in tools/hccl_test: make MPI_HOME=… ASCEND_DIR=…"
+    return job.hccl_test.value or Missing(f"{host.name}: there is no all_reduce_test; {how}")
 
 
 def _seconds(cluster: Cluster, found: Mapping[str, Job | Missing]) -> float:

@@ -16,7 +16,7 @@ from preflight.model.cluster import Cluster, Host
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
 from preflight.probe.lines import Gone, Speakers, read
 from preflight.probe.messages import Address
-from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listened, note, told, visits
+from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listened, note, targets_to_send, visits
 from preflight.transport.programs import source
 from preflight.transport.types import Program, Progress, Transport, TransportError
 
@@ -94,7 +94,7 @@ def rehearse(
     if len(hosts) < 2:
         return Rehearsal(chosen_backend, (), ())
     with _Stage(cluster, hosts, transport, ephemeral_count(cluster, chosen_backend)) as stage:
-        return _Run(cluster, hosts, stage, progress or (lambda _: None), until).everything(chosen_backend)
+        return _Run(cluster, hosts, stage, progress or (lambda _: None), until).play(chosen_backend)
 
 
 class _Run:
@@ -105,20 +105,28 @@ class _Run:
         self._until = until
         self._attending: dict[str, Attendance] = {}
 
-    def everything(self, backend: str) -> Rehearsal:
+    def play(self, backend: str) -> Rehearsal:
         names = [host.name for host in self._hosts]
         for host, message in self._hear(names, CONNECT, "did not listen within {:.0f} s", soon=True).items():
             self._attending[host] = _attendance(host, message)
         present = [attendance for attendance in self._attending.values() if not attendance.error]
         planned_visits = visits(self._cluster, present)
+        self._start_visits(planned_visits, present)
+        results = self._collect_visits(planned_visits)
+        attending = tuple(self._attending[host] for host in names)
+        return Rehearsal(backend, attending, results, note(self._cluster, len(present)))
+
+    def _start_visits(self, planned_visits: Mapping[str, Targets], present: Sequence[Attendance]) -> None:
         patience = PATIENCE + PATIENCE_A_HOST * len(present)
         self._stage.send(
             {
                 host: {"do": "visit", "targets": targets, "patience": patience, "seconds": VISITS}
-                for host, targets in told(planned_visits, present).items()
+                for host, targets in targets_to_send(planned_visits, present).items()
                 if targets
             }
         )
+
+    def _collect_visits(self, planned_visits: Mapping[str, Targets]) -> tuple[Visit, ...]:
         late = "did not say within {:.0f} s what came of its connections"
         visitors = [host for host, targets in planned_visits.items() if targets]
         results: list[Visit] = []
@@ -127,8 +135,7 @@ class _Run:
                 results += _visits(host, planned_visits[host], message)
             else:
                 self._attending[host] = replace(self._attending[host], error=_why(message))
-        attending = tuple(self._attending[host] for host in names)
-        return Rehearsal(backend, attending, tuple(results), note(self._cluster, len(present)))
+        return tuple(results)
 
     def _hear(
         self, hosts: Iterable[str], seconds: float, late: str, *, soon: bool = False

@@ -96,7 +96,7 @@ def torchrun(directory: Path) -> Command:
     """torchrun on both hosts at once over the system's ssh; the script is put there beforehand."""
     cluster = load(directory / "hosts.toml")
     setup = tomllib.loads((directory / "hosts.toml").read_text())["probe"].get("setup", "true")
-    world = Plan(cluster, cluster.hosts, Request("gloo", cluster.probe.sizes), crowded=True).everybody(1).groups[0]
+    world = Plan(cluster, cluster.hosts, Request("gloo", cluster.probe.sizes), crowded=True).all_devices(1).groups[0]
     tests = json.dumps([asdict(test) for test in world.tests])
     logins = []
     for rank, host in enumerate(cluster.hosts):

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from preflight.model.cluster import Host
 from preflight.model.measure import STAGES, Meeting, Member, Observation
 from preflight.probe.agents import Agents
-from preflight.probe.lines import Gone, Said
+from preflight.probe.lines import Gone, HostMessage
 from preflight.probe.messages import Failed, Message, Noted, Ready, Running, Settled
 from preflight.probe.observe import observe, with_held, with_meetings, with_printed
 from preflight.probe.roll_call import RollCall
 from preflight.probe.round_state import RoundState
-from preflight.probe.rounds import Group, Round
+from preflight.probe.rounds import RankGroup, Round
 from preflight.probe.timeouts.deadlines import late
 from preflight.probe.venue import Venue, place
 from preflight.transport.types import Progress
@@ -60,7 +60,7 @@ class Conductor:
         call = RollCall([host.name for host in hosts], time.monotonic(), until)
         while not call.over(now := time.monotonic()):
             self._progress(call.progress(now))
-            for reply in self._agents.said(_TICK):
+            for reply in self._agents.receive(_TICK):
                 call.take(reply, time.monotonic())
         call.end(now)
         self.ready, self.gone, self.unheard, self.busy = call.ready, call.gone, call.unheard, call.busy
@@ -76,7 +76,7 @@ class Conductor:
         if time.monotonic() < until:
             self._start(round_, watch.takes_turns)
         while not watch.over:
-            replies = self._agents.said(_TICK)
+            replies = self._agents.receive(_TICK)
             now = time.monotonic()
             for reply in replies:
                 self._take(reply, watch, now)
@@ -88,10 +88,10 @@ class Conductor:
         observations = observe(round_.name, watch.groups, late(self._backend, self.deadline))
         observations = with_printed(with_meetings(observations, self._meetings(round_)), self.printed)
         if self._backend == "hccl":
-            return with_held(observations, self._settle(watch.not_left(), until))
+            return with_held(observations, self._settle(watch.held_devices(), until))
         return observations
 
-    def _take(self, reply: Said[Message], watch: RoundState, now: float) -> None:
+    def _take(self, reply: HostMessage[Message], watch: RoundState, now: float) -> None:
         match reply.message:
             case Gone(why=why):
                 self.gone.setdefault(reply.host, ("none", why))
@@ -129,13 +129,13 @@ class Conductor:
                     phase="probe: devices, hosts",
                 )
             )
-            for reply in self._agents.said(_TICK):
+            for reply in self._agents.receive(_TICK):
                 settled |= self._take_settled(reply, devices_by_host)
         return settled | {
             (host, device): (False, _MUTE) for host, devices in devices_by_host.items() for device in devices
         }
 
-    def _take_settled(self, reply: Said[Message], devices_by_host: dict[str, set[int]]) -> _Settled:
+    def _take_settled(self, reply: HostMessage[Message], devices_by_host: dict[str, set[int]]) -> _Settled:
         """Return what a host reports about its devices. Remove it from `devices_by_host`, and if it is gone, too."""
         match reply.message:
             case Gone(why=why):
@@ -168,7 +168,7 @@ class Conductor:
                 )
         self._agents.send(commands)
 
-    def _venue_of(self, group: Group) -> dict[str, object]:
+    def _venue_of(self, group: RankGroup) -> dict[str, object]:
         """Return the place where a group's ranks meet, as it is sent to workers."""
         first = self.ready[group.members[0].host]
         return self._venue.parameters(group, first.address, first.store)
@@ -182,7 +182,7 @@ class Conductor:
             if group.meets
         }
 
-    def _send(self, group: Group, command: dict[str, object]) -> None:
+    def _send(self, group: RankGroup, command: dict[str, object]) -> None:
         self._agents.send({member.host: [command] for member in group.members})
 
     def _report(self, round_: Round, watch: RoundState, now: float) -> None:

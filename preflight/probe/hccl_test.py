@@ -34,7 +34,7 @@ _LONGEST = 4000  # characters of a host's output that go into a finding
 _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HcclTestAnswer(msgspec.Struct, frozen=True):
     """Answer of preflight/remote/hccl_test.py. `exit` is None if the test took too long."""
 
     command: _Text = ""
@@ -192,7 +192,9 @@ def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: fl
     }
 
 
-def _ask(cluster: Cluster, first: Host, request: Mapping[str, object], transport: Transport, timeout: float) -> Answer:
+def _ask(
+    cluster: Cluster, first: Host, request: Mapping[str, object], transport: Transport, timeout: float
+) -> HcclTestAnswer:
     """Run the test on the first host, and return its answer. Raises TransportError, NoAnswer, or msgspec's errors."""
     probe = cluster.probe
     program = Program(
@@ -205,7 +207,7 @@ def _ask(cluster: Cluster, first: Host, request: Mapping[str, object], transport
         isolated=False,
     )
     document = framed.document(transport.run(first, program, timeout=timeout), str(request["marker"]))
-    return decode(document, Answer)
+    return decode(document, HcclTestAnswer)
 
 
 def observations(run: HcclTestRun) -> tuple[Observation, ...]:

@@ -24,10 +24,10 @@ _WORST = (TestOutcome.HANG, TestOutcome.FAIL, TestOutcome.WRONG_DATA, TestOutcom
 
 @dataclass
 class Field:
-    """A localiser with the observations of its tests. `stand`: the object, mostly a device, behind each member."""
+    """A localiser with the observations of its tests. `places`: the object, mostly a device, behind each member."""
 
     localiser: Localiser
-    stand: Mapping[str, Any]
+    places: Mapping[str, Any]
     observations: dict[Test, Sequence[Observation]] = field(default_factory=dict)
 
     def add(self, results: Mapping[Test, Sequence[Observation]]) -> None:
@@ -43,7 +43,7 @@ class Field:
     def rail(self) -> Rail:
         """The localiser's verdict and outcomes, for `merge`."""
         outcomes = {test: outcome_of(observations) for test, observations in self.observations.items()}
-        return Rail(list(self.stand), self.localiser.verdict(), outcomes)
+        return Rail(list(self.places), self.localiser.verdict(), outcomes)
 
     def worst(self, tests: Iterable[Test]) -> list[Observation]:
         """Return the worst observation of each test that has any."""

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
-from preflight.probe.lines import Gone, Speakers, read
+from preflight.probe.lines import Gone, HostPrograms, ProgramKind, read
 from preflight.probe.messages import Address
 from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listened, note, targets_to_send, visits
 from preflight.transport.programs import source
@@ -93,15 +93,15 @@ def rehearse(
     chosen_backend = backend or cluster.probe.backend
     if len(hosts) < 2:
         return Rehearsal(chosen_backend, (), ())
-    with _Stage(cluster, hosts, transport, ephemeral_count(cluster, chosen_backend)) as stage:
-        return _Run(cluster, hosts, stage, progress or (lambda _: None), until).play(chosen_backend)
+    with _Listeners(cluster, hosts, transport, ephemeral_count(cluster, chosen_backend)) as programs:
+        return _RehearsalRun(cluster, hosts, programs, progress or (lambda _: None), until).play(chosen_backend)
 
 
-class _Run:
+class _RehearsalRun:
     def __init__(
-        self, cluster: Cluster, hosts: Sequence[Host], stage: "_Stage", progress: OnProgress, until: float
+        self, cluster: Cluster, hosts: Sequence[Host], programs: "_Listeners", progress: OnProgress, until: float
     ) -> None:
-        self._cluster, self._hosts, self._stage, self._progress = cluster, hosts, stage, progress
+        self._cluster, self._hosts, self._programs, self._progress = cluster, hosts, programs, progress
         self._until = until
         self._attending: dict[str, Attendance] = {}
 
@@ -118,7 +118,7 @@ class _Run:
 
     def _start_visits(self, planned_visits: Mapping[str, Targets], present: Sequence[Attendance]) -> None:
         patience = PATIENCE + PATIENCE_A_HOST * len(present)
-        self._stage.send(
+        self._programs.send(
             {
                 host: {"do": "visit", "targets": targets, "patience": patience, "seconds": VISITS}
                 for host, targets in targets_to_send(planned_visits, present).items()
@@ -134,7 +134,7 @@ class _Run:
             if isinstance(message, _Visited):
                 results += _visits(host, planned_visits[host], message)
             else:
-                self._attending[host] = replace(self._attending[host], error=_why(message))
+                self._attending[host] = replace(self._attending[host], error=_error(message))
         return tuple(results)
 
     def _hear(
@@ -157,7 +157,7 @@ class _Run:
                     len(replies), total, 0, next(iter(waiting)), seconds_passed, waiting_for="its ports", phase="ports"
                 )
             )
-            for reply in self._stage.said(_TICK):
+            for reply in self._programs.receive(_TICK):
                 host, message = reply.host, reply.message
                 if host in waiting:
                     del waiting[host]
@@ -170,12 +170,12 @@ class _Run:
 
 def _attendance(host: str, message: _Message | Gone) -> Attendance:
     if not isinstance(message, _Listening):
-        return Attendance(host, error=_why(message))
+        return Attendance(host, error=_error(message))
     held = tuple(Taken(holder.port, holder.listening, holder.process, holder.pid) for holder in message.taken)
     return Attendance(host, message.address, tuple(message.ports), tuple(message.ephemeral), held)
 
 
-def _why(message: _Message | Gone) -> str:
+def _error(message: _Message | Gone) -> str:
     if isinstance(message, Gone):
         return message.why
     return message.error if isinstance(message, _Failed) else "it said something else than it was asked"
@@ -198,7 +198,7 @@ def _visits(source: str, planned: Targets, message: _Visited) -> list[Visit]:
     return visits
 
 
-class _Stage:
+class _Listeners:
     """The program on all hosts, started at once. Leaving the context ends it, and waits until the ports are free."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[Host], transport: Transport, ephemeral: bool) -> None:
@@ -226,22 +226,23 @@ class _Stage:
                 isolated=False,
             )
             programs.append((host, program))
-        self._speakers: Speakers[_Message] = Speakers(
-            transport, programs, lambda line: read(line, nonce, _decoder, LONGEST), "the program that listens", CONNECT
+        kind: ProgramKind[_Message] = ProgramKind(
+            lambda line: read(line, nonce, _decoder, LONGEST), "the program that listens", CONNECT
         )
-        self.said = self._speakers.said
+        self._programs = HostPrograms(transport, programs, kind)
+        self.receive = self._programs.receive
 
-    def __enter__(self) -> "_Stage":
-        self._speakers.start()
+    def __enter__(self) -> "_Listeners":
+        self._programs.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._speakers.end(lambda hosts: self.send({host: {"do": "end"} for host in hosts}))
+        self._programs.end(lambda hosts: self.send({host: {"do": "end"} for host in hosts}))
 
     def send(self, commands: Mapping[str, Mapping[str, object]]) -> None:
         """Send each host its command. A host that is gone is reported separately."""
         for host, command in commands.items():
-            channel = self._speakers.channel(host)
+            channel = self._programs.channel(host)
             with suppress(TransportError):
                 if channel:
                     channel.send(json.dumps(command).encode() + b"\n")

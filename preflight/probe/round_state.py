@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Member, Scope, Sending
 from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Sends, Waits
-from preflight.probe.rounds import Group, Round
+from preflight.probe.rounds import RankGroup, Round
 from preflight.probe.timeouts.deadlines import hurried
 
 GRACE = 3.0  # seconds that the others of a group get for their own messages, once one has failed
@@ -67,7 +67,7 @@ class RankState:
 class GroupState:
     """State of a group and of its ranks, in the order of their numbers."""
 
-    group: Group
+    group: RankGroup
     ranks: list[RankState]
     granted: int = 0  # tests that it may run so far, if groups take turns
     granted_at: float = 0.0  # time of the last order to run one
@@ -142,7 +142,7 @@ class Order:
     """An order to every host of the group: `go` or `stop`."""
 
     do: str
-    group: Group
+    group: RankGroup
 
 
 class RoundState:
@@ -307,7 +307,7 @@ class RoundState:
         ranks = (rank for state in self.groups for rank in state.ranks)
         return [(rank.member.host, rank.error) for rank in ranks if rank.end is End.LOST]
 
-    def not_left(self) -> list[tuple[str, int]]:
+    def held_devices(self) -> list[tuple[str, int]]:
         """Return host and device of the ranks that held a device and did not leave it by themselves."""
         ranks = (rank for state in self.groups for rank in state.ranks)
         held = (rank for rank in ranks if rank.end is not End.CLOSED and STAGES.index(rank.stage) >= _BACKEND)

@@ -13,7 +13,7 @@ from preflight.probe.request import Request
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """Ranks and their common operations. `members` are ordered by rank, 0 first. The name is unique in the run."""
 
     name: str
@@ -36,7 +36,7 @@ class Round:
     """Groups over disjoint devices. `lanes`: the number of groups that may measure at the same time."""
 
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[RankGroup, ...]
     lanes: int
 
 
@@ -77,7 +77,7 @@ class Plan:
 
     def _round(self, number: int, scope: Scope, groups: Iterable[Sequence[Place]], tests: _Tests) -> Round:
         numbered_groups = tuple(
-            Group(f"r{number}g{place}", members, tests(len(members)), scope)
+            RankGroup(f"r{number}g{place}", members, tests(len(members)), scope)
             for place, members in enumerate(map(pair_of, groups))
         )
         return Round(f"r{number}", numbered_groups, lanes=1 if self.crowded else max(1, len(numbered_groups)))
@@ -112,7 +112,7 @@ class Plan:
         groups = [by_index[index] for index in sorted(by_index) if len(by_index[index]) > 1]
         return self._round(number, Scope.RAIL, groups, self._collectives)
 
-    def everybody(self, number: int) -> Round:
+    def all_devices(self, number: int) -> Round:
         """Return a round of all devices together, with a training step at the end."""
         places = [place for host in self.hosts for place in self._with_partners(host)]
         training = (training_test(),) if self.request.trains else ()
@@ -215,16 +215,18 @@ class Plan:
         tests = [replace(test, iterations=1)] * 3 if self.crowded else [test]
         if each_way:
             tests += [replace(tests[0], op="broadcast", root=root, reduction="") for root in (0, 1)]
-        groups = tuple(Group(f"r{number}g{place}", pair, tuple(tests), Scope.PAIR) for place, pair in enumerate(pairs))
+        groups = tuple(
+            RankGroup(f"r{number}g{place}", pair, tuple(tests), Scope.PAIR) for place, pair in enumerate(pairs)
+        )
         return Round(f"r{number}", groups, lanes=1 if self.crowded else len(groups))
 
-    def may_meet(self, one: Place, other: Place) -> bool:
+    def may_meet(self, first: Place, second: Place) -> bool:
         """Return whether two devices have a path outside a host: a cable, one subnet, or gateways."""
-        if one[0] == other[0]:
+        if first[0] == second[0]:
             return False
         if self.cluster.fabric is Fabric.DIRECT:
-            return one[1] == other[1]
-        a, b = self._device(one), self._device(other)
+            return first[1] == second[1]
+        a, b = self._device(first), self._device(second)
         if a.address is None or b.address is None or (a.gateway and b.gateway):
             return True
         return a.address.network == b.address.network

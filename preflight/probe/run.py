@@ -18,7 +18,7 @@ from preflight.model.measure import (
     TimeLimit,
     kept_waiting,
 )
-from preflight.probe.agents import Agents
+from preflight.probe.agents import Agents, Workload
 from preflight.probe.conductor import Conductor
 from preflight.probe.hooks import Hooks
 from preflight.probe.lines import FAREWELL, Launcher
@@ -74,7 +74,7 @@ def probe(
     request, hooks = request or Request(cluster.probe.backend, cluster.probe.sizes), hooks or Hooks()
     seed = secrets.randbelow(1_000_000) if request.seed is None else request.seed
     until = _end_of(request)
-    with Agents(cluster, hosts, launcher, request.backend, hooks.ports_free, trains=request.trains) as agents:
+    with Agents(cluster, hosts, launcher, Workload(request.backend, request.trains), hooks.ports_free) as agents:
         conductor = Conductor(agents, request.backend, hooks.progress, Venue.of(cluster))
         conductor.roll_call(hosts, until, hooks.note)
         variables = [ready.variables for ready in conductor.ready.values()]
@@ -122,7 +122,7 @@ def _roll_call(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
     """Return the roll-call as an observation, if hosts gave no agent."""
     if not (conductor.gone or conductor.unheard):
         return ()
-    roll_call = absent(plan.everybody(0).groups[0].members, conductor.gone, conductor.unheard)
+    roll_call = absent(plan.all_devices(0).groups[0].members, conductor.gone, conductor.unheard)
     return tuple(with_printed([roll_call], conductor.printed))
 
 
@@ -178,7 +178,7 @@ class Run:
             case Scope.HOST:
                 self._play(self.plan.within_hosts)
             case Scope.ALL:
-                self._play(self.plan.everybody)
+                self._play(self.plan.all_devices)
             case Scope.RAIL:
                 self._play(self.plan.rails)
             case Scope.PAIR:
@@ -197,7 +197,7 @@ class Run:
         A single host's pairs only tell more about a failure, unless no other scope was requested. Devices that fail
         before they meet a rank fail with every partner, so they are left out.
         """
-        self._forget_the_gone()
+        self._drop_lost_hosts()
         all_passed = _all_pass(self.observations)
         self.plan = self.plan.without(_failed_alone(self.observations))
         if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.observations and all_passed):
@@ -214,7 +214,7 @@ class Run:
         self.located += search.located()
 
     def _play_pairs(self, pairs: Sequence[Pair], *, each_way: bool) -> list[Observation]:
-        self._forget_the_gone()
+        self._drop_lost_hosts()
         present = set(self.plan.places())
         pairs_left = [pair for pair in pairs if all((member.host, member.device) in present for member in pair)]
         self._rounds += 1
@@ -228,7 +228,7 @@ class Run:
         """
         if self.apart or not {Scope.ALL, Scope.PAIR} <= set(self.plan.request.scopes):
             return
-        self._forget_the_gone()
+        self._drop_lost_hosts()
         below = self._slow_together()
         self._mark_slow_together(below)
         failed_test = self._failed_together()
@@ -356,12 +356,12 @@ class Run:
         self.limit = TimeLimit(budget, needed, previous.shortened or step < self._usual)
         return step
 
-    def _forget_the_gone(self) -> None:
+    def _drop_lost_hosts(self) -> None:
         self.plan = replace(self.plan, hosts=tuple(self._conductor.present(self.plan.hosts)))
 
     def _play(self, make: Callable[[int], Round]) -> list[Observation]:
         """Make a round of the hosts that are still present, and play it."""
-        self._forget_the_gone()
+        self._drop_lost_hosts()
         self._rounds += 1
         observations = self._perform(make(self._rounds))
         self.observations += observations

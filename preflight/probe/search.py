@@ -90,7 +90,7 @@ class Search:
 
     def _next_tests(self, fields: Mapping[int, Field]) -> _Requested:
         return {
-            (rail, test): pair_of(sorted(rail_field.stand[member] for member in test.members))
+            (rail, test): pair_of(sorted(rail_field.places[member] for member in test.members))
             for rail, rail_field in fields.items()
             for test in rail_field.localiser.next_round()
         }
@@ -118,7 +118,7 @@ class Search:
             return 0, Test(frozenset(member.place for member in pair))
         first_place = (pair[0].host, pair[0].device)
         rail = next(
-            rail for rail, rail_field in self._failing.items() if rail_field.stand.get(first_place[0]) == first_place
+            rail for rail, rail_field in self._failing.items() if rail_field.places.get(first_place[0]) == first_place
         )
         return rail, Test(frozenset(member.host for member in pair))
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from preflight.model.cluster import Cluster
 from preflight.model.measure import Scope
-from preflight.probe.rounds import Group
+from preflight.probe.rounds import RankGroup
 
 
 def _token() -> str:
@@ -30,7 +30,7 @@ class Venue:
     def of(cls, cluster: Cluster) -> "Venue":
         return cls(cluster.probe.init, next(iter(cluster.port_names), 0), cluster.probe.shared_dir)
 
-    def parameters(self, group: Group, address: str, store: int) -> dict[str, object]:
+    def parameters(self, group: RankGroup, address: str, store: int) -> dict[str, object]:
         """Return the meeting place in the form that is sent to workers.
 
         `address`, `store`: of rank 0's host, and the port of its agent's store.

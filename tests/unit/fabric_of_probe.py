@@ -9,7 +9,7 @@ from preflight.model.cluster import Host
 from preflight.model.measure import Observation, RankView, TestOutcome, TestResult
 from preflight.probe.hooks import Hooks
 from preflight.probe.messages import Ready
-from preflight.probe.rounds import Group, Place, Plan, Round
+from preflight.probe.rounds import Place, Plan, RankGroup, Round
 from preflight.probe.run import Deadlines, Run
 
 PASS, HANG, SLOW = TestOutcome.PASS, TestOutcome.HANG, TestOutcome.SLOW
@@ -54,7 +54,7 @@ class Fabric:
             )
         ]
 
-    def _ran(self, name: str, group: Group, number: int) -> Observation:
+    def _ran(self, name: str, group: RankGroup, number: int) -> Observation:
         test, places = group.tests[number], [(member.host, member.device) for member in group.members]
         outcome, speed = self._outcome(places), self._speed(places, test.root if test.op == "broadcast" else None)
         busbw = speed if test.bytes and outcome is PASS else None

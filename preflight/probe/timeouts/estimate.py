@@ -49,7 +49,7 @@ def _of_scope(plan: Plan, scope: Scope) -> list[Round]:
         return [round_ for round_ in (plan.devices(0), plan.processors(0)) if round_.groups]
     make = {
         Scope.HOST: plan.within_hosts,
-        Scope.ALL: plan.everybody,
+        Scope.ALL: plan.all_devices,
         Scope.RAIL: plan.rails,
     }
     round_ = plan.pair_round(0, plan.neighbours()[0]) if scope is Scope.PAIR else make[scope](0)

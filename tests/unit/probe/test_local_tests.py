@@ -9,13 +9,13 @@ from preflight.probe.observe import observe
 from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
 from preflight.probe.round_state import GroupState, RankState
-from preflight.probe.rounds import Group, Plan
+from preflight.probe.rounds import Plan, RankGroup
 
 
 def observed(test: Operation, *, bytes_: int, wrong: int = 0, on_host: bool = False) -> Observation:
     """The test's observation after a device did it in 1, 2 and 9 ms."""
     member = Member("node01", 3, 0)
-    group = Group("r1g3", (member,), (test,), Scope.DEVICE)
+    group = RankGroup("r1g3", (member,), (test,), Scope.DEVICE)
     said = Result("n", "r1g3", 0, 0, [0.001, 0.009, 0.002], wrong, "", 0 if wrong else None, bytes_, on_host)
     rank = RankState(member, 0.0, meets=False, stage="closed", results={0: said}, end=End.CLOSED)
     _, seen = observe("r1", [GroupState(group, [rank])], late=60.0)
@@ -52,7 +52,7 @@ def test_everybody_trains_last_and_nobody_else_does(quick: bool, last: list[str]
     hosts = tuple(Host(f"node{n}", f"10.0.0.{n}", devices=(Device(0), Device(1))) for n in (1, 2))
     request = Request("hccl", (8, 1 << 16), quick=quick)
     plan = Plan(Cluster("test", Product.ATLAS_A2, hosts), hosts, request)
-    (everybody,) = plan.everybody(1).groups
+    (everybody,) = plan.all_devices(1).groups
     trains = [test.op for test in everybody.tests if test.op == "training_step"]
     assert trains == last == [test.op for test in everybody.tests][len(everybody.tests) - len(last) :]
     others = (plan.within_hosts(2), plan.rails(3), plan.devices(4))

@@ -26,7 +26,7 @@ from preflight.model.finding import Finding
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
 from preflight.probe import rehearsal as rounds
-from preflight.probe.agents import Agents
+from preflight.probe.agents import Agents, Workload
 from preflight.probe.rehearsal import rehearse
 from preflight.probe.rehearsal_plan import MOST_PORTS, OTHERS, listened, note, visits
 from preflight.transport.local import LocalTransport
@@ -250,10 +250,10 @@ def test_a_controller_that_goes_away_leaves_no_listener() -> None:
             channels.append(channel)
             return channel
 
-    with closing(Leaving(Options())) as leaving, rounds._Stage(two, two.hosts, leaving, ephemeral=False) as stage:
+    with closing(Leaving(Options())) as leaving, rounds._Listeners(two, two.hosts, leaving, ephemeral=False) as stage:
         heard: list[object] = []
         while len(heard) < 2:
-            heard += stage.said(5)
+            heard += stage.receive(5)
         for channel in channels:
             channel.close()
     with socket.socket() as sock:
@@ -281,7 +281,7 @@ def test_agents_bind_the_ports_only_when_the_rehearsal_is_over(monkeypatch: pyte
         def stderr_tail(self) -> bytes:
             return b""
 
-    with Agents(two, two.hosts[:1], Silent(Options()), "gloo", free.wait) as agents:
+    with Agents(two, two.hosts[:1], Silent(Options()), Workload("gloo"), free.wait) as agents:
         agents.send({"node0001": [{"do": "start"}]})
         free.set()
         assert (sent.get(timeout=5), sent.get(timeout=5)) == (b"go\n", b'{"do": "start"}\n')

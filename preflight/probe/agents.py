@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from preflight.model.cluster import Cluster, Host
-from preflight.probe.lines import HostMessage, HostPrograms, Launcher, ProgramKind, printed
+from preflight.probe.lines import HostMessage, HostPrograms, Launcher, ProgramKind, job_program, printed
 from preflight.probe.messages import Message, read
 from preflight.probe.timeouts.deadlines import VARIABLES
 from preflight.transport.programs import source
@@ -131,15 +131,7 @@ def _program(cluster: Cluster, host: Host, text: str, nonce: str, workload: Work
         "variables": VARIABLES,
         "store_ports": _store_ports(cluster),
     }
-    return Program(
-        source=text,
-        payload=json.dumps(hello).encode() + b"\n",
-        python=probe.python,
-        setup=probe.setup,
-        wrapper=probe.wrapper,
-        user=probe.user,
-        isolated=False,  # the jobs' own packages, wherever they come from
-    )
+    return job_program(probe, text, json.dumps(hello).encode() + b"\n")
 
 
 def _owner() -> str:

@@ -84,7 +84,7 @@ class Conductor:
                 self._send(order.group, {"do": order.do, "group": order.group.name})
             self._report(round_, watch, now)
         for host, why in watch.lost():
-            self.gone.setdefault(host, ("none", why))
+            self._lose(host, why)
         observations = observe(round_.name, watch.groups, late(self._backend, self.deadline))
         observations = with_printed(with_meetings(observations, self._meetings(round_)), self.printed)
         if self._backend == "hccl":
@@ -94,12 +94,15 @@ class Conductor:
     def _take(self, reply: HostMessage[Message], watch: RoundState, now: float) -> None:
         match reply.message:
             case Gone(why=why):
-                self.gone.setdefault(reply.host, ("none", why))
+                self._lose(reply.host, why)
                 watch.lose(reply.host, why, now)
             case Running() | Noted() | Ready() | Failed() | Settled():
                 pass
             case message:
                 watch.take(reply.host, message, now)
+
+    def _lose(self, host: str, why: str) -> None:
+        self.gone.setdefault(host, ("none", why))
 
     def _settle(self, killed: Iterable[tuple[str, int]], until: float) -> _Settled:
         """Wait until the devices (host, index) of killed workers are free. Return those that are not known to be free.
@@ -139,7 +142,7 @@ class Conductor:
         """Return what a host reports about its devices. Remove it from `devices_by_host`, and if it is gone, too."""
         match reply.message:
             case Gone(why=why):
-                self.gone.setdefault(reply.host, ("none", why))
+                self._lose(reply.host, why)
                 devices_by_host.pop(reply.host, None)
             case Settled(held=held, error=error):
                 devices = devices_by_host.pop(reply.host, ())

@@ -19,10 +19,11 @@ from preflight.facts.sections.job import Job
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, JobInputs
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
+from preflight.probe.lines import job_program
 from preflight.probe.operations.bandwidth import algbw, busbw
 from preflight.probe.timeouts.deadlines import step_deadline
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, Transport, TransportError
+from preflight.transport.types import Progress, Transport, TransportError
 
 SPARE = 120.0  # seconds on top of HCCL's own timeouts: for starting processes, and for the sizes themselves
 WAY = 60.0  # seconds for connecting, logging in and for ssh from host to host
@@ -171,19 +172,11 @@ def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: fl
         variables["HCCL_SOCKET_IFNAME"] = "=" + nic
     if devices != list(range(len(devices))):
         variables["HCCL_TEST_USE_DEVS"] = ",".join(map(str, devices))
-    options = {
-        "-p": len(devices),
-        "-b": sizes[0],
-        "-e": sizes[-1],
-        "-f": 2,
-        "-d": "fp32",
-        "-o": "sum",
-        "-c": 1,
-    }
+    options = f"-p {len(devices)} -b {sizes[0]} -e {sizes[-1]} -f 2 -d fp32 -o sum -c 1"
     return {
         "marker": "preflight-" + secrets.token_hex(8),
         "test": test,
-        "options": [word for option, value in options.items() for word in (option, str(value))],
+        "options": options.split(),
         "hosts": [host.address for host in hosts],
         "slots": len(devices),
         "nic": nic,
@@ -196,16 +189,7 @@ def _ask(
     cluster: Cluster, first: Host, request: Mapping[str, object], transport: Transport, timeout: float
 ) -> HcclTestAnswer:
     """Run the test on the first host, and return its answer. Raises TransportError, NoAnswer, or msgspec's errors."""
-    probe = cluster.probe
-    program = Program(
-        source("hccl_test"),
-        json.dumps(request).encode(),
-        probe.python,
-        probe.setup,
-        probe.wrapper,
-        probe.user,
-        isolated=False,
-    )
+    program = job_program(cluster.probe, source("hccl_test"), json.dumps(request).encode())
     document = framed.document(transport.run(first, program, timeout=timeout), str(request["marker"]))
     return decode(document, HcclTestAnswer)
 

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from preflight.model.cluster import Host
+from preflight.model.cluster import Host, ProbeSettings
 from preflight.transport.types import Channel, Program, TransportError
 
 FAREWELL = 3.0  # seconds for programs to end what they started, and to free their ports
@@ -34,6 +34,11 @@ class _Signed(Protocol):
 
 S = TypeVar("S", bound=_Signed)
 M = TypeVar("M")
+
+
+def job_program(settings: ProbeSettings, text: str, payload: bytes) -> Program:
+    """Return a program that runs where jobs run, with their own packages, wherever they come from."""
+    return Program(text, payload, settings.python, settings.setup, settings.wrapper, settings.user, isolated=False)
 
 
 def read(line: bytes, nonce: str, decoder: "msgspec.json.Decoder[S]", longest: int) -> S | None:

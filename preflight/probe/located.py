@@ -86,20 +86,21 @@ def located(fault: LocatedFault, fields: Mapping[int, Field], *, of_devices: boo
 
     `of_devices`: the localiser's members are devices, not hosts (of a rail, or whole).
     """
-    failed_ids: list[str] = []
-    passed_ids: list[str] = []
-    outcomes: Counter[TestOutcome] = Counter()
-    for rail, tests in fault.tests.items():
-        for worst in fields[rail].worst(tests):
-            failed_ids.append(worst.test.id)
-            outcomes[worst.test.outcome] += 1
-        if len(fault.members) == 1:
-            own_member = fault.members[0] if of_devices else fault.members[0].partition("/")[0]
-            passed_ids += fields[rail].last_passes(tests, own_member)
+    failures = [worst for rail, tests in fault.tests.items() for worst in fields[rail].worst(tests)]
+    outcomes = Counter(failure.test.outcome for failure in failures)
     outcome = outcomes.most_common(1)[0][0] if outcomes else TestOutcome.NOT_RUN
+    test_ids = [*(failure.test.id for failure in failures), *_partners_passes(fault, fields, of_devices)]
     direction = _direction(fault.members, fields.values()) if outcome is TestOutcome.SLOW else ""
     kind = fault.kind.replace("host", "device") if of_devices else fault.kind
-    return Located(kind, fault.members, tuple(dict.fromkeys((*failed_ids, *passed_ids))), outcome, direction)
+    return Located(kind, fault.members, tuple(dict.fromkeys(test_ids)), outcome, direction)
+
+
+def _partners_passes(fault: LocatedFault, fields: Mapping[int, Field], of_devices: bool) -> Iterator[str]:
+    """Yield the last tests that the partners of a single faulty member passed."""
+    if len(fault.members) == 1:
+        member = fault.members[0] if of_devices else fault.members[0].partition("/")[0]
+        for rail, tests in fault.tests.items():
+            yield from fields[rail].last_passes(tests, member)
 
 
 def _one_way(observations: Iterable[Observation]) -> Iterator[Transfer]:

@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Meeting, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe.messages import Result
 from preflight.probe.operations.bandwidth import algbw, busbw
 from preflight.probe.operations.local_tests import ALONE, COPIES, tflops
 from preflight.probe.operations.operation import Operation
-from preflight.probe.round_state import GroupState, RankState, clean
+from preflight.probe.round_state import GroupState, RankState, clean_lines
 
 _Absent = Mapping[str, tuple[str, str]]
 _MEETING = Operation("init", "", 0)
@@ -68,7 +67,11 @@ def with_held(
         held, error = settled.get((view.member.host, view.member.device), (False, ""))
         return replace(view, held=held or view.held, held_error=error) if held or error else view
 
-    return [replace(observation, ranks=tuple(map(with_device, observation.ranks))) for observation in observations]
+    return [_with_views(observation, with_device) for observation in observations]
+
+
+def _with_views(observation: Observation, change: Callable[[RankView], RankView]) -> Observation:
+    return replace(observation, ranks=tuple(map(change, observation.ranks)))
 
 
 def with_meetings(
@@ -87,10 +90,10 @@ def with_printed(observations: Iterable[Observation], printed: Callable[[str], S
     def with_output(view: RankView) -> RankView:
         if view.end is End.CLOSED or STAGES.index(view.stage) >= STAGES.index("device"):
             return view
-        lines = (redact(clean(line)) for line in printed(view.member.host))
+        lines = clean_lines(printed(view.member.host))
         return replace(view, logs=(*(f"printed at the start: {line}" for line in lines), *view.logs))
 
-    return [replace(observation, ranks=tuple(map(with_output, observation.ranks))) for observation in observations]
+    return [_with_views(observation, with_output) for observation in observations]
 
 
 def _observe(state: GroupState, late: float) -> Iterator[Observation]:

@@ -14,11 +14,11 @@ from msgspec import Meta
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
-from preflight.probe.lines import Gone, HostPrograms, ProgramKind, read
-from preflight.probe.messages import Address
+from preflight.probe.lines import Gone, HostPrograms, ProgramKind, job_program, read
+from preflight.probe.messages import Address, Event
 from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listened, note, targets_to_send, visits
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, Transport, TransportError
+from preflight.transport.types import Progress, Transport, TransportError
 
 CONNECT = 20.0  # seconds for connecting to a host and for its Python to start
 SOON, TIMES = 5.0, 3.0  # seconds; once most hosts listen, the others get this, or so many times the median
@@ -46,16 +46,14 @@ class _Holder(msgspec.Struct, frozen=True):
     pid: _Pid | None
 
 
-class _Listening(msgspec.Struct, frozen=True, tag_field="at", tag="listening"):
-    nonce: _Word
+class _Listening(Event, frozen=True, tag="listening"):
     address: Address
     ports: list[_Port]
     ephemeral: list[_Port]
     taken: list[_Holder]
 
 
-class _Failed(msgspec.Struct, frozen=True, tag_field="at", tag="failed"):
-    nonce: _Word
+class _Failed(Event, frozen=True, tag="failed"):
     error: _Text
 
 
@@ -66,8 +64,7 @@ class _Dead(msgspec.Struct, frozen=True):
     error: _Text
 
 
-class _Visited(msgspec.Struct, frozen=True, tag_field="at", tag="visited"):
-    nonce: _Word
+class _Visited(Event, frozen=True, tag="visited"):
     visits: list[tuple[_Word, list[_Dead]]]
 
 
@@ -204,7 +201,6 @@ class _Listeners:
     def __init__(self, cluster: Cluster, hosts: Sequence[Host], transport: Transport, ephemeral: bool) -> None:
         nonce, word = secrets.token_hex(16), secrets.token_hex(32)
         text = source(*REHEARSAL_PARTS)
-        probe = cluster.probe
         programs = []
         for host in hosts:
             hello = {
@@ -216,15 +212,7 @@ class _Listeners:
                 "ports": listened(cluster),
                 "ephemeral": ephemeral,
             }
-            program = Program(
-                text,
-                json.dumps(hello).encode() + b"\n",
-                probe.python,
-                probe.setup,
-                probe.wrapper,
-                probe.user,
-                isolated=False,
-            )
+            program = job_program(cluster.probe, text, json.dumps(hello).encode() + b"\n")
             programs.append((host, program))
         kind: ProgramKind[_Message] = ProgramKind(
             lambda line: read(line, nonce, _decoder, LONGEST), "the program that listens", CONNECT

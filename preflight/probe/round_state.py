@@ -1,6 +1,7 @@
 """State of a round, from messages of agents and the clock: stages of ranks, turns of groups, and timeouts."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from preflight.facts.redaction.redact import redact
@@ -56,11 +57,16 @@ class RankState:
             self.killed, self.killed_at, self.state = end, now, message.state[:1]
             self.connecting = tuple(map(clean, message.connecting))
 
-    def take_end(self, message: Ended) -> None:
-        """Note the process state, open connections and log lines of its end."""
+    def take_end(self, message: Ended, end: End, now: float) -> None:
+        """Note its end as its agent reports it."""
+        self.finish(end, _sentence(message), now)
         self.state = message.state[:1]
         self.connecting = tuple(map(clean, message.connecting))
-        self.logs = tuple(redact(clean(line)) for line in message.logs)
+        self.logs = clean_lines(message.logs)
+
+    def finish(self, end: End, error: str, now: float) -> None:
+        self.end, self.error, self.ended = end, error, now
+        self.waited = (self.killed_at if self.killed else now) - self.last
 
 
 @dataclass
@@ -169,6 +175,10 @@ class RoundState:
         return tuple(self._groups.values())
 
     @property
+    def _ranks(self) -> Iterator[RankState]:
+        return (rank for state in self.groups for rank in state.ranks)
+
+    @property
     def takes_turns(self) -> bool:
         return self._takes_turns
 
@@ -199,8 +209,7 @@ class RoundState:
                 rank.stage = stage
                 rank.way = _sending(way) if way else rank.way
             case Ended():
-                self._finish(rank, state.end(message.end), _sentence(message), now)
-                rank.take_end(message)
+                rank.take_end(message, state.end(message.end), now)
         rank.last = now
 
     def _running_rank(self, host: str, message: RankMessage) -> RankState | None:
@@ -213,23 +222,17 @@ class RoundState:
 
     def lose(self, host: str, why: str, now: float) -> None:
         """End a host's ranks as lost. Its agent is gone, and with it its ranks, as far as is known."""
-        for state in self.groups:
-            for rank in state.ranks:
-                if rank.member.host == host and not rank.end:
-                    self._finish(rank, End.LOST, why, now)
+        for rank in self._ranks:
+            if rank.member.host == host and not rank.end:
+                rank.finish(End.LOST, why, now)
 
     def cut(self, now: float) -> list[Order]:
         """End the round because the run's time is spent. Return orders to stop; answers to them are not awaited."""
         orders = [Order("stop", state.group) for state in self.groups if not state.over]
-        for state in self.groups:
-            for rank in state.ranks:
-                if not rank.end:
-                    self._finish(rank, End.CUT, "", now)
+        for rank in self._ranks:
+            if not rank.end:
+                rank.finish(End.CUT, "", now)
         return orders
-
-    def _finish(self, rank: RankState, end: End, error: str, now: float) -> None:
-        rank.end, rank.error, rank.ended = end, error, now
-        rank.waited = (rank.killed_at if rank.killed else now) - rank.last
 
     def orders(self, now: float) -> list[Order]:
         """Return the orders to send to agents now."""
@@ -292,30 +295,28 @@ class RoundState:
             if rank.killed and not rank.end:
                 if now - rank.killed_at > DYING:
                     rank.stays = True
-                    self._finish(rank, rank.killed, "", now)
+                    rank.finish(rank.killed, "", now)
                 continue
             if rank.end or self._waits(state, rank):
                 continue
             if state.stopped is not None and now - state.stopped > SLACK:
-                self._finish(rank, state.stopped_as, "its agent did not confirm that it was ended", now)
+                rank.finish(state.stopped_as, "its agent did not confirm that it was ended", now)
             elif now - rank.last > self._deadline + SLACK:
                 why = f"nothing was heard of it for {now - rank.last:.0f} s, nor of its agent"
-                self._finish(rank, End.LOST, why, now)
+                rank.finish(End.LOST, why, now)
 
     def lost(self) -> list[tuple[str, str]]:
         """Return the hosts that lost ranks together with their agent, and why."""
-        ranks = (rank for state in self.groups for rank in state.ranks)
-        return [(rank.member.host, rank.error) for rank in ranks if rank.end is End.LOST]
+        return [(rank.member.host, rank.error) for rank in self._ranks if rank.end is End.LOST]
 
     def held_devices(self) -> list[tuple[str, int]]:
         """Return host and device of the ranks that held a device and did not leave it by themselves."""
-        ranks = (rank for state in self.groups for rank in state.ranks)
-        held = (rank for rank in ranks if rank.end is not End.CLOSED and STAGES.index(rank.stage) >= _BACKEND)
+        held = (rank for rank in self._ranks if rank.end is not End.CLOSED and STAGES.index(rank.stage) >= _BACKEND)
         return [(rank.member.host, rank.member.device) for rank in held]
 
     def waits_for(self) -> RankState | None:
         """Return the rank with the oldest last message of all ranks that have not ended."""
-        alive = [rank for state in self.groups for rank in state.ranks if not rank.end]
+        alive = (rank for rank in self._ranks if not rank.end)
         return min(alive, key=lambda rank: rank.last, default=None)
 
     def progress(self) -> tuple[int, int]:
@@ -336,8 +337,12 @@ def _sentence(message: Ended) -> str:
 
 
 def _sending(way: Sends) -> Sending:
-    lines = tuple(redact(clean(line)) for line in way.lines)
-    return Sending(clean(way.network), tuple(map(clean, way.ways)), lines)
+    return Sending(clean(way.network), tuple(map(clean, way.ways)), clean_lines(way.lines))
+
+
+def clean_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return a host's log lines, each on one line, without secrets."""
+    return tuple(redact(clean(line)) for line in lines)
 
 
 def clean(text: str) -> str:

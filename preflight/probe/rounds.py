@@ -236,6 +236,10 @@ class Plan:
         return next(device for device in self.devices_of(host) if device.index == place[1])
 
 
+def place_of(member: Member) -> Place:
+    return member.host, member.device
+
+
 def pair_of(places: Iterable[Place]) -> Pair:
     """Return members in the order of their ranks."""
     return tuple(Member(host, device, rank) for rank, (host, device) in enumerate(places))

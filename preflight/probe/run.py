@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.figures import LEAST
@@ -25,7 +26,7 @@ from preflight.probe.lines import FAREWELL, Launcher
 from preflight.probe.observe import absent, with_printed
 from preflight.probe.pairs import JUDGED, with_slow
 from preflight.probe.request import SCOPES, Request
-from preflight.probe.rounds import Pair, Place, Plan, Round
+from preflight.probe.rounds import Pair, Place, Plan, Round, place_of
 from preflight.probe.search import GroupSearch, Search
 from preflight.probe.timeouts.budget import FREE, Ahead, enough, hanging_rounds, least
 from preflight.probe.timeouts.deadlines import step_deadline
@@ -188,7 +189,7 @@ class Run:
         """Test each device alone. Those that fail are left out of all later groups."""
         observations = self._play(self.plan.devices)
         bad_tests = [observation.test for observation in observations if observation.test.outcome in _BAD]
-        self.plan = self.plan.without((member.host, member.device) for test in bad_tests for member in test.members)
+        self.plan = self.plan.without(place_of(member) for test in bad_tests for member in test.members)
         self._play(self.plan.processors)
 
     def _search_pairs(self) -> None:
@@ -216,7 +217,7 @@ class Run:
     def _play_pairs(self, pairs: Sequence[Pair], *, each_way: bool) -> list[Observation]:
         self._drop_lost_hosts()
         present = set(self.plan.places())
-        pairs_left = [pair for pair in pairs if all((member.host, member.device) in present for member in pair)]
+        pairs_left = [pair for pair in pairs if all(place_of(member) in present for member in pair)]
         self._rounds += 1
         return self._perform(self.plan.pair_round(self._rounds, pairs_left, each_way=each_way))
 
@@ -332,8 +333,8 @@ class Run:
         self._conductor.hurried |= any(
             observation.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG) for observation in observations
         )
-        held_members = {view.member for observation in observations for view in observation.ranks if view.held}
-        self.plan = self.plan.without((member.host, member.device) for member in held_members)
+        views = (view for observation in observations for view in observation.ranks)
+        self.plan = self.plan.without(place_of(view.member) for view in views if view.held)
         return observations
 
     def step(self, round_: Round) -> float:
@@ -388,20 +389,15 @@ def _measures_well(observation: Observation) -> bool:
 def _failed_alone(observations: Iterable[Observation]) -> set[Place]:
     """Return the devices that kept others waiting and stopped before they could meet another rank."""
     meeting = STAGES.index("device")
-    waited = (
-        view
-        for observation in observations
-        if observation.test.scope is Scope.ALL
-        for view in kept_waiting(observation)
-    )
-    return {(view.member.host, view.member.device) for view in waited if STAGES.index(view.stage) < meeting}
+    waited = chain.from_iterable(map(kept_waiting, filter(_of_all, observations)))
+    return {place_of(view.member) for view in waited if STAGES.index(view.stage) < meeting}
 
 
 def _identified(observations: Iterable[Observation]) -> set[Place]:
     """Return the devices that one test alone identifies: those that kept others waiting, or sent wrong data."""
     places: set[Place] = set()
     for observation in observations:
-        places |= {(view.member.host, view.member.device) for view in kept_waiting(observation)}
+        places |= {place_of(view.member) for view in kept_waiting(observation)}
         suspects = {view.suspect_rank for view in observation.ranks if view.suspect_rank is not None}
-        places |= {(member.host, member.device) for member in observation.test.members if member.rank in suspects}
+        places |= {place_of(member) for member in observation.test.members if member.rank in suspects}
     return places

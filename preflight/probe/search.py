@@ -42,28 +42,21 @@ class Search:
         self._fixed = self._fixed_rounds()
 
     def _new_fields(self) -> dict[int, Field]:
-        plan = self._plan
         if self._of_devices:
-            places = {f"{host}/{device}": (host, device) for host, device in plan.places()}
-            taking_part = places.keys() - self._out.get(0, ())
+            places = {f"{host}/{device}": (host, device) for host, device in self._plan.places()}
+            return {0: self._new_field(0, places, {})}
+        return {rail: self._new_field(rail, places, self._leaves) for rail, places in self._plan.rail_places().items()}
 
-            def may_meet(one: str, other: str) -> bool:
-                allowed = len(plan.hosts) == 1 or plan.may_meet(places[one], places[other])
-                return allowed and _pair(places, one, other) not in self._apart
+    def _new_field(self, rail: int, places: Mapping[str, Place], leaves: Leaves) -> Field:
+        members = places.keys() - self._out.get(rail, ())
+        topology = {member: leaves[places[member]] for member in members if places[member] in leaves}
+        asks_plan = self._of_devices and len(self._plan.hosts) > 1
 
-            return {0: Field(Localiser(taking_part, seed=self._seed, may_meet=may_meet), places)}
-        fields = {}
-        for rail, of_rail in plan.rail_places().items():
-            taking_part = of_rail.keys() - self._out.get(rail, ())
-            topology = {host: self._leaves[of_rail[host]] for host in taking_part if of_rail[host] in self._leaves}
+        def may_meet(first: str, second: str) -> bool:
+            pair = sorted((places[first], places[second]))
+            return pair_of(pair) not in self._apart and (not asks_plan or self._plan.may_meet(*pair))
 
-            def are_not_apart(one: str, other: str, of_rail: Mapping[str, Place] = of_rail) -> bool:
-                return _pair(of_rail, one, other) not in self._apart
-
-            fields[rail] = Field(
-                Localiser(taking_part, topology=topology, seed=self._seed, may_meet=are_not_apart), of_rail
-            )
-        return fields
+        return Field(Localiser(members, topology=topology, seed=self._seed, may_meet=may_meet), places)
 
     def _fixed_rounds(self) -> list[list[Pair]]:
         """Return rounds that the localiser does not choose.
@@ -82,11 +75,15 @@ class Search:
         if self._fixed:
             self._requested = {self._request_of(pair): pair for pair in self._fixed.pop(0)}
             return list(self._requested.values())
-        self._requested = self._next_tests(self._failing if self._slow is None else self._slow)
+        self._requested = self._next_tests(self._current)
         if not self._requested and self._slow is None:
             self._slow = self._fields_of_speed()
             self._requested = self._next_tests(self._slow)
         return list(self._requested.values())
+
+    @property
+    def _current(self) -> dict[int, Field]:
+        return self._failing if self._slow is None else self._slow
 
     def _next_tests(self, fields: Mapping[int, Field]) -> _Requested:
         return {
@@ -125,10 +122,7 @@ class Search:
     def take(self, observations: Sequence[Observation]) -> None:
         """Add the observations of the requested pairs. Pairs without any were not run."""
         self._played.append((self._requested, observations))
-        if self._slow is None:
-            self._add(self._failing, self._requested, observations)
-        else:
-            self._add(self._slow, self._requested, with_slow(observations, self._below))
+        self._add(self._current, self._requested, with_slow(observations, self._below))
         self._requested = {}
 
     def _add(self, fields: Mapping[int, Field], requested: _Requested, observations: Iterable[Observation]) -> None:
@@ -174,10 +168,6 @@ class Search:
 def _splits(verdict: Verdict) -> bool:
     """Return whether most pairs fail, because parts or all of a rail do not reach each other."""
     return bool(verdict.partitions or verdict.systemic)
-
-
-def _pair(places: Mapping[str, Place], one: str, other: str) -> Pair:
-    return pair_of(sorted((places[one], places[other])))
 
 
 def _with_rails(culprits: Sequence[Located]) -> tuple[Located, ...]:

@@ -8,7 +8,7 @@ from preflight.model.cluster import Host
 from preflight.model.measure import STAGES, Meeting, Member, Observation
 from preflight.probe.agents import Agents
 from preflight.probe.lines import Gone, HostMessage
-from preflight.probe.messages import Failed, Message, Noted, Ready, Running, Settled
+from preflight.probe.messages import Message, RankEvent, Ready, Settled
 from preflight.probe.observe import observe, with_held, with_meetings, with_printed
 from preflight.probe.roll_call import RollCall
 from preflight.probe.round_state import RoundState
@@ -96,9 +96,7 @@ class Conductor:
             case Gone(why=why):
                 self._lose(reply.host, why)
                 watch.lose(reply.host, why, now)
-            case Running() | Noted() | Ready() | Failed() | Settled():
-                pass
-            case message:
+            case RankEvent() as message:
                 watch.take(reply.host, message, now)
 
     def _lose(self, host: str, why: str) -> None:

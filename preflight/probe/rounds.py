@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from preflight.model.cluster import Cluster, Device, Fabric, Host
 from preflight.model.measure import Member, Scope, TestResult
-from preflight.probe.operations.collectives import Conditions, collectives
+from preflight.probe.operations.collectives import collectives
 from preflight.probe.operations.local_tests import device_tests, processor_tests, training_test
 from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
@@ -160,12 +160,7 @@ class Plan:
         return self._round(number, Scope.ALL, [group for group in places if len(group) > 1], again)
 
     def _collectives(self, ranks: int) -> tuple[Operation, ...]:
-        iterations, warmup = (1, 0) if self.crowded else (5, 1)
-        request = self.request
-        conditions = Conditions(
-            self.cluster.product, request.backend, iterations, warmup, quick=request.quick, crowded=self.crowded
-        )
-        return collectives(conditions, ranks, request.sizes)
+        return collectives(self.cluster.product, self.request, ranks, crowded=self.crowded)
 
     def places(self) -> list[Place]:
         return [place for host in self.hosts for place in self._places(host)]

@@ -1,11 +1,12 @@
 """Operations that a group runs: every collective with small tensors for their values, some with large ones for time."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from preflight.model.cluster import Product
 from preflight.probe.operations.operation import Operation
+from preflight.probe.request import Request
 
 REDUCTIONS = ("sum", "max", "min", "prod")
 _A1 = ("float32", "int32", "float16", "int8", "int64")
@@ -49,24 +50,8 @@ _CROWDED_BYTES = 1 << 20
 _PIECE = 16  # elements that are moved where only values count
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """Conditions that decide which operations a group runs, and how often.
-
-    `quick`: two types, one form, not every root. `crowded`: ranks share cores, so that times say more about the hosts
-    than about the network, and only all_reduce is timed in the large sizes.
-    """
-
-    product: Product
-    backend: str
-    iterations: int
-    warmup: int
-    quick: bool = False
-    crowded: bool = False
-
-
-def collectives(conditions: Conditions, ranks: int, sizes: Iterable[int]) -> tuple[Operation, ...]:
-    """Return the tests of a group of `ranks`: values first, in small tensors, then times, in `sizes` (bytes).
+def collectives(product: Product, request: Request, ranks: int, *, crowded: bool = False) -> tuple[Operation, ...]:
+    """Return the tests of a group of `ranks`: values first, in small tensors, then times, in the request's sizes.
 
     Every operation is run in every form and with every type of the product, every reduction with every type by one of
     the operations that reduce. Every rank is root at least once. A timed test has its values compared, too. So an
@@ -74,22 +59,26 @@ def collectives(conditions: Conditions, ranks: int, sizes: Iterable[int]) -> tup
     list grows with the ranks only if there are more of them than rooted tests. Over gloo only sums are tried with every
     type, and many ranks do without reduce_scatter of a list. Sizes are rounded up to a multiple that divides among the
     ranks.
+
+    A quick request gets two types, one form, not every root. `crowded`: ranks share cores, so that times say more about
+    the hosts than about the network, and only all_reduce is timed in the large sizes.
     """
-    timed = _timed(conditions, ranks, sizes)
-    values = _quick() if conditions.quick else _values(conditions.product, conditions.backend)
+    timed = _timed(request, ranks, crowded)
+    values = _quick() if request.quick else _values(product, request.backend)
     roots = count()
     tests = [
         _small(test, ranks, next(roots) if test.op in _ROOTED else None)
         for test in values
-        if _is_applicable(test, conditions.backend, ranks) and not _is_covered(test, timed, ranks)
+        if _is_applicable(test, request.backend, ranks) and not _is_covered(test, timed, ranks)
     ]
-    if not conditions.quick:
+    if not request.quick:
         rooted = Operation("broadcast", "float32", 0)
         tests += [_small(rooted, ranks, root) for root in range(next(roots), ranks)]
     return (*tests, *timed)
 
 
-def _timed(conditions: Conditions, ranks: int, sizes: Iterable[int]) -> list[Operation]:
+def _timed(request: Request, ranks: int, crowded: bool) -> list[Operation]:
+    iterations, warmup = (1, 0) if crowded else (5, 1)
     return [
         Operation(
             op,
@@ -97,12 +86,12 @@ def _timed(conditions: Conditions, ranks: int, sizes: Iterable[int]) -> list[Ope
             _whole(op, "float32", size, ranks),
             root=0 if op in _ROOTED else None,
             reduction=_sum(op),
-            iterations=conditions.iterations,
-            warmup=conditions.warmup,
+            iterations=iterations,
+            warmup=warmup,
         )
         for op in _MEASURED
-        for size in sorted(sizes)
-        if not conditions.crowded or op == "all_reduce" or size <= _CROWDED_BYTES
+        for size in sorted(request.sizes)
+        if not crowded or op == "all_reduce" or size <= _CROWDED_BYTES
     ]
 
 

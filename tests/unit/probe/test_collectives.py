@@ -7,8 +7,9 @@ import pytest
 
 from preflight.model.cluster import Product
 from preflight.probe.operations.bandwidth import busbw
-from preflight.probe.operations.collectives import REDUCTIONS, Conditions, collectives
+from preflight.probe.operations.collectives import REDUCTIONS, collectives
 from preflight.probe.operations.operation import Operation
+from preflight.probe.request import Request
 
 CASES = Path(__file__).parents[2] / "cases"
 TYPES = tomllib.loads((CASES / "reduce_types.toml").read_text(encoding="utf-8"))
@@ -18,9 +19,9 @@ MOVING = {"broadcast", "all_gather", "gather", "scatter", "all_to_all", "send_re
 
 
 def listed(
-    product: Product = Product.ATLAS_A2, ranks: int = 16, *sizes: int, backend: str = "hccl", **more: bool
+    product: Product = Product.ATLAS_A2, ranks: int = 16, *sizes: int, backend: str = "hccl", quick: bool = False
 ) -> tuple[Operation, ...]:
-    return collectives(Conditions(product, backend, iterations=5, warmup=1, **more), ranks, sizes)
+    return collectives(product, Request(backend, sizes, quick=quick), ranks)
 
 
 def types(tests: tuple[Operation, ...], op: str) -> set[str]:

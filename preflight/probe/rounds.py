@@ -50,7 +50,7 @@ Place = tuple[str, int]  # host, device
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProbePlan:
     """Rounds for the hosts that answered.
 
     `crowded`: a host has fewer cores than ranks, so ranks measure each other's scheduling. Then there is one iteration,
@@ -64,7 +64,7 @@ class Plan:
     crowded: bool = False
     out: frozenset[Place] = frozenset()
 
-    def without(self, places: Iterable[Place]) -> "Plan":
+    def without(self, places: Iterable[Place]) -> "ProbePlan":
         return replace(self, out=self.out | frozenset(places))
 
     def devices_of(self, host: Host) -> tuple[Device, ...]:

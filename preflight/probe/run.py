@@ -26,7 +26,7 @@ from preflight.probe.lines import FAREWELL, Launcher
 from preflight.probe.observe import absent, with_printed
 from preflight.probe.pairs import JUDGED, with_slow
 from preflight.probe.request import SCOPES, Request
-from preflight.probe.rounds import Pair, Place, Plan, Round, place_of
+from preflight.probe.rounds import Pair, Place, ProbePlan, Round, place_of
 from preflight.probe.search import GroupSearch, Search
 from preflight.probe.timeouts.budget import FREE, Ahead, enough, hanging_rounds, least
 from preflight.probe.timeouts.deadlines import step_deadline
@@ -81,11 +81,11 @@ def probe(
         variables = [ready.variables for ready in conductor.ready.values()]
         usual = step_deadline(cluster.probe, request.backend, cluster.product, variables)
         free = tuple(host for host in hosts if host.name not in conductor.busy)
-        roll_call = _roll_call(Plan(cluster, free, request), conductor)
+        roll_call = _roll_call(ProbePlan(cluster, free, request), conductor)
         chosen = hooks.begin(conductor.present(hosts))
         if not chosen:
             return ProbeResult(roll_call, seed=seed, busy=conductor.busy)
-        run = Run(Plan(cluster, tuple(chosen), request), conductor, hooks, Deadlines(until, usual), seed)
+        run = Run(ProbePlan(cluster, tuple(chosen), request), conductor, hooks, Deadlines(until, usual), seed)
         run.unreached = frozenset(hooks.unreached()) & {host.name for host in chosen}
         _note_omissions(run, hooks)
         hooks.announce(sentence(run.plan, run.step(run.plan.devices(0))))
@@ -119,7 +119,7 @@ def _without_partners(run: "Run") -> dict[str, str]:
     return dict.fromkeys(sorted(run.unreached - {host.name for host in run.plan.hosts}), why)
 
 
-def _roll_call(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
+def _roll_call(plan: ProbePlan, conductor: Conductor) -> tuple[Observation, ...]:
     """Return the roll-call as an observation, if hosts gave no agent."""
     if not (conductor.gone or conductor.unheard):
         return ()
@@ -142,7 +142,7 @@ class Deadlines:
 class Run:
     """The rounds of one run, one after the other. `plan` loses hosts and devices on the way."""
 
-    def __init__(self, plan: Plan, conductor: Conductor, hooks: Hooks, deadlines: Deadlines, seed: int) -> None:
+    def __init__(self, plan: ProbePlan, conductor: Conductor, hooks: Hooks, deadlines: Deadlines, seed: int) -> None:
         self._conductor = conductor
         self._hooks = hooks
         self._until, self._usual = deadlines.until, deadlines.step

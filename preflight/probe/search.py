@@ -18,7 +18,7 @@ from preflight.model.measure import Located, Observation, TestOutcome
 from preflight.model.peers import FEWEST
 from preflight.probe.located import Field, located
 from preflight.probe.pairs import FEW, slow_below, with_slow
-from preflight.probe.rounds import Pair, Place, Plan, pair_of
+from preflight.probe.rounds import Pair, Place, ProbePlan, pair_of
 
 Leaves = Mapping[Place, str]  # device → its switch, if that is known
 _Requested = dict[tuple[int, Test], Pair]  # by rail and test of its localiser
@@ -28,7 +28,7 @@ _FAILED = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutco
 class Search:
     """The pairs of one run. `seed` decides on the members that meet in the first round."""
 
-    def __init__(self, plan: Plan, leaves: Leaves, seed: int) -> None:
+    def __init__(self, plan: ProbePlan, leaves: Leaves, seed: int) -> None:
         self._plan, self._leaves, self._seed = plan, leaves, seed
         hosts = len(plan.hosts)
         self._of_devices = hosts == 1 or (hosts == 2 and plan.request.backend != "gloo")

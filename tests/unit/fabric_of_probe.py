@@ -9,7 +9,7 @@ from preflight.model.cluster import Host
 from preflight.model.measure import Observation, RankView, TestOutcome, TestResult
 from preflight.probe.hooks import Hooks
 from preflight.probe.messages import Ready
-from preflight.probe.rounds import Place, Plan, RankGroup, Round
+from preflight.probe.rounds import Place, ProbePlan, RankGroup, Round
 from preflight.probe.run import Deadlines, Run
 
 PASS, HANG, SLOW = TestOutcome.PASS, TestOutcome.HANG, TestOutcome.SLOW
@@ -88,7 +88,7 @@ class _Everybody(dict[str, Ready]):
 
 
 def played(
-    plan: Plan,
+    plan: ProbePlan,
     fabric: Fabric,
     *,
     seed: int = 1,

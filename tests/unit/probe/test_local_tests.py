@@ -9,7 +9,7 @@ from preflight.probe.observe import observe
 from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
 from preflight.probe.round_state import GroupState, RankState
-from preflight.probe.rounds import Plan, RankGroup
+from preflight.probe.rounds import ProbePlan, RankGroup
 
 
 def observed(test: Operation, *, bytes_: int, wrong: int = 0, on_host: bool = False) -> Observation:
@@ -51,7 +51,7 @@ def test_wrong_values_and_who_computed_are_seen() -> None:
 def test_everybody_trains_last_and_nobody_else_does(quick: bool, last: list[str]) -> None:
     hosts = tuple(Host(f"node{n}", f"10.0.0.{n}", devices=(Device(0), Device(1))) for n in (1, 2))
     request = Request("hccl", (8, 1 << 16), quick=quick)
-    plan = Plan(Cluster("test", Product.ATLAS_A2, hosts), hosts, request)
+    plan = ProbePlan(Cluster("test", Product.ATLAS_A2, hosts), hosts, request)
     (everybody,) = plan.all_devices(1).groups
     trains = [test.op for test in everybody.tests if test.op == "training_step"]
     assert trains == last == [test.op for test in everybody.tests][len(everybody.tests) - len(last) :]
@@ -61,6 +61,6 @@ def test_everybody_trains_last_and_nobody_else_does(quick: bool, last: list[str]
 
 def test_all_devices_are_tested_at_once_even_where_groups_take_turns() -> None:
     hosts = (Host("node1", "10.0.0.1", devices=tuple(map(Device, range(8)))),)
-    plan = Plan(Cluster("test", Product.ATLAS_A2, hosts), hosts, Request("hccl", (8,)), crowded=True)
+    plan = ProbePlan(Cluster("test", Product.ATLAS_A2, hosts), hosts, Request("hccl", (8,)), crowded=True)
     made = plan.devices(1)
     assert (made.lanes, len(made.groups), made.groups[0].scope) == (8, 8, Scope.DEVICE)

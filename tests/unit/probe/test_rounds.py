@@ -8,11 +8,11 @@ from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.measure import Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe.pairs import slow_below, with_slow
 from preflight.probe.request import Request
-from preflight.probe.rounds import Plan
+from preflight.probe.rounds import ProbePlan
 
 
 def plan(hosts: int = 2, devices: int = 4, *, backend: str = "hccl", product: Product = Product.ATLAS_A1,
-         fabric: Fabric = Fabric.SWITCHED, crowded: bool = False, subnets: int = 1) -> Plan:  # fmt: skip
+         fabric: Fabric = Fabric.SWITCHED, crowded: bool = False, subnets: int = 1) -> ProbePlan:  # fmt: skip
     """`subnets`: device i has an address in subnet i mod subnets, and no gateway."""
     named = tuple(
         Host(
@@ -25,7 +25,9 @@ def plan(hosts: int = 2, devices: int = 4, *, backend: str = "hccl", product: Pr
         )
         for number in range(1, hosts + 1)
     )
-    return Plan(Cluster("t", product, named, fabric=fabric), named, Request(backend, (8, 1 << 20, 16 << 20)), crowded)
+    return ProbePlan(
+        Cluster("t", product, named, fabric=fabric), named, Request(backend, (8, 1 << 20, 16 << 20)), crowded
+    )
 
 
 def places(pair: tuple[Member, ...]) -> str:
@@ -87,7 +89,7 @@ def test_over_gloo_one_pair_stands_for_all_rails_of_two_hosts() -> None:
 def test_devices_that_only_one_of_two_hosts_has_are_on_no_rail() -> None:
     full = plan(2, 4)
     short = Host("node02", "10.0.0.2", devices=full.hosts[1].devices[:2])
-    uneven = Plan(full.cluster, (full.hosts[0], short), full.request)
+    uneven = ProbePlan(full.cluster, (full.hosts[0], short), full.request)
     assert [places(pair) for pair in uneven.neighbours()[0]] == ["1/0 2/0", "1/1 2/1"]
 
 
@@ -113,7 +115,7 @@ def test_devices_meet_in_the_same_subnet_unless_both_have_a_gateway() -> None:
         Host(host.name, host.address, devices=tuple(Device(d.index, d.address, gate) for d in host.devices))
         for host in eight.hosts
     )
-    assert Plan(eight.cluster, routed, eight.request).may_meet(("node01", 3), ("node02", 0))
+    assert ProbePlan(eight.cluster, routed, eight.request).may_meet(("node01", 3), ("node02", 0))
 
 
 def test_on_a_direct_fabric_rails_do_not_reach_each_other() -> None:
@@ -131,7 +133,7 @@ def test_on_a_direct_fabric_rails_do_not_reach_each_other() -> None:
         (plan(2, 4), True),
     ],
 )
-def test_who_has_no_way_to_his_neighbours_does_not_send_to_them(cluster: Plan, sends: bool) -> None:
+def test_who_has_no_way_to_his_neighbours_does_not_send_to_them(cluster: ProbePlan, sends: bool) -> None:
     (everybody,) = cluster.all_devices(1).groups
     assert any(test.op == "send_recv" for test in everybody.tests) == sends
     assert all(any(test.op == "send_recv" for test in rail.tests) for rail in cluster.rails(2).groups)

@@ -7,14 +7,14 @@ import pytest
 
 from preflight.model.cluster import Product
 from preflight.model.measure import Located, Scope, TestOutcome
-from preflight.probe.rounds import Place, Plan
+from preflight.probe.rounds import Place, ProbePlan
 from tests.unit.fabric_of_probe import Fabric, played
 from tests.unit.probe.test_rounds import plan
 
 HANG, SLOW, WRONG = TestOutcome.HANG, TestOutcome.SLOW, TestOutcome.WRONG_DATA
 
 
-def cluster(hosts: int = 8, devices: int = 2, *, backend: str = "hccl") -> Plan:
+def cluster(hosts: int = 8, devices: int = 2, *, backend: str = "hccl") -> ProbePlan:
     made = plan(hosts, devices, backend=backend, product=Product.ATLAS_A2)
     return replace(made, request=replace(made.request, quick=True))
 

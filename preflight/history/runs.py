@@ -20,7 +20,7 @@ MOST_FINDINGS = 20_000  # of one run
 _NOTABLE = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 
 
-class Setting(NamedTuple):
+class RunSetting(NamedTuple):
     """Properties that comparable figures share. `backend` is empty if no probe ran."""
 
     cluster: str
@@ -44,7 +44,7 @@ class CheckRun:
     verdict: Outcome
     exit: int
     inventory: str  # absolute path
-    setting: Setting
+    setting: RunSetting
     hosts: tuple[str, ...]
     checks: frozenset[str]
     findings: tuple[Finding, ...]
@@ -244,7 +244,7 @@ def _check_run(db: "sqlite3.Connection", row: "sqlite3.Row", *, figures: bool = 
         verdict=Outcome(row["verdict"]),
         exit=row["exit"],
         inventory=row["inventory"],
-        setting=Setting(row["cluster"], row["product"], row["backend"]),
+        setting=RunSetting(row["cluster"], row["product"], row["backend"]),
         hosts=tuple(host for (host,) in hosts),
         checks=frozenset(row["checks"].split()),
         findings=_findings_of(db, number),

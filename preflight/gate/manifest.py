@@ -67,13 +67,12 @@ class Wanted:
                 f"--name {self.name}: the last pod would be {longest}, {len(longest)} characters, and a host name has "
                 f"{LABEL} at most"
             )
-        for option, image in (("--image", self.image), ("--preflight-image", self.preflight_image or self.image)):
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}", image):
-                raise UsageError(f"{option} {image[:100]!r} is no image, such as registry.example/train:1.2")
+        _refuse_no_image("--image", self.image)
+        _refuse_no_image("--preflight-image", self.preflight_image or self.image)
         if self.resource and not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9]([\w.-]{0,61}\w)?", self.resource):
             raise UsageError(f"--resource {self.resource[:100]!r} is no device resource, such as nvidia.com/gpu")
         for word in self.command:
-            if not all(character.isprintable() or character in "\t\n" for character in word):
+            if not word.replace("\t", "").replace("\n", "").isprintable():
                 raise UsageError(f"{word[:100]!r}: the command has characters that no manifest can carry")
         for option, line in (("--setup", self.setup), ("--python", self.python)):
             if not line.isprintable():
@@ -93,6 +92,11 @@ class Wanted:
     @property
     def known_product(self) -> Product:
         return self.product or _PRODUCTS.get(self.resource.partition("/")[0], Product.CPU)
+
+
+def _refuse_no_image(option: str, image: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}", image):
+        raise UsageError(f"{option} {image[:100]!r} is no image, such as registry.example/train:1.2")
 
 
 def _refuse_outside(option: str, number: int, most: int) -> None:

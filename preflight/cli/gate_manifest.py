@@ -10,7 +10,7 @@ Nothing is contacted. The token by which pods know each other is not in it; its 
 import argparse
 
 from preflight.cli.common import product_name
-from preflight.gate.manifest import WorkloadKind, Workload, text_of
+from preflight.gate.manifest import Workload, WorkloadKind, text_of
 from preflight.model.cluster import Product
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.cli.main import main
-from preflight.gate.manifest import WorkloadKind, Workload, objects, text_of
+from preflight.gate.manifest import Workload, WorkloadKind, objects, text_of
 from preflight.inventory import parse
 from preflight.model.cluster import Product
 from preflight.model.errors import UsageError

@@ -3,13 +3,22 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
+from typing import TypeVar
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.shared.npu import device_change, has_planned_address, interface_of, planned_device, unreadable
+from preflight.checks.shared.npu import (
+    device_change,
+    devices_of,
+    has_planned_address,
+    interface_of,
+    planned_device,
+    unreadable,
+)
 from preflight.facts.types import Hccn, HccnDevice
 from preflight.model.addressing import refused_range, refused_ranges
-from preflight.model.change import Area, Kind, Risk
+from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
 
@@ -27,6 +36,7 @@ _PLAN_FOUR_SUBNETS = (
     '"10.8.2.0/24", "10.8.3.0/24"] (your own networks)'
 )
 _THEN_CONFIGURE = "then run: preflight configure-device-ips"
+T = TypeVar("T")
 
 
 @host_check("NPU101", "Every device has its address", products=NPU, configures=Area.ADDRESSES)
@@ -39,34 +49,48 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
     """
     yield from unreadable(here, hccn, "the address", lambda device: device.address)
-    plan_moved = _plan_moved(here, hccn)
+    cause = _PLAN_MOVED if _plan_moved(here, hccn) else ""
     for device in hccn.devices:
-        planned, actual = planned_device(here.host, device.index).address, device.address.value
-        if device.address.error or (actual is None and planned is None and len(here.cluster.hosts) == 1):
-            continue
-        if actual is None or (planned and actual != str(planned.ip)):
-            before, is_wrong = interface_of(device), actual is not None
-            change = None
-            if planned and (before or not is_wrong):
-                change = device_change(
-                    here,
-                    here.host,
-                    Kind.DEVICE_ADDRESS,
-                    device.index,
-                    str(before) if before else None,
-                    planned,
-                    risk=Risk.DISTURBING if plan_moved else Risk.SAFE,
-                    note=_PLAN_MOVED if plan_moved else "" if is_wrong else _CANNOT_UNSET,
-                )
+        planned = planned_device(here.host, device.index).address
+        if _needs_address(here, device, planned):
+            actual = device.address.value
             yield here.bad(
-                f"{here.host.name}: device {device.index}: " + (f"address {actual}" if is_wrong else "no address"),
+                f"{here.host.name}: device {device.index}: "
+                + ("no address" if actual is None else f"address {actual}"),
                 device=device.index,
                 expected=str(planned or "an address"),
                 found=actual or "none",
                 remedy="preflight configure-device-ips" if planned else _add_a_plan(here.cluster.product),
-                cause=_PLAN_MOVED if plan_moved else "",
-                change=change,
+                cause=cause,
+                change=_address_change(here, device, planned, cause),
             )
+
+
+def _needs_address(here: Here, device: HccnDevice, planned: IPv4Interface | None) -> bool:
+    """Return whether the device lacks an address, or has another than the planned one. A single host needs none."""
+    actual = device.address.value
+    if device.address.error:
+        return False
+    if planned is None:
+        return actual is None and len(here.cluster.hosts) != 1
+    return actual != str(planned.ip)
+
+
+def _address_change(here: Here, device: HccnDevice, planned: IPv4Interface | None, cause: str) -> Change | None:
+    """Return the change to the planned address; None without a plan, or where the present setting is malformed."""
+    before, is_set = interface_of(device), device.address.value is not None
+    if planned is None or (is_set and before is None):
+        return None
+    return device_change(
+        here,
+        here.host,
+        Kind.DEVICE_ADDRESS,
+        device.index,
+        str(before) if before else None,
+        planned,
+        risk=Risk.DISTURBING if cause else Risk.SAFE,
+        note=cause or ("" if is_set else _CANNOT_UNSET),
+    )
 
 
 def _plan_moved(here: Here, hccn: Hccn) -> bool:
@@ -90,30 +114,22 @@ def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     Mend: preflight configure-device-ips gives each device its planned address. Addresses are planned under
     [device_addresses] in the inventory, or written out under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
     """
-    holders: dict[str, list[_Holder]] = defaultdict(list)
-    for host in all_.hosts:
-        for device in hccn[host.name].devices:
-            if device.address.value:
-                holders[device.address.value].append((host, device.index))
-    shared = {address: sharers for address, sharers in holders.items() if len(sharers) > 1}
+    shared = _shared_addresses(all_.hosts, hccn)
     lines = _inventory_lines(shared.values(), hccn)
     for address, sharers in shared.items():
-        # The device that the inventory gives this address to keeps it.
-        wrong = [
-            (h, i) for h, i in sharers if (p := planned_device(h, i).address) is None or str(p.ip) != address
-        ] or sharers
-        for host, index in wrong:
-            other_holders = [f"{h.name}/{i}" for h, i in sharers if (h, i) != (host, index)]
+        for host, index in _wrong_holders(address, sharers):
+            peers = [f"{peer.name}/{i}" for peer, i in sharers if (peer, i) != (host, index)]
+            remedy = "preflight configure-device-ips"
+            if planned_device(host, index).address is None:
+                remedy = lines.get((host.name, index)) or f"{_add_a_plan(all_.cluster.product)}; {_THEN_CONFIGURE}"
             yield all_.bad(
-                f"{host.name}: device {index}: its address {address} is also that of {', '.join(other_holders)}",
+                f"{host.name}: device {index}: its address {address} is also that of {', '.join(peers)}",
                 host=host.name,
                 device=index,
-                peer=other_holders[0],
+                peer=peers[0],
                 expected="an address of its own",
                 found=address,
-                remedy="preflight configure-device-ips"
-                if planned_device(host, index).address
-                else lines.get((host.name, index)) or f"{_add_a_plan(all_.cluster.product)}; {_THEN_CONFIGURE}",
+                remedy=remedy,
             )
 
 
@@ -125,6 +141,24 @@ def _add_a_plan(product: Product) -> str:
     return _PLAN_FOUR_SUBNETS if product is Product.ATLAS_A1 else _PLAN_ONE_SUBNET
 
 
+def _shared_addresses(hosts: Iterable[Host], hccn: Mapping[str, Hccn]) -> dict[str, list[_Holder]]:
+    """Return each address that several devices have, with these devices."""
+    holders: dict[str, list[_Holder]] = defaultdict(list)
+    for host, device in devices_of(hosts, hccn):
+        if device.address.value:
+            holders[device.address.value].append((host, device.index))
+    return {address: sharers for address, sharers in holders.items() if len(sharers) > 1}
+
+
+def _wrong_holders(address: str, sharers: Sequence[_Holder]) -> Sequence[_Holder]:
+    """Return the devices that must give up the address: all but those that the inventory gives it to."""
+    return [
+        (host, index)
+        for host, index in sharers
+        if (planned := planned_device(host, index).address) is None or str(planned.ip) != address
+    ] or sharers
+
+
 def _inventory_lines(groups: Iterable[Sequence[_Holder]], hccn: Mapping[str, Hccn]) -> dict[tuple[str, int], str]:
     """Return the remedy of each unplanned device with an address of another device: the line for its host's [[hosts]].
 
@@ -133,21 +167,28 @@ def _inventory_lines(groups: Iterable[Sequence[_Holder]], hccn: Mapping[str, Hcc
         name: {device.index: interface_of(device) for device in hccn_of_host.devices}
         for name, hccn_of_host in hccn.items()
     }
-    addresses_taken = {interface.ip for own in interfaces.values() for interface in own.values() if interface}
-    addresses_taken |= {
-        address for hccn_of_host in hccn.values() for device in hccn_of_host.devices for address in _not_free(device)
-    }
-    moves: dict[tuple[str, int], tuple[str, int]] = {}  # device → the device to move, of its group
-    for group in groups:
-        unplanned = [(host.name, index) for host, index in group if planned_device(host, index).address is None]
-        moving = unplanned if len(unplanned) < len(group) else unplanned[1:]
-        for name, index in moving:
-            if interface := interfaces[name][index]:
-                interfaces[name][index] = _free_address(interface, addresses_taken)
-        moves |= {device: device if device in moving else moving[0] for device in unplanned if moving}
+    addresses_taken = _addresses_taken(hccn)
+    moves = {device: target for group in groups for device, target in _moves(group).items()}
+    for name, index in dict.fromkeys(moves.values()):
+        if interface := interfaces[name][index]:
+            interfaces[name][index] = _free_address(interface, addresses_taken)
     return {
         device: line for device, target in moves.items() if (line := _inventory_line(target, interfaces[target[0]]))
     }
+
+
+def _moves(group: Sequence[_Holder]) -> dict[tuple[str, int], tuple[str, int]]:
+    """Return the device to move for each unplanned device of the group."""
+    unplanned = [(host.name, index) for host, index in group if planned_device(host, index).address is None]
+    moving = unplanned if len(unplanned) < len(group) else unplanned[1:]
+    return {device: device if device in moving else moving[0] for device in unplanned}
+
+
+def _addresses_taken(hccn: Mapping[str, Hccn]) -> set[IPv4Address]:
+    """Return the addresses of all devices, and of the machines that they have configured."""
+    devices = [device for hccn_of_host in hccn.values() for device in hccn_of_host.devices]
+    own = {interface.ip for interface in map(interface_of, devices) if interface}
+    return own.union(*map(_not_free, devices))
 
 
 def _not_free(device: HccnDevice) -> Iterator[IPv4Address]:
@@ -196,58 +237,80 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
 
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
     """
-    rails: dict[int, list[tuple[Host, IPv4Interface]]] = defaultdict(list)
-    for host in all_.hosts:
-        for device in hccn[host.name].devices:
-            if device.address.value and device.netmask.error:
-                yield all_.unknown(
-                    f"{host.name}: device {device.index}: the mask could not be read: {device.netmask.error}",
-                    host=host.name,
-                    device=device.index,
-                )
-            interface = interface_of(device)
-            if interface is None and device.address.value and not device.netmask.error:
-                mask = device.netmask.value or "nothing"
-                yield all_.unknown(
-                    f"{host.name}: device {device.index}: {mask} is no mask", host=host.name, device=device.index
-                )
-            if interface and has_planned_address(host, device):
-                rails[device.index].append((host, interface))
-    for index, rail in rails.items():
-        (usual, usual_count), *other_counts = Counter(str(interface.netmask) for _, interface in rail).most_common()
-        if any(count == usual_count for _, count in other_counts):
-            usual = "the same along the rail"  # no majority, so no mask is the right one
-        for host, interface in rail:
-            planned = planned_device(host, index).address
-            wanted = str(planned.netmask) if planned else usual
-            if str(interface.netmask) != wanted:
-                peer = next(
-                    (
-                        peer_host.name
-                        for peer_host, peer_interface in rail
-                        if peer_interface.netmask != interface.netmask
-                    ),
-                    None,
-                )
-                yield all_.bad(
-                    f"{host.name}: device {index}: mask {interface.netmask}",
-                    host=host.name,
-                    device=index,
-                    rail=index,
-                    peer=None if planned else peer,
-                    expected=wanted,
-                    found=str(interface.netmask),
-                    remedy="preflight configure-device-ips"
-                    if planned
-                    else f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask",
-                    change=device_change(all_, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
-                    if planned
-                    else None,
-                )
+    for host, device in devices_of(all_.hosts, hccn):
+        if reason := _unknown_mask(device):
+            yield all_.unknown(f"{host.name}: device {device.index}: {reason}", host=host.name, device=device.index)
+    for rail in _rails(all_.hosts, hccn):
+        usual = _majority(member.interface.netmask for member in rail)
+        for member in rail:
+            if member.interface.netmask != (member.planned.netmask if member.planned else usual):
+                yield _wrong_mask(all_, member, rail, usual)
 
 
-def _on_one_wire(one: IPv4Interface, other: IPv4Interface) -> bool:
-    return one.ip in other.network and other.ip in one.network
+@dataclass(frozen=True)
+class _AddressedDevice:
+    """A device with its address and mask."""
+
+    host: Host
+    index: int
+    interface: IPv4Interface
+
+    @property
+    def planned(self) -> IPv4Interface | None:
+        return planned_device(self.host, self.index).address
+
+
+def _unknown_mask(device: HccnDevice) -> str:
+    """Return the reason why the mask of a device with an address is not known; empty where it is known."""
+    if not device.address.value:
+        return ""
+    if device.netmask.error:
+        return f"the mask could not be read: {device.netmask.error}"
+    return "" if interface_of(device) else f"{device.netmask.value or 'nothing'} is no mask"
+
+
+def _rails(hosts: Iterable[Host], hccn: Mapping[str, Hccn]) -> Iterable[list[_AddressedDevice]]:
+    """Return the devices of each rail that have no address but the planned one."""
+    rails: dict[int, list[_AddressedDevice]] = defaultdict(list)
+    for host, device in devices_of(hosts, hccn):
+        if (interface := interface_of(device)) and has_planned_address(host, device):
+            rails[device.index].append(_AddressedDevice(host, device.index, interface))
+    return rails.values()
+
+
+def _majority(values: Iterable[T]) -> T | None:
+    """Return the most common value; None where two are equally common."""
+    (usual, usual_count), *other_counts = Counter(values).most_common(2)
+    return None if other_counts and other_counts[0][1] == usual_count else usual
+
+
+def _wrong_mask(
+    all_: All, member: _AddressedDevice, rail: Sequence[_AddressedDevice], usual: IPv4Address | None
+) -> Finding:
+    """Return the finding about a mask that is neither planned nor, without a plan, the rail's usual one."""
+    host, index, interface, planned = member.host, member.index, member.interface, member.planned
+    if planned:
+        expected, peer, remedy = str(planned.netmask), None, "preflight configure-device-ips"
+        change = device_change(all_, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
+    else:
+        expected, change = str(usual or "the same along the rail"), None
+        peer = next((device.host.name for device in rail if device.interface.netmask != interface.netmask), None)
+        remedy = f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask"
+    return all_.bad(
+        f"{host.name}: device {index}: mask {interface.netmask}",
+        host=host.name,
+        device=index,
+        rail=index,
+        peer=peer,
+        expected=expected,
+        found=str(interface.netmask),
+        remedy=remedy,
+        change=change,
+    )
+
+
+def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
+    return device.interface.ip in peer.interface.network and peer.interface.ip in device.interface.network
 
 
 @cluster_check(
@@ -266,53 +329,57 @@ def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
 
     Mend: plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then configure-device-ips
     """
-    positions: dict[int, list[tuple[Host, int, IPv4Interface]]] = defaultdict(list)
+    positions: dict[int, list[_AddressedDevice]] = defaultdict(list)
     for host in all_.hosts:
-        interfaces = {
-            device.index: planned_device(host, device.index).address or interface
-            for device in hccn[host.name].devices
-            if (interface := interface_of(device)) and has_planned_address(host, device)
-        }
-        flat = len(interfaces) > 2 and all(_on_one_wire(a, b) for a in interfaces.values() for b in interfaces.values())
-        if flat:
+        devices = _by_plan(host, hccn[host.name])
+        if len(devices) > 2 and all(_on_one_wire(a, b) for a in devices.values() for b in devices.values()):
             yield all_.warn(
                 f"{host.name}: all devices share one subnet, which is right in AMP mode only", host=host.name
             )
-        for index, interface in interfaces.items():
-            positions[index % 4].append((host, index, interface))
-            for second in range(index + 1, 4):
-                if not flat and second in interfaces and _on_one_wire(interface, interfaces[second]):
-                    yield _off_rule(all_, host, second, interfaces[second], f"be in another subnet than device {index}")
+        else:
+            yield from _on_wire_of_other_position(all_, devices)
+        for device in devices.values():
+            positions[device.index % 4].append(device)
     for position in positions.values():
-        yield from _elsewhere(all_, position)
+        yield from _outside_majority(all_, position)
 
 
-def _elsewhere(all_: All, position: list[tuple[Host, int, IPv4Interface]]) -> Iterator[Finding]:
+def _by_plan(host: Host, hccn: Hccn) -> dict[int, _AddressedDevice]:
+    """Return the devices that have no address but the planned one, by index, with the planned mask."""
+    return {
+        device.index: _AddressedDevice(host, device.index, planned_device(host, device.index).address or interface)
+        for device in hccn.devices
+        if (interface := interface_of(device)) and has_planned_address(host, device)
+    }
+
+
+def _on_wire_of_other_position(all_: All, devices: Mapping[int, _AddressedDevice]) -> Iterator[Finding]:
+    """Yield the devices of 0 to 3 that share a subnet with an earlier one."""
+    for index, device in devices.items():
+        for second in range(index + 1, 4):
+            if second in devices and _on_one_wire(device, devices[second]):
+                yield _off_rule(all_, devices[second], f"be in another subnet than device {index}")
+
+
+def _outside_majority(all_: All, position: Sequence[_AddressedDevice]) -> Iterator[Finding]:
     """Yield the devices of one position that are not in the subnet of most of them; without a majority, yield all."""
-    (usual, usual_count), *other_counts = Counter(interface.network for _, _, interface in position).most_common()
-    tie = any(count == usual_count for _, count in other_counts)
-    for host, index, interface in position:
-        candidates = (
-            (peer_host.name, f"{peer_host.name}/{device} ({peer_interface})")
-            for peer_host, device, peer_interface in position
-            if (tie or peer_interface.network == usual) and not _on_one_wire(interface, peer_interface)
-        )
-        if (tie or interface.network != usual) and (counterpart := next(candidates, None)):
-            peer, where = counterpart
-            yield _off_rule(
-                all_, host, index, interface, f"share a subnet with {where}", peer if peer != host.name else None
-            )
+    usual = _majority(device.interface.network for device in position)
+    candidates = [device for device in position if usual in (None, device.interface.network)]
+    for device in position:
+        if device.interface.network == usual:
+            continue
+        if peer := next((peer for peer in candidates if not _on_one_wire(device, peer)), None):
+            rule = f"share a subnet with {peer.host.name}/{peer.index} ({peer.interface})"
+            yield _off_rule(all_, device, rule, peer.host.name if peer.host.name != device.host.name else None)
 
 
-def _off_rule(
-    all_: All, host: Host, device: int, interface: IPv4Interface, rule: str, peer: str | None = None
-) -> Finding:
+def _off_rule(all_: All, device: _AddressedDevice, rule: str, peer: str | None = None) -> Finding:
     return all_.bad(
-        f"{host.name}: device {device}: {interface} should {rule}",
-        host=host.name,
-        device=device,
+        f"{device.host.name}: device {device.index}: {device.interface} should {rule}",
+        host=device.host.name,
+        device=device.index,
         peer=peer,
-        found=str(interface),
+        found=str(device.interface),
         remedy="correct the plan in the inventory, then preflight configure-device-ips",
     )
 

@@ -7,18 +7,25 @@ from preflight.checks.ascend import cards
 from preflight.checks.ascend.chips import alarming
 from preflight.checks.ascend.optics import cause_of_no_link
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.shared.npu import device_change, planned_device, unreadable, untold
+from preflight.checks.shared.npu import device_change, devices_of, planned_device, unreadable, untold
 from preflight.facts.parsers.ascend.device_nodes import DeviceNodes
 from preflight.facts.sections.chips import Chips
 from preflight.facts.sections.nic import Nic
-from preflight.facts.types import Hccn, NpuSmi, Os
+from preflight.facts.types import Hccn, HccnDevice, NpuSmi, Os
 from preflight.model.change import Area, Kind
+from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.own_processes import Owner, end, owner, wait
 
 _LOG = "/var/log/hccn_tool/hccn_config.log"  # on the host
 _UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # from captures; other words are known from source only
+# Reasons of the state Init, each with its remedy.
+_STARTING = "the probe of its detect address has only started", "look again in a minute"
+_NO_DETECT_ADDRESS = (
+    "it has no detect address",
+    'detect = "gateway" or "next-host" under [device_addresses] in the inventory',
+)
 
 
 @host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
@@ -68,27 +75,32 @@ def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     Mend: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
     size N
     """
-    devices = [(host, device) for host in all_.hosts for device in hccn[host.name].devices]
-    usual = Counter(device.mtu.value for _, device in devices if device.mtu.value).most_common(1)
+    devices = list(devices_of(all_.hosts, hccn))
+    counts = Counter(device.mtu.value for _, device in devices if device.mtu.value)
+    usual = max(counts, key=counts.__getitem__, default="")
     for host, device in devices:
-        planned, actual = planned_device(host, device.index).mtu, device.mtu.value
+        planned = planned_device(host, device.index).mtu
         name = f"{host.name}: device {device.index}"
-        wanted = str(planned) if planned else usual[0][0] if usual else None
-        if device.mtu.error and planned:
+        if planned and device.mtu.error:
             yield all_.unknown(
                 f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name, device=device.index
             )
-        elif actual and actual != wanted:
-            change = device_change(all_, host, Kind.DEVICE_MTU, device.index, actual, planned) if planned else None
-            yield all_.bad(
-                f"{name}: MTU {actual}" + ("" if planned else f"; most have {wanted}"),
-                host=host.name,
-                device=device.index,
-                expected=str(wanted),
-                found=actual,
-                change=change,
-                remedy="preflight configure-device-ips" if planned else "plan cluster.device_mtu in the inventory",
-            )
+        elif device.mtu.value and device.mtu.value != str(planned or usual):
+            yield _wrong_mtu(all_, host, device, planned, usual)
+
+
+def _wrong_mtu(all_: All, host: Host, device: HccnDevice, planned: int | None, usual: str) -> Finding:
+    summary = f"{host.name}: device {device.index}: MTU {device.mtu.value}"
+    change = device_change(all_, host, Kind.DEVICE_MTU, device.index, device.mtu.value, planned) if planned else None
+    return all_.bad(
+        summary if planned else f"{summary}; most have {usual}",
+        host=host.name,
+        device=device.index,
+        expected=str(planned or usual),
+        found=device.mtu.value,
+        change=change,
+        remedy="preflight configure-device-ips" if planned else "plan cluster.device_mtu in the inventory",
+    )
 
 
 @cluster_check(
@@ -197,44 +209,45 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: preflight configure-device-ips sets the planned detect address; a Fault: look at link, switch and peer
     """
     for device in hccn.devices:
-        index, name = device.index, f"{here.host.name}: device {device.index}"
-        planned, detect_address, health = (
-            planned_device(here.host, index).detect,
-            device.detect.value,
-            device.net_health.value,
-        )
+        planned, detect_address = planned_device(here.host, device.index).detect, device.detect.value
         if planned and detect_address != str(planned) and not device.detect.error:
             yield here.warn(
-                f"{name}: " + (f"detect address {detect_address}" if detect_address else "no detect address"),
-                device=index,
+                f"{here.host.name}: device {device.index}: "
+                + (f"detect address {detect_address}" if detect_address else "no detect address"),
+                device=device.index,
                 expected=str(planned),
                 found=detect_address or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(here, here.host, Kind.DEVICE_DETECT, index, detect_address, planned),
+                change=device_change(here, here.host, Kind.DEVICE_DETECT, device.index, detect_address, planned),
             )
-        elif device.address.value is None or device.link.value == "DOWN" or health == "Success":
-            continue
-        elif device.detect.error or device.net_health.error:
-            error = device.detect.error or device.net_health.error
-            yield here.unknown(f"{name}: net health could not be read: {error}", device=index)
-        elif health in _UNHEALTHY:
-            yield here.bad(
-                f"{name}: net health is {health}",
-                device=index,
-                expected="Success",
-                found=health,
-                cause=f"the device does not reach {detect_address or 'its detect address'}",
-                remedy=f"hccn_tool -i {index} -ping -g address {detect_address or 'A'}; look at link, switch and peer",
-            )
-        elif health == "Init":
-            why = "the probe of its detect address has only started" if detect_address else "it has no detect address"
-            key = 'detect = "gateway" or "next-host" under [device_addresses] in the inventory'
-            remedy = "look again in a minute" if detect_address else key
-            yield here.warn(
-                f"{name}: net health is Init: {why}", device=index, expected="Success", found="Init", remedy=remedy
-            )
-        else:
-            yield here.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
+        elif device.address.value is not None and device.link.value != "DOWN":
+            yield from _unhealthy(here, device)
+
+
+def _unhealthy(here: Here, device: HccnDevice) -> Iterator[Finding]:
+    """Yield the finding about a device that does not report success with its detect address."""
+    index, name = device.index, f"{here.host.name}: device {device.index}"
+    detect_address, health = device.detect.value, device.net_health.value
+    if health == "Success":
+        return
+    if error := device.detect.error or device.net_health.error:
+        yield here.unknown(f"{name}: net health could not be read: {error}", device=index)
+    elif health in _UNHEALTHY:
+        yield here.bad(
+            f"{name}: net health is {health}",
+            device=index,
+            expected="Success",
+            found=health,
+            cause=f"the device does not reach {detect_address or 'its detect address'}",
+            remedy=f"hccn_tool -i {index} -ping -g address {detect_address or 'A'}; look at link, switch and peer",
+        )
+    elif health == "Init":
+        reason, remedy = _STARTING if detect_address else _NO_DETECT_ADDRESS
+        yield here.warn(
+            f"{name}: net health is Init: {reason}", device=index, expected="Success", found="Init", remedy=remedy
+        )
+    else:
+        yield here.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
 
 
 @host_check(

@@ -3,7 +3,7 @@
 If one cause makes several readings wrong, only the check nearest to the cause reports it. For a device without an
 address, the mask, the health and /etc/hccn.conf are not reported as well."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Interface
 from typing import Any
 
@@ -20,6 +20,11 @@ from preflight.model.outcome import Outcome
 def planned_device(host: Host, index: int) -> Device:
     """Return the inventory's plan for a device; a device that is not in the inventory has an empty plan."""
     return next((device for device in host.devices if device.index == index), Device(index))
+
+
+def devices_of(hosts: Iterable[Host], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, HccnDevice]]:
+    """Yield every device with its host."""
+    return ((host, device) for host in hosts for device in hccn[host.name].devices)
 
 
 def interface_of(device: HccnDevice) -> IPv4Interface | None:

@@ -64,29 +64,8 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
 
     Mend: reset the device, else power the host off and on; if it stays so, the card or its slot is broken
     """
-    if device_nodes.accelerators.error:
-        yield here.unknown(f"{here.host.name}: the PCI bus could not be looked at: {device_nodes.accelerators.error}")
-        return
-    if not device_nodes.accelerators.value:
-        yield here.unknown(f"{here.host.name}: the PCI bus shows no accelerator at all, as in some virtual machines")
-        return
-    on_pci, in_npu_smi = len(device_nodes.accelerators.value), len(npu_smi.chips)
-    if in_npu_smi < on_pci and _given(
-        npu_smi, device_nodes, len(here.host.devices), contained=bool(job and job.contained)
-    ):
-        yield here.skip(
-            f"{here.host.name}: only some devices are given to this container: {in_npu_smi} of {on_pci} cards"
-        )
-        return
-    unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
-    if unplaced and in_npu_smi != on_pci:
-        yield here.unknown(
-            f"{here.host.name}: {in_npu_smi} chips in npu-smi, {on_pci} cards on the PCI bus; npu-smi does not tell "
-            f"where device {_numbers(unplaced)} is on it",
-            expected=f"{on_pci} chips",
-            found=str(in_npu_smi),
-            remedy=f"compare npu-smi info with lspci -D -d 19e5: on {here.host.name}",
-        )
+    if reason := _not_comparable(here, npu_smi, device_nodes, job):
+        yield reason
         return
     missing_cards = lost(npu_smi, device_nodes)
     numbers = missing_cards.devices or (None,) * len(missing_cards.on_pci)
@@ -113,6 +92,29 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
         )
 
 
+def _not_comparable(here: Here, npu_smi: NpuSmi, nodes: DeviceNodes, job: Job | None) -> Finding | None:
+    """Return the finding in place of a comparison of chips and cards; None where they can be compared."""
+    name, chips = here.host.name, len(npu_smi.chips)
+    if nodes.accelerators.error:
+        return here.unknown(f"{name}: the PCI bus could not be looked at: {nodes.accelerators.error}")
+    if not nodes.accelerators.value:
+        return here.unknown(f"{name}: the PCI bus shows no accelerator at all, as in some virtual machines")
+    cards = len(nodes.accelerators.value)
+    contained = job is not None and job.contained
+    if chips < cards and _given(npu_smi, nodes, len(here.host.devices), contained=contained):
+        return here.skip(f"{name}: only some devices are given to this container: {chips} of {cards} cards")
+    unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
+    if not unplaced or chips == cards:
+        return None
+    return here.unknown(
+        f"{name}: {chips} chips in npu-smi, {cards} cards on the PCI bus; npu-smi does not tell "
+        f"where device {_numbers(unplaced)} is on it",
+        expected=f"{cards} chips",
+        found=str(chips),
+        remedy=f"compare npu-smi info with lspci -D -d 19e5: on {name}",
+    )
+
+
 def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
     """Return whether a container may rightly have fewer chips than the host has cards.
 
@@ -136,8 +138,7 @@ def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[
     chips = {chip.device: chip for chip in npu_smi.chips}
     # NPU116 reports the cards of lost chips' nodes.
     orphans = sorted(nodes - set(chips)) if not lost(npu_smi, device_nodes).on_pci else []
-    duplicates = (index for index, number in Counter(chip.device for chip in npu_smi.chips).items() if number > 1)
-    unmatched_chips = sorted([*duplicates, *(set(chips) - nodes)])
+    unmatched_chips = sorted([*_duplicates(npu_smi), *(set(chips) - nodes)])
     if len(orphans) == len(unmatched_chips):  # every chip is present under another number
         for device, reported in zip(orphans, unmatched_chips, strict=True):
             yield here.bad(
@@ -166,6 +167,11 @@ def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[
             found=f"chips {_numbers(chips)}",
             remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
         )
+
+
+def _duplicates(npu_smi: NpuSmi) -> list[int]:
+    """Return the device numbers that several chips have."""
+    return [device for device, count in Counter(chip.device for chip in npu_smi.chips).items() if count > 1]
 
 
 def _numbered(chip: NpuChip) -> str:

@@ -21,13 +21,12 @@ def counts(all_: All) -> Iterator[Finding]:
 
     Mend: leave devices or servers out of the inventory, or let every job use fitting ones only
     """
-    devices = {host.name: {device.index for device in host.devices} for host in all_.hosts if host.devices}
-    a1 = all_.cluster.product is Product.ATLAS_A1
+    product = all_.cluster.product
     for host in all_.hosts:
-        own = devices.get(host.name, set())
+        own = {device.index for device in host.devices}
         if not own:
             yield all_.skip("the inventory names no devices", host=host.name)
-        elif a1 and (len(own) not in (1, 2, 4, 8) or (len(own) < 8 and not any(own <= ring for ring in _RINGS))):
+        elif product is Product.ATLAS_A1 and not _forms_ring(own):
             yield all_.bad(
                 f"{host.name}: HCCL builds no ring over its devices {_listed(own)}",
                 host=host.name,
@@ -35,25 +34,36 @@ def counts(all_: All) -> Iterator[Finding]:
                 found=f"{len(own)} devices",
                 remedy="correct the devices of the host in the inventory, or plan jobs for fitting ones",
             )
-        elif all_.cluster.product is Product.ATLAS_A2 and _unequal_modules(own):
+        elif product is Product.ATLAS_A2 and _unequal_modules(own):
             yield all_.warn(
                 f"{host.name}: its devices {_listed(own)} are in other places of one module than of the other",
                 host=host.name,
                 expected="0 with 8, 1 with 9 …, unless HCCL_INTRA_ROCE_ENABLE=1 (then any)",
                 remedy="choose the same places in both modules, or HCCL_INTRA_ROCE_ENABLE=1 for the jobs",
             )
-    usual = Counter(map(len, devices.values())).most_common(1)
-    for host in all_.hosts:
-        number = len(devices.get(host.name, ()))
-        if number and number != usual[0][0]:
+    yield from _unequal_numbers(all_)
+
+
+def _unequal_numbers(all_: All) -> Iterator[Finding]:
+    """Yield the hosts with another number of devices than most."""
+    numbers = {host.name: len({device.index for device in host.devices}) for host in all_.hosts if host.devices}
+    counts = Counter(numbers.values())
+    usual = max(counts, key=counts.__getitem__, default=0)
+    for name, number in numbers.items():
+        if number != usual:
             yield all_.finding(
-                Outcome.FAIL if a1 else Outcome.WARN,
-                f"{host.name}: {number} devices; most servers have {usual[0][0]}",
-                host=host.name,
+                Outcome.FAIL if all_.cluster.product is Product.ATLAS_A1 else Outcome.WARN,
+                f"{name}: {number} devices; most servers have {usual}",
+                host=name,
                 expected="the same number on every server",
                 found=str(number),
                 remedy="plan jobs with the same number of devices on every server",
             )
+
+
+def _forms_ring(own: set[int]) -> bool:
+    """Return whether HCCL builds a ring over these devices of an Atlas A1 server."""
+    return len(own) == 8 or (len(own) in (1, 2, 4) and any(own <= ring for ring in _RINGS))
 
 
 def _unequal_modules(own: set[int]) -> bool:

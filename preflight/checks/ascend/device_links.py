@@ -1,8 +1,10 @@
 """Links of the device NICs in depth: losses, speed, duplex and error correction."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.npu import untold, with_link
@@ -34,23 +36,38 @@ def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
         if history is None or (history.changes and not history.changes[0].up):
             continue  # it is down now: NPU107
         losses = _losses(history)
-        ages = [history.now - at for at in losses if at is not None and history.now is not None]
-        hour, day = (sum(0 <= age <= span for age in ages) for span in (HOUR, DAY))
-        undated = len(losses) - sum(age >= 0 for age in ages)
-        summary = f"{here.host.name}: device {device.index}: its link was lost "
-        last = next((at for at in losses if at is not None), None)
-        details = {
-            "device": device.index,
-            "expected": "a link that stays up",
-            "found": f"last on {_date(last)} of its own clock" if last is not None else "",
-            "remedy": f"clean or change optics and cable of device {device.index}, read its switch port's log",
-        }
-        if hour >= 2:
-            yield here.bad(f"{summary}{hour} times in the last hour", **details)
-        elif day:
-            yield here.warn(summary + ("in the last hour" if hour else _times(day, "in the last day")), **details)
-        elif undated:
-            yield here.warn(summary + _times(undated, "at a time that is not known"), **details)
+        counts = _count(losses, history.now)
+        if when := counts.description():
+            yield (here.bad if counts.in_hour >= 2 else here.warn)(
+                f"{here.host.name}: device {device.index}: its link was lost {when}",
+                device=device.index,
+                expected="a link that stays up",
+                found=_last(losses),
+                remedy=f"clean or change optics and cable of device {device.index}, read its switch port's log",
+            )
+
+
+@dataclass(frozen=True)
+class _LossCounts:
+    """Numbers of lost links in the last hour, in the last day and at a time that is not known."""
+
+    in_hour: int
+    in_day: int
+    undated: int
+
+    def description(self) -> str:
+        """Return the worst of the losses; empty if there is none."""
+        if self.in_hour:
+            return _times(self.in_hour, "in the last hour")
+        if self.in_day:
+            return _times(self.in_day, "in the last day")
+        return _times(self.undated, "at a time that is not known") if self.undated else ""
+
+
+def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
+    ages = [now - at for at in losses if at is not None and now is not None]
+    in_hour, in_day = (sum(0 <= age <= span for age in ages) for span in (HOUR, DAY))
+    return _LossCounts(in_hour, in_day, len(losses) - sum(age >= 0 for age in ages))
 
 
 def _times(number: int, when: str) -> str:
@@ -61,15 +78,13 @@ def _losses(history: LinkHistory) -> Sequence[float | None]:
     """Return the times of the link's losses, newest first; None for a loss that was counted and never recorded.
 
     Losses in the first minute after the link first came up do not count, where the records go back that far."""
-    begins = history.changes[-1:] and history.changes[-1].up  # not so after `-link_stat -c`
+    if not history.changes:
+        return [None] * history.downs
     complete = sum(change.up for change in history.changes) == history.ups
-    first_up = _born(history) if begins and complete else None
-    losses = [
-        change.at
-        for change in history.changes
-        if not change.up and (first_up is None or change.at is None or change.at > first_up + SETTLING)
-    ]
-    return losses if history.changes or not history.downs else [None] * history.downs
+    # The oldest record is of a link that goes down after `-link_stat -c`.
+    first_up = _born(history) if complete and history.changes[-1].up else None
+    settled = -math.inf if first_up is None else first_up + SETTLING
+    return [change.at for change in history.changes if not change.up and (change.at is None or change.at > settled)]
 
 
 def _born(history: LinkHistory) -> float | None:
@@ -84,8 +99,14 @@ def _born(history: LinkHistory) -> float | None:
     return next((at for at in dates if at is not None and at >= _CLOCK_SET), None)
 
 
-def _date(at: float) -> str:
-    return time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(at))
+def _last(losses: Sequence[float | None]) -> str:
+    """Return the date of the newest loss; empty where none has one."""
+    newest = next((at for at in losses if at is not None), None)
+    return (
+        ""
+        if newest is None
+        else f"last on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} of its own clock"
+    )
 
 
 @cluster_check("NIC103", "Every device's link corrects errors", products=NPU, several=False)
@@ -104,7 +125,7 @@ def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]
     for host in all_.hosts:
         yield from untold(all_, host, {device.index: device.fec for device in nic[host.name].devices})
     for host, device in devices:
-        if device.fec.value == "no" and (device.speed.value or _CORRECTED) >= _CORRECTED:
+        if _lacks_correction(device):
             port = f"set RS-FEC on the switch port of device {device.index}"
             a1 = all_.cluster.product is Product.ATLAS_A1
             yield (all_.bad if with_correction > modes["no"] else all_.warn)(
@@ -129,39 +150,46 @@ def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
     devices = list(_linked(all_, nic, hccn))
     speeds = Counter(device.speed.value for _, device in devices if device.speed.value)
     usual = max(speeds, key=lambda value: (speeds[value], value), default=0)  # on a tie, the faster
-    wanted = max(usual, RATED[all_.cluster.product])
-    reported_up = {
-        (name, device_facts.index)
-        for name, hccn_of_host in hccn.items()
-        for device_facts in hccn_of_host.devices
-        if device_facts.link.value == "UP"
-    }
     for host in all_.hosts:
         own = nic[host.name].devices
         yield from untold(all_, host, {d.index: d.speed for d in own}, {d.index: d.duplex for d in own}, unset=True)
     for host, device in devices:
-        name, index, actual = f"{host.name}: device {device.index}", device.index, device.speed.value
-        if device.duplex.value == "Half":
-            yield all_.bad(
-                f"{name}: its link is half duplex",
-                host=host.name,
-                device=index,
-                expected="Full",
-                found="Half",
-                remedy=f"set the switch port of device {index} to full duplex",
-            )
-        elif actual and actual < wanted:
-            yield (all_.bad if actual < usual else all_.warn)(
-                f"{name}: its link has {actual // 1000} Gb/s",
-                host=host.name,
-                device=index,
-                expected=f"{wanted // 1000} Gb/s",
-                found=f"{actual} Mb/s",
-                remedy=f"look at module, cable and switch port of device {index}, and for static_speed_{index} in "
-                "/etc/hccn.conf",
-            )
-        elif actual is None and not device.speed.error and (host.name, index) in reported_up:
-            yield all_.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
+        yield from _speed_findings(all_, host, device, usual, hccn[host.name])
+
+
+def _speed_findings(all_: All, host: Host, device: NicDevice, usual: int, hccn: Hccn) -> Iterator[Finding]:
+    """Yield the finding about a link in half duplex, or slower than the product's or the `usual` speed."""
+    name, index, actual = f"{host.name}: device {device.index}", device.index, device.speed.value
+    expected = max(usual, RATED[all_.cluster.product])
+    if device.duplex.value == "Half":
+        yield all_.bad(
+            f"{name}: its link is half duplex",
+            host=host.name,
+            device=index,
+            expected="Full",
+            found="Half",
+            remedy=f"set the switch port of device {index} to full duplex",
+        )
+    elif actual and actual < expected:
+        yield (all_.bad if actual < usual else all_.warn)(
+            f"{name}: its link has {actual // 1000} Gb/s",
+            host=host.name,
+            device=index,
+            expected=f"{expected // 1000} Gb/s",
+            found=f"{actual} Mb/s",
+            remedy=f"look at module, cable and switch port of device {index}, and for static_speed_{index} in "
+            "/etc/hccn.conf",
+        )
+    elif actual is None and not device.speed.error and _reports_up(hccn, index):
+        yield all_.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
+
+
+def _lacks_correction(device: NicDevice) -> bool:
+    return device.fec.value == "no" and (device.speed.value or _CORRECTED) >= _CORRECTED
+
+
+def _reports_up(hccn: Hccn, index: int) -> bool:
+    return any(device.index == index and device.link.value == "UP" for device in hccn.devices)
 
 
 def _linked(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, NicDevice]]:

@@ -51,9 +51,11 @@ class _Settings:
         """Return whether the plan wants the values that the device has lost, and agrees with all other values of the
         file."""
         right = all(self.says[key] in (plan, None) for key, plan in self.plan.items() if plan)
-        return right and any(self.plan[key] for key in self.lost()) and all(key in self.has for key in self.named())
+        return (
+            right and any(self.plan[key] for key in self.lost()) and all(key in self.has for key in self.keys_in_file())
+        )
 
-    def named(self) -> list[str]:
+    def keys_in_file(self) -> list[str]:
         """Return the keys that the file sets."""
         return [key for key in KEYS if self.says[key]]
 
@@ -72,26 +74,14 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     """
     for device in hccn.devices:
         settings = _settings(device, hccn_conf, planned_device(here.host, device.index))
-        name = f"{here.host.name}: device {device.index}"
-        if stale := settings.stale():
-            planned_keys = [key for key in stale if settings.plan[key]]
-            yield _speaker(here, stale)(
-                f"{name}: {PATH} " + ("says something else of it" if hccn_conf.present else "is missing"),
-                device=device.index,
-                expected=_spelled(settings.has, stale),
-                found=_spelled(settings.says, stale),
-                cause="after a reboot the device would have the file's values",
-                remedy="preflight configure-device-ips"
-                if planned_keys
-                else "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
-                change=_change(here, Kind.DEVICE_SAVED, device, planned_keys, settings.says, settings.has)
-                if planned_keys
-                else None,
+        if settings.stale():
+            yield _stale_file(
+                here, device, settings, "says something else of it" if hccn_conf.present else "is missing"
             )
         if lost := settings.lost():
             restore = settings.may_be_restored()
             yield _speaker(here, lost)(
-                f"{name}: it does not have what {PATH} says of it",
+                f"{here.host.name}: device {device.index}: it does not have what {PATH} says of it",
                 device=device.index,
                 expected=_spelled(settings.says, lost),
                 found=_spelled(settings.has, lost),
@@ -99,10 +89,51 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
                 remedy="preflight configure-device-ips --allow-disturbing"
                 if restore
                 else f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
-                change=_change(here, Kind.DEVICE_RECOVERY, device, settings.named(), settings.has, settings.says)
-                if restore
-                else None,
+                change=_recovery(here, device, settings) if restore else None,
             )
+
+
+def _stale_file(here: Here, device: HccnDevice, settings: _Settings, fault: str) -> Finding:
+    """Return the finding about a file that lacks settings that the device has."""
+    stale = settings.stale()
+    planned_keys = [key for key in stale if settings.plan[key]]
+    return _speaker(here, stale)(
+        f"{here.host.name}: device {device.index}: {PATH} {fault}",
+        device=device.index,
+        expected=_spelled(settings.has, stale),
+        found=_spelled(settings.says, stale),
+        cause="after a reboot the device would have the file's values",
+        remedy="preflight configure-device-ips"
+        if planned_keys
+        else "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
+        change=Change(
+            here.host.name,
+            Area.ADDRESSES,
+            Kind.DEVICE_SAVED,
+            _target(device, planned_keys),
+            _spelled(settings.says, planned_keys),
+            _spelled(settings.has, planned_keys),
+            here.check.id,
+        )
+        if planned_keys
+        else None,
+    )
+
+
+def _recovery(here: Here, device: HccnDevice, settings: _Settings) -> Change:
+    """Return the change of the device to all that the file says of it."""
+    keys = settings.keys_in_file()
+    return Change(
+        here.host.name,
+        Area.ADDRESSES,
+        Kind.DEVICE_RECOVERY,
+        _target(device, keys),
+        _spelled(settings.has, keys),
+        _spelled(settings.says, keys),
+        here.check.id,
+        Risk.DISTURBING,
+        _RECOVERY,
+    )
 
 
 def _speaker(here: Here, keys: list[str]) -> Callable[..., Finding]:
@@ -136,24 +167,5 @@ def _spelled(values: Mapping[str, str | None], keys: list[str]) -> str:
     return " ".join(f"{key} {values[key] or 'none'}" for key in keys)
 
 
-def _change(
-    here: Here,
-    kind: Kind,
-    device: HccnDevice,
-    keys: list[str],
-    before: Mapping[str, str | None],
-    after: Mapping[str, str | None],
-) -> Change:
-    target = " ".join((str(device.index), *keys))
-    recovery = kind is Kind.DEVICE_RECOVERY
-    return Change(
-        here.host.name,
-        Area.ADDRESSES,
-        kind,
-        target,
-        _spelled(before, keys),
-        _spelled(after, keys),
-        here.check.id,
-        Risk.DISTURBING if recovery else Risk.SAFE,
-        _RECOVERY if recovery else "",
-    )
+def _target(device: HccnDevice, keys: list[str]) -> str:
+    return " ".join((str(device.index), *keys))

@@ -30,23 +30,28 @@ def hccs(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
         if host.name not in sources:
             yield all_.skip("no device here has a vNIC address, or it was not asked for", host=host.name)
     for ping in attempts:
-        name, answers = f"{ping.host}: device {ping.device}: {ping.peer} over HCCS", f"{ping.received} of {ping.sent}"
-        if ping.error or not ping.sent:
-            yield all_.unknown(
-                f"{name} could not be tried: {ping.error or 'no ping was sent'}",
-                host=ping.host,
-                device=ping.device,
-                peer=ping.peer,
-            )
-        elif ping.received < ping.sent or ping.plane_faults:
-            bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
-            yield all_.bad(
-                f"{name} answers {answers} pings{bad}",
-                host=ping.host,
-                device=ping.device,
-                peer=ping.peer,
-                expected=f"{ping.sent} of {ping.sent}",
-                found=answers,
-                remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
-                "npu-smi info -m",
-            )
+        yield from _faulty(all_, ping)
+
+
+def _faulty(all_: All, ping: Ping) -> Iterator[Finding]:
+    """Yield the finding about a ping that was not sent, or not answered on a good plane."""
+    name, answers = f"{ping.host}: device {ping.device}: {ping.peer} over HCCS", f"{ping.received} of {ping.sent}"
+    if ping.error or not ping.sent:
+        yield all_.unknown(
+            f"{name} could not be tried: {ping.error or 'no ping was sent'}",
+            host=ping.host,
+            device=ping.device,
+            peer=ping.peer,
+        )
+    elif ping.received < ping.sent or ping.plane_faults:
+        bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
+        yield all_.bad(
+            f"{name} answers {answers} pings{bad}",
+            host=ping.host,
+            device=ping.device,
+            peer=ping.peer,
+            expected=f"{ping.sent} of {ping.sent}",
+            found=answers,
+            remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
+            "npu-smi info -m",
+        )

@@ -1,7 +1,7 @@
 """Checks for leftovers of earlier jobs on devices that show no process (NPU114 names processes)."""
 
-from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.npu import untold
@@ -38,29 +38,32 @@ def held(here: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Findi
         yield here.skip("the probe of this run works on the host, and its workers use the devices")
         return
     for device in nic.devices:
-        if device.index in busy:
-            continue
-        pairs = _queue_pairs(device)
-        other_run = probing is Owner.OTHER_RUN
-        remedy = f"wait 10 s and look again; then on {here.host.name}: fuser -v /dev/davinci{device.index}"
-        remedy = wait(here.host.name) if other_run else remedy
-        if device.hccp.value == "exist":
-            yield (here.warn if other_run else here.bad)(
-                f"{here.host.name}: device {device.index}: an HCCP process "
-                + ("is there while another preflight run probes" if other_run else "is left, though no job runs on it"),
-                device=device.index,
-                expected="not exist",
-                found=f"exist, {pairs} queue pairs",
-                remedy=remedy,
-            )
-        elif pairs:
-            yield here.warn(
-                f"{here.host.name}: device {device.index}: queue pairs are left, though no job runs on it",
-                device=device.index,
-                expected="no queue pair of a job",
-                found=f"{pairs} queue pairs",
-                remedy=remedy,
-            )
+        if device.index not in busy:
+            yield from _left_on(here, device, other_run=probing is Owner.OTHER_RUN)
+
+
+def _left_on(here: Here, device: NicDevice, *, other_run: bool) -> Iterator[Finding]:
+    """Yield the finding about an HCCP process or queue pairs on an idle device."""
+    name, pairs = f"{here.host.name}: device {device.index}", _queue_pairs(device)
+    remedy = f"wait 10 s and look again; then on {here.host.name}: fuser -v /dev/davinci{device.index}"
+    remedy = wait(here.host.name) if other_run else remedy
+    if device.hccp.value == "exist":
+        yield (here.warn if other_run else here.bad)(
+            f"{name}: an HCCP process "
+            + ("is there while another preflight run probes" if other_run else "is left, though no job runs on it"),
+            device=device.index,
+            expected="not exist",
+            found=f"exist, {pairs} queue pairs",
+            remedy=remedy,
+        )
+    elif pairs:
+        yield here.warn(
+            f"{name}: queue pairs are left, though no job runs on it",
+            device=device.index,
+            expected="no queue pair of a job",
+            found=f"{pairs} queue pairs",
+            remedy=remedy,
+        )
 
 
 def _queue_pairs(device: NicDevice) -> int:
@@ -88,24 +91,27 @@ def memory(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     if probing is Owner.THIS_RUN:
         yield here.skip("the probe of this run works on the host, and its workers use the devices")
         return
-    listed_memory: Counter[int] = Counter()
-    for process in npu_smi.processes:
-        listed_memory[process.device] += process.memory or 0
-    unmeasured = {process.device for process in npu_smi.processes if process.memory is None}
     for chip in npu_smi.chips:
-        if not chip.hbm_total or chip.hbm_used is None or chip.device in unmeasured:
+        listed = _listed_memory(npu_smi, chip.device)
+        if not chip.hbm_total or chip.hbm_used is None or listed is None:
             continue
-        excess = chip.hbm_used - listed_memory[chip.device]
+        excess = chip.hbm_used - listed
         if excess > IDLE_SHARE * chip.hbm_total:
             yield here.bad(
                 f"{here.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use "
                 "by no process that npu-smi lists",
                 device=chip.device,
-                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed_memory[chip.device]} MB of listed processes",
+                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed} MB of listed processes",
                 remedy=wait(here.host.name)
                 if probing is Owner.OTHER_RUN
                 else f"look for containers that use it; on {here.host.name}: fuser -v /dev/davinci{chip.device}",
             )
+
+
+def _listed_memory(npu_smi: NpuSmi, device: int) -> int | None:
+    """Return the memory of the device's listed processes in MB; None where it is not known of one of them."""
+    shares = [process.memory for process in npu_smi.processes if process.device == device]
+    return None if None in shares else sum(filter(None, shares))
 
 
 @cluster_check("PRB105", "Workers that the probe had to kill have left their devices", products=NPU, several=False)
@@ -120,7 +126,7 @@ def workers_left(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
     """
     if not observations:
         yield all_.unknown("the probe brought no results", host=None)
-    views = [view for observation in observations for view in observation.ranks]
+    views = list(chain.from_iterable(observation.ranks for observation in observations))
     for host, device in sorted({(view.member.host, view.member.device) for view in views if view.held}):
         yield all_.bad(
             f"{host}: device {device} is still held by a worker that was killed",

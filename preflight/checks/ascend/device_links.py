@@ -79,7 +79,7 @@ def _losses(history: LinkHistory) -> Sequence[float | None]:
 
     Losses in the first minute after the link first came up do not count, where the records go back that far."""
     if not history.changes:
-        return [None] * history.downs
+        return [None] * (history.downs or 0)
     complete = sum(change.up for change in history.changes) == history.ups
     # The oldest record is of a link that goes down after `-link_stat -c`.
     first_up = _born(history) if complete and history.changes[-1].up else None

@@ -3,7 +3,7 @@
 Preflight changes only its own parts: rules with its tag, its own file, and its lines in other files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_interface
+from ipaddress import IPv4Address, IPv6Address, ip_interface
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall
@@ -47,8 +47,7 @@ def _not_judged(here: Here, place: GateInputs) -> Finding | None:
 def _strangers(here: Here, network: Network) -> Finding | None:
     """Return the finding where the inventory's networks are not this host's, so the firewall would be opened for
     others."""
-    cidrs = here.cluster.cidrs
-    own = [ip_interface(address).ip for interface in network.interfaces for address in interface.addresses]
+    cidrs, own = here.cluster.cidrs, _addresses(network)
     if not cidrs or any(ip in cidr for ip in own for cidr in cidrs):
         return None
     if here.check.id != "FWL101":
@@ -60,6 +59,10 @@ def _strangers(here: Here, network: Network) -> Finding | None:
         found=", ".join(str(ip) for ip in own if not (ip.is_loopback or ip.is_link_local)),
         remedy="correct cidrs under [cluster] in the inventory",
     )
+
+
+def _addresses(network: Network) -> list[IPv4Address | IPv6Address]:
+    return [ip_interface(address).ip for interface in network.interfaces for address in interface.addresses]
 
 
 def _rules_change(here: Here, gate: Gate) -> Change | None:
@@ -263,27 +266,32 @@ def no_leftovers(
 
     Mend: preflight configure-firewall
     """
-    name, place = here.host.name, _place(here, firewall, network, sysctl, arrivals)
-    not_judged = _not_judged(here, place)
+    place = _place(here, firewall, network, sysctl, arrivals)
     if here.cluster.firewall is FirewallPolicy.OFF:
-        not_judged = here.skip("the firewall is to be off")
-    if not_judged is not None:
-        yield not_judged
-        return
-    for gate in gates(place):
-        if not gate.settled and not gate.objections():  # else FWL101 reports it, and its change corrects our rules
-            wanted, change = {rule.meaning for rule in gate.wanted}, _rules_change(here, gate)
-            yield here.bad(
-                f"{name}: our rules in {gate.name} are not those that the inventory wants",
-                expected=_some([rule.text for rule in gate.wanted]) or "none",
-                found=_some([rule.text for rule in gate.ours]) or "none",
-                remedy=_not_by_us(gate) or _CONFIGURE,
-                change=change,
-                evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
-            )
-    for file in persistent_rules.boot_files(place):
-        if not file.lacks:
-            yield here.bad(f"{name}: {file.path} {file.says}", remedy=_CONFIGURE, change=_file_change(here, file))
+        yield here.skip("the firewall is to be off")
+    elif (nothing := _not_judged(here, place)) is not None:
+        yield nothing
+    else:
+        # FWL101 reports gates with objections, and its change corrects our rules.
+        to_correct = (gate for gate in gates(place) if not gate.settled and not gate.objections())
+        yield from (_other_rules(here, gate) for gate in to_correct)
+        for file in persistent_rules.boot_files(place):
+            if not file.lacks:
+                summary = f"{here.host.name}: {file.path} {file.says}"
+                yield here.bad(summary, remedy=_CONFIGURE, change=_file_change(here, file))
+
+
+def _other_rules(here: Here, gate: Gate) -> Finding:
+    """Return the finding about an open gate with rules of ours that the inventory does not want."""
+    wanted = {rule.meaning for rule in gate.wanted}
+    return here.bad(
+        f"{here.host.name}: our rules in {gate.name} are not those that the inventory wants",
+        expected=_some([rule.text for rule in gate.wanted]) or "none",
+        found=_some([rule.text for rule in gate.ours]) or "none",
+        remedy=_not_by_us(gate) or _CONFIGURE,
+        change=_rules_change(here, gate),
+        evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
+    )
 
 
 @cluster_check(
@@ -329,8 +337,7 @@ def connections_come_through(
             f"these are reached from elsewhere, so the way out of {source} is the place to look",
         )
     for target, own in blocked_connections.by_target(loss for loss in losses if loss.source not in cut_off):
-        senders = _some(sorted({loss.source for loss in own}))
-        yield _lost(all_, target, own, f"{target}: connections from {senders} do not come through", own[0].why)
+        yield _lost(all_, target, own, f"{target}: connections from {_senders(own)} do not come through", own[0].why)
 
 
 def _not_tried(all_: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
@@ -343,7 +350,6 @@ def _not_tried(all_: All, host: str, tries: Sequence[Arrival]) -> Iterator[Findi
 
 
 def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
-    senders = _some(sorted({loss.source for loss in losses}))
     first_step = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
     return all_.bad(
         summary,
@@ -353,5 +359,9 @@ def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str
         found=blocked_connections.told(losses[0].dead),
         cause=cause,
         evidence=tuple(f"{loss.source} to {loss.target}: {blocked_connections.told(loss.dead)}" for loss in losses[:8]),
-        remedy=f"{first_step}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
+        remedy=f"{first_step}{BETWEEN}; on {_senders(losses)} the output chain: nft list ruleset, iptables -S OUTPUT",
     )
+
+
+def _senders(losses: Sequence[Loss]) -> str:
+    return _some(sorted({loss.source for loss in losses}))

@@ -1,6 +1,7 @@
 """Checks of the hosts' clocks."""
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.facts.types import Clock
@@ -18,8 +19,6 @@ def clocks_agree(all_: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
 
     Mend: the same time source on every host: chronyc makestep, or systemctl enable --now chrony
     """
-    from statistics import median  # its import costs more than listing all checks
-
     median_offset = median(host_clock.offset for host_clock in clock.values())
     reference = min(clock, key=lambda name: (abs(clock[name].offset - median_offset), abs(clock[name].offset), name))
     for name, host_clock in clock.items():

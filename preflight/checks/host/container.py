@@ -1,10 +1,10 @@
 """Checks of the files that a job may open: device files, the driver's files in a container, /dev/shm."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.facts.parsers.ascend.device_nodes import DeviceNode, DeviceNodes
-from preflight.facts.sections.job import NPU_FILES, Job, npu_files
+from preflight.facts.sections.job import NPU_FILES, Job, SeenFile, npu_files
 from preflight.facts.types import Limits
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -72,7 +72,7 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
 
 
 @host_check("HST111", "What the driver brings is there where jobs run", products=NPU, optional=("device_nodes",))
-def driver_is_there(here: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
+def driver_files(here: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: a container has the device files, and not the driver's libraries and files beside them: npu-smi then says
     "ret is -8020" and the runtime counts no devices. Without /etc/hccn.conf tools that write rank tables find no
     addresses. Docker makes an empty folder out of a file that was not there when it was bound.
@@ -82,31 +82,48 @@ def driver_is_there(here: Here, job: Job, device_nodes: DeviceNodes | None) -> I
 
     Mend: docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them
     """
-    name, install = here.host.name, device_nodes.install.value if device_nodes else None
+    install = device_nodes.install.value if device_nodes else None
     paths = npu_files(install.path) if install and install.path else NPU_FILES
-    unread = [path for path in paths if path not in job.files or job.files[path].error]
-    if unread:
-        why = job.files[unread[0]].error if unread[0] in job.files else "not looked at"
-        yield here.unknown(f"{name}: {', '.join(unread)} could not be looked at where jobs run: {why}")
-    kinds = {path: job.files[path].kind for path in paths if path not in unread}
+    errors = {path: error for path in paths if (error := _error(job.files.get(path)))}
+    if errors:
+        unread, reason = ", ".join(errors), next(iter(errors.values()))
+        yield here.unknown(f"{here.host.name}: {unread} could not be looked at where jobs run: {reason}")
+    kinds = {path: job.files[path].kind for path in paths if path not in errors}
+    yield from _missing(here, job, kinds)
+    yield from _folders(here, job, kinds)
+
+
+def _error(file: SeenFile | None) -> str:
+    return "not looked at" if file is None else file.error
+
+
+def _missing(here: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the findings about missing files. A file counts with its folder."""
     missing = [path for path, kind in kinds.items() if kind == "missing" and kinds.get(_parent(path)) != "missing"]
     if _HCCN_CONF in missing:
         missing.remove(_HCCN_CONF)  # on the host itself NPU104 reports it
         if job.contained:
-            remedy = f"docker run -v {_HCCN_CONF}:{_HCCN_CONF}"
-            yield here.warn(f"{name}: there is no {_HCCN_CONF} in the jobs' container", found="missing", remedy=remedy)
+            yield here.warn(
+                f"{here.host.name}: there is no {_HCCN_CONF} in the jobs' container",
+                found="missing",
+                remedy=f"docker run -v {_HCCN_CONF}:{_HCCN_CONF}",
+            )
     if missing:
         binds = "docker run " + " ".join(f"-v {path}:{path}" for path in missing)
         yield here.bad(
-            f"{name}: there is no {', no '.join(missing)} {_where(job)}",
+            f"{here.host.name}: there is no {', no '.join(missing)} {_where(job)}",
             found="missing",
             expected="what the host has",
             remedy=binds if job.contained else "is the driver installed?",
         )
+
+
+def _folders(here: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the findings about folders that docker made in place of files."""
     for path in (_INSTALL_INFO, _HCCN_CONF):
         if kinds.get(path) == "folder":
             yield here.bad(
-                f"{name}: {path} is a folder {_where(job)}",
+                f"{here.host.name}: {path} is a folder {_where(job)}",
                 found="folder",
                 expected="file",
                 cause="it was not on the host when the container was made" if job.contained else "",

@@ -19,9 +19,9 @@ from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unr
 _DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
 
 
-def said(ports: PortSet, how: str) -> str:
+def _sentence(ports: PortSet, state: str) -> str:
     """Return `port 29500 is free`, or `ports 29500,60000-60031 are free`."""
-    return f"port {ports} is {how}" if len(ports) == 1 else f"ports {ports} are {how}"
+    return f"port {ports} is {state}" if len(ports) == 1 else f"ports {ports} are {state}"
 
 
 @host_check("PRT101", "The HCCL and job ports are reserved", configures=Area.PORTS)
@@ -42,8 +42,8 @@ def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
     united = reserved | here.cluster.ports
     if missing and sysctl.read_only:
         yield here.unknown(
-            f"{here.host.name}: {said(missing, 'not reserved')} as seen here, where /proc/sys is read-only, as in a "
-            "container: nothing can be set from inside",
+            f"{here.host.name}: {_sentence(missing, 'not reserved')} as seen here, where /proc/sys is read-only, as in "
+            "a container: nothing can be set from inside",
             expected=str(here.cluster.ports),
             found=before or "nothing reserved",
             remedy=f"docker run --sysctl {KEY}={united}; a pod: securityContext.sysctls; with the host's network: "
@@ -53,7 +53,7 @@ def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield _too_long(here, united)
     elif missing:
         yield here.bad(
-            f"{here.host.name}: {said(missing, 'not reserved')}",
+            f"{here.host.name}: {_sentence(missing, 'not reserved')}",
             expected=str(here.cluster.ports),
             found=before or "nothing reserved",
             remedy=f"preflight configure-ports, or: sysctl -w {KEY}={united}",
@@ -76,7 +76,6 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
     if sysctl.read_only:
         yield here.skip(f"/proc/sys of {here.host.name} is read-only: no file that is seen there decides (PRT101)")
         return
-    wanted = here.cluster.ports
     unknown = unread(sysctl)
     for path, error in unknown:
         yield here.unknown(
@@ -93,34 +92,39 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         )
     if unknown or refused:
         return
-    plan = repair(sysctl, wanted)
+    plan = repair(sysctl, here.cluster.ports)
     if len(str(plan.united)) > LONGEST:
         yield _too_long(here, plan.united)
         return
     yield from (_file(here, plan, edit) for edit in plan.edits)
+    yield from _not_writable(here, sysctl, plan)
+
+
+def _not_writable(here: Here, sysctl: Sysctl, plan: Repair) -> Iterator[Finding]:
+    """Yield the files that set the key last and that preflight may not write."""
     deciding: dict[tuple[str, str], list[LoadPath]] = {}
     for way in plan.left:
         deciding.setdefault(_decides(way, sysctl, plan.united), []).append(way)
     for (path, remedy), ways in deciding.items():
         yield here.bad(
-            f"{here.host.name}: after {_any(ways)} {said(plan.left[ways[0]], 'not reserved')}, and no file "
+            f"{here.host.name}: after {_any(ways)} {_sentence(plan.left[ways[0]], 'not reserved')}, and no file "
             f"that preflight may write changes that: {path} decides",
-            expected=str(wanted),
+            expected=str(here.cluster.ports),
             found=path,
             remedy=remedy,
         )
 
 
-def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
+def _file(here: Here, plan: Repair, edit: Edit) -> Finding:
     """Return the finding about a file that has to change; a warning if another file makes up for it."""
     change = Change(here.host.name, Area.PORTS, Kind.FILE, edit.path, edit.before, edit.after, here.check.id)
-    remedy = f"preflight configure-ports, or make {edit.path} set {KEY} = {mending.united}"
-    if not mending.short:
+    remedy = f"preflight configure-ports, or make {edit.path} set {KEY} = {plan.united}"
+    if not plan.short:
         text = f"{here.host.name}: {edit.path} {edit.found}, which only a file that is read later makes good"
-        return here.warn(text, expected=str(mending.united), found=edit.found, remedy=remedy, change=change)
-    missing = PortSet.of(part for ports in mending.short.values() for part in ports.ranges)
+        return here.warn(text, expected=str(plan.united), found=edit.found, remedy=remedy, change=change)
+    missing = PortSet.of(part for ports in plan.short.values() for part in ports.ranges)
     return here.bad(
-        f"{here.host.name}: after {_any(mending.short)} {said(missing, 'not reserved')}: {edit.path} {edit.found}",
+        f"{here.host.name}: after {_any(plan.short)} {_sentence(missing, 'not reserved')}: {edit.path} {edit.found}",
         expected=str(here.cluster.ports),
         found=edit.found,
         remedy=remedy,
@@ -174,50 +178,61 @@ def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
         holder = owner(os, socket.pid, socket.process)
         if socket.local_port not in here.cluster.ports or holder is Owner.THIS_RUN:
             continue
-        connection = _who(socket)
         port = f"port {socket.local_port} ({here.cluster.purpose(socket.local_port)})"
         if socket.state in _DEAD:
-            finished[port].append(connection)
-        elif holder is Owner.OTHER_RUN and port in of_other_run:
-            continue
-        elif holder is Owner.OTHER_RUN:
+            finished[port].append(_process_or_peer(socket))
+        elif holder is Owner.JOB:
+            yield _taken(here, socket, port)
+        elif port not in of_other_run:
             of_other_run.add(port)
+            connection = _process_or_peer(socket)
             yield here.warn(
                 f"{here.host.name}: {port} is taken by another preflight run: {connection}",
                 expected="free",
                 found=connection,
                 remedy=wait(here.host.name, socket.pid),
             )
-        elif socket.state == "LISTEN":
-            yield here.bad(
-                f"{here.host.name}: {port} is taken by {connection}",
-                expected="free",
-                found=connection,
-                remedy=end(here.host.name, socket.pid, "stop its service")
-                if socket.pid
-                else f"on {here.host.name}, as root: ss -tlnp",
-            )
-        else:
-            yield here.bad(
-                f"{here.host.name}: {port} is the local end of a connection ({connection})",
-                expected="free",
-                found=connection,
-                cause="it blocks a bind, and no list of listeners shows it",
-                remedy=(end(here.host.name, socket.pid) if socket.pid else f"end that connection on {here.host.name}")
-                + "; reserve the ports so that it does not happen again (PRT101)",
-            )
-    for port, (first, *further) in finished.items():
-        connections = f"{first} and {len(further)} more" if further else first
-        yield here.warn(
-            f"{here.host.name}: {port} is still held by "
-            f"{'finished connections' if further else 'a finished connection'} "
-            f"({connections})",
-            found=connections,
-            remedy=f"wait a minute, then on {here.host.name}: ss -tan",
+    for port, connections in finished.items():
+        yield _finished(here, port, connections)
+
+
+def _taken(here: Here, socket: Socket, port: str) -> Finding:
+    """Return the finding about a port with a listener, or with a connection that uses it as its own end."""
+    holder = _process_or_peer(socket)
+    if socket.state == "LISTEN":
+        return here.bad(
+            f"{here.host.name}: {port} is taken by {holder}",
+            expected="free",
+            found=holder,
+            remedy=end(here.host.name, socket.pid, "stop its service")
+            if socket.pid
+            else f"on {here.host.name}, as root: ss -tlnp",
         )
+    return here.bad(
+        f"{here.host.name}: {port} is the local end of a connection ({holder})",
+        expected="free",
+        found=holder,
+        cause="it blocks a bind, and no list of listeners shows it",
+        remedy=(end(here.host.name, socket.pid) if socket.pid else f"end that connection on {here.host.name}")
+        + "; reserve the ports so that it does not happen again (PRT101)",
+    )
 
 
-def _who(socket: Socket) -> str:
+def _finished(here: Here, port: str, connections: list[str]) -> Finding:
+    """Return the finding about connections that are only waiting to be forgotten."""
+    first, *further = connections
+    subject, summary = "a finished connection", first
+    if further:
+        subject, summary = "finished connections", f"{first} and {len(further)} more"
+    return here.warn(
+        f"{here.host.name}: {port} is still held by {subject} ({summary})",
+        found=summary,
+        remedy=f"wait a minute, then on {here.host.name}: ss -tan",
+    )
+
+
+def _process_or_peer(socket: Socket) -> str:
+    """Return the process that listens, or the connection's state, peer and process."""
     process = f"{socket.process or 'a process'} (pid {socket.pid})" if socket.pid else socket.process or ""
     if socket.state == "LISTEN":
         return process or "a process that this user may not see"

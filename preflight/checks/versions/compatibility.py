@@ -40,21 +40,37 @@ def torch_npu(here: Here, versions: Versions) -> Iterator[Finding]:
 
     Mend: install the torch_npu that is made for this CANN, or the CANN for this torch_npu
     """
-    build, cann, fit = versions.torch_npu or "", versions.cann or "", _fit(versions)
-    mismatch = bool(versions.torch and build) and release(versions.torch or "") != release(build)
-    advised = (fit.torch_npu if fit else "") if mismatch else build  # the release that VER107 advises
+    build, cann, mismatch = versions.torch_npu or "", versions.cann or "", _wheels_differ(versions)
+    advised = build
+    if mismatch:  # VER107 advises another release
+        fit = _fit(versions)
+        advised = fit.torch_npu if fit else ""
     if wrong := python_fits(advised, versions.python):
         first, last = PYTHON[release(advised)]
         remedy = f"run jobs in a Python from 3.{first} to 3.{last}"
         yield here.bad(f"{here.host.name}: {wrong}", found=versions.python, remedy=remedy)
-    elif not build or not cann:
-        yield here.skip("torch_npu or CANN is not installed here")
-    elif mismatch:
-        yield here.skip(f"torch_npu {build} is not made for torch {versions.torch}: see VER107")
-    elif not cann_of(build) or not known_cann(cann):
-        yield here.skip(f"torch_npu {build} or CANN {cann} is not in the vendor's table as of torch_npu 2.12")
+    elif reason := _not_in_table(versions):
+        yield here.skip(reason)
     if not mismatch and (wrong := cann_fits_torch_npu(build, cann)):
         yield _of_another_cann(here, versions, wrong)
+
+
+def _wheels_differ(versions: Versions) -> bool:
+    """Return whether torch_npu is made for another torch than the installed one, which VER107 reports."""
+    torch, build = versions.torch or "", versions.torch_npu or ""
+    return torch != "" and build != "" and release(torch) != release(build)
+
+
+def _not_in_table(versions: Versions) -> str:
+    """Return the reason why torch_npu and CANN are not compared; empty where the vendor's table has both."""
+    build, cann = versions.torch_npu, versions.cann
+    if not build or not cann:
+        return "torch_npu or CANN is not installed here"
+    if _wheels_differ(versions):
+        return f"torch_npu {build} is not made for torch {versions.torch}: see VER107"
+    if not cann_of(build) or not known_cann(cann):
+        return f"torch_npu {build} or CANN {cann} is not in the vendor's table as of torch_npu 2.12"
+    return ""
 
 
 def _of_another_cann(here: Here, versions: Versions, wrong: str) -> Finding:
@@ -91,32 +107,31 @@ def driver(here: Here, versions: Versions) -> Iterator[Finding]:
     """
     packages, name = versions.packages, here.host.name
     installed, oldest = numbers(versions.driver or ""), oldest_driver(versions.cann or "")
-    fits = cann_fits(packages["driver"], packages["cann"]) if {"driver", "cann"} <= set(packages) else None
+    fits = cann_fits(packages["driver"], packages["cann"]) if {"driver", "cann"} <= packages.keys() else None
     if installed and installed < oldest:
         needed = ".".join(map(str, oldest))
         yield here.bad(
             f"{name}: CANN {versions.cann} needs driver {needed} or later, and this is {versions.driver}",
             expected=needed,
             found=versions.driver,
-            remedy=_for_another_cann(versions) or f"install driver {needed} or later, then reboot",
+            remedy=_driver_remedy(versions, f"driver {needed} or later"),
         )
     elif fits is False:
         yield here.warn(
             f"{name}: driver {versions.driver} and CANN {versions.cann} do not name each other as compatible",
             found=f"driver {packages['driver'].inner}, CANN {packages['cann'].inner}",
-            remedy=_for_another_cann(versions)
-            or f"install the driver that belongs to CANN {versions.cann}, then reboot",
+            remedy=_driver_remedy(versions, f"the driver that belongs to CANN {versions.cann}"),
         )
     elif fits is None and not (installed and oldest):
         yield here.skip("what driver or CANN is compatible with is not known here")
 
 
-def _for_another_cann(versions: Versions) -> str:
-    """Return the remedy for a driver if VER107 or VER108 replaces CANN; empty where CANN stays."""
+def _driver_remedy(versions: Versions, driver: str) -> str:
+    """Return the advice to install a driver, or to replace CANN first where VER107 or VER108 says so."""
     fit = _fit(versions)
     if fit is None or fit.cann == versions.cann:
-        return ""
-    check = "VER107" if versions.torch and release(versions.torch) != release(versions.torch_npu or "") else "VER108"
+        return f"install {driver}, then reboot"
+    check = "VER107" if _wheels_differ(versions) else "VER108"
     return f"{install_cann(versions, fit.cann)}, as {check} says; then check again: preflight check --only VER"
 
 

@@ -164,7 +164,7 @@ def cuda(here: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
         yield here.skip(source)
     elif served is None:
         yield here.skip("which CUDA the driver serves is not known, see GPU101")
-    elif runtime[0] > served[0] or (runtime > served and not _runs_newer_minor(runtime[0], nvidia)):
+    elif not _serves(served, runtime, nvidia):
         driver = f" {nvidia.module.version}" if nvidia.module else ""
         wanted, served_cuda = ".".join(map(str, runtime)), ".".join(map(str, served))
         report = here.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else here.bad
@@ -180,6 +180,11 @@ def cuda(here: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
 # Major release of CUDA → the first driver that runs all its minor releases; older majors have none. The table of
 # "minor version compatibility" in https://docs.nvidia.com/deploy/cuda-compatibility
 _FIRST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13)}
+
+
+def _serves(served: tuple[int, int], runtime: tuple[int, int], nvidia: Nvidia) -> bool:
+    """Return whether a driver of CUDA `served` runs what is made for CUDA `runtime`."""
+    return runtime <= served or (runtime[0] == served[0] and _runs_newer_minor(runtime[0], nvidia))
 
 
 def _runs_newer_minor(major: int, nvidia: Nvidia) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
+from itertools import chain, permutations
 from typing import TypeVar
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 
 @host_check("NPU101", "Every device has its address", products=NPU, configures=Area.ADDRESSES)
-def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
+def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: between servers, NPUs talk over their own network ports, and the address is all they are found by. A device
     without one, or with another one than the rank table says, makes every rank wait for its connect timeout.
 
@@ -48,42 +49,42 @@ def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
 
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
     """
-    yield from unreadable(here, hccn, "the address", lambda device: device.address)
-    cause = _PLAN_MOVED if _plan_moved(here, hccn) else ""
+    yield from unreadable(scribe, hccn, "the address", lambda device: device.address)
+    cause = _PLAN_MOVED if _plan_moved(scribe, hccn) else ""
     for device in hccn.devices:
-        planned = planned_device(here.host, device.index).address
-        if _needs_address(here, device, planned):
+        planned = planned_device(scribe.host, device.index).address
+        if _needs_address(scribe, device, planned):
             actual = device.address.value
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: "
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device.index}: "
                 + ("no address" if actual is None else f"address {actual}"),
                 device=device.index,
                 expected=str(planned or "an address"),
                 found=actual or "none",
-                remedy="preflight configure-device-ips" if planned else _add_a_plan(here.cluster.product),
+                remedy="preflight configure-device-ips" if planned else _add_a_plan(scribe.cluster.product),
                 cause=cause,
-                change=_address_change(here, device, planned, cause),
+                change=_address_change(scribe, device, planned, cause),
             )
 
 
-def _needs_address(here: Here, device: HccnDevice, planned: IPv4Interface | None) -> bool:
+def _needs_address(scribe: Here, device: HccnDevice, planned: IPv4Interface | None) -> bool:
     """Return whether the device lacks an address, or has another than the planned one. A single host needs none."""
     actual = device.address.value
     if device.address.error:
         return False
     if planned is None:
-        return actual is None and len(here.cluster.hosts) != 1
+        return actual is None and len(scribe.cluster.hosts) != 1
     return actual != str(planned.ip)
 
 
-def _address_change(here: Here, device: HccnDevice, planned: IPv4Interface | None, cause: str) -> Change | None:
+def _address_change(scribe: Here, device: HccnDevice, planned: IPv4Interface | None, cause: str) -> Change | None:
     """Return the change to the planned address; None without a plan, or where the present setting is malformed."""
     before, is_set = interface_of(device), device.address.value is not None
     if planned is None or (is_set and before is None):
         return None
     return device_change(
-        here,
-        here.host,
+        scribe,
+        scribe.host,
         Kind.DEVICE_ADDRESS,
         device.index,
         str(before) if before else None,
@@ -93,19 +94,19 @@ def _address_change(here: Here, device: HccnDevice, planned: IPv4Interface | Non
     )
 
 
-def _plan_moved(here: Here, hccn: Hccn) -> bool:
+def _plan_moved(scribe: Here, hccn: Hccn) -> bool:
     """Return whether a changed plan would give a provisioned host new addresses.
 
     One device at the address of another host's is a mistake; all of them are a plan that has moved."""
     addresses = [device.address.value for device in hccn.devices if device.address.value]
-    owners = {here.cluster.planned_for.get(address) for address in addresses}
-    return len(addresses) > 1 and not owners & {None, here.host.name}
+    owners = {scribe.cluster.planned_for.get(address) for address in addresses}
+    return len(addresses) > 1 and not owners & {None, scribe.host.name}
 
 
 @cluster_check(
     "NPU102", "Every device address is unique in the cluster", products=NPU, several=False, configures=Area.ADDRESSES
 )
-def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: with two devices at one address, switches send frames to whichever spoke last: connections come up and
     break at random, and no error names the reason.
 
@@ -114,15 +115,15 @@ def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     Mend: preflight configure-device-ips gives each device its planned address. Addresses are planned under
     [device_addresses] in the inventory, or written out under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
     """
-    shared = _shared_addresses(all_.hosts, hccn)
+    shared = _shared_addresses(scribe.hosts, hccn)
     lines = _inventory_lines(shared.values(), hccn)
     for address, sharers in shared.items():
         for host, index in _wrong_holders(address, sharers):
             peers = [f"{peer.name}/{i}" for peer, i in sharers if (peer, i) != (host, index)]
             remedy = "preflight configure-device-ips"
             if planned_device(host, index).address is None:
-                remedy = lines.get((host.name, index)) or f"{_add_a_plan(all_.cluster.product)}; {_THEN_CONFIGURE}"
-            yield all_.bad(
+                remedy = lines.get((host.name, index)) or f"{_add_a_plan(scribe.cluster.product)}; {_THEN_CONFIGURE}"
+            yield scribe.bad(
                 f"{host.name}: device {index}: its address {address} is also that of {', '.join(peers)}",
                 host=host.name,
                 device=index,
@@ -229,7 +230,7 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
     several=False,
     configures=Area.ADDRESSES,
 )
-def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a device whose mask is too long sends to its peers through a gateway that is not there; one whose mask is
     too short looks for distant peers on its own wire. Both look like a dead link from one side only.
 
@@ -237,27 +238,31 @@ def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
 
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
     """
-    for host, device in devices_of(all_.hosts, hccn):
+    for host, device in devices_of(scribe.hosts, hccn):
         if reason := _unknown_mask(device):
-            yield all_.unknown(f"{host.name}: device {device.index}: {reason}", host=host.name, device=device.index)
-    for rail in _rails(all_.hosts, hccn):
+            yield scribe.unknown(f"{host.name}: device {device.index}: {reason}", host=host.name, device=device.index)
+    rails: dict[int, list[_AddressedDevice]] = defaultdict(list)
+    for member in chain.from_iterable(_addressed(host, hccn[host.name]) for host in scribe.hosts):
+        rails[member.index].append(member)
+    for rail in rails.values():
         usual = _majority(member.interface.netmask for member in rail)
         for member in rail:
             if member.interface.netmask != (member.planned.netmask if member.planned else usual):
-                yield _wrong_mask(all_, member, rail, usual)
+                yield _wrong_mask(scribe, member, rail, usual)
 
 
 @dataclass(frozen=True)
 class _AddressedDevice:
-    """A device with its address and mask."""
+    """A device with its address and mask. `intended`: with the planned mask, where there is a plan."""
 
     host: Host
     index: int
     interface: IPv4Interface
+    planned: IPv4Interface | None
 
     @property
-    def planned(self) -> IPv4Interface | None:
-        return planned_device(self.host, self.index).address
+    def intended(self) -> IPv4Interface:
+        return self.planned or self.interface
 
 
 def _unknown_mask(device: HccnDevice) -> str:
@@ -269,13 +274,13 @@ def _unknown_mask(device: HccnDevice) -> str:
     return "" if interface_of(device) else f"{device.netmask.value or 'nothing'} is no mask"
 
 
-def _rails(hosts: Iterable[Host], hccn: Mapping[str, Hccn]) -> Iterable[list[_AddressedDevice]]:
-    """Return the devices of each rail that have no address but the planned one."""
-    rails: dict[int, list[_AddressedDevice]] = defaultdict(list)
-    for host, device in devices_of(hosts, hccn):
-        if (interface := interface_of(device)) and has_planned_address(host, device):
-            rails[device.index].append(_AddressedDevice(host, device.index, interface))
-    return rails.values()
+def _addressed(host: Host, hccn: Hccn) -> list[_AddressedDevice]:
+    """Return the devices that have an address, and no other than the planned one."""
+    return [
+        _AddressedDevice(host, device.index, interface, planned_device(host, device.index).address)
+        for device in hccn.devices
+        if (interface := interface_of(device)) and has_planned_address(host, device)
+    ]
 
 
 def _majority(values: Iterable[T]) -> T | None:
@@ -285,18 +290,18 @@ def _majority(values: Iterable[T]) -> T | None:
 
 
 def _wrong_mask(
-    all_: All, member: _AddressedDevice, rail: Sequence[_AddressedDevice], usual: IPv4Address | None
+    scribe: All, member: _AddressedDevice, rail: Sequence[_AddressedDevice], usual: IPv4Address | None
 ) -> Finding:
     """Return the finding about a mask that is neither planned nor, without a plan, the rail's usual one."""
     host, index, interface, planned = member.host, member.index, member.interface, member.planned
     if planned:
         expected, peer, remedy = str(planned.netmask), None, "preflight configure-device-ips"
-        change = device_change(all_, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
+        change = device_change(scribe, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
     else:
         expected, change = str(usual or "the same along the rail"), None
         peer = next((device.host.name for device in rail if device.interface.netmask != interface.netmask), None)
         remedy = f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask"
-    return all_.bad(
+    return scribe.bad(
         f"{host.name}: device {index}: mask {interface.netmask}",
         host=host.name,
         device=index,
@@ -310,7 +315,7 @@ def _wrong_mask(
 
 
 def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
-    return device.interface.ip in peer.interface.network and peer.interface.ip in device.interface.network
+    return device.intended.ip in peer.intended.network and peer.intended.ip in device.intended.network
 
 
 @cluster_check(
@@ -320,7 +325,7 @@ def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
     several=False,
     configures=Area.ADDRESSES,
 )
-def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: on Atlas A1 in SMP mode devices 0/4, 1/5, 2/6 and 3/7 share a subnet each, devices 0–3 stand in four
     different ones, and a position has the same subnet on every host (vendor's installation guide and address
     generator). HCCL builds its rings by that rule. In AMP mode one subnet for all eight is right: a warning here.
@@ -330,56 +335,46 @@ def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     Mend: plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then configure-device-ips
     """
     positions: dict[int, list[_AddressedDevice]] = defaultdict(list)
-    for host in all_.hosts:
-        devices = _by_plan(host, hccn[host.name])
-        if len(devices) > 2 and all(_on_one_wire(a, b) for a in devices.values() for b in devices.values()):
-            yield all_.warn(
+    for host in scribe.hosts:
+        devices = _addressed(host, hccn[host.name])
+        if len(devices) > 2 and all(_on_one_wire(device, peer) for device in devices for peer in devices):
+            yield scribe.warn(
                 f"{host.name}: all devices share one subnet, which is right in AMP mode only", host=host.name
             )
         else:
-            yield from _on_wire_of_other_position(all_, devices)
-        for device in devices.values():
+            yield from _on_wire_of_other_position(scribe, devices)
+        for device in devices:
             positions[device.index % 4].append(device)
     for position in positions.values():
-        yield from _outside_majority(all_, position)
+        yield from _outside_majority(scribe, position)
 
 
-def _by_plan(host: Host, hccn: Hccn) -> dict[int, _AddressedDevice]:
-    """Return the devices that have no address but the planned one, by index, with the planned mask."""
-    return {
-        device.index: _AddressedDevice(host, device.index, planned_device(host, device.index).address or interface)
-        for device in hccn.devices
-        if (interface := interface_of(device)) and has_planned_address(host, device)
-    }
-
-
-def _on_wire_of_other_position(all_: All, devices: Mapping[int, _AddressedDevice]) -> Iterator[Finding]:
+def _on_wire_of_other_position(scribe: All, devices: Sequence[_AddressedDevice]) -> Iterator[Finding]:
     """Yield the devices of 0 to 3 that share a subnet with an earlier one."""
-    for index, device in devices.items():
-        for second in range(index + 1, 4):
-            if second in devices and _on_one_wire(device, devices[second]):
-                yield _off_rule(all_, devices[second], f"be in another subnet than device {index}")
+    for device, later in permutations(devices, 2):
+        if device.index < later.index < 4 and _on_one_wire(device, later):
+            yield _off_rule(scribe, later, f"be in another subnet than device {device.index}")
 
 
-def _outside_majority(all_: All, position: Sequence[_AddressedDevice]) -> Iterator[Finding]:
+def _outside_majority(scribe: All, position: Sequence[_AddressedDevice]) -> Iterator[Finding]:
     """Yield the devices of one position that are not in the subnet of most of them; without a majority, yield all."""
-    usual = _majority(device.interface.network for device in position)
-    candidates = [device for device in position if usual in (None, device.interface.network)]
+    usual = _majority(device.intended.network for device in position)
+    candidates = [device for device in position if usual in (None, device.intended.network)]
     for device in position:
-        if device.interface.network == usual:
+        if device.intended.network == usual:
             continue
         if peer := next((peer for peer in candidates if not _on_one_wire(device, peer)), None):
-            rule = f"share a subnet with {peer.host.name}/{peer.index} ({peer.interface})"
-            yield _off_rule(all_, device, rule, peer.host.name if peer.host.name != device.host.name else None)
+            rule = f"share a subnet with {peer.host.name}/{peer.index} ({peer.intended})"
+            yield _off_rule(scribe, device, rule, peer.host)
 
 
-def _off_rule(all_: All, device: _AddressedDevice, rule: str, peer: str | None = None) -> Finding:
-    return all_.bad(
-        f"{device.host.name}: device {device.index}: {device.interface} should {rule}",
+def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | None = None) -> Finding:
+    return scribe.bad(
+        f"{device.host.name}: device {device.index}: {device.intended} should {rule}",
         host=device.host.name,
         device=device.index,
-        peer=peer,
-        found=str(device.interface),
+        peer=peer.name if peer and peer.name != device.host.name else None,
+        found=str(device.intended),
         remedy="correct the plan in the inventory, then preflight configure-device-ips",
     )
 
@@ -387,7 +382,7 @@ def _off_rule(all_: All, device: _AddressedDevice, rule: str, peer: str | None =
 @host_check(
     "NPU106", "No device address lies in a range that hccn_tool refuses", products=NPU, configures=Area.ADDRESSES
 )
-def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
+def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: some private ranges belong to the server's inner networks. hccn_tool refuses them ("The ip address
     configured is conflicted!"), and an address there that slipped in by another way is routed inside the server.
 
@@ -395,14 +390,14 @@ def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
 
     Mend: plan other addresses in the inventory
     """
-    ranges = refused_ranges(here.cluster.product, amp=here.cluster.amp, superpod=here.cluster.superpod)
+    ranges = refused_ranges(scribe.cluster.product, amp=scribe.cluster.amp, superpod=scribe.cluster.superpod)
     for device in hccn.devices:
-        planned, actual = planned_device(here.host, device.index).address, interface_of(device)
+        planned, actual = planned_device(scribe.host, device.index).address, interface_of(device)
         address = planned.ip if planned else actual.ip if actual else None
         range_ = refused_range(address, ranges) if address else None
         if range_:
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
                 device=device.index,
                 expected=f"an address outside {range_}",
                 found=str(address),
@@ -411,7 +406,7 @@ def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
 
 
 @host_check("NPU111", "Every device has the planned gateway", products=NPU, configures=Area.ADDRESSES)
-def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
+def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: devices in different subnets reach each other through the gateway only. Within one subnet none is needed,
     so only what the inventory plans is asked for.
 
@@ -420,19 +415,19 @@ def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (the address has to be set first)
     """
     for device in hccn.devices:
-        planned, actual = planned_device(here.host, device.index).gateway, device.gateway.value
-        name = f"{here.host.name}: device {device.index}"
+        planned, actual = planned_device(scribe.host, device.index).gateway, device.gateway.value
+        name = f"{scribe.host.name}: device {device.index}"
         if planned and device.gateway.error:
             if device.address.value is not None:  # without an address, the tool may refuse the query
-                yield here.unknown(
+                yield scribe.unknown(
                     f"{name}: the gateway could not be read: {device.gateway.error}", device=device.index
                 )
         elif planned and actual != str(planned):
-            yield here.bad(
+            yield scribe.bad(
                 f"{name}: " + (f"gateway {actual}" if actual else "no gateway"),
                 device=device.index,
                 expected=str(planned),
                 found=actual or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(here, here.host, Kind.DEVICE_GATEWAY, device.index, actual, planned),
+                change=device_change(scribe, scribe.host, Kind.DEVICE_GATEWAY, device.index, actual, planned),
             )

@@ -55,7 +55,7 @@ def node_ids(nodes: DeviceNodes) -> set[int]:
 
 
 @host_check("NPU116", "No card is lost", products=NPU, optional=("job",))
-def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
+def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
     """Why: a card that the PCI bus still has and npu-smi has not is lost to the driver; one that npu-smi shows and the
     PCI bus has not has lost its PCIe link. A job with its rank fails to open the device (507033), or hangs. A container
     sees all cards on the PCI bus, and the nodes of those that it was given.
@@ -64,16 +64,16 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
 
     Mend: reset the device, else power the host off and on; if it stays so, the card or its slot is broken
     """
-    if reason := _not_comparable(here, npu_smi, device_nodes, job):
+    if reason := _not_comparable(scribe, npu_smi, device_nodes, job):
         yield reason
         return
     missing_cards = lost(npu_smi, device_nodes)
     numbers = missing_cards.devices or (None,) * len(missing_cards.on_pci)
-    remedy = f"power {here.host.name} off and on; if it stays so, call the vendor"
+    remedy = f"power {scribe.host.name} off and on; if it stays so, call the vendor"
     for bus, device in zip(missing_cards.on_pci, numbers, strict=True):
         subject = f"the card at {bus}" if device is None else f"device {device}"
-        yield here.bad(
-            f"{here.host.name}: {subject}: on the PCI bus, but not in npu-smi",
+        yield scribe.bad(
+            f"{scribe.host.name}: {subject}: on the PCI bus, but not in npu-smi",
             device=device,
             expected=f"{len(npu_smi.chips) + len(missing_cards.on_pci)} chips in npu-smi",
             found=str(len(npu_smi.chips)),
@@ -82,8 +82,8 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
         )
     at = {chip.bus.lower(): chip.device for chip in npu_smi.chips}
     for bus in missing_cards.in_npu_smi:
-        yield here.bad(
-            f"{here.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus",
+        yield scribe.bad(
+            f"{scribe.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus",
             device=at[bus],
             expected=f"a card at {bus}",
             found="none",
@@ -92,21 +92,21 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
         )
 
 
-def _not_comparable(here: Here, npu_smi: NpuSmi, nodes: DeviceNodes, job: Job | None) -> Finding | None:
+def _not_comparable(scribe: Here, npu_smi: NpuSmi, nodes: DeviceNodes, job: Job | None) -> Finding | None:
     """Return the finding in place of a comparison of chips and cards; None where they can be compared."""
-    name, chips = here.host.name, len(npu_smi.chips)
+    name, chips = scribe.host.name, len(npu_smi.chips)
     if nodes.accelerators.error:
-        return here.unknown(f"{name}: the PCI bus could not be looked at: {nodes.accelerators.error}")
+        return scribe.unknown(f"{name}: the PCI bus could not be looked at: {nodes.accelerators.error}")
     if not nodes.accelerators.value:
-        return here.unknown(f"{name}: the PCI bus shows no accelerator at all, as in some virtual machines")
+        return scribe.unknown(f"{name}: the PCI bus shows no accelerator at all, as in some virtual machines")
     cards = len(nodes.accelerators.value)
     contained = job is not None and job.contained
-    if chips < cards and _given(npu_smi, nodes, len(here.host.devices), contained=contained):
-        return here.skip(f"{name}: only some devices are given to this container: {chips} of {cards} cards")
+    if chips < cards and _given(npu_smi, nodes, len(scribe.host.devices), contained=contained):
+        return scribe.skip(f"{name}: only some devices are given to this container: {chips} of {cards} cards")
     unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
     if not unplaced or chips == cards:
         return None
-    return here.unknown(
+    return scribe.unknown(
         f"{name}: {chips} chips in npu-smi, {cards} cards on the PCI bus; npu-smi does not tell "
         f"where device {_numbers(unplaced)} is on it",
         expected=f"{cards} chips",
@@ -125,7 +125,7 @@ def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool
 
 
 @host_check("NPU119", "Every chip has its device node, and every node its chip", products=NPU)
-def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
+def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
     """Why: jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN, npu-smi by numbers of its own,
     which need not be the same (10, 12, 14; one for the two dies of an Atlas A3). Where the two do not match, a job gets
     another device than its operator looked at, or none.
@@ -141,31 +141,31 @@ def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[
     unmatched_chips = sorted([*_duplicates(npu_smi), *(set(chips) - nodes)])
     if len(orphans) == len(unmatched_chips):  # every chip is present under another number
         for device, reported in zip(orphans, unmatched_chips, strict=True):
-            yield here.bad(
-                f"{here.host.name}: device {device}: npu-smi has it as device {reported}",
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device}: npu-smi has it as device {reported}",
                 device=device,
                 expected=f"/dev/davinci{device} is device {device} of npu-smi",
                 found=f"chips {_numbers(chips)}",
-                remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
+                remedy=f"npu-smi info -m on {scribe.host.name}; load the driver again",
             )
         return
     for device in unmatched_chips:
         has = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
-        yield here.bad(
-            f"{here.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
+        yield scribe.bad(
+            f"{scribe.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
             "for it",
             device=device,
             expected=f"/dev/davinci{device}{_numbered(chips[device])}",
             found=has,
-            remedy=f"ls -l /dev/davinci* on {here.host.name}; load the driver again",
+            remedy=f"ls -l /dev/davinci* on {scribe.host.name}; load the driver again",
         )
     for device in orphans:
-        yield here.bad(
-            f"{here.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi",
+        yield scribe.bad(
+            f"{scribe.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi",
             device=device,
             expected="a chip for every node",
             found=f"chips {_numbers(chips)}",
-            remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
+            remedy=f"npu-smi info -m on {scribe.host.name}; load the driver again",
         )
 
 

@@ -21,7 +21,7 @@ _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction
 
 
 @host_check("NIC101", "No device has lost its link lately", products=NPU)
-def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
+def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: a link that comes and goes stops a collective in the middle, which then waits half an hour for its notify
     (EI0002, EI0013). Lost twice in the last hour of the device's own clock is a failure, once in the last day a
     warning; older losses, and those of a port's first minute, say nothing about the next job.
@@ -30,7 +30,7 @@ def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
 
     Mend: clean or change optics and cable, read the switch port's log, then look at the counts again
     """
-    yield from untold(here, here.host, {device.index: device.history for device in nic.devices})
+    yield from untold(scribe, scribe.host, {device.index: device.history for device in nic.devices})
     for device in nic.devices:
         history = device.history.value
         if history is None or (history.changes and not history.changes[0].up):
@@ -38,8 +38,8 @@ def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
         losses = _losses(history)
         counts = _count(losses, history.now)
         if when := counts.description():
-            yield (here.bad if counts.in_hour >= 2 else here.warn)(
-                f"{here.host.name}: device {device.index}: its link was lost {when}",
+            yield (scribe.bad if counts.in_hour >= 2 else scribe.warn)(
+                f"{scribe.host.name}: device {device.index}: its link was lost {when}",
                 device=device.index,
                 expected="a link that stays up",
                 found=_last(losses),
@@ -80,11 +80,16 @@ def _losses(history: LinkHistory) -> Sequence[float | None]:
     Losses in the first minute after the link first came up do not count, where the records go back that far."""
     if not history.changes:
         return [None] * (history.downs or 0)
+    settled = _settled(history)
+    return [change.at for change in history.changes if not change.up and (change.at is None or change.at > settled)]
+
+
+def _settled(history: LinkHistory) -> float:
+    """Return the end of the first minute after the link first came up."""
     complete = sum(change.up for change in history.changes) == history.ups
     # The oldest record is of a link that goes down after `-link_stat -c`.
     first_up = _born(history) if complete and history.changes[-1].up else None
-    settled = -math.inf if first_up is None else first_up + SETTLING
-    return [change.at for change in history.changes if not change.up and (change.at is None or change.at > settled)]
+    return -math.inf if first_up is None else first_up + SETTLING
 
 
 def _born(history: LinkHistory) -> float | None:
@@ -110,7 +115,7 @@ def _last(losses: Sequence[float | None]) -> str:
 
 
 @cluster_check("NIC103", "Every device's link corrects errors", products=NPU, several=False)
-def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: at 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come
     up at all (then NPU107 says so). Where no device has it, the link may have been planned like that: a warning.
 
@@ -119,16 +124,16 @@ def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]
     Mend: hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products take what the switch port has), and RS-FEC on
     the switch port
     """
-    devices = list(_linked(all_, nic, hccn))
+    devices = list(_linked(scribe, nic, hccn))
     modes = Counter(device.fec.value for _, device in devices if device.fec.value)
     with_correction = modes.total() - modes["no"]
-    for host in all_.hosts:
-        yield from untold(all_, host, {device.index: device.fec for device in nic[host.name].devices})
+    for host in scribe.hosts:
+        yield from untold(scribe, host, {device.index: device.fec for device in nic[host.name].devices})
     for host, device in devices:
         if _lacks_correction(device):
             port = f"set RS-FEC on the switch port of device {device.index}"
-            a1 = all_.cluster.product is Product.ATLAS_A1
-            yield (all_.bad if with_correction > modes["no"] else all_.warn)(
+            a1 = scribe.cluster.product is Product.ATLAS_A1
+            yield (scribe.bad if with_correction > modes["no"] else scribe.warn)(
                 f"{host.name}: device {device.index}: its link has no error correction",
                 host=host.name,
                 device=device.index,
@@ -139,7 +144,7 @@ def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]
 
 
 @cluster_check("NIC104", "Every device's link has its product's speed, in full duplex", products=NPU, several=False)
-def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a collective goes as fast as its slowest link. Atlas A1 has 100 Gb/s a device, A2 and A3 have 200. One that
     is slower than most others is a failure; where all are alike it may be the site's choice, and is a warning.
 
@@ -147,22 +152,22 @@ def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
 
     Mend: a module, cable and switch port that are made for the speed; no static_speed in /etc/hccn.conf
     """
-    devices = list(_linked(all_, nic, hccn))
+    devices = list(_linked(scribe, nic, hccn))
     speeds = Counter(device.speed.value for _, device in devices if device.speed.value)
     usual = max(speeds, key=lambda value: (speeds[value], value), default=0)  # on a tie, the faster
-    for host in all_.hosts:
+    for host in scribe.hosts:
         own = nic[host.name].devices
-        yield from untold(all_, host, {d.index: d.speed for d in own}, {d.index: d.duplex for d in own}, unset=True)
+        yield from untold(scribe, host, {d.index: d.speed for d in own}, {d.index: d.duplex for d in own}, unset=True)
     for host, device in devices:
-        yield from _speed_findings(all_, host, device, usual, hccn[host.name])
+        yield from _speed_findings(scribe, host, device, usual, hccn[host.name])
 
 
-def _speed_findings(all_: All, host: Host, device: NicDevice, usual: int, hccn: Hccn) -> Iterator[Finding]:
+def _speed_findings(scribe: All, host: Host, device: NicDevice, usual: int, hccn: Hccn) -> Iterator[Finding]:
     """Yield the finding about a link in half duplex, or slower than the product's or the `usual` speed."""
     name, index, actual = f"{host.name}: device {device.index}", device.index, device.speed.value
-    expected = max(usual, RATED[all_.cluster.product])
+    expected = max(usual, RATED[scribe.cluster.product])
     if device.duplex.value == "Half":
-        yield all_.bad(
+        yield scribe.bad(
             f"{name}: its link is half duplex",
             host=host.name,
             device=index,
@@ -171,7 +176,7 @@ def _speed_findings(all_: All, host: Host, device: NicDevice, usual: int, hccn: 
             remedy=f"set the switch port of device {index} to full duplex",
         )
     elif actual and actual < expected:
-        yield (all_.bad if actual < usual else all_.warn)(
+        yield (scribe.bad if actual < usual else scribe.warn)(
             f"{name}: its link has {actual // 1000} Gb/s",
             host=host.name,
             device=index,
@@ -181,7 +186,7 @@ def _speed_findings(all_: All, host: Host, device: NicDevice, usual: int, hccn: 
             "/etc/hccn.conf",
         )
     elif actual is None and not device.speed.error and _reports_up(hccn, index):
-        yield all_.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
+        yield scribe.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
 
 
 def _lacks_correction(device: NicDevice) -> bool:
@@ -192,8 +197,8 @@ def _reports_up(hccn: Hccn, index: int) -> bool:
     return any(device.index == index and device.link.value == "UP" for device in hccn.devices)
 
 
-def _linked(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, NicDevice]]:
+def _linked(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, NicDevice]]:
     """Yield the devices with a link that is not down."""
-    for host in all_.hosts:
+    for host in scribe.hosts:
         up = with_link(hccn[host.name])
         yield from ((host, device) for device in nic[host.name].devices if device.index in up)

@@ -29,7 +29,7 @@ _NO_DETECT_ADDRESS = (
 
 
 @host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
-def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
+def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     """Why: a device whose port is down reaches no other server; jobs on this host alone still work, so it stays
     unnoticed until the first job over several servers.
 
@@ -37,14 +37,14 @@ def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
 
     Mend: cable, optical module, switch port; then hccn_tool -i 0 -cfg recovery
     """
-    yield from unreadable(here, hccn, "the link", lambda device: device.link)
+    yield from unreadable(scribe, hccn, "the link", lambda device: device.link)
     deep = {device.index: device for device in nic.devices} if nic else {}
     for device in hccn.devices:
         if device.link.error or device.link.value == "UP":
             continue
         if device.link.value == "DOWN":
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: link is DOWN",
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device.index}: link is DOWN",
                 device=device.index,
                 expected="UP",
                 found="DOWN",
@@ -52,8 +52,8 @@ def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
                 remedy=f"look at cable, optical module and switch port of device {device.index}",
             )
         else:
-            yield here.unknown(
-                f"{here.host.name}: device {device.index}: link is {device.link.value or 'not told'}",
+            yield scribe.unknown(
+                f"{scribe.host.name}: device {device.index}: link is {device.link.value or 'not told'}",
                 device=device.index,
             )
 
@@ -66,7 +66,7 @@ def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     several=False,
     configures=Area.ADDRESSES,
 )
-def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: of two devices with different MTUs the larger one's frames are dropped without a word: pings pass, and what
     is large hangs. Only a warning: the format is known from the tool's source, not from a capture.
 
@@ -75,24 +75,24 @@ def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     Mend: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
     size N
     """
-    devices = list(devices_of(all_.hosts, hccn))
+    devices = list(devices_of(scribe.hosts, hccn))
     counts = Counter(device.mtu.value for _, device in devices if device.mtu.value)
     usual = max(counts, key=counts.__getitem__, default="")
     for host, device in devices:
         planned = planned_device(host, device.index).mtu
         name = f"{host.name}: device {device.index}"
         if planned and device.mtu.error:
-            yield all_.unknown(
+            yield scribe.unknown(
                 f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name, device=device.index
             )
         elif device.mtu.value and device.mtu.value != str(planned or usual):
-            yield _wrong_mtu(all_, host, device, planned, usual)
+            yield _wrong_mtu(scribe, host, device, planned, usual)
 
 
-def _wrong_mtu(all_: All, host: Host, device: HccnDevice, planned: int | None, usual: str) -> Finding:
+def _wrong_mtu(scribe: All, host: Host, device: HccnDevice, planned: int | None, usual: str) -> Finding:
     summary = f"{host.name}: device {device.index}: MTU {device.mtu.value}"
-    change = device_change(all_, host, Kind.DEVICE_MTU, device.index, device.mtu.value, planned) if planned else None
-    return all_.bad(
+    change = device_change(scribe, host, Kind.DEVICE_MTU, device.index, device.mtu.value, planned) if planned else None
+    return scribe.bad(
         summary if planned else f"{summary}; most have {usual}",
         host=host.name,
         device=device.index,
@@ -106,7 +106,7 @@ def _wrong_mtu(all_: All, host: Host, device: HccnDevice, planned: int | None, u
 @cluster_check(
     "NPU108", "The TLS switch is the same on every device", products=NPU, several=False, configures=Area.ADDRESSES
 )
-def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a device with TLS and one without never finish their handshake; HCCL calls it a connect timeout, or
     EI0016 in newer versions. Which of the two is right is a matter of the site's security, so no program sets it.
 
@@ -119,7 +119,7 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     for name, hccn_of_host in hccn.items():
         for device in hccn_of_host.devices:
             if device.tls.error:
-                yield all_.unknown(
+                yield scribe.unknown(
                     f"{name}: device {device.index}: the TLS switch could not be read: {device.tls.error}",
                     host=name,
                     device=device.index,
@@ -129,7 +129,7 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             else:
                 no_certificate.append((name, device.index))
     for name, index in no_certificate if switches["1"] else ():
-        yield all_.unknown(
+        yield scribe.unknown(
             f"{name}: device {index}: no certificate, so its TLS switch is not told; on on {len(switches['1'])} others",
             host=name,
             device=index,
@@ -138,7 +138,7 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     majority = "1" if minority == "0" else "0"
     word = {"0": "off", "1": "on"}
     if len(switches["0"]) == len(switches["1"]) > 0:
-        yield all_.bad(
+        yield scribe.bad(
             f"TLS is on on {_list(switches['1'])} and off on {_list(switches['0'])}",
             host=None,
             expected="the same everywhere",
@@ -146,7 +146,7 @@ def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         )
         return
     for name, index in switches[minority]:
-        yield all_.bad(
+        yield scribe.bad(
             f"{name}: device {index}: TLS is {word[minority]}; {word[majority]} on {len(switches[majority])} others",
             host=name,
             device=index,
@@ -168,7 +168,7 @@ def _list(places: Sequence[tuple[str, int]]) -> str:
     optional=("device_nodes",),
     configures=Area.ADDRESSES,
 )
-def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
+def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: a card that fell off the bus, or a container that got fewer devices, is noticed by the job as a rank that
     never comes.
 
@@ -176,9 +176,9 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
 
     Mend: fewer in npu-smi than in lspci: the card is lost, reset it or the host; else correct the inventory
     """
-    wanted = {device.index for device in here.host.devices}
+    wanted = {device.index for device in scribe.host.devices}
     if not wanted:
-        yield here.skip("the inventory names no devices")
+        yield scribe.skip("the inventory names no devices")
         return
     explained = cards.explained(npu_smi, device_nodes)
     for tool, present in (
@@ -190,8 +190,8 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
             ("not in the inventory, but in", present - wanted),
         ):
             for index in sorted(difference - explained):
-                yield here.bad(
-                    f"{here.host.name}: device {index}: {word} {tool}",
+                yield scribe.bad(
+                    f"{scribe.host.name}: device {index}: {word} {tool}",
                     device=index,
                     expected=f"{len(wanted)} devices",
                     found=f"{len(present)} devices",
@@ -200,7 +200,7 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
 
 
 @host_check("NPU110", "Every device finds its detect address healthy", products=NPU, configures=Area.ADDRESSES)
-def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
+def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: the device itself probes its detect address all the time; anything but Success means that it does not get
     through. Without a detect address the state stays Init and says nothing.
 
@@ -209,31 +209,31 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
     Mend: preflight configure-device-ips sets the planned detect address; a Fault: look at link, switch and peer
     """
     for device in hccn.devices:
-        planned, detect_address = planned_device(here.host, device.index).detect, device.detect.value
+        planned, detect_address = planned_device(scribe.host, device.index).detect, device.detect.value
         if planned and detect_address != str(planned) and not device.detect.error:
-            yield here.warn(
-                f"{here.host.name}: device {device.index}: "
+            yield scribe.warn(
+                f"{scribe.host.name}: device {device.index}: "
                 + (f"detect address {detect_address}" if detect_address else "no detect address"),
                 device=device.index,
                 expected=str(planned),
                 found=detect_address or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(here, here.host, Kind.DEVICE_DETECT, device.index, detect_address, planned),
+                change=device_change(scribe, scribe.host, Kind.DEVICE_DETECT, device.index, detect_address, planned),
             )
         elif device.address.value is not None and device.link.value != "DOWN":
-            yield from _unhealthy(here, device)
+            yield from _unhealthy(scribe, device)
 
 
-def _unhealthy(here: Here, device: HccnDevice) -> Iterator[Finding]:
+def _unhealthy(scribe: Here, device: HccnDevice) -> Iterator[Finding]:
     """Yield the finding about a device that does not report success with its detect address."""
-    index, name = device.index, f"{here.host.name}: device {device.index}"
+    index, name = device.index, f"{scribe.host.name}: device {device.index}"
     detect_address, health = device.detect.value, device.net_health.value
     if health == "Success":
         return
     if error := device.detect.error or device.net_health.error:
-        yield here.unknown(f"{name}: net health could not be read: {error}", device=index)
+        yield scribe.unknown(f"{name}: net health could not be read: {error}", device=index)
     elif health in _UNHEALTHY:
-        yield here.bad(
+        yield scribe.bad(
             f"{name}: net health is {health}",
             device=index,
             expected="Success",
@@ -243,11 +243,11 @@ def _unhealthy(here: Here, device: HccnDevice) -> Iterator[Finding]:
         )
     elif health == "Init":
         reason, remedy = _STARTING if detect_address else _NO_DETECT_ADDRESS
-        yield here.warn(
+        yield scribe.warn(
             f"{name}: net health is Init: {reason}", device=index, expected="Success", found="Init", remedy=remedy
         )
     else:
-        yield here.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
+        yield scribe.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
 
 
 @host_check(
@@ -257,7 +257,7 @@ def _unhealthy(here: Here, device: HccnDevice) -> Iterator[Finding]:
     products=NPU,
     configures=Area.ADDRESSES,
 )
-def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
+def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: at boot a background script feeds /etc/hccn.conf to every device and throws its messages away; when that
     fails, devices come up without address or gateway. Only a warning: the format is known from the tool's source, not
     from a capture.
@@ -266,11 +266,11 @@ def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
 
     Mend: what the log says; then hccn_tool -a -cfg recovery, as root
     """
-    yield from untold(here, here.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
+    yield from untold(scribe, scribe.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
     for device in hccn.devices:
         if device.config_status.value in ("FAIL", "FAULT"):
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: restoring its settings at boot ended in "
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device.index}: restoring its settings at boot ended in "
                 f"{device.config_status.value} (format unconfirmed)",
                 device=device.index,
                 expected="SUCCESS or NONE",
@@ -278,15 +278,16 @@ def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
                 remedy=f"{_LOG} says why; then hccn_tool -i {device.index} -cfg recovery",
             )
         elif device.config_status.value == "START":
-            yield here.unknown(
-                f"{here.host.name}: device {device.index}: its settings are still being restored (format unconfirmed)",
+            yield scribe.unknown(
+                f"{scribe.host.name}: device {device.index}: its settings are still being restored "
+                "(format unconfirmed)",
                 device=device.index,
                 remedy=f"look again in a minute; if it stays so, {_LOG} says more",
             )
 
 
 @host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
-def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
+def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that the hardware or its firmware gave up on something; a job on that device stops
     sooner or later. Warning is common on machines in use, so it is only a warning here.
 
@@ -298,20 +299,20 @@ def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding
     for chip in npu_smi.chips:
         if chip.device in reported:
             continue
-        summary = f"{here.host.name}: device {chip.device}: health is {chip.health}"
+        summary = f"{scribe.host.name}: device {chip.device}: health is {chip.health}"
         remedy = f"npu-smi info -t health -i {chip.device} names the error code (-i is npu-smi's own NPU number)"
         if chip.health in ("Alarm", "Critical"):
-            yield here.bad(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
+            yield scribe.bad(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
         elif chip.health == "Warning":
-            yield here.warn(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
+            yield scribe.warn(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
         elif chip.health != "OK":
-            yield here.unknown(summary, device=chip.device, remedy=remedy)
+            yield scribe.unknown(summary, device=chip.device, remedy=remedy)
 
 
 @host_check(
     "NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
 )
-def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
+def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: a process left over from an earlier job keeps device memory and HCCL's ports, and most products take one
     process a device. A running job is no fault, but the probe keeps away from it and addresses are not changed. What
     this run of preflight has started there is passed over.
@@ -321,23 +322,23 @@ def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     Mend: wait for the job, or end what is left of it: kill PID
     """
     if not npu_smi.processes_listed:
-        yield here.unknown(
-            f"{here.host.name}: npu-smi lists no processes, so who uses the devices is not known",
-            remedy=f"on {here.host.name}: fuser -v /dev/davinci*",
+        yield scribe.unknown(
+            f"{scribe.host.name}: npu-smi lists no processes, so who uses the devices is not known",
+            remedy=f"on {scribe.host.name}: fuser -v /dev/davinci*",
         )
     for process in npu_smi.processes:
         holder = owner(os, process.pid, process.name)
         if holder is Owner.THIS_RUN:
             continue
         other_run = holder is Owner.OTHER_RUN
-        yield here.bad(
-            f"{here.host.name}: device {process.device}: used by {process.name or 'a process'}"
+        yield scribe.bad(
+            f"{scribe.host.name}: device {process.device}: used by {process.name or 'a process'}"
             + (f" of {process.user}" if process.user else "")
             + (", of another preflight run" if other_run else ""),
             device=process.device,
             expected="no process",
             found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
-            remedy=wait(here.host.name, process.pid)
+            remedy=wait(scribe.host.name, process.pid)
             if other_run
-            else f"wait for the job, or {end(here.host.name, process.pid)}",
+            else f"wait for the job, or {end(scribe.host.name, process.pid)}",
         )

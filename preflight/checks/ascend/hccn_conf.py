@@ -61,7 +61,7 @@ class _Settings:
 
 
 @host_check("NPU104", f"{PATH} says what the devices have", products=NPU, configures=Area.ADDRESSES)
-def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
+def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     """Why: devices forget their settings at a reboot and get them back from /etc/hccn.conf, and frameworks read the
     file instead of asking the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. The
     inventory decides which of them is right.
@@ -73,15 +73,15 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     (--allow-disturbing)
     """
     for device in hccn.devices:
-        settings = _settings(device, hccn_conf, planned_device(here.host, device.index))
+        settings = _settings(device, hccn_conf, planned_device(scribe.host, device.index))
         if settings.stale():
             yield _stale_file(
-                here, device, settings, "says something else of it" if hccn_conf.present else "is missing"
+                scribe, device, settings, "says something else of it" if hccn_conf.present else "is missing"
             )
         if lost := settings.lost():
             restore = settings.may_be_restored()
-            yield _speaker(here, lost)(
-                f"{here.host.name}: device {device.index}: it does not have what {PATH} says of it",
+            yield _speaker(scribe, lost)(
+                f"{scribe.host.name}: device {device.index}: it does not have what {PATH} says of it",
                 device=device.index,
                 expected=_spelled(settings.says, lost),
                 found=_spelled(settings.has, lost),
@@ -89,16 +89,16 @@ def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
                 remedy="preflight configure-device-ips --allow-disturbing"
                 if restore
                 else f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
-                change=_recovery(here, device, settings) if restore else None,
+                change=_recovery(scribe, device, settings) if restore else None,
             )
 
 
-def _stale_file(here: Here, device: HccnDevice, settings: _Settings, fault: str) -> Finding:
+def _stale_file(scribe: Here, device: HccnDevice, settings: _Settings, fault: str) -> Finding:
     """Return the finding about a file that lacks settings that the device has."""
     stale = settings.stale()
     planned_keys = [key for key in stale if settings.plan[key]]
-    return _speaker(here, stale)(
-        f"{here.host.name}: device {device.index}: {PATH} {fault}",
+    return _speaker(scribe, stale)(
+        f"{scribe.host.name}: device {device.index}: {PATH} {fault}",
         device=device.index,
         expected=_spelled(settings.has, stale),
         found=_spelled(settings.says, stale),
@@ -107,39 +107,39 @@ def _stale_file(here: Here, device: HccnDevice, settings: _Settings, fault: str)
         if planned_keys
         else "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
         change=Change(
-            here.host.name,
+            scribe.host.name,
             Area.ADDRESSES,
             Kind.DEVICE_SAVED,
             _target(device, planned_keys),
             _spelled(settings.says, planned_keys),
             _spelled(settings.has, planned_keys),
-            here.check.id,
+            scribe.check.id,
         )
         if planned_keys
         else None,
     )
 
 
-def _recovery(here: Here, device: HccnDevice, settings: _Settings) -> Change:
+def _recovery(scribe: Here, device: HccnDevice, settings: _Settings) -> Change:
     """Return the change of the device to all that the file says of it."""
     keys = settings.keys_in_file()
     return Change(
-        here.host.name,
+        scribe.host.name,
         Area.ADDRESSES,
         Kind.DEVICE_RECOVERY,
         _target(device, keys),
         _spelled(settings.has, keys),
         _spelled(settings.says, keys),
-        here.check.id,
+        scribe.check.id,
         Risk.DISTURBING,
         _RECOVERY,
     )
 
 
-def _speaker(here: Here, keys: list[str]) -> Callable[..., Finding]:
+def _speaker(scribe: Here, keys: list[str]) -> Callable[..., Finding]:
     """Return the reporting method: a warning for the MTU alone, since its format is known from the tool's source
     only."""
-    return here.warn if keys == ["mtu"] else here.bad
+    return scribe.warn if keys == ["mtu"] else scribe.bad
 
 
 def _settings(device: HccnDevice, conf: HccnConf, planned: Device) -> _Settings:

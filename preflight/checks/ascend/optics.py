@@ -24,7 +24,7 @@ class OpticsFault:
 
 
 @host_check("NIC102", "Every optical module is within its own limits", products=NPU)
-def optics(here: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
+def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
     """Why: too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
     the module's own limit is a failure; too much of it, heat, or a loss flag with good values (it may be left over
     from an earlier loss) is a warning. Some drivers call a module "not present" and tell all its values: then the
@@ -34,13 +34,13 @@ def optics(here: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
 
     Mend: clean and reseat the fibre at both ends, then change the module
     """
-    yield from untold(here, here.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
+    yield from untold(scribe, scribe.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)
     for device in nic.devices:
         faults = faults_of(device.optics.value) if device.index in up else []
         if faults:
-            yield (here.bad if any(fault.dark for fault in faults) else here.warn)(
-                f"{here.host.name}: device {device.index}: its optical module {_joined(faults)}",
+            yield (scribe.bad if any(fault.dark for fault in faults) else scribe.warn)(
+                f"{scribe.host.name}: device {device.index}: its optical module {_joined(faults)}",
                 device=device.index,
                 found="; ".join(fault.values for fault in faults),
                 evidence=tuple(filter(None, (_module_name(device.optics.value),))),

@@ -14,7 +14,7 @@ _PRIORITIES, _CLASSES = range(8), range(0, 256, 4)
 
 
 @host_check("NIC107", "The devices keep the jobs' traffic free of loss", severity=Outcome.WARN, products=NPU)
-def traffic_class(here: Here, nic: Nic, job: Job) -> Iterator[Finding]:
+def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
     """Why: RDMA slows down to a crawl when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP
     HCCL_RDMA_TC / 4 (132 / 4 = 33); the device has to have PFC on for the priority, and has to keep the DSCP apart from
     what is not marked at all. Only a warning: the formats are known from the tool's source, not from a capture.
@@ -24,15 +24,15 @@ def traffic_class(here: Here, nic: Nic, job: Job) -> Iterator[Finding]:
     Mend: the same priority and DSCP in the jobs' environment, on the devices and on the switch ports
     """
     pfc, dscp_to_tc = {d.index: d.pfc for d in nic.devices}, {d.index: d.dscp_to_tc for d in nic.devices}
-    yield from untold(here, here.host, pfc, dscp_to_tc)
+    yield from untold(scribe, scribe.host, pfc, dscp_to_tc)
     priority = _number(job.variables, "HCCL_RDMA_SL", 4, _PRIORITIES)
     dscp = (_number(job.variables, "HCCL_RDMA_TC", 132, _CLASSES) or 0) // 4
     for device in nic.devices:
         if priority is not None and (actual := _not_lossless(device, priority)):
-            yield _pfc_off(here, device, priority, actual)
+            yield _pfc_off(scribe, device, priority, actual)
         if dscp and (class_ := _class_with_unmarked(device, dscp)) is not None:
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: DSCP {dscp}, which jobs send with, is not kept apart "
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device.index}: DSCP {dscp}, which jobs send with, is not kept apart "
                 "from unmarked traffic (format unconfirmed)",
                 device=device.index,
                 found=f"traffic class {class_} for both",
@@ -41,10 +41,10 @@ def traffic_class(here: Here, nic: Nic, job: Job) -> Iterator[Finding]:
             )
 
 
-def _pfc_off(here: Here, device: NicDevice, priority: int, actual: str) -> Finding:
+def _pfc_off(scribe: Here, device: NicDevice, priority: int, actual: str) -> Finding:
     bits = [int(enabled or level == priority) for level, enabled in enumerate(device.pfc.value or ())]
-    return here.bad(
-        f"{here.host.name}: device {device.index}: PFC is off for priority {priority}, which jobs send with "
+    return scribe.bad(
+        f"{scribe.host.name}: device {device.index}: PFC is off for priority {priority}, which jobs send with "
         "(format unconfirmed)",
         device=device.index,
         expected=f"PFC for priority {priority}",

@@ -16,7 +16,7 @@ SHM_ENOUGH = 1 << 30
 
 
 @host_check("HST109", "The jobs' user may open the device files", products=NPU)
-def may_open_devices(here: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
+def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
     """Why: /dev/davinciN belong to HwHiAiUser and are closed to all but its group. A user who is not in it, or root
     without the capability to pass over permissions, gets 507033, "ret is -8005", or simply no devices. The group's
     number counts, not its name: in an image it is often another one.
@@ -27,14 +27,14 @@ def may_open_devices(here: Here, device_nodes: DeviceNodes, job: Job) -> Iterato
     Where the files themselves are closed to their group: install the driver again
     """
     if not device_nodes.nodes:
-        yield here.skip("there are no device files of NPUs")
+        yield scribe.skip("there are no device files of NPUs")
         return
     closed = [node for node in device_nodes.nodes if not _may_open(node, job)]
     if closed:
         node = closed[0]
         groups = ",".join(map(str, job.groups))
-        yield here.bad(
-            f"{here.host.name}: {job.user} may not open {node.path}"
+        yield scribe.bad(
+            f"{scribe.host.name}: {job.user} may not open {node.path}"
             + (f" and {len(closed) - 1} more device files" if len(closed) > 1 else ""),
             expected=f"uid {node.uid}, or group {node.gid} ({node.group or 'without a name'})",
             found=f"uid {job.uid}, groups {groups}",
@@ -72,7 +72,7 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
 
 
 @host_check("HST111", "What the driver brings is there where jobs run", products=NPU, optional=("device_nodes",))
-def driver_files(here: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
+def driver_files(scribe: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: a container has the device files, and not the driver's libraries and files beside them: npu-smi then says
     "ret is -8020" and the runtime counts no devices. Without /etc/hccn.conf tools that write rank tables find no
     addresses. Docker makes an empty folder out of a file that was not there when it was bound.
@@ -87,43 +87,43 @@ def driver_files(here: Here, job: Job, device_nodes: DeviceNodes | None) -> Iter
     errors = {path: error for path in paths if (error := _error(job.files.get(path)))}
     if errors:
         unread, reason = ", ".join(errors), next(iter(errors.values()))
-        yield here.unknown(f"{here.host.name}: {unread} could not be looked at where jobs run: {reason}")
+        yield scribe.unknown(f"{scribe.host.name}: {unread} could not be looked at where jobs run: {reason}")
     kinds = {path: job.files[path].kind for path in paths if path not in errors}
-    yield from _missing(here, job, kinds)
-    yield from _folders(here, job, kinds)
+    yield from _missing(scribe, job, kinds)
+    yield from _folders(scribe, job, kinds)
 
 
 def _error(file: SeenFile | None) -> str:
     return "not looked at" if file is None else file.error
 
 
-def _missing(here: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Finding]:
+def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the findings about missing files. A file counts with its folder."""
     missing = [path for path, kind in kinds.items() if kind == "missing" and kinds.get(_parent(path)) != "missing"]
     if _HCCN_CONF in missing:
         missing.remove(_HCCN_CONF)  # on the host itself NPU104 reports it
         if job.contained:
-            yield here.warn(
-                f"{here.host.name}: there is no {_HCCN_CONF} in the jobs' container",
+            yield scribe.warn(
+                f"{scribe.host.name}: there is no {_HCCN_CONF} in the jobs' container",
                 found="missing",
                 remedy=f"docker run -v {_HCCN_CONF}:{_HCCN_CONF}",
             )
     if missing:
         binds = "docker run " + " ".join(f"-v {path}:{path}" for path in missing)
-        yield here.bad(
-            f"{here.host.name}: there is no {', no '.join(missing)} {_where(job)}",
+        yield scribe.bad(
+            f"{scribe.host.name}: there is no {', no '.join(missing)} {_where(job)}",
             found="missing",
             expected="what the host has",
             remedy=binds if job.contained else "is the driver installed?",
         )
 
 
-def _folders(here: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Finding]:
+def _folders(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the findings about folders that docker made in place of files."""
     for path in (_INSTALL_INFO, _HCCN_CONF):
         if kinds.get(path) == "folder":
-            yield here.bad(
-                f"{here.host.name}: {path} is a folder {_where(job)}",
+            yield scribe.bad(
+                f"{scribe.host.name}: {path} is a folder {_where(job)}",
                 found="folder",
                 expected="file",
                 cause="it was not on the host when the container was made" if job.contained else "",
@@ -140,7 +140,7 @@ def _where(job: Job) -> str:
 
 
 @host_check("HST115", "Data loaders have room in /dev/shm", severity=Outcome.WARN)
-def shared_memory(here: Here, limits: Limits) -> Iterator[Finding]:
+def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: the processes of a data loader hand tensors over in /dev/shm. Docker gives a container 64 MiB, and the first
     batch that does not fit ends a loader with "Bus error", hours into the job as well as at once.
 
@@ -151,16 +151,16 @@ def shared_memory(here: Here, limits: Limits) -> Iterator[Finding]:
     """
     size = limits.shm_bytes
     if size < SHM_ENOUGH:
-        yield here.bad(
-            f"{here.host.name}: /dev/shm has {size >> 20} MiB where jobs run",
+        yield scribe.bad(
+            f"{scribe.host.name}: /dev/shm has {size >> 20} MiB where jobs run",
             expected="1 GiB or more",
             found=f"{size} bytes",
             cause="what docker gives by default" if size == SHM_OF_DOCKER else "",
             remedy="docker run --shm-size=64g, or --ipc=host; elsewhere: mount -o remount,size=50% /dev/shm",
         )
     elif limits.shm and limits.shm.free < SHM_ENOUGH:
-        yield here.bad(
-            f"{here.host.name}: /dev/shm is full: {limits.shm.free >> 20} MiB of {size >> 20} are left",
+        yield scribe.bad(
+            f"{scribe.host.name}: /dev/shm is full: {limits.shm.free >> 20} MiB of {size >> 20} are left",
             expected="1 GiB or more",
             found=f"{limits.shm.free} bytes",
             remedy="ls -l /dev/shm; remove what nobody has open",

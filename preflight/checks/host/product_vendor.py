@@ -18,7 +18,7 @@ _ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info names the
 
 
 @cluster_check("HST135", "Product", products=NPU | GPU, several=False, optional=("accelerators",))
-def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
+def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
     """Why: the product decides what is collected and checked, and which ports and addresses are planned. With the
     product of another vendor most checks have nothing to look at, and what is configured is of no use. Of NPUs of
     another generation NPU126 speaks.
@@ -27,17 +27,17 @@ def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator
 
     Mend: product under [cluster] of the inventory; an inventory of its own for hosts of another kind
     """
-    product = all_.cluster.product
+    product = scribe.cluster.product
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)  # (accelerators, line for the inventory) → hosts
-    for host in all_.hosts:
+    for host in scribe.hosts:
         own = accelerators[host.name]
         if own is None:
-            yield all_.skip("the facts do not tell which accelerators the host has", host=host.name)
+            yield scribe.skip("the facts do not tell which accelerators the host has", host=host.name)
         elif other_kind(product, own):
             hosts[_described(own), _fitting(own)].append(host.name)
     if len(hosts) == 1 and not any(_fits(product, own) for own in accelerators.values()):
         ((described, line),) = hosts
-        yield all_.bad(
+        yield scribe.bad(
             f"the product looks wrong: {fold(hosts[described, line])}: {described}; the inventory says {product}",
             host=None,
             expected=product.value,
@@ -47,7 +47,7 @@ def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator
         return
     for (described, line), names in hosts.items():
         for name in names:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: the product looks wrong: {described}; the inventory says {product}",
                 host=name,
                 expected=product.value,

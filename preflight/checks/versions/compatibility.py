@@ -30,7 +30,7 @@ IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 
 
 @host_check("VER108", "torch_npu is made for the installed CANN and Python", products=NPU)
-def torch_npu(here: Here, versions: Versions) -> Iterator[Finding]:
+def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu calls functions of CANN that older releases do not have: "undefined symbol" at the import, or an
     internal error at the first communicator. A newer CANN than it was made for mostly works: a warning. Releases of
     8.x that the vendor calls compatible with each other pass. Those that are not in the vendor's table are not judged.
@@ -48,11 +48,11 @@ def torch_npu(here: Here, versions: Versions) -> Iterator[Finding]:
     if wrong := python_fits(advised, versions.python):
         first, last = PYTHON[release(advised)]
         remedy = f"run jobs in a Python from 3.{first} to 3.{last}"
-        yield here.bad(f"{here.host.name}: {wrong}", found=versions.python, remedy=remedy)
+        yield scribe.bad(f"{scribe.host.name}: {wrong}", found=versions.python, remedy=remedy)
     elif reason := _not_in_table(versions):
-        yield here.skip(reason)
+        yield scribe.skip(reason)
     if not mismatch and (wrong := cann_fits_torch_npu(build, cann)):
-        yield _of_another_cann(here, versions, wrong)
+        yield _of_another_cann(scribe, versions, wrong)
 
 
 def _wheels_differ(versions: Versions) -> bool:
@@ -73,13 +73,13 @@ def _not_in_table(versions: Versions) -> str:
     return ""
 
 
-def _of_another_cann(here: Here, versions: Versions, wrong: str) -> Finding:
+def _of_another_cann(scribe: Here, versions: Versions, wrong: str) -> Finding:
     """Return the finding about a torch_npu and a CANN that are both in the table and not made for each other."""
     cann, made_for, fit = versions.cann or "", cann_of(versions.torch_npu or ""), _fit(versions)
-    report = here.bad if too_old(known_cann(cann), made_for) else here.warn
+    report = scribe.bad if too_old(known_cann(cann), made_for) else scribe.warn
     change = changed(versions, fit) if fit else None
     return report(
-        f"{here.host.name}: {wrong}",
+        f"{scribe.host.name}: {wrong}",
         expected=change.expected if change else f"CANN {made_for}",
         found=change.found if change else f"CANN {cann}",
         remedy=change.remedy if change else install_cann(versions, made_for),
@@ -94,7 +94,7 @@ def _fit(versions: Versions) -> Stack | None:
 
 
 @host_check("VER109", "The driver is new enough for CANN", products=NPU)
-def driver(here: Here, versions: Versions) -> Iterator[Finding]:
+def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: CANN needs functions of the driver that older ones lack; HCCL then ends its first call with an internal
     error, or says that a package does not support something. Driver and CANN each list the inner versions that they
     know; that one of the two lists has to hold the other is inferred, so a warning. For CANN 8.5.0 and later the
@@ -105,25 +105,25 @@ def driver(here: Here, versions: Versions) -> Iterator[Finding]:
 
     Mend: install the driver and firmware that CANN's release notes name, then reboot; or an older CANN
     """
-    packages, name = versions.packages, here.host.name
+    packages, name = versions.packages, scribe.host.name
     installed, oldest = numbers(versions.driver or ""), oldest_driver(versions.cann or "")
     fits = cann_fits(packages["driver"], packages["cann"]) if {"driver", "cann"} <= packages.keys() else None
     if installed and installed < oldest:
         needed = ".".join(map(str, oldest))
-        yield here.bad(
+        yield scribe.bad(
             f"{name}: CANN {versions.cann} needs driver {needed} or later, and this is {versions.driver}",
             expected=needed,
             found=versions.driver,
             remedy=_driver_remedy(versions, f"driver {needed} or later"),
         )
     elif fits is False:
-        yield here.warn(
+        yield scribe.warn(
             f"{name}: driver {versions.driver} and CANN {versions.cann} do not name each other as compatible",
             found=f"driver {packages['driver'].inner}, CANN {packages['cann'].inner}",
             remedy=_driver_remedy(versions, f"the driver that belongs to CANN {versions.cann}"),
         )
     elif fits is None and not (installed and oldest):
-        yield here.skip("what driver or CANN is compatible with is not known here")
+        yield scribe.skip("what driver or CANN is compatible with is not known here")
 
 
 def _driver_remedy(versions: Versions, driver: str) -> str:
@@ -136,7 +136,7 @@ def _driver_remedy(versions: Versions, driver: str) -> str:
 
 
 @host_check("VER110", "MindSpore is made for the installed CANN", products=NPU, severity=Outcome.WARN)
-def mindspore(here: Here, versions: Versions, job: Job) -> Iterator[Finding]:
+def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: MindSpore is built against one release of CANN, and looks for it by name: with another it warns at the
     import, and operators fail to compile. Releases that the vendor's pages do not name are not judged.
 
@@ -146,13 +146,13 @@ def mindspore(here: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """
     installed, cann = job.packages.get("mindspore", ""), versions.cann or ""
     if not installed or not cann:
-        yield here.skip("MindSpore or CANN is not installed here")
+        yield scribe.skip("MindSpore or CANN is not installed here")
     elif release(installed) not in MINDSPORE:
-        yield here.skip(f"MindSpore {installed} is not among the releases whose CANN is known here")
+        yield scribe.skip(f"MindSpore {installed} is not among the releases whose CANN is known here")
     elif wanted := mindspore_fits(installed, cann):
         fit = _fit(versions)
-        yield here.bad(
-            f"{here.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, and this is {cann}",
+        yield scribe.bad(
+            f"{scribe.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, and this is {cann}",
             expected=f"CANN {wanted[0]}",
             found=f"CANN {cann}",
             remedy=_other_mindspore(versions, wanted, fit.cann if fit else ""),
@@ -176,7 +176,7 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> st
 
 
 @host_check("VER111", "The Python packages that CANN imports are there", products=NPU, severity=Outcome.WARN)
-def imported_by_cann(here: Here, versions: Versions, job: Job) -> Iterator[Finding]:
+def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: CANN's compiler of operators is a Python program, and runs in the jobs' Python: without these packages the
     first operator that has to be compiled ends with 500001 or "No module named", after everything else has worked.
 
@@ -186,10 +186,10 @@ def imported_by_cann(here: Here, versions: Versions, job: Job) -> Iterator[Findi
     """
     missing = [name for name in IMPORTED_BY_CANN if name not in job.packages]
     if versions.cann is None or not {"torch_npu", "mindspore"} & set(job.packages):
-        yield here.skip("there is no CANN, or no framework that would use it")
+        yield scribe.skip("there is no CANN, or no framework that would use it")
     elif missing:
-        yield here.bad(
-            f"{here.host.name}: the jobs' Python has no {', no '.join(missing)}, which CANN imports",
+        yield scribe.bad(
+            f"{scribe.host.name}: the jobs' Python has no {', no '.join(missing)}, which CANN imports",
             expected=", ".join(IMPORTED_BY_CANN),
             found="missing",
             remedy=f"pip install {' '.join(missing)}",
@@ -197,7 +197,7 @@ def imported_by_cann(here: Here, versions: Versions, job: Job) -> Iterator[Findi
 
 
 @cluster_check("VER112", "MindSpore is the same everywhere", products=NPU)
-def mindspore_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+def mindspore_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: its releases differ in how ranks find each other and in how they cut a model into parts; ranks with two of
     them wait for each other.
 
@@ -206,5 +206,5 @@ def mindspore_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]
     Mend: install the same release on every host, or run the job in the same container image
     """
     return differing(
-        all_, "MindSpore", {name: job_of_host.packages.get("mindspore") for name, job_of_host in job.items()}
+        scribe, "MindSpore", {name: job_of_host.packages.get("mindspore") for name, job_of_host in job.items()}
     )

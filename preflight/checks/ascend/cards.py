@@ -26,7 +26,7 @@ class MissingCards:
         return bool(self.on_pci or self.in_npu_smi)
 
 
-def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
+def missing_cards(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
     """Return the cards that only one side lists. Empty, too, where the PCI bus or the chips' places on it are not
     known."""
     chips = {chip.bus.lower(): chip.device for chip in npu_smi.chips if chip.bus}
@@ -40,12 +40,12 @@ def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
     )
 
 
-def explained(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> set[int]:
+def explained_devices(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> set[int]:
     """Return the devices that NPU116 or NPU119 explains better than "not in the inventory"."""
     if nodes is None:
         return set()
-    missing_cards = lost(npu_smi, nodes)
-    return (node_ids(nodes) ^ {chip.device for chip in npu_smi.chips}) | set(missing_cards.devices)
+    missing = missing_cards(npu_smi, nodes)
+    return (node_ids(nodes) ^ {chip.device for chip in npu_smi.chips}) | set(missing.devices)
 
 
 def node_ids(nodes: DeviceNodes) -> set[int]:
@@ -67,21 +67,21 @@ def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Jo
     if reason := _not_comparable(scribe, npu_smi, device_nodes, job):
         yield reason
         return
-    missing_cards = lost(npu_smi, device_nodes)
-    numbers = missing_cards.devices or (None,) * len(missing_cards.on_pci)
+    missing = missing_cards(npu_smi, device_nodes)
+    numbers = missing.devices or (None,) * len(missing.on_pci)
     remedy = f"power {scribe.host.name} off and on; if it stays so, call the vendor"
-    for bus, device in zip(missing_cards.on_pci, numbers, strict=True):
+    for bus, device in zip(missing.on_pci, numbers, strict=True):
         subject = f"the card at {bus}" if device is None else f"device {device}"
         yield scribe.bad(
             f"{scribe.host.name}: {subject}: on the PCI bus, but not in npu-smi",
             device=device,
-            expected=f"{len(npu_smi.chips) + len(missing_cards.on_pci)} chips in npu-smi",
+            expected=f"{len(npu_smi.chips) + len(missing.on_pci)} chips in npu-smi",
             found=str(len(npu_smi.chips)),
             cause="the card is lost to the driver; its PCIe link is alive",
             remedy=remedy,
         )
     at = {chip.bus.lower(): chip.device for chip in npu_smi.chips}
-    for bus in missing_cards.in_npu_smi:
+    for bus in missing.in_npu_smi:
         yield scribe.bad(
             f"{scribe.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus",
             device=at[bus],
@@ -101,7 +101,7 @@ def _not_comparable(scribe: Here, npu_smi: NpuSmi, nodes: DeviceNodes, job: Job 
         return scribe.unknown(f"{name}: the PCI bus shows no accelerator at all, as in some virtual machines")
     cards = len(nodes.accelerators.value)
     contained = job is not None and job.contained
-    if chips < cards and _given(npu_smi, nodes, len(scribe.host.devices), contained=contained):
+    if chips < cards and _may_have_fewer(npu_smi, nodes, len(scribe.host.devices), contained=contained):
         return scribe.skip(f"{name}: only some devices are given to this container: {chips} of {cards} cards")
     unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
     if not unplaced or chips == cards:
@@ -115,7 +115,7 @@ def _not_comparable(scribe: Here, npu_smi: NpuSmi, nodes: DeviceNodes, job: Job 
     )
 
 
-def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
+def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
     """Return whether a container may rightly have fewer chips than the host has cards.
 
     Each chip has its node, and there are no other nodes. The inventory has no more devices, or, where it names none,
@@ -137,7 +137,7 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
     nodes = node_ids(device_nodes)
     chips = {chip.device: chip for chip in npu_smi.chips}
     # NPU116 reports the cards of lost chips' nodes.
-    orphans = sorted(nodes - set(chips)) if not lost(npu_smi, device_nodes).on_pci else []
+    orphans = sorted(nodes - set(chips)) if not missing_cards(npu_smi, device_nodes).on_pci else []
     unmatched_chips = sorted([*_duplicates(npu_smi), *(set(chips) - nodes)])
     if len(orphans) == len(unmatched_chips):  # every chip is present under another number
         for device, reported in zip(orphans, unmatched_chips, strict=True):
@@ -150,13 +150,13 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
             )
         return
     for device in unmatched_chips:
-        has = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
+        actual = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
         yield scribe.bad(
             f"{scribe.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
             "for it",
             device=device,
-            expected=f"/dev/davinci{device}{_numbered(chips[device])}",
-            found=has,
+            expected=f"/dev/davinci{device}{_npu_number(chips[device])}",
+            found=actual,
             remedy=f"ls -l /dev/davinci* on {scribe.host.name}; load the driver again",
         )
     for device in orphans:
@@ -174,7 +174,7 @@ def _duplicates(npu_smi: NpuSmi) -> list[int]:
     return [device for device, count in Counter(chip.device for chip in npu_smi.chips).items() if count > 1]
 
 
-def _numbered(chip: NpuChip) -> str:
+def _npu_number(chip: NpuChip) -> str:
     return "" if chip.npu is None else f" (NPU {chip.npu} chip {chip.chip} of npu-smi)"
 
 

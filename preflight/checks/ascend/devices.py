@@ -139,7 +139,7 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     word = {"0": "off", "1": "on"}
     if len(switches["0"]) == len(switches["1"]) > 0:
         yield scribe.bad(
-            f"TLS is on on {_list(switches['1'])} and off on {_list(switches['0'])}",
+            f"TLS is on on {_device_list(switches['1'])} and off on {_device_list(switches['0'])}",
             host=None,
             expected="the same everywhere",
             remedy="decide which is right; hccn_tool -i N -tls -s enable 0|1",
@@ -156,7 +156,7 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         )
 
 
-def _list(places: Sequence[tuple[str, int]]) -> str:
+def _device_list(places: Sequence[tuple[str, int]]) -> str:
     shown = ", ".join(f"{name}/{index}" for name, index in places[:4])
     return shown + (f" and {len(places) - 4} more" if len(places) > 4 else "")
 
@@ -180,7 +180,7 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
     if not wanted:
         yield scribe.skip("the inventory names no devices")
         return
-    explained = cards.explained(npu_smi, device_nodes)
+    explained = cards.explained_devices(npu_smi, device_nodes)
     for tool, present in (
         ("hccn_tool", {device.index for device in hccn.devices}),
         ("npu-smi", {chip.device for chip in npu_smi.chips}),

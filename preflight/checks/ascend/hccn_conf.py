@@ -22,42 +22,46 @@ class _Settings:
 
     None is a setting that is not set. A key that could not be read is not in `has`."""
 
-    has: Mapping[str, str | None]
-    says: Mapping[str, str | None]
+    on_device: Mapping[str, str | None]
+    in_file: Mapping[str, str | None]
     plan: Mapping[str, str | None]
 
-    def stale(self) -> list[str]:
+    def stale_keys(self) -> list[str]:
         """Return the keys for which the device has the right value and the file another.
 
         Without a plan the device's value counts. An MTU, which every device has, needs no line."""
         return [
             key
-            for key, has in self.has.items()
-            if has
-            and has != self.says[key]
-            and has == (self.plan[key] or has)
-            and (key != "mtu" or self.plan[key] or self.says[key])
+            for key, on_device in self.on_device.items()
+            if on_device
+            and on_device != self.in_file[key]
+            and on_device == (self.plan[key] or on_device)
+            and (key != "mtu" or self.plan[key] or self.in_file[key])
         ]
 
-    def lost(self) -> list[str]:
+    def lost_keys(self) -> list[str]:
         """Return the keys for which the file has the right value and the device another, or none."""
         return [
             key
-            for key, has in self.has.items()
-            if (says := self.says[key]) and has != says and (says == self.plan[key] if self.plan[key] else not has)
+            for key, on_device in self.on_device.items()
+            if (in_file := self.in_file[key])
+            and on_device != in_file
+            and (in_file == self.plan[key] if self.plan[key] else not on_device)
         ]
 
     def may_be_restored(self) -> bool:
         """Return whether the plan wants the values that the device has lost, and agrees with all other values of the
         file."""
-        right = all(self.says[key] in (plan, None) for key, plan in self.plan.items() if plan)
+        right = all(self.in_file[key] in (plan, None) for key, plan in self.plan.items() if plan)
         return (
-            right and any(self.plan[key] for key in self.lost()) and all(key in self.has for key in self.keys_in_file())
+            right
+            and any(self.plan[key] for key in self.lost_keys())
+            and all(key in self.on_device for key in self.keys_in_file())
         )
 
     def keys_in_file(self) -> list[str]:
         """Return the keys that the file sets."""
-        return [key for key in KEYS if self.says[key]]
+        return [key for key in KEYS if self.in_file[key]]
 
 
 @host_check("NPU104", f"{PATH} says what the devices have", products=NPU, configures=Area.ADDRESSES)
@@ -74,17 +78,17 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
     """
     for device in hccn.devices:
         settings = _settings(device, hccn_conf, planned_device(scribe.host, device.index))
-        if settings.stale():
+        if settings.stale_keys():
             yield _stale_file(
                 scribe, device, settings, "says something else of it" if hccn_conf.present else "is missing"
             )
-        if lost := settings.lost():
+        if lost_keys := settings.lost_keys():
             restore = settings.may_be_restored()
-            yield _speaker(scribe, lost)(
+            yield _report(scribe, lost_keys)(
                 f"{scribe.host.name}: device {device.index}: it does not have what {PATH} says of it",
                 device=device.index,
-                expected=_spelled(settings.says, lost),
-                found=_spelled(settings.has, lost),
+                expected=_text(settings.in_file, lost_keys),
+                found=_text(settings.on_device, lost_keys),
                 cause="it was not restored at boot, or something else than hccn_tool has changed it",
                 remedy="preflight configure-device-ips --allow-disturbing"
                 if restore
@@ -95,13 +99,13 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
 
 def _stale_file(scribe: Here, device: HccnDevice, settings: _Settings, fault: str) -> Finding:
     """Return the finding about a file that lacks settings that the device has."""
-    stale = settings.stale()
-    planned_keys = [key for key in stale if settings.plan[key]]
-    return _speaker(scribe, stale)(
+    stale_keys = settings.stale_keys()
+    planned_keys = [key for key in stale_keys if settings.plan[key]]
+    return _report(scribe, stale_keys)(
         f"{scribe.host.name}: device {device.index}: {PATH} {fault}",
         device=device.index,
-        expected=_spelled(settings.has, stale),
-        found=_spelled(settings.says, stale),
+        expected=_text(settings.on_device, stale_keys),
+        found=_text(settings.in_file, stale_keys),
         cause="after a reboot the device would have the file's values",
         remedy="preflight configure-device-ips"
         if planned_keys
@@ -111,8 +115,8 @@ def _stale_file(scribe: Here, device: HccnDevice, settings: _Settings, fault: st
             Area.ADDRESSES,
             Kind.DEVICE_SAVED,
             _target(device, planned_keys),
-            _spelled(settings.says, planned_keys),
-            _spelled(settings.has, planned_keys),
+            _text(settings.in_file, planned_keys),
+            _text(settings.on_device, planned_keys),
             scribe.check.id,
         )
         if planned_keys
@@ -128,15 +132,15 @@ def _recovery(scribe: Here, device: HccnDevice, settings: _Settings) -> Change:
         Area.ADDRESSES,
         Kind.DEVICE_RECOVERY,
         _target(device, keys),
-        _spelled(settings.has, keys),
-        _spelled(settings.says, keys),
+        _text(settings.on_device, keys),
+        _text(settings.in_file, keys),
         scribe.check.id,
         Risk.DISTURBING,
         _RECOVERY,
     )
 
 
-def _speaker(scribe: Here, keys: list[str]) -> Callable[..., Finding]:
+def _report(scribe: Here, keys: list[str]) -> Callable[..., Finding]:
     """Return the reporting method: a warning for the MTU alone, since its format is known from the tool's source
     only."""
     return scribe.warn if keys == ["mtu"] else scribe.bad
@@ -144,25 +148,25 @@ def _speaker(scribe: Here, keys: list[str]) -> Callable[..., Finding]:
 
 def _settings(device: HccnDevice, conf: HccnConf, planned: Device) -> _Settings:
     readings = {"gateway": device.gateway, "netdetect": device.detect, "mtu": device.mtu}
-    has = {key: reading.value for key, reading in readings.items() if not reading.error}
-    address = _whole(device.address.value, device.netmask.value)
+    on_device = {key: reading.value for key, reading in readings.items() if not reading.error}
+    address = _interface(device.address.value, device.netmask.value)
     if address or not (device.address.value or device.address.error or device.netmask.error):
-        has = {"address": address, **has}
-    says = {key: conf.entries.get(f"{key}_{device.index}") for key in KEYS}
-    says["address"] = _whole(says["address"], conf.entries.get(f"netmask_{device.index}"))
-    wanted = (planned.address, planned.gateway, planned.detect, planned.mtu)
-    plan = {key: None if value is None else str(value) for key, value in zip(KEYS, wanted, strict=True)}
-    return _Settings(has, says, plan)
+        on_device = {"address": address, **on_device}
+    in_file = {key: conf.entries.get(f"{key}_{device.index}") for key in KEYS}
+    in_file["address"] = _interface(in_file["address"], conf.entries.get(f"netmask_{device.index}"))
+    planned_values = (planned.address, planned.gateway, planned.detect, planned.mtu)
+    plan = {key: None if value is None else str(value) for key, value in zip(KEYS, planned_values, strict=True)}
+    return _Settings(on_device, in_file, plan)
 
 
-def _whole(address: str | None, netmask: str | None) -> str | None:
+def _interface(address: str | None, netmask: str | None) -> str | None:
     try:
         return str(IPv4Interface(f"{address}/{netmask}")) if address and netmask else None
     except ValueError:
         return None
 
 
-def _spelled(values: Mapping[str, str | None], keys: list[str]) -> str:
+def _text(values: Mapping[str, str | None], keys: list[str]) -> str:
     """Return the values as the program on the host spells them: preflight/remote/apply/hccn_conf.py."""
     return " ".join(f"{key} {values[key] or 'none'}" for key in keys)
 

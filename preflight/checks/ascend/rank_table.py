@@ -37,14 +37,14 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
         return
     path = job.variables[_VARIABLE]
     devices = {device.index: device for device in hccn.devices}
-    for ranked, has in other_addresses(own.value.server, hccn):
+    for ranked, actual in other_addresses(own.value.server, hccn):
         if has_planned_address(scribe.host, devices[ranked.device_id]):
             planned = planned_device(scribe.host, ranked.device_id).address
             yield scribe.bad(
                 f"{scribe.host.name}: device {ranked.device_id}: the rank table has {ranked.device_ip}, "
-                f"the device {has}",
+                f"the device {actual}",
                 device=ranked.device_id,
-                expected=has + (", as planned" if planned else ""),
+                expected=actual + (", as planned" if planned else ""),
                 found=f"{ranked.device_ip} in {path}",
                 remedy=f"write {path} again from what the devices have",
             )
@@ -83,8 +83,8 @@ def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterat
                 found=path,
                 remedy=f"write {path} again from the hosts: preflight ranktable",
             )
-    if own.value.table.version == "1.2" and (without := without_sdid(own.value.server)):
-        listed = ", ".join(str(device.device_id) for device in without[:16])
+    if own.value.table.version == "1.2" and (devices_without_sdid := without_sdid(own.value.server)):
+        listed = ", ".join(str(device.device_id) for device in devices_without_sdid[:16])
         yield scribe.bad(
             f"{scribe.host.name}: the rank table has no super_device_id of device {listed}",
             found=path,
@@ -94,19 +94,19 @@ def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterat
 
 
 @dataclass(frozen=True)
-class _Own:
+class _ServerInTable:
     table: RankTable
     server: Server
 
 
-def _own_server(scribe: Here, job: Job, network: Network | None) -> Found[_Own]:
+def _own_server(scribe: Here, job: Job, network: Network | None) -> Found[_ServerInTable]:
     """Return the host's server in the rank table of its jobs; an error if a table is named but does not give it."""
     path = job.variables.get(_VARIABLE)
     if not path:
         return Found()
     file = job.files.get(path)
     if file is None or file.error or file.kind == "missing":  # ENV108 reports the fault
-        return Found(error=f"{path} could not be read: {_why(file)}")
+        return Found(error=f"{path} could not be read: {_read_error(file)}")
     parsed = read(file.text)
     if parsed.table is None:
         return Found(error=f"{path} could not be read: {parsed.why}")
@@ -115,8 +115,8 @@ def _own_server(scribe: Here, job: Job, network: Network | None) -> Found[_Own]:
     own = own_server(parsed.table, scribe.host, network)
     if own is None:
         return Found(error=f"{path} names no server with an address of {scribe.host.name}")
-    return Found(_Own(parsed.table, own))
+    return Found(_ServerInTable(parsed.table, own))
 
 
-def _why(file: SeenFile | None) -> str:
+def _read_error(file: SeenFile | None) -> str:
     return "it was not looked at" if file is None else file.error or "it is missing"

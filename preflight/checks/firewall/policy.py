@@ -41,10 +41,10 @@ def _not_judged(scribe: Here, place: GateInputs) -> Finding | None:
             f"{name}: the inventory does not say from where the firewall should let the cluster in",
             remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]',
         )
-    return _strangers(scribe, place.network)
+    return _foreign_networks(scribe, place.network)
 
 
-def _strangers(scribe: Here, network: Network) -> Finding | None:
+def _foreign_networks(scribe: Here, network: Network) -> Finding | None:
     """Return the finding where the inventory's networks are not this host's, so the firewall would be opened for
     others."""
     cidrs, own = scribe.cluster.cidrs, _addresses(network)
@@ -96,15 +96,15 @@ def follows_policy(
     Mend: preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
-    if (nothing := _not_judged(scribe, place)) is not None:
-        yield nothing
+    if (replacement := _not_judged(scribe, place)) is not None:
+        yield replacement
     elif scribe.cluster.firewall is FirewallPolicy.OFF:
         yield from _still_on(scribe, firewall)
     else:
-        yield from (_closed(scribe, gate) for gate in gates(place) if gate.objections())
+        yield from (_closure(scribe, gate) for gate in gates(place) if gate.objections())
 
 
-def _closed(scribe: Here, gate: Gate) -> Finding:
+def _closure(scribe: Here, gate: Gate) -> Finding:
     """Return the finding about a gate that may keep the cluster out."""
     objections = gate.objections()
     # Observed losses rank before certain closures, and these before possible ones.
@@ -113,24 +113,24 @@ def _closed(scribe: Here, gate: Gate) -> Finding:
         key=lambda objection: (gate.seen_dying(objection[0], objection[1].closed), bool(objection[1].closed)),
     )
     proved = gate.seen_dying(network, judgement.closed)
-    where, change = f"{scribe.host.name}: the firewall ({gate.name})", _rules_change(scribe, gate)
-    expected = f"{gate.ports} open for {_some([str(network) for network in gate.networks])}"
+    subject, change = f"{scribe.host.name}: the firewall ({gate.name})", _rules_change(scribe, gate)
+    expected = f"{gate.ports} open for {_first_four([str(network) for network in gate.networks])}"
     evidence = tuple(f"{net}: {verdict.objects} closed by: {verdict.by[:120]}" for net, verdict in objections[:4])
     if change:
         remedy = _CONFIGURE
     else:
-        remedy = _not_by_us(gate) or f"our rules are there, but another comes first: {_order(gate)}"
+        remedy = _manual_step(gate) or f"our rules are there, but another comes first: {_order(gate)}"
     if not judgement.closed or (not gate.written_here and not proved):
         word = "may close" if not judgement.closed else "seems to close"
         return scribe.unknown(
-            f"{where} {word} ports {judgement.objects} to {network}: {judgement.by[:120]}",
+            f"{subject} {word} ports {judgement.objects} to {network}: {judgement.by[:120]}",
             expected=expected,
             remedy=remedy,
             evidence=evidence,
             change=change,
         )
     return scribe.bad(
-        f"{where} closes ports {judgement.closed} to {network}: {judgement.by[:120]}",
+        f"{subject} closes ports {judgement.closed} to {network}: {judgement.by[:120]}",
         expected=expected,
         found=judgement.by[:120],
         remedy=remedy,
@@ -139,7 +139,7 @@ def _closed(scribe: Here, gate: Gate) -> Finding:
     )
 
 
-def _not_by_us(gate: Gate) -> str:
+def _manual_step(gate: Gate) -> str:
     """Return the manual step before or in place of preflight's edit of the gate; empty where preflight writes."""
     if gate.to_name:
         return f"put {gate.to_name} (or your own networks) under [cluster]: it takes a rule a network, never one a host"
@@ -158,7 +158,7 @@ def _order(gate: Gate) -> str:
     return f"find its handle with nft -a list chain {gate.target}"
 
 
-def _some(items: list[str]) -> str:
+def _first_four(items: list[str]) -> str:
     return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
 
 
@@ -169,7 +169,7 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
         change, remedy = None, switch.by_hand or _CONFIGURE
         if firewall.translating:
             remedy = (
-                f"not switched off here: {_some(list(firewall.translating))} would suffer; "
+                f"not switched off here: {_first_four(list(firewall.translating))} would suffer; "
                 'policy = "allow" under [firewall] in the inventory opens it for the cluster only'
             )
         elif switch.kind is not None:
@@ -209,8 +209,8 @@ def after_reboot(
     Mend: preflight configure-firewall
     """
     name, place = scribe.host.name, _place(scribe, firewall, network, sysctl, arrivals)
-    if (nothing := _not_judged(scribe, place)) is not None:
-        yield nothing
+    if (replacement := _not_judged(scribe, place)) is not None:
+        yield replacement
     elif scribe.cluster.firewall is FirewallPolicy.OFF:
         yield from _back_at_boot(scribe, firewall)
     else:
@@ -269,8 +269,8 @@ def no_leftovers(
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if scribe.cluster.firewall is FirewallPolicy.OFF:
         yield scribe.skip("the firewall is to be off")
-    elif (nothing := _not_judged(scribe, place)) is not None:
-        yield nothing
+    elif (replacement := _not_judged(scribe, place)) is not None:
+        yield replacement
     else:
         # FWL101 reports gates with objections, and its change corrects our rules.
         to_correct = (gate for gate in gates(place) if not gate.settled and not gate.objections())
@@ -286,9 +286,9 @@ def _other_rules(scribe: Here, gate: Gate) -> Finding:
     wanted = {rule.meaning for rule in gate.wanted}
     return scribe.bad(
         f"{scribe.host.name}: our rules in {gate.name} are not those that the inventory wants",
-        expected=_some([rule.text for rule in gate.wanted]) or "none",
-        found=_some([rule.text for rule in gate.ours]) or "none",
-        remedy=_not_by_us(gate) or _CONFIGURE,
+        expected=_first_four([rule.text for rule in gate.wanted]) or "none",
+        found=_first_four([rule.text for rule in gate.ours]) or "none",
+        remedy=_manual_step(gate) or _CONFIGURE,
         change=_rules_change(scribe, gate),
         evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
     )
@@ -319,7 +319,7 @@ def connections_come_through(
     losses: list[Loss] = []
     for host in scribe.hosts:
         tries = arrivals[host.name].tries
-        yield from _not_tried(scribe, host.name, tries)
+        yield from _untested(scribe, host.name, tries)
         wall, network_facts, kernel = firewall[host.name], network[host.name], sysctl[host.name]
         place = (
             GateInputs(scribe.cluster, host, wall, network_facts, kernel, tries)
@@ -331,7 +331,7 @@ def connections_come_through(
         losses, {host.name: arrivals[host.name].tries for host in scribe.hosts}
     )
     for source, own in cut_off.items():
-        yield _lost(
+        yield _loss_finding(
             scribe,
             source,
             own,
@@ -339,10 +339,12 @@ def connections_come_through(
             f"these are reached from elsewhere, so the way out of {source} is the place to look",
         )
     for target, own in blocked_connections.by_target(loss for loss in losses if loss.source not in cut_off):
-        yield _lost(scribe, target, own, f"{target}: connections from {_senders(own)} do not come through", own[0].why)
+        yield _loss_finding(
+            scribe, target, own, f"{target}: connections from {_senders(own)} do not come through", own[0].why
+        )
 
 
-def _not_tried(scribe: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
+def _untested(scribe: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
     if not tries:
         yield scribe.skip("no other host tried to connect to it", host=host)
     elif all(arrival.outcome == "in-use" for arrival in tries):
@@ -351,7 +353,7 @@ def _not_tried(scribe: All, host: str, tries: Sequence[Arrival]) -> Iterator[Fin
         yield scribe.unknown(f"{host}: {source} could not try to connect to it: {error}", host=host, peer=source)
 
 
-def _lost(scribe: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
+def _loss_finding(scribe: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
     first_step = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
     return scribe.bad(
         summary,
@@ -366,4 +368,4 @@ def _lost(scribe: All, host: str, losses: Sequence[Loss], summary: str, cause: s
 
 
 def _senders(losses: Sequence[Loss]) -> str:
-    return _some(sorted({loss.source for loss in losses}))
+    return _first_four(sorted({loss.source for loss in losses}))

@@ -43,11 +43,11 @@ def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Itera
                 f"{entry.path} {entry.mode:04o} {entry.user}:{entry.group} ({entry.uid}:{entry.gid})"
                 for entry in closed
             ),
-            remedy=_way_in(node, job),
+            remedy=_permission_fix(node, job),
         )
 
 
-def _way_in(node: DeviceNode, job: Job) -> str:
+def _permission_fix(node: DeviceNode, job: Job) -> str:
     """Return the fix. A group is offered only where it helps and gives no rights over the rest of the host."""
     if node.gid == 0 or node.mode >> 3 & 0o6 != 0o6:
         return (
@@ -111,7 +111,7 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
     if missing:
         binds = "docker run " + " ".join(f"-v {path}:{path}" for path in missing)
         yield scribe.bad(
-            f"{scribe.host.name}: there is no {', no '.join(missing)} {_where(job)}",
+            f"{scribe.host.name}: there is no {', no '.join(missing)} {_job_location(job)}",
             found="missing",
             expected="what the host has",
             remedy=binds if job.contained else "is the driver installed?",
@@ -123,7 +123,7 @@ def _folders(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
     for path in (_INSTALL_INFO, _HCCN_CONF):
         if kinds.get(path) == "folder":
             yield scribe.bad(
-                f"{scribe.host.name}: {path} is a folder {_where(job)}",
+                f"{scribe.host.name}: {path} is a folder {_job_location(job)}",
                 found="folder",
                 expected="file",
                 cause="it was not on the host when the container was made" if job.contained else "",
@@ -135,7 +135,7 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _where(job: Job) -> str:
+def _job_location(job: Job) -> str:
     return "in the jobs' container" if job.contained else "where jobs run"
 
 

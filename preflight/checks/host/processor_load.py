@@ -29,11 +29,11 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
         return
     may_be_a_job = _may_be_a_job(scribe, npu_smi)
     if may_be_a_job and share < FAIL:
-        yield scribe.skip(f"{may_be_a_job}; {_wanted(load)}")
+        yield scribe.skip(f"{may_be_a_job}; {_demand(load)}")
         return
     own_pids = [process.pid for process in load.busiest if owner(os, process.pid, process.name) is not Owner.JOB]
     yield (scribe.bad if share >= FAIL and not may_be_a_job else scribe.warn)(
-        f"{name}: {_wanted(load)}{_who(load)}",
+        f"{name}: {_demand(load)}{_busiest(load)}",
         expected=f"less than {_number(WARN * load.available)}",
         found=_number(load.wanted),
         cause=may_be_a_job,
@@ -56,7 +56,7 @@ def _may_be_a_job(scribe: Here, npu_smi: NpuSmi | None) -> str:
     )
 
 
-def _wanted(load: Load) -> str:
+def _demand(load: Load) -> str:
     subject = "another process wants" if load.others == 1 else f"{load.others or 'many'} other processes want"
     return f"{subject} {_number(load.wanted)} of {_available(load)}"
 
@@ -67,7 +67,7 @@ def _available(load: Load) -> str:
     return f"its {load.processors} processors" if load.processors > 1 else "its one processor"
 
 
-def _who(load: Load) -> str:
+def _busiest(load: Load) -> str:
     shown = ", ".join(
         f"{process.name} (pid {process.pid}{f', {process.user}' if process.user else ''})" for process in load.busiest
     )

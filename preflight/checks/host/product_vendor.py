@@ -34,7 +34,7 @@ def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterat
         if own is None:
             yield scribe.skip("the facts do not tell which accelerators the host has", host=host.name)
         elif other_kind(product, own):
-            hosts[_described(own), _fitting(own)].append(host.name)
+            hosts[_described(own), _inventory_line(own)].append(host.name)
     if len(hosts) == 1 and not any(_fits(product, own) for own in accelerators.values()):
         ((described, line),) = hosts
         yield scribe.bad(
@@ -70,7 +70,7 @@ def _described(accelerators: Accelerators) -> str:
     )
 
 
-def _fitting(accelerators: Accelerators) -> str:
+def _inventory_line(accelerators: Accelerators) -> str:
     """Return the line of the inventory that fits."""
     if accelerators.has_gpus:
         return 'product = "nvidia"'

@@ -19,9 +19,9 @@ from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unr
 _DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
 
 
-def _sentence(ports: PortSet, state: str) -> str:
-    """Return `port 29500 is free`, or `ports 29500,60000-60031 are free`."""
-    return f"port {ports} is {state}" if len(ports) == 1 else f"ports {ports} are {state}"
+def _not_reserved(ports: PortSet) -> str:
+    """Return `port 29500 is not reserved`, or `ports 29500,60000-60031 are not reserved`."""
+    return f"port {ports} is not reserved" if len(ports) == 1 else f"ports {ports} are not reserved"
 
 
 @host_check("PRT101", "The HCCL and job ports are reserved", configures=Area.PORTS)
@@ -42,7 +42,7 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     united = reserved | scribe.cluster.ports
     if missing and sysctl.read_only:
         yield scribe.unknown(
-            f"{scribe.host.name}: {_sentence(missing, 'not reserved')} as seen here, where /proc/sys is read-only, as "
+            f"{scribe.host.name}: {_not_reserved(missing)} as seen here, where /proc/sys is read-only, as "
             "in a container: nothing can be set from inside",
             expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
@@ -53,7 +53,7 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
         yield _too_long(scribe, united)
     elif missing:
         yield scribe.bad(
-            f"{scribe.host.name}: {_sentence(missing, 'not reserved')}",
+            f"{scribe.host.name}: {_not_reserved(missing)}",
             expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
             remedy=f"preflight configure-ports, or: sysctl -w {KEY}={united}",
@@ -103,12 +103,12 @@ def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
 def _not_writable(scribe: Here, sysctl: Sysctl, plan: Repair) -> Iterator[Finding]:
     """Yield the files that set the key last and that preflight may not write."""
     deciding: dict[tuple[str, str], list[LoadPath]] = {}
-    for way in plan.left:
-        deciding.setdefault(_decides(way, sysctl, plan.united), []).append(way)
-    for (path, remedy), ways in deciding.items():
+    for load_path in plan.left:
+        deciding.setdefault(_deciding_file(load_path, sysctl, plan.united), []).append(load_path)
+    for (path, remedy), load_paths in deciding.items():
         yield scribe.bad(
-            f"{scribe.host.name}: after {_any(ways)} {_sentence(plan.left[ways[0]], 'not reserved')}, and no file "
-            f"that preflight may write changes that: {path} decides",
+            f"{scribe.host.name}: after {_alternatives(load_paths)} {_not_reserved(plan.left[load_paths[0]])}, and "
+            f"no file that preflight may write changes that: {path} decides",
             expected=str(scribe.cluster.ports),
             found=path,
             remedy=remedy,
@@ -124,7 +124,7 @@ def _file(scribe: Here, plan: Repair, edit: Edit) -> Finding:
         return scribe.warn(text, expected=str(plan.united), found=edit.found, remedy=remedy, change=change)
     missing = PortSet.of(part for ports in plan.short.values() for part in ports.ranges)
     return scribe.bad(
-        f"{scribe.host.name}: after {_any(plan.short)} {_sentence(missing, 'not reserved')}: {edit.path} {edit.found}",
+        f"{scribe.host.name}: after {_alternatives(plan.short)} {_not_reserved(missing)}: {edit.path} {edit.found}",
         expected=str(scribe.cluster.ports),
         found=edit.found,
         remedy=remedy,
@@ -132,22 +132,22 @@ def _file(scribe: Here, plan: Repair, edit: Edit) -> Finding:
     )
 
 
-def _any(ways: Iterable[LoadPath]) -> str:
+def _alternatives(load_paths: Iterable[LoadPath]) -> str:
     """Return `a reboot, sysctl --system or sysctl -p`."""
-    *first_ways, last = ways
-    return f"{', '.join(first_ways)} or {last}" if first_ways else str(last)
+    *first_paths, last = load_paths
+    return f"{', '.join(first_paths)} or {last}" if first_paths else str(last)
 
 
-def _decides(way: LoadPath, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
+def _deciding_file(load_path: LoadPath, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
     """Return the file that sets the key last in a way of loading that cannot be fixed, and the manual fix."""
-    tuned, file = sysctl.tuned, winner(way, sysctl)
-    if way is LoadPath.TUNED and tuned and not tuned.reapply:
-        how = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
-        return tuned.source, how
+    tuned, file = sysctl.tuned, winner(load_path, sysctl)
+    if load_path is LoadPath.TUNED and tuned and not tuned.reapply:
+        remedy = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
+        return tuned.source, remedy
     if file is None:
         return OWN_FILE, f"somebody made {OWN_FILE} a link: remove it, then run preflight configure-ports again"
-    how = f"copy {file.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy"
-    return file.path, how
+    remedy = f"copy {file.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy"
+    return file.path, remedy
 
 
 def _too_long(scribe: Here, ports: PortSet) -> Finding:

@@ -18,20 +18,20 @@ from preflight.model.outcome import Outcome
 NVIDIA = frozenset({Product.NVIDIA})
 
 
-def differing(scribe: All, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
+def differing(scribe: All, software: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
     """Yield a finding for each host with a version (None: not installed) that is not the majority's."""
     if set(versions.values()) == {None}:
-        yield scribe.skip(f"{what} is installed on no host")
+        yield scribe.skip(f"{software} is installed on no host")
         return
     for odd in odd_ones(versions):
         actual, usual = odd.value or "not installed", odd.usual or "not installed"
         yield scribe.bad(
-            f"{odd.host}: {what} is {actual}, but {usual} on {odd.elsewhere}",
+            f"{odd.host}: {software} is {actual}, but {usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected="the same everywhere",
             found=actual,
-            remedy=f"install the same release of {what} on every host",
+            remedy=f"install the same release of {software} on every host",
         )
 
 

@@ -3,20 +3,14 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface
 from itertools import chain, permutations
 from typing import TypeVar
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.shared.npu import (
-    device_change,
-    devices_of,
-    has_planned_address,
-    interface_of,
-    planned_device,
-    unreadable,
-)
+from preflight.checks.shared.device_scribe import DeviceScribe
+from preflight.checks.shared.npu import devices_of, has_planned_address, interface_of, planned_device, unreadable
 from preflight.facts.types import Hccn, HccnDevice
 from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.change import Area, Change, Kind, Risk
@@ -54,16 +48,14 @@ def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     for device in hccn.devices:
         planned = planned_device(scribe.host, device.index).address
         if _needs_address(scribe, device, planned):
-            actual = device.address.value
-            yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: "
-                + ("no address" if actual is None else f"address {actual}"),
-                device=device.index,
+            npu, actual = DeviceScribe(scribe, scribe.host.name, device.index), device.address.value
+            yield npu.bad(
+                "no address" if actual is None else f"address {actual}",
                 expected=str(planned or "an address"),
                 found=actual or "none",
                 remedy="preflight configure-device-ips" if planned else _add_a_plan(scribe.cluster.product),
                 cause=cause,
-                change=_address_change(scribe, device, planned, cause),
+                change=_address_change(npu, device, planned, cause),
             )
 
 
@@ -77,21 +69,15 @@ def _needs_address(scribe: Here, device: HccnDevice, planned: IPv4Interface | No
     return actual != str(planned.ip)
 
 
-def _address_change(scribe: Here, device: HccnDevice, planned: IPv4Interface | None, cause: str) -> Change | None:
+def _address_change(npu: DeviceScribe, device: HccnDevice, planned: IPv4Interface | None, cause: str) -> Change | None:
     """Return the change to the planned address; None without a plan, or where the present setting is malformed."""
     before, is_set = interface_of(device), device.address.value is not None
     if planned is None or (is_set and before is None):
         return None
-    return device_change(
-        scribe,
-        scribe.host,
-        Kind.DEVICE_ADDRESS,
-        device.index,
-        str(before) if before else None,
-        planned,
-        risk=Risk.DISTURBING if cause else Risk.SAFE,
-        note=cause or ("" if is_set else _CANNOT_UNSET),
-    )
+    change = npu.change(Kind.DEVICE_ADDRESS, str(before) if before else None, planned)
+    if cause:
+        return replace(change, risk=Risk.DISTURBING, note=cause)
+    return change if is_set else replace(change, note=_CANNOT_UNSET)
 
 
 def _plan_moved(scribe: Here, hccn: Hccn) -> bool:
@@ -123,10 +109,8 @@ def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]
             remedy = "preflight configure-device-ips"
             if planned_device(host, index).address is None:
                 remedy = lines.get((host.name, index)) or f"{_add_a_plan(scribe.cluster.product)}; {_THEN_CONFIGURE}"
-            yield scribe.bad(
-                f"{host.name}: device {index}: its address {address} is also that of {', '.join(peers)}",
-                host=host.name,
-                device=index,
+            yield DeviceScribe(scribe, host.name, index).bad(
+                f"its address {address} is also that of {', '.join(peers)}",
                 peer=peers[0],
                 expected="an address of its own",
                 found=address,
@@ -142,7 +126,7 @@ def _add_a_plan(product: Product) -> str:
     return _PLAN_FOUR_SUBNETS if product is Product.ATLAS_A1 else _PLAN_ONE_SUBNET
 
 
-def _shared_addresses(hosts: Iterable[Host], hccn: Mapping[str, Hccn]) -> dict[str, list[_Holder]]:
+def _shared_addresses(hosts: tuple[Host, ...], hccn: Mapping[str, Hccn]) -> dict[str, list[_Holder]]:
     """Return each address that several devices have, with these devices."""
     holders: dict[str, list[_Holder]] = defaultdict(list)
     for host, device in devices_of(hosts, hccn):
@@ -240,7 +224,7 @@ def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """
     for host, device in devices_of(scribe.hosts, hccn):
         if reason := _unknown_mask(device):
-            yield scribe.unknown(f"{host.name}: device {device.index}: {reason}", host=host.name, device=device.index)
+            yield DeviceScribe(scribe, host.name, device.index).unknown(reason)
     rails: dict[int, list[_AddressedDevice]] = defaultdict(list)
     for member in chain.from_iterable(_addressed(host, hccn[host.name]) for host in scribe.hosts):
         rails[member.index].append(member)
@@ -293,18 +277,17 @@ def _wrong_mask(
     scribe: All, member: _AddressedDevice, rail: Sequence[_AddressedDevice], usual: IPv4Address | None
 ) -> Finding:
     """Return the finding about a mask that is neither planned nor, without a plan, the rail's usual one."""
-    host, index, interface, planned = member.host, member.index, member.interface, member.planned
+    index, interface, planned = member.index, member.interface, member.planned
+    npu = DeviceScribe(scribe, member.host.name, index)
     if planned:
         expected, peer, remedy = str(planned.netmask), None, "preflight configure-device-ips"
-        change = device_change(scribe, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
+        change = npu.change(Kind.DEVICE_ADDRESS, str(interface), planned)
     else:
         expected, change = str(usual or "the same along the rail"), None
         peer = next((device.host.name for device in rail if device.interface.netmask != interface.netmask), None)
         remedy = f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask"
-    return scribe.bad(
-        f"{host.name}: device {index}: mask {interface.netmask}",
-        host=host.name,
-        device=index,
+    return npu.bad(
+        f"mask {interface.netmask}",
         rail=index,
         peer=peer,
         expected=expected,
@@ -369,10 +352,8 @@ def _outside_majority(scribe: All, position: Sequence[_AddressedDevice]) -> Iter
 
 
 def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | None = None) -> Finding:
-    return scribe.bad(
-        f"{device.host.name}: device {device.index}: {device.intended} should {rule}",
-        host=device.host.name,
-        device=device.index,
+    return DeviceScribe(scribe, device.host.name, device.index).bad(
+        f"{device.intended} should {rule}",
         peer=peer.name if peer and peer.name != device.host.name else None,
         found=str(device.intended),
         remedy="correct the plan in the inventory, then preflight configure-device-ips",
@@ -416,18 +397,15 @@ def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """
     for device in hccn.devices:
         planned, actual = planned_device(scribe.host, device.index).gateway, device.gateway.value
-        name = f"{scribe.host.name}: device {device.index}"
+        npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if planned and device.gateway.error:
             if device.address.value is not None:  # without an address, the tool may refuse the query
-                yield scribe.unknown(
-                    f"{name}: the gateway could not be read: {device.gateway.error}", device=device.index
-                )
+                yield npu.unknown(f"the gateway could not be read: {device.gateway.error}")
         elif planned and actual != str(planned):
-            yield scribe.bad(
-                f"{name}: " + (f"gateway {actual}" if actual else "no gateway"),
-                device=device.index,
+            yield npu.bad(
+                f"gateway {actual}" if actual else "no gateway",
                 expected=str(planned),
                 found=actual or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(scribe, scribe.host, Kind.DEVICE_GATEWAY, device.index, actual, planned),
+                change=npu.change(Kind.DEVICE_GATEWAY, actual, planned),
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.checks.shared.npu import untold, with_link
 from preflight.facts.sections.nic import LinkHistory, Nic, NicDevice
 from preflight.facts.types import Hccn
@@ -164,29 +165,25 @@ def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iter
 
 def _speed_findings(scribe: All, host: Host, device: NicDevice, usual: int, hccn: Hccn) -> Iterator[Finding]:
     """Yield the finding about a link in half duplex, or slower than the product's or the `usual` speed."""
-    name, index, actual = f"{host.name}: device {device.index}", device.index, device.speed.value
+    npu, actual = DeviceScribe(scribe, host.name, device.index), device.speed.value
     expected = max(usual, RATED[scribe.cluster.product])
     if device.duplex.value == "Half":
-        yield scribe.bad(
-            f"{name}: its link is half duplex",
-            host=host.name,
-            device=index,
+        yield npu.bad(
+            "its link is half duplex",
             expected="Full",
             found="Half",
-            remedy=f"set the switch port of device {index} to full duplex",
+            remedy=f"set the switch port of device {npu.index} to full duplex",
         )
     elif actual and actual < expected:
-        yield (scribe.bad if actual < usual else scribe.warn)(
-            f"{name}: its link has {actual // 1000} Gb/s",
-            host=host.name,
-            device=index,
+        yield (npu.bad if actual < usual else npu.warn)(
+            f"its link has {actual // 1000} Gb/s",
             expected=f"{expected // 1000} Gb/s",
             found=f"{actual} Mb/s",
-            remedy=f"look at module, cable and switch port of device {index}, and for static_speed_{index} in "
+            remedy=f"look at module, cable and switch port of device {npu.index}, and for static_speed_{npu.index} in "
             "/etc/hccn.conf",
         )
-    elif actual is None and not device.speed.error and _reports_up(hccn, index):
-        yield scribe.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
+    elif actual is None and not device.speed.error and _reports_up(hccn, npu.index):
+        yield npu.unknown("hccn_tool does not know its link's speed")
 
 
 def _lacks_correction(device: NicDevice) -> bool:

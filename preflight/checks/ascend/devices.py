@@ -7,13 +7,13 @@ from preflight.checks.ascend import cards
 from preflight.checks.ascend.chips import alarming
 from preflight.checks.ascend.optics import cause_of_no_link
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.shared.npu import device_change, devices_of, planned_device, unreadable, untold
+from preflight.checks.shared.device_scribe import DeviceScribe
+from preflight.checks.shared.npu import devices_of, planned_device, unreadable, untold
 from preflight.facts.parsers.ascend.device_nodes import DeviceNodes
 from preflight.facts.sections.chips import Chips
 from preflight.facts.sections.nic import Nic
-from preflight.facts.types import Hccn, HccnDevice, NpuSmi, Os
+from preflight.facts.types import Hccn, HccnDevice, NpuSmi, Os, Reading
 from preflight.model.change import Area, Kind
-from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.own_processes import Owner, end, owner, wait
@@ -42,20 +42,17 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     for device in hccn.devices:
         if device.link.error or device.link.value == "UP":
             continue
+        npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if device.link.value == "DOWN":
-            yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: link is DOWN",
-                device=device.index,
+            yield npu.bad(
+                "link is DOWN",
                 expected="UP",
                 found="DOWN",
                 cause=cause_of_no_link(deep.get(device.index)),
                 remedy=f"look at cable, optical module and switch port of device {device.index}",
             )
         else:
-            yield scribe.unknown(
-                f"{scribe.host.name}: device {device.index}: link is {device.link.value or 'not told'}",
-                device=device.index,
-            )
+            yield npu.unknown(f"link is {device.link.value or 'not told'}")
 
 
 @cluster_check(
@@ -79,28 +76,30 @@ def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     counts = Counter(device.mtu.value for _, device in devices if device.mtu.value)
     usual = max(counts, key=counts.__getitem__, default="")
     for host, device in devices:
-        planned = planned_device(host, device.index).mtu
-        name = f"{host.name}: device {device.index}"
-        if planned and device.mtu.error:
-            yield scribe.unknown(
-                f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name, device=device.index
+        planned, actual = planned_device(host, device.index).mtu, device.mtu.value
+        npu = DeviceScribe(scribe, host.name, device.index)
+        if planned:
+            yield from _other_than_planned(npu, device.mtu, planned)
+        elif actual and actual != usual:
+            yield npu.bad(
+                f"MTU {actual}; most have {usual}",
+                expected=usual,
+                found=actual,
+                remedy="plan cluster.device_mtu in the inventory",
             )
-        elif device.mtu.value and device.mtu.value != str(planned or usual):
-            yield _wrong_mtu(scribe, host, device, planned, usual)
 
 
-def _wrong_mtu(scribe: All, host: Host, device: HccnDevice, planned: int | None, usual: str) -> Finding:
-    summary = f"{host.name}: device {device.index}: MTU {device.mtu.value}"
-    change = device_change(scribe, host, Kind.DEVICE_MTU, device.index, device.mtu.value, planned) if planned else None
-    return scribe.bad(
-        summary if planned else f"{summary}; most have {usual}",
-        host=host.name,
-        device=device.index,
-        expected=str(planned or usual),
-        found=device.mtu.value,
-        change=change,
-        remedy="preflight configure-device-ips" if planned else "plan cluster.device_mtu in the inventory",
-    )
+def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterator[Finding]:
+    if mtu.error:
+        yield npu.unknown(f"the MTU could not be read: {mtu.error}")
+    elif mtu.value and mtu.value != str(planned):
+        yield npu.bad(
+            f"MTU {mtu.value}",
+            expected=str(planned),
+            found=mtu.value,
+            change=npu.change(Kind.DEVICE_MTU, mtu.value, planned),
+            remedy="preflight configure-device-ips",
+        )
 
 
 @cluster_check(
@@ -116,23 +115,16 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """
     switches: dict[str, list[tuple[str, int]]] = {"0": [], "1": []}
     no_certificate: list[tuple[str, int]] = []
-    for name, hccn_of_host in hccn.items():
-        for device in hccn_of_host.devices:
-            if device.tls.error:
-                yield scribe.unknown(
-                    f"{name}: device {device.index}: the TLS switch could not be read: {device.tls.error}",
-                    host=name,
-                    device=device.index,
-                )
-            elif device.tls.value in switches:
-                switches[device.tls.value].append((name, device.index))
-            else:
-                no_certificate.append((name, device.index))
+    for host, device in devices_of(scribe.hosts, hccn):
+        if device.tls.error:
+            yield DeviceScribe(scribe, host.name, device.index).unknown(
+                f"the TLS switch could not be read: {device.tls.error}"
+            )
+        else:
+            switches.get(device.tls.value or "", no_certificate).append((host.name, device.index))
     for name, index in no_certificate if switches["1"] else ():
-        yield scribe.unknown(
-            f"{name}: device {index}: no certificate, so its TLS switch is not told; on on {len(switches['1'])} others",
-            host=name,
-            device=index,
+        yield DeviceScribe(scribe, name, index).unknown(
+            f"no certificate, so its TLS switch is not told; on on {len(switches['1'])} others"
         )
     minority = min(switches, key=lambda value: len(switches[value]))
     majority = "1" if minority == "0" else "0"
@@ -146,10 +138,8 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         )
         return
     for name, index in switches[minority]:
-        yield scribe.bad(
-            f"{name}: device {index}: TLS is {word[minority]}; {word[majority]} on {len(switches[majority])} others",
-            host=name,
-            device=index,
+        yield DeviceScribe(scribe, name, index).bad(
+            f"TLS is {word[minority]}; {word[majority]} on {len(switches[majority])} others",
             expected=majority,
             found=minority,
             remedy=f"hccn_tool -i {index} -tls -s enable {majority}, if the majority is right",
@@ -210,44 +200,39 @@ def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """
     for device in hccn.devices:
         planned, detect_address = planned_device(scribe.host, device.index).detect, device.detect.value
+        npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if planned and detect_address != str(planned) and not device.detect.error:
-            yield scribe.warn(
-                f"{scribe.host.name}: device {device.index}: "
-                + (f"detect address {detect_address}" if detect_address else "no detect address"),
-                device=device.index,
+            yield npu.warn(
+                f"detect address {detect_address}" if detect_address else "no detect address",
                 expected=str(planned),
                 found=detect_address or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(scribe, scribe.host, Kind.DEVICE_DETECT, device.index, detect_address, planned),
+                change=npu.change(Kind.DEVICE_DETECT, detect_address, planned),
             )
         elif device.address.value is not None and device.link.value != "DOWN":
-            yield from _unhealthy(scribe, device)
+            yield from _unhealthy(npu, device)
 
 
-def _unhealthy(scribe: Here, device: HccnDevice) -> Iterator[Finding]:
+def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
     """Yield the finding about a device that does not report success with its detect address."""
-    index, name = device.index, f"{scribe.host.name}: device {device.index}"
     detect_address, health = device.detect.value, device.net_health.value
     if health == "Success":
         return
     if error := device.detect.error or device.net_health.error:
-        yield scribe.unknown(f"{name}: net health could not be read: {error}", device=index)
+        yield npu.unknown(f"net health could not be read: {error}")
     elif health in _UNHEALTHY:
-        yield scribe.bad(
-            f"{name}: net health is {health}",
-            device=index,
+        yield npu.bad(
+            f"net health is {health}",
             expected="Success",
             found=health,
             cause=f"the device does not reach {detect_address or 'its detect address'}",
-            remedy=f"hccn_tool -i {index} -ping -g address {detect_address or 'A'}; look at link, switch and peer",
+            remedy=f"hccn_tool -i {npu.index} -ping -g address {detect_address or 'A'}; look at link, switch and peer",
         )
     elif health == "Init":
         reason, remedy = _STARTING if detect_address else _NO_DETECT_ADDRESS
-        yield scribe.warn(
-            f"{name}: net health is Init: {reason}", device=index, expected="Success", found="Init", remedy=remedy
-        )
+        yield npu.warn(f"net health is Init: {reason}", expected="Success", found="Init", remedy=remedy)
     else:
-        yield scribe.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
+        yield npu.warn(f"net health is {health} (format unconfirmed)", expected="Success")
 
 
 @host_check(
@@ -268,20 +253,17 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """
     yield from untold(scribe, scribe.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
     for device in hccn.devices:
-        if device.config_status.value in ("FAIL", "FAULT"):
-            yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: restoring its settings at boot ended in "
-                f"{device.config_status.value} (format unconfirmed)",
-                device=device.index,
+        npu, status = DeviceScribe(scribe, scribe.host.name, device.index), device.config_status.value
+        if status in ("FAIL", "FAULT"):
+            yield npu.bad(
+                f"restoring its settings at boot ended in {status} (format unconfirmed)",
                 expected="SUCCESS or NONE",
-                found=device.config_status.value,
+                found=status,
                 remedy=f"{_LOG} says why; then hccn_tool -i {device.index} -cfg recovery",
             )
-        elif device.config_status.value == "START":
-            yield scribe.unknown(
-                f"{scribe.host.name}: device {device.index}: its settings are still being restored "
-                "(format unconfirmed)",
-                device=device.index,
+        elif status == "START":
+            yield npu.unknown(
+                "its settings are still being restored (format unconfirmed)",
                 remedy=f"look again in a minute; if it stays so, {_LOG} says more",
             )
 
@@ -299,14 +281,14 @@ def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Findi
     for chip in npu_smi.chips:
         if chip.device in reported:
             continue
-        summary = f"{scribe.host.name}: device {chip.device}: health is {chip.health}"
+        npu, summary = DeviceScribe(scribe, scribe.host.name, chip.device), f"health is {chip.health}"
         remedy = f"npu-smi info -t health -i {chip.device} names the error code (-i is npu-smi's own NPU number)"
         if chip.health in ("Alarm", "Critical"):
-            yield scribe.bad(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
+            yield npu.bad(summary, expected="OK", found=chip.health, remedy=remedy)
         elif chip.health == "Warning":
-            yield scribe.warn(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
+            yield npu.warn(summary, expected="OK", found=chip.health, remedy=remedy)
         elif chip.health != "OK":
-            yield scribe.unknown(summary, device=chip.device, remedy=remedy)
+            yield npu.unknown(summary, remedy=remedy)
 
 
 @host_check(

@@ -1,10 +1,11 @@
 """/etc/hccn.conf, the vendor's file from which devices restore their settings at boot, compared with the devices."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Interface
 
 from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.checks.shared.npu import planned_device
 from preflight.facts.types import Hccn, HccnConf, HccnDevice
 from preflight.model.change import Area, Change, Kind, Risk
@@ -13,6 +14,7 @@ from preflight.model.finding import Finding
 
 PATH = "/etc/hccn.conf"
 KEYS = ("address", "gateway", "netdetect", "mtu")  # of the file; an address counts with its netmask
+_Values = Mapping[str, str | None]
 _RECOVERY = f"hccn_tool -cfg recovery restores all that {PATH} says of the device, and brings its port up"
 
 
@@ -22,9 +24,9 @@ class _Settings:
 
     None is a setting that is not set. A key that could not be read is not in `has`."""
 
-    on_device: Mapping[str, str | None]
-    in_file: Mapping[str, str | None]
-    plan: Mapping[str, str | None]
+    on_device: _Values
+    in_file: _Values
+    plan: _Values
 
     def stale_keys(self) -> list[str]:
         """Return the keys for which the device has the right value and the file another.
@@ -78,72 +80,59 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
     """
     for device in hccn.devices:
         settings = _settings(device, hccn_conf, planned_device(scribe.host, device.index))
+        npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if settings.stale_keys():
-            yield _stale_file(
-                scribe, device, settings, "says something else of it" if hccn_conf.present else "is missing"
-            )
+            yield _stale_file(npu, settings, "says something else of it" if hccn_conf.present else "is missing")
         if lost_keys := settings.lost_keys():
             restore = settings.may_be_restored()
-            yield _report(scribe, lost_keys)(
-                f"{scribe.host.name}: device {device.index}: it does not have what {PATH} says of it",
-                device=device.index,
+            yield _report(npu, lost_keys)(
+                f"it does not have what {PATH} says of it",
                 expected=_text(settings.in_file, lost_keys),
                 found=_text(settings.on_device, lost_keys),
                 cause="it was not restored at boot, or something else than hccn_tool has changed it",
                 remedy="preflight configure-device-ips --allow-disturbing"
                 if restore
                 else f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
-                change=_recovery(scribe, device, settings) if restore else None,
+                change=_recovery(npu, settings) if restore else None,
             )
 
 
-def _stale_file(scribe: Here, device: HccnDevice, settings: _Settings, fault: str) -> Finding:
+def _stale_file(npu: DeviceScribe, settings: _Settings, fault: str) -> Finding:
     """Return the finding about a file that lacks settings that the device has."""
     stale_keys = settings.stale_keys()
-    planned_keys = [key for key in stale_keys if settings.plan[key]]
-    return _report(scribe, stale_keys)(
-        f"{scribe.host.name}: device {device.index}: {PATH} {fault}",
-        device=device.index,
+    remedy, change = (
+        "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
+        None,
+    )
+    if planned_keys := [key for key in stale_keys if settings.plan[key]]:
+        remedy = "preflight configure-device-ips"
+        change = _change(npu, Kind.DEVICE_SAVED, planned_keys, settings.in_file, settings.on_device)
+    return _report(npu, stale_keys)(
+        f"{PATH} {fault}",
         expected=_text(settings.on_device, stale_keys),
         found=_text(settings.in_file, stale_keys),
         cause="after a reboot the device would have the file's values",
-        remedy="preflight configure-device-ips"
-        if planned_keys
-        else "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
-        change=Change(
-            scribe.host.name,
-            Area.ADDRESSES,
-            Kind.DEVICE_SAVED,
-            _target(device, planned_keys),
-            _text(settings.in_file, planned_keys),
-            _text(settings.on_device, planned_keys),
-            scribe.check.id,
-        )
-        if planned_keys
-        else None,
+        remedy=remedy,
+        change=change,
     )
 
 
-def _recovery(scribe: Here, device: HccnDevice, settings: _Settings) -> Change:
+def _recovery(npu: DeviceScribe, settings: _Settings) -> Change:
     """Return the change of the device to all that the file says of it."""
     keys = settings.keys_in_file()
-    return Change(
-        scribe.host.name,
-        Area.ADDRESSES,
-        Kind.DEVICE_RECOVERY,
-        _target(device, keys),
-        _text(settings.on_device, keys),
-        _text(settings.in_file, keys),
-        scribe.check.id,
-        Risk.DISTURBING,
-        _RECOVERY,
-    )
+    change = _change(npu, Kind.DEVICE_RECOVERY, keys, settings.on_device, settings.in_file)
+    return replace(change, risk=Risk.DISTURBING, note=_RECOVERY)
 
 
-def _report(scribe: Here, keys: list[str]) -> Callable[..., Finding]:
+def _change(npu: DeviceScribe, kind: Kind, keys: list[str], before: _Values, after: _Values) -> Change:
+    change = npu.change(kind, _text(before, keys), _text(after, keys))
+    return replace(change, target=" ".join((change.target, *keys)))
+
+
+def _report(npu: DeviceScribe, keys: list[str]) -> Callable[..., Finding]:
     """Return the reporting method: a warning for the MTU alone, since its format is known from the tool's source
     only."""
-    return scribe.warn if keys == ["mtu"] else scribe.bad
+    return npu.warn if keys == ["mtu"] else npu.bad
 
 
 def _settings(device: HccnDevice, conf: HccnConf, planned: Device) -> _Settings:
@@ -166,10 +155,6 @@ def _interface(address: str | None, netmask: str | None) -> str | None:
         return None
 
 
-def _text(values: Mapping[str, str | None], keys: list[str]) -> str:
+def _text(values: _Values, keys: list[str]) -> str:
     """Return the values as the program on the host spells them: preflight/remote/apply/hccn_conf.py."""
     return " ".join(f"{key} {values[key] or 'none'}" for key in keys)
-
-
-def _target(device: HccnDevice, keys: list[str]) -> str:
-    return " ".join((str(device.index), *keys))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import All, cluster_check
+from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.facts.types import Ping
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
@@ -35,20 +36,15 @@ def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
 
 def _faulty(scribe: All, ping: Ping) -> Iterator[Finding]:
     """Yield the finding about a ping that was not sent, or not answered on a good plane."""
-    name, answers = f"{ping.host}: device {ping.device}: {ping.peer} over HCCS", f"{ping.received} of {ping.sent}"
+    npu, answers = DeviceScribe(scribe, ping.host, ping.device), f"{ping.received} of {ping.sent}"
     if ping.error or not ping.sent:
-        yield scribe.unknown(
-            f"{name} could not be tried: {ping.error or 'no ping was sent'}",
-            host=ping.host,
-            device=ping.device,
-            peer=ping.peer,
+        yield npu.unknown(
+            f"{ping.peer} over HCCS could not be tried: {ping.error or 'no ping was sent'}", peer=ping.peer
         )
     elif ping.received < ping.sent or ping.plane_faults:
         bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
-        yield scribe.bad(
-            f"{name} answers {answers} pings{bad}",
-            host=ping.host,
-            device=ping.device,
+        yield npu.bad(
+            f"{ping.peer} over HCCS answers {answers} pings{bad}",
             peer=ping.peer,
             expected=f"{ping.sent} of {ping.sent}",
             found=answers,

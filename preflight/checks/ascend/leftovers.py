@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.checks.shared.npu import untold
 from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import NpuSmi, Os
@@ -44,22 +45,20 @@ def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Fin
 
 def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Finding]:
     """Yield the finding about an HCCP process or queue pairs on an idle device."""
-    name, pairs = f"{scribe.host.name}: device {device.index}", _queue_pairs(device)
-    remedy = f"wait 10 s and look again; then on {scribe.host.name}: fuser -v /dev/davinci{device.index}"
-    remedy = wait(scribe.host.name) if other_run else remedy
+    npu, pairs = DeviceScribe(scribe, scribe.host.name, device.index), _queue_pairs(device)
+    remedy = f"wait 10 s and look again; then on {npu.host}: fuser -v /dev/davinci{npu.index}"
+    remedy = wait(npu.host) if other_run else remedy
     if device.hccp.value == "exist":
-        yield (scribe.warn if other_run else scribe.bad)(
-            f"{name}: an HCCP process "
+        yield (npu.warn if other_run else npu.bad)(
+            "an HCCP process "
             + ("is there while another preflight run probes" if other_run else "is left, though no job runs on it"),
-            device=device.index,
             expected="not exist",
             found=f"exist, {pairs} queue pairs",
             remedy=remedy,
         )
     elif pairs:
-        yield scribe.warn(
-            f"{name}: queue pairs are left, though no job runs on it",
-            device=device.index,
+        yield npu.warn(
+            "queue pairs are left, though no job runs on it",
             expected="no queue pair of a job",
             found=f"{pairs} queue pairs",
             remedy=remedy,

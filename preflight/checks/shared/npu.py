@@ -3,7 +3,7 @@
 If one cause makes several readings wrong, only the check nearest to the cause reports it. For a device without an
 address, the mask, the health and /etc/hccn.conf are not reported as well."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Interface
 from typing import Any
 
@@ -11,7 +11,6 @@ from preflight.checks.engine.registry import All, Here
 from preflight.facts.reading import Found
 from preflight.facts.refusal import refused
 from preflight.facts.types import Hccn, HccnDevice, Reading
-from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -22,7 +21,7 @@ def planned_device(host: Host, index: int) -> Device:
     return next((device for device in host.devices if device.index == index), Device(index))
 
 
-def devices_of(hosts: Iterable[Host], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, HccnDevice]]:
+def devices_of(hosts: tuple[Host, ...], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, HccnDevice]]:
     """Yield every device with its host."""
     return ((host, device) for host in hosts for device in hccn[host.name].devices)
 
@@ -94,20 +93,3 @@ def _silent(error: str) -> bool:
 def with_link(hccn: Hccn) -> frozenset[int]:
     """Return the devices with a link that is not known to be down. NPU107 reports the others."""
     return frozenset(device.index for device in hccn.devices if device.link.value != "DOWN")
-
-
-def device_change(
-    scribe: Here | All,
-    host: Host,
-    kind: Kind,
-    device: int,
-    before: str | None,
-    after: object,
-    *,
-    risk: Risk = Risk.SAFE,
-    note: str = "",
-) -> Change:
-    """Return a change of one setting of one device.
-
-    It is safe by default, since the plan does not touch a device that a job uses."""
-    return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), scribe.check.id, risk, note)

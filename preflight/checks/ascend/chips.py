@@ -49,10 +49,10 @@ def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
         name, health = f"{scribe.host.name}: device {chip.device}", chip.health.value
         if health is None or (health.status == "OK" and not health.codes):
             continue
-        say = scribe.bad if health.status in ("Alarm", "Critical") else scribe.warn
+        report = scribe.bad if health.status in ("Alarm", "Critical") else scribe.warn
         if health.status not in ("OK", "Warning", "Alarm", "Critical"):
-            say = scribe.unknown
-        yield say(
+            report = scribe.unknown
+        yield report(
             f"{name}: health is {health.status}" + _codes(health),
             device=chip.device,
             expected="OK",

@@ -4,7 +4,7 @@ imports."""
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.versions.equal_versions import changed, differing, install_cann
+from preflight.checks.versions.equal_versions import Replacement, differing, install_cann, replacement
 from preflight.facts.compatibility import (
     MINDSPORE,
     PYTHON,
@@ -77,13 +77,10 @@ def _of_another_cann(scribe: Here, versions: Versions, wrong: str) -> Finding:
     """Return the finding about a torch_npu and a CANN that are both in the table and not made for each other."""
     cann, made_for, fit = versions.cann or "", cann_of(versions.torch_npu or ""), _fit(versions)
     report = scribe.bad if too_old(known_cann(cann), made_for) else scribe.warn
-    change = changed(versions, fit) if fit else None
-    return report(
-        f"{scribe.host.name}: {wrong}",
-        expected=change.expected if change else f"CANN {made_for}",
-        found=change.found if change else f"CANN {cann}",
-        remedy=change.remedy if change else install_cann(versions, made_for),
+    change = replacement(versions, fit) or Replacement(
+        f"CANN {made_for}", f"CANN {cann}", install_cann(versions, made_for)
     )
+    return report(f"{scribe.host.name}: {wrong}", expected=change.expected, found=change.found, remedy=change.remedy)
 
 
 def _fit(versions: Versions) -> Stack | None:

@@ -234,17 +234,17 @@ def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
         yield scribe.skip("torch or torch_npu is not installed here")
     elif release(torch) != release(npu):
         fit = fitting(Stack(torch, npu, versions.cann or ""))
-        change = changed(versions, fit) if fit else None
+        change = replacement(versions, fit) or Replacement(f"torch_npu {release(torch)}", npu, _choice(torch))
         yield scribe.bad(
             f"{scribe.host.name}: torch_npu {npu} is not made for torch {torch}",
-            expected=change.expected if change else f"torch_npu {release(torch)}",
-            found=change.found if change else npu,
-            remedy=change.remedy if change else _choice(torch),
+            expected=change.expected,
+            found=change.found,
+            remedy=change.remedy,
         )
 
 
 @dataclass(frozen=True)
-class Replaced:
+class Replacement:
     """The first of torch, torch_npu and CANN that is to be replaced on a host, with the remedy."""
 
     expected: str
@@ -252,8 +252,10 @@ class Replaced:
     remedy: str
 
 
-def changed(versions: Versions, fit: Stack) -> Replaced | None:
-    """Return what leads from the host's releases to those that fit together; None where nothing differs."""
+def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
+    """Return the way from the host's releases to those that fit together; None where nothing differs, or none fit."""
+    if fit is None:
+        return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
     steps = [f"pip install {' '.join(f'{name}=={new}' for name, _, new in wheels)}"] if wheels else []
@@ -263,7 +265,7 @@ def changed(versions: Versions, fit: Stack) -> Replaced | None:
     if not steps:
         return None
     name, old, new = ("CANN", versions.cann, fit.cann) if other_cann else wheels[0]
-    return Replaced(f"{name} {new}", f"{name} {old}", ", then ".join(steps))
+    return Replacement(f"{name} {new}", f"{name} {old}", ", then ".join(steps))
 
 
 def install_cann(versions: Versions, cann: str) -> str:

@@ -64,8 +64,8 @@ def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Jo
 
     Mend: reset the device, else power the host off and on; if it stays so, the card or its slot is broken
     """
-    if reason := _not_comparable(scribe, npu_smi, device_nodes, job):
-        yield reason
+    if replacement := _not_comparable(scribe, npu_smi, device_nodes, job):
+        yield replacement
         return
     missing = missing_cards(npu_smi, device_nodes)
     numbers = missing.devices or (None,) * len(missing.on_pci)

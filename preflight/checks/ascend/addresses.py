@@ -39,9 +39,9 @@ def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: between servers, NPUs talk over their own network ports, and the address is all they are found by. A device
     without one, or with another one than the rank table says, makes every rank wait for its connect timeout.
 
-    By hand: hccn_tool -i 0 -ip -g
+    Check manually: hccn_tool -i 0 -ip -g
 
-    Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
+    Fix: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
     """
     yield from unreadable(scribe, hccn, "the address", lambda device: device.address)
     cause = _PLAN_MOVED if _plan_moved(scribe, hccn) else ""
@@ -96,9 +96,10 @@ def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]
     """Why: with two devices at one address, switches send frames to whichever spoke last: connections come up and
     break at random, and no error names the reason.
 
-    By hand: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done   (on every host, then look for duplicates)
+    Check manually: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done   (on every host, then look for
+    duplicates)
 
-    Mend: preflight configure-device-ips gives each device its planned address. Addresses are planned under
+    Fix: preflight configure-device-ips gives each device its planned address. Addresses are planned under
     [device_addresses] in the inventory, or written out under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
     """
     shared = _shared_addresses(scribe.hosts, hccn)
@@ -218,9 +219,9 @@ def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a device whose mask is too long sends to its peers through a gateway that is not there; one whose mask is
     too short looks for distant peers on its own wire. Both look like a dead link from one side only.
 
-    By hand: hccn_tool -i 0 -ip -g
+    Check manually: hccn_tool -i 0 -ip -g
 
-    Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
+    Fix: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
     """
     for host, device in devices_of(scribe.hosts, hccn):
         if reason := _unknown_mask(device):
@@ -313,9 +314,9 @@ def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     different ones, and a position has the same subnet on every host (vendor's installation guide and address
     generator). HCCL builds its rings by that rule. In AMP mode one subnet for all eight is right: a warning here.
 
-    By hand: hccn_tool -i 0 -ip -g, for devices 0 to 7
+    Check manually: hccn_tool -i 0 -ip -g, for devices 0 to 7
 
-    Mend: plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then configure-device-ips
+    Fix: plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then configure-device-ips
     """
     positions: dict[int, list[_AddressedDevice]] = defaultdict(list)
     for host in scribe.hosts:
@@ -367,9 +368,9 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: some private ranges belong to the server's inner networks. hccn_tool refuses them ("The ip address
     configured is conflicted!"), and an address there that slipped in by another way is routed inside the server.
 
-    By hand: compare hccn_tool -i 0 -ip -g with 192.168.1.0/24 and the other ranges of the product's manual
+    Check manually: compare hccn_tool -i 0 -ip -g with 192.168.1.0/24 and the other ranges of the product's manual
 
-    Mend: plan other addresses in the inventory
+    Fix: plan other addresses in the inventory
     """
     ranges = refused_ranges(scribe.cluster.product, amp=scribe.cluster.amp, superpod=scribe.cluster.superpod)
     for device in hccn.devices:
@@ -391,9 +392,9 @@ def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: devices in different subnets reach each other through the gateway only. Within one subnet none is needed,
     so only what the inventory plans is asked for.
 
-    By hand: hccn_tool -i 0 -gateway -g
+    Check manually: hccn_tool -i 0 -gateway -g
 
-    Mend: preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (the address has to be set first)
+    Fix: preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (the address has to be set first)
     """
     for device in hccn.devices:
         planned, actual = planned_device(scribe.host, device.index).gateway, device.gateway.value

@@ -60,9 +60,9 @@ def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Jo
     PCI bus has not has lost its PCIe link. A job with its rank fails to open the device (507033), or hangs. A container
     sees all cards on the PCI bus, and the nodes of those that it was given.
 
-    By hand: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
+    Check manually: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
 
-    Mend: reset the device, else power the host off and on; if it stays so, the card or its slot is broken
+    Fix: reset the device, else power the host off and on; if it stays so, the card or its slot is broken
     """
     if replacement := _not_comparable(scribe, npu_smi, device_nodes, job):
         yield replacement
@@ -130,9 +130,9 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
     which need not be the same (10, 12, 14; one for the two dies of an Atlas A3). Where the two do not match, a job gets
     another device than its operator looked at, or none.
 
-    By hand: npu-smi info -m; ls /dev/davinci*
+    Check manually: npu-smi info -m; ls /dev/davinci*
 
-    Mend: give the container all nodes of its devices; on the host, install or load the driver again
+    Fix: give the container all nodes of its devices; on the host, install or load the driver again
     """
     nodes = node_ids(device_nodes)
     chips = {chip.device: chip for chip in npu_smi.chips}

@@ -19,9 +19,9 @@ def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     product; with a wrong one preflight plans what the driver refuses. Atlas 300I cards (310) have no device NIC, and
     HCCL takes one server of them at most: a job over several loses its heartbeats.
 
-    By hand: npu-smi info (the name beside the number); lspci | grep d80
+    Check manually: npu-smi info (the name beside the number); lspci | grep d80
 
-    Mend: product under [cluster] of the inventory; an inventory of its own for each product
+    Fix: product under [cluster] of the inventory; an inventory of its own for each product
     """
     for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
         chip_product = product_of(name)

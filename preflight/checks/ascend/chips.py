@@ -40,9 +40,9 @@ def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that the hardware or its firmware gave up on something, and the codes say on what;
     a job on that device stops sooner or later. Warning is common on machines in use, so it is only a warning.
 
-    By hand: npu-smi info -t health -i 0 -c 0   (-i is npu-smi's own number)
+    Check manually: npu-smi info -t health -i 0 -c 0   (-i is npu-smi's own number)
 
-    Mend: look the code up in the vendor's fault list; reset the device, or call the vendor
+    Fix: look the code up in the vendor's fault list; reset the device, or call the vendor
     """
     yield from untold(scribe, scribe.host, {chip.device: chip.health for chip in chips.chips})
     for chip in chips.chips:
@@ -83,9 +83,10 @@ def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterato
     Where npu-smi says that they fit and a file does not, or where the firmware's list of drivers, which leaves out
     patches, does not have the driver, it is a warning.
 
-    By hand: npu-smi info -t board -i 0   (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
+    Check manually: npu-smi info -t board -i 0   (Compatibility); grep compatible_version
+    /usr/local/Ascend/*/version.info
 
-    Mend: install the firmware that belongs to the driver, then reboot
+    Fix: install the firmware that belongs to the driver, then reboot
     """
     yield from untold(scribe, scribe.host, {chip.device: chip.board for chip in chips.chips})
     yield from _incompatible(scribe, chips)
@@ -159,9 +160,9 @@ def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. What most hosts have
     counts; where half of them have no HCCS at all they may be built so: a warning.
 
-    By hand: npu-smi info -t topo, on this host and on another one
+    Check manually: npu-smi info -t topo, on this host and on another one
 
-    Mend: npu-smi info -t hccs -i 0 -c 0; reset the devices, else power the host off and on
+    Fix: npu-smi info -t hccs -i 0 -c 0; reset the devices, else power the host off and on
     """
     links: dict[str, _Links] = {}
     for host in scribe.hosts:

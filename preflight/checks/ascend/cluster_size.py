@@ -17,9 +17,9 @@ def counts(scribe: All) -> Iterator[Finding]:
     0-3 or within 4-7; the same number on every server. Atlas A2 and A3 want the same number on every server, too, and
     with 16 devices in two modules (Box16) over PCIe the same places in both. A job over the whole inventory is meant.
 
-    By hand: count the devices of each host in the inventory
+    Check manually: count the devices of each host in the inventory
 
-    Mend: leave devices or servers out of the inventory, or let every job use fitting ones only
+    Fix: leave devices or servers out of the inventory, or let every job use fitting ones only
     """
     product = scribe.cluster.product
     for host in scribe.hosts:

@@ -27,9 +27,9 @@ def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
     (EI0002, EI0013). Lost twice in the last hour of the device's own clock is a failure, once in the last day a
     warning; older losses, and those of a port's first minute, say nothing about the next job.
 
-    By hand: hccn_tool -i 0 -link_stat -g
+    Check manually: hccn_tool -i 0 -link_stat -g
 
-    Mend: clean or change optics and cable, read the switch port's log, then look at the counts again
+    Fix: clean or change optics and cable, read the switch port's log, then look at the counts again
     """
     yield from untold(scribe, scribe.host, {device.index: device.history for device in nic.devices})
     for device in nic.devices:
@@ -120,9 +120,9 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
     """Why: at 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come
     up at all (then NPU107 says so). Where no device has it, the link may have been planned like that: a warning.
 
-    By hand: hccn_tool -i 0 -fec -g
+    Check manually: hccn_tool -i 0 -fec -g
 
-    Mend: hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products take what the switch port has), and RS-FEC on
+    Fix: hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products take what the switch port has), and RS-FEC on
     the switch port
     """
     devices = list(_linked(scribe, nic, hccn))
@@ -149,9 +149,9 @@ def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iter
     """Why: a collective goes as fast as its slowest link. Atlas A1 has 100 Gb/s a device, A2 and A3 have 200. One that
     is slower than most others is a failure; where all are alike it may be the site's choice, and is a warning.
 
-    By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -duplex -g; grep static_speed /etc/hccn.conf
+    Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -duplex -g; grep static_speed /etc/hccn.conf
 
-    Mend: a module, cable and switch port that are made for the speed; no static_speed in /etc/hccn.conf
+    Fix: a module, cable and switch port that are made for the speed; no static_speed in /etc/hccn.conf
     """
     devices = list(_linked(scribe, nic, hccn))
     speeds = Counter(device.speed.value for _, device in devices if device.speed.value)

@@ -33,9 +33,9 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     """Why: a device whose port is down reaches no other server; jobs on this host alone still work, so it stays
     unnoticed until the first job over several servers.
 
-    By hand: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
+    Check manually: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
 
-    Mend: cable, optical module, switch port; then hccn_tool -i 0 -cfg recovery
+    Fix: cable, optical module, switch port; then hccn_tool -i 0 -cfg recovery
     """
     yield from unreadable(scribe, hccn, "the link", lambda device: device.link)
     deep = {device.index: device for device in nic.devices} if nic else {}
@@ -67,9 +67,9 @@ def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: of two devices with different MTUs the larger one's frames are dropped without a word: pings pass, and what
     is large hangs. Only a warning: the format is known from the tool's source, not from a capture.
 
-    By hand: hccn_tool -i 0 -mtu -g, and hccn_tool -i 0 -ping -g address PEER pkt 4000
+    Check manually: hccn_tool -i 0 -mtu -g, and hccn_tool -i 0 -ping -g address PEER pkt 4000
 
-    Mend: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
+    Fix: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
     size N
     """
     devices = list(devices_of(scribe.hosts, hccn))
@@ -109,9 +109,9 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a device with TLS and one without never finish their handshake; HCCL calls it a connect timeout, or
     EI0016 in newer versions. Which of the two is right is a matter of the site's security, so no program sets it.
 
-    By hand: hccn_tool -i 0 -tls -g
+    Check manually: hccn_tool -i 0 -tls -g
 
-    Mend: hccn_tool -i N -tls -s enable 0 (or 1), the same on every device of the cluster
+    Fix: hccn_tool -i N -tls -s enable 0 (or 1), the same on every device of the cluster
     """
     switches: dict[str, list[tuple[str, int]]] = {"0": [], "1": []}
     no_certificate: list[tuple[str, int]] = []
@@ -162,9 +162,9 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
     """Why: a card that fell off the bus, or a container that got fewer devices, is noticed by the job as a rank that
     never comes.
 
-    By hand: npu-smi info -l; ls /dev/davinci*; lspci | grep -c 'Processing accelerators'
+    Check manually: npu-smi info -l; ls /dev/davinci*; lspci | grep -c 'Processing accelerators'
 
-    Mend: fewer in npu-smi than in lspci: the card is lost, reset it or the host; else correct the inventory
+    Fix: fewer in npu-smi than in lspci: the card is lost, reset it or the host; else correct the inventory
     """
     wanted = {device.index for device in scribe.host.devices}
     if not wanted:
@@ -194,9 +194,9 @@ def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: the device itself probes its detect address all the time; anything but Success means that it does not get
     through. Without a detect address the state stays Init and says nothing.
 
-    By hand: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
+    Check manually: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
 
-    Mend: preflight configure-device-ips sets the planned detect address; a Fault: look at link, switch and peer
+    Fix: preflight configure-device-ips sets the planned detect address; a Fault: look at link, switch and peer
     """
     for device in hccn.devices:
         planned, detect_address = planned_device(scribe.host, device.index).detect, device.detect.value
@@ -247,9 +247,9 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     fails, devices come up without address or gateway. Only a warning: the format is known from the tool's source, not
     from a capture.
 
-    By hand: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
+    Check manually: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
 
-    Mend: what the log says; then hccn_tool -a -cfg recovery, as root
+    Fix: what the log says; then hccn_tool -a -cfg recovery, as root
     """
     yield from untold(scribe, scribe.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
     for device in hccn.devices:
@@ -273,9 +273,9 @@ def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Findi
     """Why: Alarm and Critical mean that the hardware or its firmware gave up on something; a job on that device stops
     sooner or later. Warning is common on machines in use, so it is only a warning here.
 
-    By hand: npu-smi info; npu-smi info -t health -i 0 -c 0
+    Check manually: npu-smi info; npu-smi info -t health -i 0 -c 0
 
-    Mend: look the error code up (npu-smi info -t health), then reset the device or call the vendor
+    Fix: look the error code up (npu-smi info -t health), then reset the device or call the vendor
     """
     reported = alarming(chips)
     for chip in npu_smi.chips:
@@ -299,9 +299,9 @@ def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     process a device. A running job is no fault, but the probe keeps away from it and addresses are not changed. What
     this run of preflight has started there is passed over.
 
-    By hand: npu-smi info   (the second table)
+    Check manually: npu-smi info   (the second table)
 
-    Mend: wait for the job, or end what is left of it: kill PID
+    Fix: wait for the job, or end what is left of it: kill PID
     """
     if not npu_smi.processes_listed:
         yield scribe.unknown(

@@ -72,9 +72,9 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
     file instead of asking the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. The
     inventory decides which of them is right.
 
-    By hand: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
+    Check manually: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
 
-    Mend: preflight configure-device-ips. Where the file is stale, the setting is made again: hccn_tool rewrites its
+    Fix: preflight configure-device-ips. Where the file is stale, the setting is made again: hccn_tool rewrites its
     lines. Where the device is wrong: hccn_tool -i 0 -cfg recovery, which restores everything that the file says
     (--allow-disturbing)
     """

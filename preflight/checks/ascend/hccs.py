@@ -21,9 +21,9 @@ def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
     """Why: two dies of Atlas A3 share a chip and speak over HCCS alone; hccn_tool says "successfully" also where every
     packet of -hccs_ping was lost. What it prints is known from the driver's source only: this never fails.
 
-    By hand: hccn_tool -i 1 -vnic -g, then hccn_tool -i 0 -hccs_ping -g address A   (as root)
+    Check manually: hccn_tool -i 1 -vnic -g, then hccn_tool -i 0 -hccs_ping -g address A   (as root)
 
-    Mend: npu-smi info -t hccs -i N -c C shows lanes and errors; reset the chip, or have it looked at
+    Fix: npu-smi info -t hccs -i N -c C shows lanes and errors; reset the chip, or have it looked at
     """
     attempts = [ping for ping in pings if ping.purpose == "hccs" and "not supported on this product" not in ping.error]
     sources = {ping.host for ping in attempts}

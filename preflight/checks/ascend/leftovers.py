@@ -25,9 +25,9 @@ def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Fin
     its own. Where npu-smi shows a process on the device, NPU114 speaks; ten seconds after a job's end all is gone.
     While a probe works on the host, its workers come and go: this run's are passed over, another run's are a warning.
 
-    By hand: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
+    Check manually: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
 
-    Mend: wait ten seconds; then fuser -v /dev/davinci0 names who holds it, and a reset of the device frees it
+    Fix: wait ten seconds; then fuser -v /dev/davinci0 names who holds it, and a reset of the device frees it
     """
     if not npu_smi.processes_listed:
         yield scribe.skip(_NO_PROCESSES)
@@ -79,9 +79,9 @@ def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     processes have that npu-smi lists is theirs (NPU114); more than a tenth of the memory beyond that belongs to one
     that is not to be seen here, or to none any more.
 
-    By hand: npu-smi info   (HBM-Usage; the second table lists the processes)
+    Check manually: npu-smi info   (HBM-Usage; the second table lists the processes)
 
-    Mend: look for containers that use the device; fuser -v /dev/davinci0; then reset the device
+    Fix: look for containers that use the device; fuser -v /dev/davinci0; then reset the device
     """
     if not npu_smi.processes_listed:
         yield scribe.skip(_NO_PROCESSES)
@@ -119,9 +119,9 @@ def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator
     it; a device that is held even then fails in the rounds that follow, and in the next job (EJ0001), because of the
     probe and of nothing else. Why a worker had to be killed PRB101 says.
 
-    By hand: hccn_tool -i 0 -process -g   (not exist); npu-smi info
+    Check manually: hccn_tool -i 0 -process -g   (not exist); npu-smi info
 
-    Mend: fuser -v /dev/davinci0 names who holds it; then a reset of the device, or of the host
+    Fix: fuser -v /dev/davinci0 names who holds it; then a reset of the device, or of the host
     """
     if not observations:
         yield scribe.unknown("the probe brought no results", host=None)

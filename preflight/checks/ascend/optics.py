@@ -30,9 +30,9 @@ def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
     from an earlier loss) is a warning. Some drivers call a module "not present" and tell all its values: then the
     values count. Copper has no module to ask. A link that is down is NPU107's, with what the module says as its cause.
 
-    By hand: hccn_tool -i 0 -optical -g
+    Check manually: hccn_tool -i 0 -optical -g
 
-    Mend: clean and reseat the fibre at both ends, then change the module
+    Fix: clean and reseat the fibre at both ends, then change the module
     """
     yield from untold(scribe, scribe.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)

@@ -18,9 +18,9 @@ def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
     More than one packet in a million is worth a look, if it is not a handful; a driver that tells no totals is
     taken at its bare count. The counters go back to the start of the driver, so the reason may be gone: a warning.
 
-    By hand: hccn_tool -i 0 -stat -g, twice, with traffic in between
+    Check manually: hccn_tool -i 0 -stat -g, twice, with traffic in between
 
-    Mend: clean or change optics and cable; out of order or sent again: look at PFC and congestion on the switches
+    Fix: clean or change optics and cable; out of order or sent again: look at PFC and congestion on the switches
     """
     yield from untold(scribe, scribe.host, {device.index: device.packets for device in nic.devices})
     for device in nic.devices:

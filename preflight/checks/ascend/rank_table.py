@@ -26,9 +26,9 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
     addresses changed ends in EI0014 ("inconsistent with the IP address of the network adapter"), or in a connect
     timeout. Device and inventory are compared by NPU101, device and /etc/hccn.conf by NPU104: this is the fourth side.
 
-    By hand: echo $RANK_TABLE_FILE, where jobs run; compare its device_ip with hccn_tool -i 0 -ip -g
+    Check manually: echo $RANK_TABLE_FILE, where jobs run; compare its device_ip with hccn_tool -i 0 -ip -g
 
-    Mend: write the rank table again from what the devices have
+    Fix: write the rank table again from what the devices have
     """
     own = _own_server(scribe, job, network)
     if own.error:
@@ -58,9 +58,9 @@ def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterat
     it, those that leave HCCS for RoCE (HCCL_INTER_HCCS_DISABLE) want every device_ip. Without a rank table the start
     script decides, and nobody can look.
 
-    By hand: echo $RANK_TABLE_FILE, where jobs run; in it, device_id of this host's server_id
+    Check manually: echo $RANK_TABLE_FILE, where jobs run; in it, device_id of this host's server_id
 
-    Mend: write the rank table again, a rank a device; SDIDs are told by npu-smi info -t spod-info -i 0 -c 0
+    Fix: write the rank table again, a rank a device; SDIDs are told by npu-smi info -t spod-info -i 0 -c 0
     """
     own = _own_server(scribe, job, network)
     if own.error:

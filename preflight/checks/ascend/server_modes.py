@@ -26,9 +26,9 @@ def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
     for all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3, in AMP mode its own;
     that is known from reports of users, so it is a warning.
 
-    By hand: hccn_tool -i 0 -route -g   (eth0 to eth3, or one of them)
+    Check manually: hccn_tool -i 0 -route -g   (eth0 to eth3, or one of them)
 
-    Mend: set the mode in the BMC (SMP for training), or plan addresses for the mode that is: four subnets, or one
+    Fix: set the mode in the BMC (SMP for training), or plan addresses for the mode that is: four subnets, or one
     """
     first = nic.devices[:1]
     yield from untold(scribe, scribe.host, {device.index: device.routes for device in first})
@@ -71,9 +71,9 @@ def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     servers of different super-pods reach each other over RoCE only. Only a warning: the format is known from the
     driver's source, not from a capture.
 
-    By hand: npu-smi info -t spod-info -i 0 -c 0
+    Check manually: npu-smi info -t spod-info -i 0 -c 0
 
-    Mend: correct the super-pod's server numbers with the vendor's tool; or take superpod out of the inventory
+    Fix: correct the super-pod's server numbers with the vendor's tool; or take superpod out of the inventory
     """
     if not scribe.cluster.superpod:
         yield scribe.skip("the inventory names no super-pod")

@@ -19,9 +19,9 @@ def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
     HCCL_RDMA_TC / 4 (132 / 4 = 33); the device has to have PFC on for the priority, and has to keep the DSCP apart from
     what is not marked at all. Only a warning: the formats are known from the tool's source, not from a capture.
 
-    By hand: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA, where jobs run
+    Check manually: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA, where jobs run
 
-    Mend: the same priority and DSCP in the jobs' environment, on the devices and on the switch ports
+    Fix: the same priority and DSCP in the jobs' environment, on the devices and on the switch ports
     """
     pfc, dscp_to_tc = {d.index: d.pfc for d in nic.devices}, {d.index: d.dscp_to_tc for d in nic.devices}
     yield from untold(scribe, scribe.host, pfc, dscp_to_tc)

@@ -91,9 +91,9 @@ def follows_policy(
     policy = "off" there. Every active firewall is judged, since a packet has to pass them all. Where a rule cannot be
     judged, connections that came through from the very network it is about settle the doubt.
 
-    By hand: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
+    Check manually: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
 
-    Mend: preflight configure-firewall
+    Fix: preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if (replacement := _not_judged(scribe, place)) is not None:
@@ -203,10 +203,10 @@ def after_reboot(
     of /etc/nftables.conf includes /etc/preflight/*.nft; for firewalld they stand in the zone's file, which firewalld
     itself writes, for iptables in the file that netfilter-persistent or iptables-services loads, if there is one.
 
-    By hand: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent --list-rich-rules;
-    grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
+    Check manually: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent
+    --list-rich-rules; grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
 
-    Mend: preflight configure-firewall
+    Fix: preflight configure-firewall
     """
     name, place = scribe.host.name, _place(scribe, firewall, network, sysctl, arrivals)
     if (replacement := _not_judged(scribe, place)) is not None:
@@ -261,10 +261,10 @@ def no_leftovers(
     """Why: after a change of networks or ports in the inventory, the rules made for the old ones keep a door open
     that nobody remembers.
 
-    By hand: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep preflight;
-    firewall-cmd --list-rich-rules | grep 29517
+    Check manually: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep
+    preflight; firewall-cmd --list-rich-rules | grep 29517
 
-    Mend: preflight configure-firewall
+    Fix: preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if scribe.cluster.firewall is FirewallPolicy.OFF:
@@ -312,9 +312,9 @@ def connections_come_through(
     one: what is accepted, or refused because nobody listens there, came through. Where the host's own firewall is the
     reason, FWL101 says so, and nothing is said here.
 
-    By hand: nc -vz -w 2 OTHER_HOST 29500   ("refused" is fine, "timed out" and "no route to host" are not)
+    Check manually: nc -vz -w 2 OTHER_HOST 29500   ("refused" is fine, "timed out" and "no route to host" are not)
 
-    Mend: what lies between the hosts; then iptables -S OUTPUT and nft list ruleset on the sender
+    Fix: what lies between the hosts; then iptables -S OUTPUT and nft list ruleset on the sender
     """
     losses: list[Loss] = []
     for host in scribe.hosts:

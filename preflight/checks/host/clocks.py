@@ -15,9 +15,9 @@ def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
     """Why: logs of a failed job are put in order by time, and certificates, tokens and shared file systems refuse
     clocks that are far apart. Half a second between hosts is a warning, five seconds a failure.
 
-    By hand: chronyc tracking; date +%s.%N on both hosts
+    Check manually: chronyc tracking; date +%s.%N on both hosts
 
-    Mend: the same time source on every host: chronyc makestep, or systemctl enable --now chrony
+    Fix: the same time source on every host: chronyc makestep, or systemctl enable --now chrony
     """
     median_offset = median(host_clock.offset for host_clock in clock.values())
     reference = min(clock, key=lambda name: (abs(clock[name].offset - median_offset), abs(clock[name].offset), name))

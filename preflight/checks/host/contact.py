@@ -13,9 +13,9 @@ from preflight.model.finding import Finding
 def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
     """Why: nothing else can be looked at, and a job that includes this host waits for its connect timeout.
 
-    By hand: ssh -o BatchMode=yes HOST python3 --version
+    Check manually: ssh -o BatchMode=yes HOST python3 --version
 
-    Mend: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3) has its
+    Fix: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3) has its
     own remedy. Where python3 gives no answer, make it run programs and print nothing by itself.
     """
     if isinstance(contact, HostFacts):
@@ -47,9 +47,9 @@ def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
     """Why: firewall rules, the devices' settings and other people's processes are shown to root only. Where sudo
     refuses, the host is looked at as the login user: checks that need more say unknown, and nothing can be changed.
 
-    By hand: ssh HOST sudo -n id -u   (0, and no question)
+    Check manually: ssh HOST sudo -n id -u   (0, and no question)
 
-    Mend: what the finding says; with -K (--ask-sudo-password) preflight asks for sudo's password once. Without any
+    Fix: what the finding says; with -K (--ask-sudo-password) preflight asks for sudo's password once. Without any
     rights on the host, sudo = false under [ssh] says so.
     """
     if os.refused:

@@ -21,9 +21,9 @@ def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Itera
     without the capability to pass over permissions, gets 507033, "ret is -8005", or simply no devices. The group's
     number counts, not its name: in an image it is often another one.
 
-    By hand: ls -ln /dev/davinci*; id   (the latter where jobs run, as the jobs' user)
+    Check manually: ls -ln /dev/davinci*; id   (the latter where jobs run, as the jobs' user)
 
-    Mend: usermod -aG HwHiAiUser USER and log in again; for a container --group-add GID, or --cap-add DAC_OVERRIDE.
+    Fix: usermod -aG HwHiAiUser USER and log in again; for a container --group-add GID, or --cap-add DAC_OVERRIDE.
     Where the files themselves are closed to their group: install the driver again
     """
     if not device_nodes.nodes:
@@ -77,10 +77,10 @@ def driver_files(scribe: Here, job: Job, device_nodes: DeviceNodes | None) -> It
     "ret is -8020" and the runtime counts no devices. Without /etc/hccn.conf tools that write rank tables find no
     addresses. Docker makes an empty folder out of a file that was not there when it was bound.
 
-    By hand: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf   (where jobs
-    run)
+    Check manually: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf
+    (where jobs run)
 
-    Mend: docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them
+    Fix: docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them
     """
     install = device_nodes.install.value if device_nodes else None
     paths = npu_files(install.path) if install and install.path else NPU_FILES
@@ -144,9 +144,9 @@ def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: the processes of a data loader hand tensors over in /dev/shm. Docker gives a container 64 MiB, and the first
     batch that does not fit ends a loader with "Bus error", hours into the job as well as at once.
 
-    By hand: df -h /dev/shm   (where jobs run)
+    Check manually: df -h /dev/shm   (where jobs run)
 
-    Mend: docker run --shm-size=64g, or --ipc=host; in a pod an emptyDir with medium: Memory at /dev/shm; where it is
+    Fix: docker run --shm-size=64g, or --ipc=host; in a pod an emptyDir with medium: Memory at /dev/shm; where it is
     full: ls -l /dev/shm, and remove what nobody has open
     """
     size = limits.shm_bytes

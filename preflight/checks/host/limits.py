@@ -16,9 +16,9 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: a rank holds a socket for every peer and channel, and data loaders hold files; the first rank of a large
     job runs out first, with "Too many open files" in the middle of the connection phase.
 
-    By hand: ulimit -Sn; ulimit -Hn   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -Sn; ulimit -Hn   (in the way the job starts: through sshd, the scheduler or the container)
 
-    Mend: in /etc/security/limits.d/90-training.conf: * soft nofile 65535 and * hard nofile 65535, then log in again
+    Fix: in /etc/security/limits.d/90-training.conf: * soft nofile 65535 and * hard nofile 65535, then log in again
     """
     if 0 <= limits.nofile_soft < OPEN_FILES:
         yield scribe.bad(
@@ -34,9 +34,9 @@ def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: where the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8, and NCCL's
     search for rings can overflow that: the job ends with a segmentation fault in libnccl.
 
-    By hand: ulimit -s   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -s   (in the way the job starts: through sshd, the scheduler or the container)
 
-    Mend: ulimit -s 8192 in the job's script; no stack unlimited in /etc/security/limits.d, LimitSTACK in units
+    Fix: ulimit -s 8192 in the job's script; no stack unlimited in /etc/security/limits.d, LimitSTACK in units
     """
     if limits.stack_soft == -1:
         yield scribe.bad(
@@ -52,9 +52,9 @@ def file_table(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: fs.file-max holds for all processes together. When it is reached nobody can open anything: "Too many open
     files in system", and "VFS: file-max limit reached" in the kernel's log. Every rank may want 65535.
 
-    By hand: cat /proc/sys/fs/file-nr   (open, free, the most)
+    Check manually: cat /proc/sys/fs/file-nr   (open, free, the most)
 
-    Mend: fs.file-max = 9223372036854775807, the kernel's own default, in a file of /etc/sysctl.d
+    Fix: fs.file-max = 9223372036854775807, the kernel's own default, in a file of /etc/sysctl.d
     """
     wanted = OPEN_FILES * max(1, len(scribe.host.devices))
     free = sysctl.most_files - sysctl.open_files

@@ -13,9 +13,9 @@ def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
     that counts on both has half of the devices that it thinks it has. Machines that were copied from one image share
     their machine id: preflight tells them apart by name, but DHCP and journald do not.
 
-    By hand: cat /etc/machine-id; hostname   (on both hosts)
+    Check manually: cat /etc/machine-id; hostname   (on both hosts)
 
-    Mend: take one of the names out of the inventory; on copies: rm /etc/machine-id && systemd-machine-id-setup
+    Fix: take one of the names out of the inventory; on copies: rm /etc/machine-id && systemd-machine-id-setup
     """
     first: dict[str, str] = {}  # machine id → the host that has it
     for name, os_of_host in os.items():

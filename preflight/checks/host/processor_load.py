@@ -20,9 +20,9 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
     processors is a warning, all of them a failure. Where a job runs, or may run, all of them is a warning and half is
     skipped, since its processes count, too.
 
-    By hand: top; cat /sys/fs/cgroup/cpu.max   (what a container has)
+    Check manually: top; cat /sys/fs/cgroup/cpu.max   (what a container has)
 
-    Mend: end what is left over, let it finish, or take the host out of jobs
+    Fix: end what is left over, let it finish, or take the host out of jobs
     """
     share, name = load.wanted / load.available, scribe.host.name
     if share < WARN:

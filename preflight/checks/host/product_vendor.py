@@ -23,9 +23,9 @@ def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterat
     product of another vendor most checks have nothing to look at, and what is configured is of no use. Of NPUs of
     another generation NPU126 speaks.
 
-    By hand: ls /dev/davinci* /dev/nvidia*; lspci -d 19e5: ; lspci -d 10de: ; npu-smi info; nvidia-smi -L
+    Check manually: ls /dev/davinci* /dev/nvidia*; lspci -d 19e5: ; lspci -d 10de: ; npu-smi info; nvidia-smi -L
 
-    Mend: product under [cluster] of the inventory; an inventory of its own for hosts of another kind
+    Fix: product under [cluster] of the inventory; an inventory of its own for hosts of another kind
     """
     product = scribe.cluster.product
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)  # (accelerators, line for the inventory) → hosts

@@ -22,9 +22,9 @@ def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
     then miss their own files: "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory". root and
     system users are left alone, and so are jobs of slurmd.
 
-    By hand: systemd-analyze cat-config systemd/logind.conf | grep RemoveIPC
+    Check manually: systemd-analyze cat-config systemd/logind.conf | grep RemoveIPC
 
-    Mend: RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then systemctl restart systemd-logind
+    Fix: RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then systemctl restart systemd-logind
     """
     by_a_scheduler = scribe.cluster.job.launcher == "srun" or job.contained
     if os.remove_ipc and job.uid >= FIRST_USER and not by_a_scheduler:
@@ -43,9 +43,9 @@ def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
     image, jobs of users end with "Call to shm_open failed : Permission denied", and those of root do not. Without the
     last bit, the sticky one, anybody can remove a job's files.
 
-    By hand: stat -c %a /dev/shm   (where jobs run)
+    Check manually: stat -c %a /dev/shm   (where jobs run)
 
-    Mend: chmod 1777 /dev/shm, and mode=1777 in its line of /etc/fstab
+    Fix: chmod 1777 /dev/shm, and mode=1777 in its line of /etc/fstab
     """
     mode = limits.shm.mode if limits.shm else _EVERYBODY | _STICKY
     closed = mode & _EVERYBODY != _EVERYBODY
@@ -63,9 +63,9 @@ def left_in_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: a job that was killed leaves the files of NCCL in /dev/shm, which are memory, until it is full: "Call to
     posix_fallocate failed : No space left on device".
 
-    By hand: ls -l /dev/shm/nccl-*; fuser /dev/shm/nccl-*   (nobody has them open)
+    Check manually: ls -l /dev/shm/nccl-*; fuser /dev/shm/nccl-*   (nobody has them open)
 
-    Mend: rm /dev/shm/nccl-*, when no job runs
+    Fix: rm /dev/shm/nccl-*, when no job runs
     """
     shm = limits.shm
     if shm and shm.left_bytes >= min(SHM_ENOUGH, limits.shm_bytes // 10) and shm.left:

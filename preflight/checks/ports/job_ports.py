@@ -30,9 +30,9 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     to listen there a second later fails to bind. Reserving keeps automatic port assignment away from a range and
     costs nothing else; an explicit bind still works. What is already reserved stays reserved.
 
-    By hand: sysctl net.ipv4.ip_local_reserved_ports
+    Check manually: sysctl net.ipv4.ip_local_reserved_ports
 
-    Mend: preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
+    Fix: preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
     the whole list, so the old value has to be part of it). In a container: docker run --sysctl KEY=VALUE, in a pod
     securityContext.sysctls, and with the host's network on the host itself
     """
@@ -68,10 +68,10 @@ def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     tuned sets a value of its own; a short list that is read last undoes all others. Every file that sets the key
     therefore gets the same united set: what the files say, what is reserved now, and what the inventory wants.
 
-    By hand: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d
-    /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
+    Check manually: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d
+    /usr/local/lib/sysctl.d /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
 
-    Mend: preflight configure-ports, or edit the files found; none is found: write /etc/sysctl.d/90-preflight.conf
+    Fix: preflight configure-ports, or edit the files found; none is found: write /etc/sysctl.d/90-preflight.conf
     """
     if sysctl.read_only:
         yield scribe.skip(f"/proc/sys of {scribe.host.name} is read-only: no file that is seen there decides (PRT101)")
@@ -168,9 +168,9 @@ def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
     (TIME-WAIT) are a warning: they block programs that bind without SO_REUSEADDR. So is a port of another preflight
     run, which ends with it; those of this run are passed over.
 
-    By hand: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
+    Check manually: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
 
-    Mend: stop the process that is named, or move the job to other ports
+    Fix: stop the process that is named, or move the job to other ports
     """
     finished: dict[str, list[str]] = defaultdict(list)  # port → its finished connections; a job leaves many
     of_other_run: set[str] = set()  # reported ports; a store has a connection of each rank
@@ -246,9 +246,9 @@ def enough_left(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: outgoing connections, and listeners of gloo and NCCL, get their ports from ip_local_port_range without what
     is reserved. Where that is most of the range, a busy host runs out: connect says EADDRNOTAVAIL, bind EADDRINUSE.
 
-    By hand: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+    Check manually: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
 
-    Mend: move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range:
+    Fix: move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range:
     sysctl -w net.ipv4.ip_local_port_range="20000 60999"
     """
     low, high = sysctl.local_port_range

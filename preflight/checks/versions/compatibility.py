@@ -36,9 +36,10 @@ def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
     8.x that the vendor calls compatible with each other pass. Those that are not in the vendor's table are not judged.
     A torch_npu that is not made for the installed torch is VER107's: that one is to be replaced.
 
-    By hand: pip list | grep torch; cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+    Check manually: pip list | grep torch; cat
+    /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Mend: install the torch_npu that is made for this CANN, or the CANN for this torch_npu
+    Fix: install the torch_npu that is made for this CANN, or the CANN for this torch_npu
     """
     build, cann, mismatch = versions.torch_npu or "", versions.cann or "", _wheels_differ(versions)
     advised = build
@@ -97,10 +98,10 @@ def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
     know; that one of the two lists has to hold the other is inferred, so a warning. For CANN 8.5.0 and later the
     release notes name the oldest driver.
 
-    By hand: grep -E 'nnerversion|compatible_version' /usr/local/Ascend/driver/version.info
+    Check manually: grep -E 'nnerversion|compatible_version' /usr/local/Ascend/driver/version.info
     /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Mend: install the driver and firmware that CANN's release notes name, then reboot; or an older CANN
+    Fix: install the driver and firmware that CANN's release notes name, then reboot; or an older CANN
     """
     packages, name = versions.packages, scribe.host.name
     installed, oldest = numbers(versions.driver or ""), oldest_driver(versions.cann or "")
@@ -137,9 +138,9 @@ def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: MindSpore is built against one release of CANN, and looks for it by name: with another it warns at the
     import, and operators fail to compile. Releases that the vendor's pages do not name are not judged.
 
-    By hand: pip list | grep -i mindspore; python3 -c 'import mindspore; mindspore.run_check()'
+    Check manually: pip list | grep -i mindspore; python3 -c 'import mindspore; mindspore.run_check()'
 
-    Mend: install the MindSpore that belongs to this CANN
+    Fix: install the MindSpore that belongs to this CANN
     """
     installed, cann = job.packages.get("mindspore", ""), versions.cann or ""
     if not installed or not cann:
@@ -177,9 +178,9 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
     """Why: CANN's compiler of operators is a Python program, and runs in the jobs' Python: without these packages the
     first operator that has to be compiled ends with 500001 or "No module named", after everything else has worked.
 
-    By hand: python3 -c 'import numpy, scipy, decorator, attr'   (where jobs run)
+    Check manually: python3 -c 'import numpy, scipy, decorator, attr'   (where jobs run)
 
-    Mend: pip install numpy scipy decorator attrs, in the jobs' Python
+    Fix: pip install numpy scipy decorator attrs, in the jobs' Python
     """
     missing = [name for name in IMPORTED_BY_CANN if name not in job.packages]
     if versions.cann is None or not {"torch_npu", "mindspore"} & set(job.packages):
@@ -198,9 +199,9 @@ def mindspore_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Findin
     """Why: its releases differ in how ranks find each other and in how they cut a model into parts; ranks with two of
     them wait for each other.
 
-    By hand: pip list | grep -i mindspore   (where jobs run)
+    Check manually: pip list | grep -i mindspore   (where jobs run)
 
-    Mend: install the same release on every host, or run the job in the same container image
+    Fix: install the same release on every host, or run the job in the same container image
     """
     return differing(
         scribe, "MindSpore", {name: job_of_host.packages.get("mindspore") for name, job_of_host in job.items()}

@@ -40,9 +40,9 @@ def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: devices of one job speak to each other through their drivers; different releases are not tested together,
     and what fails between them fails late and without a name.
 
-    By hand: cat /usr/local/Ascend/driver/version.info
+    Check manually: cat /usr/local/Ascend/driver/version.info
 
-    Mend: install the same driver package on every host; it needs a reboot
+    Fix: install the same driver package on every host; it needs a reboot
     """
     return differing(
         scribe, "the driver", {name: versions_of_host.driver for name, versions_of_host in versions.items()}
@@ -54,9 +54,9 @@ def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
     wait for each other.
 
-    By hand: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+    Check manually: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Mend: install the same toolkit on every host, or run the job in the same container image
+    Fix: install the same toolkit on every host, or run the job in the same container image
     """
     return differing(scribe, "CANN", {name: versions_of_host.cann for name, versions_of_host in versions.items()})
 
@@ -66,9 +66,9 @@ def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: the ranks' store and process groups speak a protocol that changes between releases of torch; different
     ones fail in the connection phase with messages about something else.
 
-    By hand: python3 -c 'from importlib.metadata import version; print(version("torch"))'
+    Check manually: python3 -c 'from importlib.metadata import version; print(version("torch"))'
 
-    Mend: install the same release on every host, or run the job in the same container image
+    Fix: install the same release on every host, or run the job in the same container image
     """
     return differing(scribe, "torch", {name: versions_of_host.torch for name, versions_of_host in versions.items()})
 
@@ -77,9 +77,9 @@ def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: torch_npu brings the hccl backend; its releases differ in time-outs, defaults and supported types.
 
-    By hand: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
+    Check manually: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
 
-    Mend: install the same release on every host, or run the job in the same container image
+    Fix: install the same release on every host, or run the job in the same container image
     """
     return differing(
         scribe, "torch_npu", {name: versions_of_host.torch_npu for name, versions_of_host in versions.items()}
@@ -91,9 +91,9 @@ def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: objects sent between ranks are pickled, and packages are installed for each Python apart: another Python
     is another set of packages. Often it works, so it is a warning.
 
-    By hand: python3 --version, in the environment of the job
+    Check manually: python3 --version, in the environment of the job
 
-    Mend: the same Python in the job's environment on every host
+    Fix: the same Python in the job's environment on every host
     """
     return differing(scribe, "Python", {name: versions_of_host.python for name, versions_of_host in versions.items()})
 
@@ -102,9 +102,9 @@ def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: the firmware runs the device's network port; releases differ in what they negotiate with switch and peer.
 
-    By hand: cat /usr/local/Ascend/firmware/version.info
+    Check manually: cat /usr/local/Ascend/firmware/version.info
 
-    Mend: install the same firmware package on every host; it needs a reboot
+    Fix: install the same firmware package on every host; it needs a reboot
     """
     return differing(
         scribe, "the firmware", {name: versions_of_host.firmware for name, versions_of_host in versions.items()}
@@ -118,9 +118,9 @@ def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     are compared that torch's wheels bring (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). What another way of installing
     has put there, or LD_PRELOAD puts in front of it, shows in the first lines of NCCL_DEBUG=VERSION alone.
 
-    By hand: pip list | grep -E 'nvidia-(nccl|cuda-runtime)'   (where jobs run)
+    Check manually: pip list | grep -E 'nvidia-(nccl|cuda-runtime)'   (where jobs run)
 
-    Mend: install the same release of torch on every host, or run the job in the same container image
+    Fix: install the same release of torch on every host, or run the job in the same container image
     """
     by_family = {
         family: {host: _of_family(job_of_host, start) for host, job_of_host in job.items()}
@@ -155,9 +155,9 @@ def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
     that it brings; the driver's from nvidia-smi. In a container it is a warning: NVIDIA's package cuda-compat, which
     does not show from outside, lets older drivers of data centre GPUs run a newer release.
 
-    By hand: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime'   (where jobs run)
+    Check manually: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime'   (where jobs run)
 
-    Mend: a newer driver, and a reboot; or a torch that is made for the driver's CUDA (pip install torch --index-url
+    Fix: a newer driver, and a reboot; or a torch that is made for the driver's CUDA (pip install torch --index-url
     https://download.pytorch.org/whl/cu124)
     """
     runtime, source = _cuda_of_torch(job)
@@ -225,9 +225,9 @@ def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu is compiled against one release of torch and carries its number; with another one the import
     fails with a missing symbol, or works until an operator is called.
 
-    By hand: pip list | grep -i torch
+    Check manually: pip list | grep -i torch
 
-    Mend: pip install the torch_npu whose version begins with torch's, or the torch whose version torch_npu begins with
+    Fix: pip install the torch_npu whose version begins with torch's, or the torch whose version torch_npu begins with
     """
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:

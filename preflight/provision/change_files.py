@@ -12,8 +12,8 @@ from preflight.facts.parsers.linux.sysctl import intended_ports, settings
 from preflight.model.ports import PortSet
 from preflight.provision.change_values import ADDRESS, CHAIN, IPTABLES_RULE, NFT_RULE, is_ports, is_rule
 from preflight.rules.firewall.dialects import iptables
-from preflight.rules.firewall.persistent_rules import NFT_INCLUDE
 from preflight.rules.firewall.persistent_rules import own_file as nft_own_file
+from preflight.rules.firewall.persistent_rules import with_include
 from preflight.rules.setup_files import BEGIN, END, MARK, ours, with_block, with_others
 from preflight.rules.sysctl.reserved_ports import own_file as sysctl_own_file
 from preflight.rules.sysctl.reserved_ports import with_value
@@ -91,8 +91,7 @@ def own_lines(is_line: Callable[[str], bool], own: re.Pattern[str]) -> Callable[
 
 
 def includes_ours(before: str | None, after: str | None) -> bool:
-    text = before or ""
-    return after == text + ("" if not text or text.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
+    return after == with_include(before or "")
 
 
 def inserts_rules(before: str | None, after: str | None) -> bool:

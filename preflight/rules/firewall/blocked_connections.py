@@ -30,23 +30,24 @@ class Loss:
 def losses(target: str, tries: Sequence[Arrival], place: GateInputs | None) -> Iterator[Loss]:
     """Yield the connections to `target` that died, grouped by sender. `place` None: its firewall could not be read."""
     walls = gates(place) if place else []
-    for source in dict.fromkeys(arrival.source for arrival in tries):
-        arrivals = [arrival for arrival in tries if arrival.source == source]
-        dead = [
-            arrival for arrival in arrivals if arrival.died and not (place and _told_already(place, walls, arrival))
-        ]
+    by_source: dict[str, list[Arrival]] = defaultdict(list)
+    for arrival in tries:
+        by_source[arrival.source].append(arrival)
+    for source, arrivals in by_source.items():
+        dead = [arrival for arrival in arrivals if arrival.died and not _is_reported(place, walls, arrival)]
         if dead:
             why = _why(place, walls, dead)
-            yield Loss(source, target, tuple(dead), len(arrivals), why, _look(place) if why.endswith(_UNJUDGED) else "")
+            commands = _chain_commands(place) if why.endswith(_UNJUDGED) else ""
+            yield Loss(source, target, tuple(dead), len(arrivals), why, commands)
 
 
-def _told_already(place: GateInputs, walls: Sequence[Gate], one: Arrival) -> bool:
+def _is_reported(place: GateInputs | None, walls: Sequence[Gate], arrival: Arrival) -> bool:
     """Return whether FWL101 already reports the rule that stopped this connection."""
-    if place.cluster.firewall is FirewallPolicy.LEAVE:
+    if place is None or place.cluster.firewall is FirewallPolicy.LEAVE:
         return False
     if place.cluster.firewall is FirewallPolicy.OFF:
         return any(True for _ in still_on(place.firewall))
-    return bool(_closed_by(walls, [one]))
+    return bool(_closed_by(walls, [arrival]))
 
 
 def _why(place: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
@@ -55,9 +56,9 @@ def _why(place: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival
         return "something in between, or its own firewall, which could not be looked at"
     if by := _closed_by(walls, dead):
         return f"its own firewall, which the inventory leaves alone, closes them: {by}"
-    strangers = {arrival.client for arrival in dead if arrival.client and not _of_cluster(place, arrival.client)}
+    strangers = _foreign_clients(place, dead)
     if strangers and place.cluster.firewall is FirewallPolicy.ALLOW:
-        return f"they come from {', '.join(sorted(strangers))}, and the firewall is opened for cluster.cidrs only"
+        return f"they come from {', '.join(strangers)}, and the firewall is opened for cluster.cidrs only"
     if all(arrival.by and arrival.by == arrival.address for arrival in dead):
         return "the host itself rejects them, by a rule that is not among those read here"
     if place.firewall.unjudged:
@@ -65,13 +66,19 @@ def _why(place: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival
     return "something in between, as its own firewall lets them in"
 
 
-def _look(place: GateInputs | None) -> str:
+def _chain_commands(place: GateInputs | None) -> str:
     """Return the commands that show the chains which may drop connections before the judged ones."""
     chains = place.firewall.unjudged[:4] if place else ()
     return "; ".join(f"nft list chain {chain.partition(' (')[0]}" for chain in chains)
 
 
-def _of_cluster(place: GateInputs, client: str) -> bool:
+def _foreign_clients(place: GateInputs, dead: Sequence[Arrival]) -> list[str]:
+    """Return the addresses outside the cluster's networks from which connections came."""
+    clients = {arrival.client for arrival in dead if arrival.client}
+    return sorted(client for client in clients if not _is_of_cluster(place, client))
+
+
+def _is_of_cluster(place: GateInputs, client: str) -> bool:
     return not place.sources or any(ip_address(client) in network for network in place.sources)
 
 
@@ -93,15 +100,22 @@ def senders_cut_off(lost: Sequence[Loss], tries: Mapping[str, Sequence[Arrival]]
     return {
         source: losses_of_source
         for source, losses_of_source in by_source.items()
-        if len(losses_of_source) > 1
-        and all(len(loss.dead) == loss.tried for loss in losses_of_source)
-        and len(losses_of_source)
-        == sum(any(arrival.source == source for arrival in arrivals) for arrivals in tries.values())
-        and all(
-            any(arrival.came_through for arrival in tries[loss.target] if arrival.source != source)
-            for loss in losses_of_source
-        )
+        if len(losses_of_source) > 1 and _is_cut_off(source, losses_of_source, tries)
     }
+
+
+def _is_cut_off(source: str, losses_of_source: Sequence[Loss], tries: Mapping[str, Sequence[Arrival]]) -> bool:
+    """Return whether all connections of a host died, and other hosts reach each of its targets."""
+    targets = [name for name, arrivals in tries.items() if any(arrival.source == source for arrival in arrivals)]
+    return (
+        len(losses_of_source) == len(targets)
+        and all(len(loss.dead) == loss.tried for loss in losses_of_source)
+        and all(_is_reached_from_others(source, tries[loss.target]) for loss in losses_of_source)
+    )
+
+
+def _is_reached_from_others(source: str, arrivals: Sequence[Arrival]) -> bool:
+    return any(arrival.came_through for arrival in arrivals if arrival.source != source)
 
 
 def by_target(lost: Iterable[Loss]) -> Iterator[tuple[str, list[Loss]]]:

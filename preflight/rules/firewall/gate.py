@@ -42,16 +42,19 @@ class Gate:
 
     def _let_in(self, network: Source, ports: PortSet) -> bool:
         """Return whether connections from the network were let through on each range of the ports, and none died."""
-        arrivals = self.tried(network, ports)
-        # "Connection refused" can come from a rule that may reject.
-        rejecting = any(rule.partial and "reject" in rule.text.lower() for rule in self.rules)
+        may_be_rejected = self._may_reject
         open_ports = {
             arrival.port
-            for arrival in arrivals
-            if arrival.came_through and not (rejecting and arrival.outcome == "refused")
+            for arrival in self.tried(network, ports)
+            if arrival.came_through and not (may_be_rejected and arrival.outcome == "refused")
         }
         covered = (any(low <= port <= high for port in open_ports if port) for low, high in ports.ranges)
         return not self.seen_dying(network, ports) and all(covered)
+
+    @property
+    def _may_reject(self) -> bool:
+        """True if "Connection refused" can come from a rule that cannot be judged."""
+        return any(rule.partial and "reject" in rule.text.lower() for rule in self.rules)
 
     def tried(self, network: Source, ports: PortSet) -> list[Arrival]:
         """Return the connections from a network to any of these ports."""
@@ -83,13 +86,17 @@ class Gate:
         logins."""
         if self.objections(without_ours=True):
             return together(self.needed, self.logins)
-        meanings = {rule.meaning for rule in (*self.needed, *self.logins)}
-        return tuple(rule for rule in self.ours if rule.meaning in meanings)
+        wanted = meanings((*self.needed, *self.logins))
+        return tuple(rule for rule in self.ours if rule.meaning in wanted)
 
     @property
     def settled(self) -> bool:
         """True if our rules already equal the wanted ones."""
-        return {rule.meaning for rule in self.ours} == {rule.meaning for rule in self.wanted}
+        return meanings(self.ours) == meanings(self.wanted)
+
+
+def meanings(rules: Iterable[FirewallRule]) -> set[object]:
+    return {rule.meaning for rule in rules}
 
 
 def together(rules: Iterable[FirewallRule], others: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:

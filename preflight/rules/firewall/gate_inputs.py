@@ -1,7 +1,7 @@
 """Inputs of the gates of a host: the cluster's networks and ports, and the host's facts. Pure."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
@@ -59,27 +59,25 @@ class GateInputs:
             return ""
         return f"cidrs = {json.dumps([str(network) for network in smallest_around(self.fewest(4, 6))])}"
 
-    def login(self, rules: Iterable[FirewallRule], policy: str, *versions: int) -> tuple[Source, PortSet] | None:
-        """Return the login in use, if these rules would surely shut it out."""
+    def login(
+        self, rules: Iterable[FirewallRule], ours: Collection[FirewallRule], policy: str, *versions: int
+    ) -> tuple[Source, PortSet] | None:
+        """Return the login in use, if the rules other than ours would surely shut it out."""
         login = self.firewall.login
         if login is None or ip_address(login.client).version not in versions:
             return None
         source, port = ip_network(login.client), PortSet(((login.port, login.port),))
-        return (source, port) if judge(list(rules), policy, source, port).closed else None
+        site_rules = [rule for rule in rules if rule not in ours]
+        return (source, port) if judge(site_rules, policy, source, port).closed else None
 
     def logins(self, ours: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
         """Return those of our rules that let one address log in.
 
         They stay in every run. Other users at that address, and the rules that would shut them out, are not visible
         from here."""
-        ports = {22, self.host.ssh.port or 22, self.firewall.login.port if self.firewall.login else 22}
-        return tuple(
-            rule
-            for rule in ours
-            if rule.ports in {PortSet(((port, port),)) for port in ports}
-            and len(rule.sources or ()) == 1
-            and all(network.num_addresses == 1 for network in rule.sources or ())
-        )
+        ports = (22, self.host.ssh.port or 22, self.firewall.login.port if self.firewall.login else 22)
+        login_ports = {PortSet(((port, port),)) for port in ports}
+        return tuple(rule for rule in ours if rule.of_one_address and rule.ports in login_ports)
 
 
 def sources(cluster: Cluster) -> tuple[Source, ...]:

@@ -11,6 +11,7 @@ from preflight.rules.firewall.gate import Gate
 from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.zones import zone_gates
 
+NFT_PROGRAMS = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}  # by the family of their tables
 _OTHER_TABLES = ("mangle", "raw", "security")  # tables of iptables besides `filter`
 _JUMP_TO_UFW = re.compile(r"-j ufw6?-")
 _JUMP_TO_FIREWALLD = re.compile(r"-j INPUT_(?:direct|ZONES)")
@@ -30,7 +31,7 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
     site_rules = [rule for rule in rules if rule not in ours]
     needed = [text for network in place.fewest(*families) for text in ufw.ours(network, place.ports)]
     addable, by_hand = ufw.addable(map(ufw.parse, needed), site_rules, firewall.ufw_policy)
-    if login := place.login(site_rules, firewall.ufw_policy, *families):
+    if login := place.login(rules, ours, firewall.ufw_policy, *families):
         addable += ufw.addable(map(ufw.parse, ufw.ours(*login)), site_rules, firewall.ufw_policy)[0]
     yield Gate(
         Kind.UFW_RULES,
@@ -52,14 +53,14 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
 def _iptables(place: GateInputs) -> Iterator[Gate]:
     firewall = place.firewall
     for chain in firewall.iptables:
-        yield iptables_gate(place, nobodys(chain, firewall))
+        yield iptables_gate(place, without_managed_rules(chain, firewall))
     for program in firewall.iptables_unread:
         if program.endswith("-legacy"):  # nft shows the rules of iptables-nft
             hidden = IptablesChain(program, "accept", (f"-j what-{program}-holds",), ())
             yield iptables_gate(place, hidden, readable=False)
 
 
-def nobodys(chain: IptablesChain, firewall: Firewall) -> IptablesChain:
+def without_managed_rules(chain: IptablesChain, firewall: Firewall) -> IptablesChain:
     """Return the part of the chain that is neither ufw's nor firewalld's, which are separate gates.
 
     A disabled ufw leaves jumps to chains that it has emptied."""
@@ -73,7 +74,7 @@ def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = T
     family = 6 if chain.program.startswith("ip6") else 4
     rules, ours = (tuple(iptables.parse(text, family) for text in texts) for texts in (chain.rules, chain.ours))
     needed = [text for network in place.fewest(family) for text in iptables.ours(network, place.ports)]
-    if login := place.login((rule for rule in rules if rule not in ours), chain.policy, family):
+    if login := place.login(rules, ours, chain.policy, family):
         needed += iptables.ours(*login)
     return Gate(
         Kind.IPTABLES_RULES,
@@ -93,18 +94,27 @@ def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = T
 
 
 def _nftables(place: GateInputs) -> Iterator[Gate]:
-    firewall = place.firewall
-    listed = {chain.program for chain in firewall.iptables}
-    for chain in firewall.nft_chains:
-        program = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}.get(chain.family, "")
-        of_iptables = program and chain.name == "INPUT" and chain.table in ("filter", *_OTHER_TABLES)
-        if of_iptables and chain.table == "filter" and (program in listed or firewall.ufw_enabled):
-            continue
-        if firewall.firewalld and chain.table == "firewalld":
-            continue
-        if chain.family in ("ip", "ip6", "inet"):
-            kept_by_iptables = of_iptables and (chain.table != "filter" or program in firewall.iptables_unread)
+    unread = place.firewall.iptables_unread
+    for chain in place.firewall.nft_chains:
+        if chain.family in ("ip", "ip6", "inet") and not _is_in_another_gate(chain, place.firewall):
+            program = _iptables_program(chain)
+            kept_by_iptables = chain.table != "filter" or program in unread
             yield _nft_gate(place, chain, program if kept_by_iptables else "")
+
+
+def _is_in_another_gate(chain: NftChain, firewall: Firewall) -> bool:
+    """Return whether the chain is firewalld's or ufw's, or already in iptables' own listing."""
+    if chain.table == "firewalld":
+        return firewall.firewalld is not None
+    program = _iptables_program(chain) if chain.table == "filter" else ""
+    listed = {iptables_chain.program for iptables_chain in firewall.iptables}
+    return bool(program) and (program in listed or firewall.ufw_enabled)
+
+
+def _iptables_program(chain: NftChain) -> str:
+    """Return the program of iptables that makes such a chain; "" if none does."""
+    is_input = chain.name == "INPUT" and chain.table in ("filter", *_OTHER_TABLES)
+    return NFT_PROGRAMS.get(chain.family, "") if is_input else ""
 
 
 def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
@@ -114,7 +124,7 @@ def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
     target = f"{chain.family} {chain.table} {chain.name}"
     rules, ours = (tuple(map(nft.parse, texts)) for texts in (chain.rules, chain.ours))
     needed = _nft_rules(place, families)
-    if login := place.login((rule for rule in rules if rule not in ours), chain.policy, *families):
+    if login := place.login(rules, ours, chain.policy, *families):
         needed.append(nft.ours((login[0],), login[1]))
     by_hand = ""
     if program:

@@ -1,18 +1,19 @@
 """Files that restore our rules after the next boot: one a tool, only our own lines edited. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from preflight.facts.parsers.linux import iptables as iptables_facts
 from preflight.facts.parsers.linux.nft import is_ours
-from preflight.facts.sections.firewall import IptablesChain
+from preflight.facts.sections.firewall import IptablesChain, ZoneFile
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import firewalld, iptables, nft
-from preflight.rules.firewall.gate import Gate, together
+from preflight.rules.firewall.gate import Gate, meanings, together
 from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates, iptables_gate
 from preflight.rules.firewall.rules import FirewallRule
+from preflight.rules.firewall.zones import zone_gates
 
 NFT_BOOT_FILE = "/etc/nftables.conf"
 NFT_OWN_FILE = "/etc/preflight/nftables.nft"
@@ -20,6 +21,7 @@ NFT_OWN_FILE = "/etc/preflight/nftables.nft"
 # file, and the host would come up without any firewall.
 NFT_INCLUDE = 'include "/etc/preflight/*.nft"'
 ZONE_FILE = "/etc/firewalld/zones/{}.xml"
+_NOT_NEEDED = "holds rules that nothing needs any more"
 _INSERTED = re.compile(r"^insert rule (\S+ \S+ \S+) (.*)$", re.MULTILINE)
 _HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluster's ports through after a reboot.\n"
 
@@ -49,19 +51,22 @@ def boot_files(place: GateInputs) -> Iterator[BootFile]:
 
 def not_kept(place: GateInputs) -> Iterator[tuple[Gate, str]]:
     """Yield the gates that our rules have opened until the next boot only, and the manual fix."""
-    boot_chains = _made_at_boot(place)
-    saved_programs = {
-        program for saved_programs in place.firewall.iptables_saved for program in _programs(saved_programs.path)
+    restored_targets = {
+        Kind.NFT_RULES: {*_made_at_boot(place)},
+        Kind.IPTABLES_RULES: {program for saved in place.firewall.iptables_saved for program in _programs(saved.path)},
     }
     for gate in gates(place):
+        is_restored = gate.target in restored_targets.get(gate.kind, (gate.target,))
         # Another check reports a gate that is closed now.
-        if not _needs_ours(gate) or gate.objections():
-            continue
-        if gate.kind is Kind.NFT_RULES and gate.target not in boot_chains:
-            yield gate, f"find what makes the chain at boot, and add: {gate.needed[0].text}"
-        if gate.kind is Kind.IPTABLES_RULES and gate.target not in saved_programs:
-            line = iptables.command(gate.target, [rule.text for rule in gate.needed])
-            yield gate, f"find what makes the rules at boot, and add: {line}"
+        if not is_restored and _needs_ours(gate) and not gate.objections():
+            yield gate, _fix_at_boot(gate)
+
+
+def _fix_at_boot(gate: Gate) -> str:
+    if gate.kind is Kind.NFT_RULES:
+        return f"find what makes the chain at boot, and add: {gate.needed[0].text}"
+    line = iptables.command(gate.target, [rule.text for rule in gate.needed])
+    return f"find what makes the rules at boot, and add: {line}"
 
 
 def _needs_ours(gate: Gate) -> bool:
@@ -88,13 +93,23 @@ def _others(text: str) -> Iterator[str]:
             yield line
 
 
-def _made_at_boot(place: GateInputs) -> dict[str, tuple[str, ...]]:
+def _made_at_boot(place: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
     """Return our rules that a boot has to restore, in chains that the boot file makes."""
     boot = place.firewall.nft_boot_file or ""
     return {
-        gate.target: tuple(rule.text for rule in gate.wanted)
+        gate.target: gate.wanted
         for gate in gates(place)
         if gate.kind is Kind.NFT_RULES and _needs_ours(gate) and _makes_chain(boot, gate.target)
+    }
+
+
+def _rule_texts(
+    rules: dict[str, tuple[FirewallRule, ...]], logins: dict[str, tuple[FirewallRule, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the texts of both by chain, each meaning once."""
+    return {
+        target: tuple(rule.text for rule in together(rules.get(target, ()), logins.get(target, ())))
+        for target in {**rules, **logins}
     }
 
 
@@ -123,26 +138,24 @@ def _makes_chain(text: str, target: str) -> bool:
     )
 
 
+def with_include(boot: str) -> str:
+    """Return a boot file with the line that includes ours, at its end."""
+    return boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
+
+
 def _of_nftables(place: GateInputs) -> Iterator[BootFile]:
-    boot, own = place.firewall.nft_boot_file or "", place.firewall.nft_preflight_file
+    boot, own = place.firewall.nft_boot_file, place.firewall.nft_preflight_file
     boot_chains, logins = _made_at_boot(place), _logins_in_own_file(place)
-    rules_by_chain = {
-        target: tuple(
-            rule.text for rule in together(map(nft.parse, boot_chains.get(target, ())), logins.get(target, ()))
-        )
-        for target in {**boot_chains, **logins}
-    }
-    wanted = own_file(rules_by_chain, own)
-    if boot_chains and own != wanted:
+    wanted = own_file(_rule_texts(boot_chains, logins), own)
+    if not boot_chains:
+        if own and own not in (wanted, "".join(_others(own))):
+            yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says=_NOT_NEEDED)
+        return
+    if own != wanted:
         says = "is not there" if own is None else "does not hold the rules"
         yield BootFile(NFT_OWN_FILE, own, wanted, lacks=True, says=says)
-    if boot_chains and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
-        after = boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
-        yield BootFile(
-            NFT_BOOT_FILE, place.firewall.nft_boot_file, after, lacks=True, says=f"lacks the line {NFT_INCLUDE}"
-        )
-    if not boot_chains and own not in (None, wanted) and own != "".join(_others(own or "")):
-        yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says="holds rules that nothing needs any more")
+    if NFT_INCLUDE not in map(str.strip, (boot or "").splitlines()):
+        yield BootFile(NFT_BOOT_FILE, boot, with_include(boot or ""), lacks=True, says=f"lacks the line {NFT_INCLUDE}")
 
 
 # iptables: our lines are in the file that a service loads at boot, if there is one.
@@ -166,7 +179,7 @@ def _of_iptables(place: GateInputs) -> Iterator[BootFile]:
         if not gate.settled and gate.written_here:
             after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
             lacks = bool(gate.objections())
-            says = "shuts the cluster out" if lacks else "holds rules that nothing needs any more"
+            says = "shuts the cluster out" if lacks else _NOT_NEEDED
             yield BootFile(saved.path, saved.text, after, lacks, says)
 
 
@@ -174,16 +187,19 @@ def _of_iptables(place: GateInputs) -> Iterator[BootFile]:
 
 
 def _of_firewalld(place: GateInputs) -> Iterator[BootFile]:
-    state = place.firewall.firewalld
-    for gate in gates(place):
-        file = state.files.get(gate.target) if state and gate.kind is Kind.FIREWALLD_RULES else None
-        if file is None or (file.own is None and file.builtin is None) or not gate.written_here:
+    files = place.firewall.firewalld.files if place.firewall.firewalld else {}
+    for gate in zone_gates(place):
+        file = files.get(gate.target, ZoneFile())
+        if file == ZoneFile() or not gate.written_here:
             continue
         own_rules = tuple(map(firewalld.parse, firewalld.rules_in(file.own or "")))
         rules = together(gate.wanted, place.logins(own_rules))
-        own_meanings, wanted = ({rule.meaning for rule in some} for some in (own_rules, rules))
-        if own_meanings != wanted:
-            before, after = ("\n".join(rule.text for rule in some) or None for some in (own_rules, rules))
-            lacks = bool(wanted - own_meanings)
-            says = "lacks our rules" if lacks else "holds rules that nothing needs any more"
-            yield BootFile(ZONE_FILE.format(gate.target), before, after, lacks, says, zone=gate.target)
+        if meanings(own_rules) != meanings(rules):
+            lacks = not meanings(rules) <= meanings(own_rules)
+            says = "lacks our rules" if lacks else _NOT_NEEDED
+            path = ZONE_FILE.format(gate.target)
+            yield BootFile(path, _lines(own_rules), _lines(rules), lacks, says, zone=gate.target)
+
+
+def _lines(rules: Iterable[FirewallRule]) -> str | None:
+    return "\n".join(rule.text for rule in rules) or None

@@ -40,17 +40,25 @@ def with_block(text: str, lines: Sequence[str]) -> str:
 
     Every other byte is kept. Raise BlockDamagedError if the old block is incomplete."""
     block = "\n".join((BEGIN, *lines, END, "")) if lines else ""
-    if block and text.count(BEGIN) == text.count(END) == 1 and f"\n{text}".startswith(f"\n{block}", text.find(BEGIN)):
+    if _holds_block(text, block):
         return text  # 4,000 hosts have 4,000 lines each
     rows = text.splitlines(keepends=True)
     bare = [row.rstrip("\r\n") for row in rows]
     if BEGIN not in bare and END not in bare:
-        if not block:
-            return text
-        return text + ("\n" if text and not text.endswith("\n") else "") + block
+        return with_last_lines(text, block) if block else text
     if bare.count(BEGIN) != 1 or bare.count(END) != 1 or bare.index(END) < bare.index(BEGIN):
         raise BlockDamagedError(f"the lines {BEGIN!r} and {END!r} do not stand there once each, one after the other")
     return "".join([*rows[: bare.index(BEGIN)], block, *rows[bare.index(END) + 1 :]])
+
+
+def with_last_lines(text: str, lines: str) -> str:
+    """Return the text with `lines` after it, on lines of their own."""
+    return text + ("\n" if text and not text.endswith("\n") else "") + lines
+
+
+def _holds_block(text: str, block: str) -> bool:
+    is_one = bool(block) and text.count(BEGIN) == text.count(END) == 1
+    return is_one and f"\n{text}".startswith(f"\n{block}", text.find(BEGIN))
 
 
 def limits_file(setup: HostSetup) -> str | None:

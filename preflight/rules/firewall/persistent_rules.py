@@ -14,6 +14,7 @@ from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates, iptables_gate
 from preflight.rules.firewall.rules import FirewallRule
 from preflight.rules.firewall.zones import zone_gates
+from preflight.rules.setup_files import with_last_lines
 
 NFT_BOOT_FILE = "/etc/nftables.conf"
 NFT_OWN_FILE = "/etc/preflight/nftables.nft"
@@ -140,7 +141,7 @@ def _makes_chain(text: str, target: str) -> bool:
 
 def with_include(boot: str) -> str:
     """Return a boot file with the line that includes ours, at its end."""
-    return boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
+    return with_last_lines(boot, f"{NFT_INCLUDE}\n")
 
 
 def _of_nftables(place: GateInputs) -> Iterator[BootFile]:

@@ -1,12 +1,12 @@
 """Execution of a plan, wave by wave; host_run.py has each host's part of it."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from preflight.facts.answer_frame import NoAnswer
 from preflight.model.change import Change, Plan, StepResult, StepState
 from preflight.model.cluster import Host
-from preflight.provision.host_run import CONFIRM_SECONDS, HostOutcome, HostRun, Person, Refused, lost
+from preflight.provision.host_run import CONFIRM_SECONDS, HostOutcome, HostRefusalError, HostRun, Person, lost
 from preflight.provision.journal import RunJournal
 from preflight.provision.rollout import Rollout, failed_hosts
 from preflight.transport import fan_out
@@ -51,16 +51,20 @@ def apply(plan: Plan, way: Way, journal: RunJournal, rollout: Rollout) -> Applie
     outcomes: dict[str, HostOutcome] = {}
     stop = ""
     for number, wave in enumerate(rollout.waves(plan.hosts)):
-        if not stop:
-            outcomes |= _wave(plan, wave, way, journal)
-            failed = failed_hosts(result for outcome in outcomes.values() for result in outcome.results)
-            stop = rollout.stop(failed, canaries=number == 0 and rollout.canaries(plan.hosts) > 0)
-            if stop:
-                journal.stopped(stop)
-        else:
+        if stop:
             outcomes |= {name: HostOutcome(_not_begun(plan.of_host(name), stop)) for name in wave}
-    results = tuple(result for name in plan.hosts for result in outcomes[name].results)
-    return Applied(results, {name: outcome.at_work for name, outcome in outcomes.items() if outcome.at_work})
+            continue
+        outcomes |= _wave(plan, wave, way, journal)
+        failed = failed_hosts(_results(outcomes.values()))
+        stop = rollout.stop(failed, canaries=number == 0 and rollout.canaries(plan.hosts) > 0)
+        if stop:
+            journal.stopped(stop)
+    at_work = {name: outcome.at_work for name, outcome in outcomes.items() if outcome.at_work}
+    return Applied(_results(outcomes[name] for name in plan.hosts), at_work)
+
+
+def _results(outcomes: Iterable[HostOutcome]) -> tuple[StepResult, ...]:
+    return tuple(result for outcome in outcomes for result in outcome.results)
 
 
 def _wave(plan: Plan, names: Sequence[str], way: Way, journal: RunJournal) -> dict[str, HostOutcome]:
@@ -76,14 +80,14 @@ def _wave(plan: Plan, names: Sequence[str], way: Way, journal: RunJournal) -> di
 
     longest = max(HostRun.seconds(plan.of_host(host.name), way.confirm_seconds) for host in hosts)
     outcomes = fan_out(hosts, one_host, pool=way.pool, deadline=longest, progress=way.progress, phase="apply")
-    return dict(_heard(outcomes, plan, journal))
+    return dict(_ended(outcomes, plan, journal))
 
 
-def _heard(
-    done: dict[str, HostOutcome | TransportError], plan: Plan, journal: RunJournal
+def _ended(
+    outcomes: Mapping[str, HostOutcome | TransportError], plan: Plan, journal: RunJournal
 ) -> Iterator[tuple[str, HostOutcome]]:
     """Yield each host's outcome; the changes of a host that was given up count as failed, with an unknown effect."""
-    for name, outcome in done.items():
+    for name, outcome in outcomes.items():
         if isinstance(outcome, TransportError):
             given_up = HostOutcome(lost(plan.of_host(name), outcome.summary, journal.run))
             journal.end(given_up.results)
@@ -116,7 +120,7 @@ def put_in_order(names: Collection[str], way: Way, run: str) -> PutInOrder:
     def one_host(host: Host) -> str:
         try:
             return HostRun(host, way.transport, run, confirm_seconds=way.confirm_seconds).recover()
-        except Refused as error:
+        except HostRefusalError as error:
             if not error.at_work:
                 return str(error)
             at_work[host.name] = error.at_work
@@ -144,7 +148,7 @@ def who_is_at_work(names: Collection[str], way: Way, run: str) -> dict[str, str]
     def one_host(host: Host) -> str:
         try:
             return HostRun(host, way.transport, run).at_work()
-        except (Refused, NoAnswer):
+        except (HostRefusalError, NoAnswer):
             return ""
 
     owners = fan_out(
@@ -166,8 +170,8 @@ def compare(plan: Plan, way: Way, run: str) -> tuple[StepResult, ...]:
 
 
 def _unless_given_up(
-    seen: tuple[StepResult, ...] | TransportError, changes: Sequence[Change]
+    results: tuple[StepResult, ...] | TransportError, changes: Sequence[Change]
 ) -> tuple[StepResult, ...]:
-    if isinstance(seen, TransportError):
-        return tuple(StepResult(change, StepState.FAILED, message=seen.summary) for change in changes)
-    return seen
+    if isinstance(results, TransportError):
+        return tuple(StepResult(change, StepState.FAILED, message=results.summary) for change in changes)
+    return results

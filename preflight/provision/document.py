@@ -42,7 +42,7 @@ def _strict(type_: type, **types: object) -> type[msgspec.Struct]:
 
 
 @dataclass(frozen=True)
-class _Document:
+class _PlanDocument:
     schema: str
     created: str
     cluster: str
@@ -51,12 +51,12 @@ class _Document:
     held_back: list[str]
 
 
-_StrictDocument = _strict(_Document, changes=list[_strict(Change)])  # type: ignore[misc]  # the type is made at import
+_StrictPlanDocument = _strict(_PlanDocument, changes=list[_strict(Change)])  # type: ignore[misc]  # the type is made at import
 
 
 def dump(saved: SavedPlan) -> str:
     changes = list(saved.plan.changes)
-    document = _Document(SCHEMA, saved.created, saved.cluster, saved.inventory, changes, list(saved.held_back))
+    document = _PlanDocument(SCHEMA, saved.created, saved.cluster, saved.inventory, changes, list(saved.held_back))
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
@@ -66,11 +66,11 @@ def load(text: bytes, name: str) -> SavedPlan:
     Raises UsageError that names the fault and its line, also for a change that no check of preflight makes.
     """
     try:
-        document = msgspec.json.decode(text, type=_Document) if schema_of(text) == SCHEMA else None
+        document = msgspec.json.decode(text, type=_PlanDocument) if schema_of(text) == SCHEMA else None
         if document is None:
             msgspec.json.decode(text, type=dict[str, msgspec.Raw])
             raise UsageError(refusal(name, PLAN, SCHEMA, text))
-        msgspec.json.decode(text, type=_StrictDocument)
+        msgspec.json.decode(text, type=_StrictPlanDocument)
         json.loads(text, object_pairs_hook=_each_once)
         lines = _lines(text.decode(), len(document.changes))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

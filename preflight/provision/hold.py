@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi, Os, Unreachable
+from preflight.facts.types import ClusterFacts, HostFacts, NpuProcess, NpuSmi, Os, Unreachable
 from preflight.model.change import Change, Plan, Risk
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -124,9 +124,13 @@ def _busy(facts: ClusterFacts, host: str, device: int) -> str:
         return "cannot tell whether a job uses it" + (f": {npu_smi.error}" if npu_smi else "")
     for process in npu_smi.processes:
         if process.device == device:
-            user = f", user {process.user}" if process.user else ""
-            return f"process {process.name or 'without a name'} (pid {process.pid}{user}) uses it"
+            return _use(process)
     for chip in npu_smi.chips:
         if chip.device == device and chip.busy_percent:
             return f"its AI cores are {chip.busy_percent} % busy, though no process is shown"
     return ""
+
+
+def _use(process: NpuProcess) -> str:
+    user = f", user {process.user}" if process.user else ""
+    return f"process {process.name or 'without a name'} (pid {process.pid}{user}) uses it"

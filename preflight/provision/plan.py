@@ -8,6 +8,27 @@ from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 
 _PHASES, _ORDER = tuple(Phase), tuple(Kind)
+_SUBJECTS = {
+    Kind.FILE: "{target}",
+    Kind.PROGRAM: "{target}",
+    Kind.SYSCTL: "{target}",
+    Kind.NFT_RULES: "nftables {target}",
+    Kind.NFT_INPUT: "nftables chain {target}",
+    Kind.IPTABLES_RULES: "{target} INPUT",
+    Kind.IPTABLES_INPUT: "{target} chain INPUT",
+    Kind.FIREWALLD_RULES: "firewalld zone {target}",
+    Kind.FIREWALLD_PERMANENT: "firewalld zone {target}, permanently",
+    Kind.SERVICE: "service {target}",
+    Kind.SERVICE_AT_BOOT: "service {target} at boot",
+    Kind.UFW_RULES: "ufw rules",
+    Kind.UFW_ENABLED: "ufw enabled",
+    Kind.DEVICE_ADDRESS: "device {target} address",
+    Kind.DEVICE_GATEWAY: "device {target} gateway",
+    Kind.DEVICE_DETECT: "device {target} detect address",
+    Kind.DEVICE_MTU: "device {target} MTU",
+    Kind.DEVICE_SAVED: "device {device} in /etc/hccn.conf",
+    Kind.DEVICE_RECOVERY: "device {device} from /etc/hccn.conf",
+}
 
 
 def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: bool = False) -> Plan:
@@ -64,38 +85,4 @@ def short(value: str | None) -> str:
 
 def subject(change: Change) -> str:
     """Return the target of a change, in the words of the plan."""
-    match change.kind:
-        case Kind.FILE | Kind.PROGRAM | Kind.SYSCTL:
-            return change.target
-        case Kind.NFT_RULES:
-            return f"nftables {change.target}"
-        case Kind.NFT_INPUT:
-            return f"nftables chain {change.target}"
-        case Kind.IPTABLES_RULES:
-            return f"{change.target} INPUT"
-        case Kind.IPTABLES_INPUT:
-            return f"{change.target} chain INPUT"
-        case Kind.FIREWALLD_RULES:
-            return f"firewalld zone {change.target}"
-        case Kind.FIREWALLD_PERMANENT:
-            return f"firewalld zone {change.target}, permanently"
-        case Kind.SERVICE:
-            return f"service {change.target}"
-        case Kind.SERVICE_AT_BOOT:
-            return f"service {change.target} at boot"
-        case Kind.UFW_RULES:
-            return "ufw rules"
-        case Kind.UFW_ENABLED:
-            return "ufw enabled"
-        case Kind.DEVICE_ADDRESS:
-            return f"device {change.target} address"
-        case Kind.DEVICE_GATEWAY:
-            return f"device {change.target} gateway"
-        case Kind.DEVICE_DETECT:
-            return f"device {change.target} detect address"
-        case Kind.DEVICE_MTU:
-            return f"device {change.target} MTU"
-        case Kind.DEVICE_SAVED:
-            return f"device {change.device} in /etc/hccn.conf"
-        case Kind.DEVICE_RECOVERY:
-            return f"device {change.device} from /etc/hccn.conf"
+    return _SUBJECTS[change.kind].format(target=change.target, device=change.device)

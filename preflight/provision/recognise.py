@@ -72,6 +72,13 @@ def _one_subnet(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any
     gateway = {"gateway": str(devices[0].gateway)} if len(gateways) == 1 and devices[0].gateway else {}
     table = {"plan": "one-subnet", "subnet": str(reference.address.network)}
     yield {**table, "first": _text(int(reference.address) - reference.before - reference.index), **gateway}
+    for by_name in _by_name(has):
+        yield {**table, **by_name, **gateway}
+
+
+def _by_name(has: list[_At]) -> Iterator[dict[str, Any]]:
+    """Yield the settings that give each host a range by the number in its name, if the first two hosts fit them."""
+    reference = has[0]
     second = next((at for at in has if at.number != reference.number), None)
     if second is None or reference.number is None or second.number is None:
         return
@@ -79,7 +86,7 @@ def _one_subnet(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any
     per_host, remainder = divmod(distance, second.number - reference.number)
     if remainder == 0 and 1 <= per_host <= _MOST_PER_HOST:
         first = int(reference.address) - reference.index - per_host * (reference.number - 1)
-        yield {**table, "by": "name", "per_host": per_host, "first": _text(first), **gateway}
+        yield {"by": "name", "per_host": per_host, "first": _text(first)}
 
 
 def _four_subnets(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:

@@ -38,7 +38,7 @@ def test_a_run_of_another_machine_is_not_known_here() -> None:
 def test_what_a_damaged_journal_still_tells_is_not_called_missing() -> None:
     """A device's address is told, and in no plan: no command takes it back."""
     address = Change("node01", Area.ADDRESSES, Kind.DEVICE_ADDRESS, "0", None, "10.1.0.1/24", "NPU301")
-    undo = Undoing(Plan(()), damaged={"node01": 1}, told=(address,))
+    undo = Undoing(Plan(()), damaged={"node01": 1}, recorded=(address,))
     left = what_is_left("1", undo, [past("1", address)], Way([], Dispatch({})), "2")
     assert left.away == ()
     assert left.notes[0].endswith("no step that this machine knows of is missing")

@@ -1,8 +1,8 @@
 """Values that devices keep after a rollback, because no command unsets them: folded over devices and hosts. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 
+from preflight.grouping import grouped
 from preflight.inventory import fold
 from preflight.model.change import Change, Kind
 
@@ -18,23 +18,11 @@ def keeping(kept: Iterable[Change]) -> Iterator[str]:
     of_device: dict[tuple[str, int], dict[Kind, str]] = {}
     for change in sorted(kept, key=lambda change: tuple(Kind).index(change.kind)):
         of_device.setdefault((change.host, change.device or 0), {})[change.kind] = change.before or ""
-    for (kinds, numbers), names in _alike(of_device).items():
+    devices = grouped(((host, tuple(of_device[host, device])), device) for host, device in sorted(of_device))
+    hosts = grouped(((kinds, tuple(numbers)), host) for (host, kinds), numbers in devices.items())
+    for (kinds, numbers), names in hosts.items():
         subject = f"{fold(names)}: {_devices(numbers)} {'keeps' if len(numbers) == 1 else 'keep'}"
-        values = [of_device[host, device] for host in names for device in numbers]
-        yield from _kept(subject, kinds, values)
-
-
-def _alike(
-    devices: Mapping[tuple[str, int], Mapping[Kind, str]],
-) -> dict[tuple[tuple[Kind, ...], tuple[int, ...]], list[str]]:
-    """Return kinds of values and devices that keep them → the hosts where these devices do."""
-    by_kinds: dict[tuple[str, tuple[Kind, ...]], list[int]] = {}
-    for (host, device), values in sorted(devices.items(), key=itemgetter(0)):
-        by_kinds.setdefault((host, tuple(values)), []).append(device)
-    hosts: dict[tuple[tuple[Kind, ...], tuple[int, ...]], list[str]] = {}
-    for (host, kinds), numbers in by_kinds.items():
-        hosts.setdefault((kinds, tuple(numbers)), []).append(host)
-    return hosts
+        yield from _kept(subject, kinds, [of_device[host, device] for host in names for device in numbers])
 
 
 def _kept(subject: str, kinds: Sequence[Kind], values: Sequence[Mapping[Kind, str]]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from preflight.checks.shared.npu import interface_of
 from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.quote import quote
 from preflight.facts.types import ClusterFacts, Hccn, HccnConf, HccnDevice, HostFacts, Network, NpuSmi, Sysctl
+from preflight.grouping import grouped
 from preflight.inventory import InventoryError, dump, parse
 from preflight.inventory.dump import text_of
 from preflight.inventory.errors import Location
@@ -277,12 +278,12 @@ def _write_out(document: dict[str, Any], inspected: Sequence[_InspectedHost], co
 
 def _holders(inspected: Sequence[_InspectedHost]) -> dict[IPv4Address, list[str]]:
     """Return address → the devices that have it."""
-    holders: dict[IPv4Address, list[str]] = defaultdict(list)
-    for host in (item.host for item in inspected):
-        for device in host.devices:
-            if device.address:
-                holders[device.address.ip].append(f"{host.name} device {device.index}")
-    return holders
+    return grouped(
+        (device.address.ip, f"{item.host.name} device {device.index}")
+        for item in inspected
+        for device in item.host.devices
+        if device.address
+    )
 
 
 def _written(host: Host) -> tuple[dict[str, list[str]], list[str]]:

@@ -1,9 +1,9 @@
 """Hosts without a journal of a run, or with a damaged one, compared with the journal on this machine."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from preflight.grouping import grouped
 from preflight.model.change import Change, Kind, Plan, StepResult, StepState
 from preflight.provision.apply import Way, compare
 from preflight.provision.host_run import JOURNAL
@@ -55,10 +55,7 @@ def _unrecorded(run: str, undo: Undoing, known: Iterable[PastRun]) -> tuple[Chan
 
 def _effects(run: str, results: Iterable[StepResult], damaged: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield each host on which something is, or may be, as the run left it, with a sentence."""
-    by_host: dict[str, list[StepResult]] = defaultdict(list)
-    for result in results:
-        if result.state is not StepState.PENDING:
-            by_host[result.change.host].append(result)
+    by_host = grouped((result.change.host, result) for result in results if result.state is not StepState.PENDING)
     for host, of_host in by_host.items():
         unchanged = [subject(result.change) for result in of_host if result.state is StepState.ALREADY]
         changed = [subject(result.change) for result in of_host if result.state is not StepState.ALREADY]
@@ -68,19 +65,19 @@ def _effects(run: str, results: Iterable[StepResult], damaged: Collection[str]) 
 def made_by(run: str, known: Iterable[PastRun]) -> tuple[Change, ...]:
     """Return the changes that `run` made, or may have made, without those that a later run rolled back. Pure."""
     remaining: dict[Place, Change] = {}
-    made: dict[Place, Change] = {}
+    changes: dict[Place, Change] = {}
     depth: dict[str, int] = {}  # 0: the run; 1: its rollback; 2: the rollback of that …
     for past in sorted(known, key=lambda past: past.run):  # rollbacks come later
         places = {_place(change): change for change in past.made}
         if past.run == run:
             depth[run] = 0
-            remaining = made = places
+            remaining = changes = places
         elif past.undoes in depth:
             depth[past.run] = depth[past.undoes] + 1
             if depth[past.run] % 2:
                 remaining = {place: change for place, change in remaining.items() if place not in places}
             else:
-                remaining = {**remaining, **{place: made[place] for place in places if place in made}}
+                remaining = {**remaining, **{place: changes[place] for place in places if place in changes}}
     return tuple(remaining.values())
 
 

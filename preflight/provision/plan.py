@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from preflight.grouping import grouped
 from preflight.model.change import Area, Change, Kind, Phase, Plan, Risk
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
@@ -62,9 +63,7 @@ def _without_what_a_recovery_does(changes: Iterable[Change]) -> list[Change]:
 
 
 def _ordered(changes: Iterable[Change]) -> Plan:
-    by_host: dict[str, list[Change]] = {}
-    for change in changes:
-        by_host.setdefault(change.host, []).append(change)
+    by_host = grouped((change.host, change) for change in changes)
     return Plan(tuple(change for of_host in by_host.values() for change in sorted(of_host, key=_place)))
 
 

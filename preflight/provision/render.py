@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from preflight.grouping import grouped
 from preflight.model.change import DEVICE_KINDS, Change, Kind, Plan, Risk
 from preflight.provision.plan import subject
 
@@ -66,21 +67,16 @@ def render(
 
 def _folded(plan: Plan) -> list[tuple[tuple[str, ...], tuple[Change, ...]]]:
     """Group hosts by their changes; device addresses differ everywhere and have a separate table."""
-    of_hosts: dict[str, list[Change]] = {}
-    for change in plan.changes:
-        if change.kind not in DEVICE_KINDS:
-            of_hosts.setdefault(change.host, []).append(change)
-    groups: dict[tuple[object, ...], list[str]] = {}
-    for host, changes in of_hosts.items():
-        key = tuple((c.kind, c.target, *_shape(c), c.risk, c.note) for c in changes)
-        groups.setdefault(key, []).append(host)
+    of_hosts = grouped((change.host, change) for change in plan.changes if change.kind not in DEVICE_KINDS)
+    groups = grouped((tuple(map(_key, changes)), host) for host, changes in of_hosts.items())
     return [(tuple(hosts), tuple(_for_all([of_hosts[host] for host in hosts]))) for hosts in groups.values()]
 
 
-def _shape(change: Change) -> tuple[str | None, ...]:
-    """Return before and after, without the values that every host has its own of."""
+def _key(change: Change) -> tuple[object, ...]:
+    """Return all of a change but its host and the values that every host has its own of."""
     values, own = (change.before, change.after), _OWN.get(change.target)
-    return tuple(value and own.sub(r"\1", value) for value in values) if own else values
+    shape = tuple(value and own.sub(r"\1", value) for value in values) if own else values
+    return change.kind, change.target, shape, change.risk, change.note
 
 
 def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from preflight.grouping import grouped
 from preflight.model.change import StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -85,18 +86,18 @@ def _is_short(value: str | None) -> bool:
 
 def _same_end(results: Iterable[StepResult]) -> list[tuple[list[str], list[StepResult]]]:
     """Group each host's results that ended alike, then the hosts that have the same to report."""
-    by_host: dict[tuple[str, StepState, str | None, str], list[StepResult]] = {}
-    for result in results:
-        # of files, one host is an example
-        observed = result.found if _is_short(result.found) else subject(result.change)
-        by_host.setdefault((result.change.host, result.state, observed, _message(result)), []).append(result)
-    hosts_by_end: dict[tuple[object, ...], list[str]] = {}
-    examples: dict[tuple[object, ...], list[StepResult]] = {}
-    for (host, *end), of_host in by_host.items():
-        key = (*end, *(subject(result.change) for result in of_host))
-        hosts_by_end.setdefault(key, []).append(host)
-        examples.setdefault(key, of_host)
-    return [(hosts, examples[key]) for key, hosts in hosts_by_end.items()]
+    by_host = grouped(((result.change.host, _end(result)), result) for result in results)
+    same = grouped(
+        ((end, *(subject(result.change) for result in of_host)), (host, of_host))
+        for (host, end), of_host in by_host.items()
+    )
+    return [([host for host, _ in hosts], hosts[0][1]) for hosts in same.values()]
+
+
+def _end(result: StepResult) -> tuple[StepState, str | None, str]:
+    """Return the state, the observed value and the message; of files, one host is an example."""
+    observed = result.found if _is_short(result.found) else subject(result.change)
+    return result.state, observed, _message(result)
 
 
 def render_fixed(
@@ -108,10 +109,7 @@ def render_fixed(
 ) -> list[PlanLine]:
     """Return a line for each check that reported a problem before and none now, with the hosts that are fixed."""
     passing = _reported(after, _GOOD).keys() - _reported(after, _BAD).keys()
-    fixed: dict[str, list[str]] = {}
-    for check, host in _reported(before, _BAD):
-        if host is not None and (check, host) in passing:
-            fixed.setdefault(check, []).append(host)
+    fixed = grouped((check, host) for check, host in _reported(before, _BAD) if host and (check, host) in passing)
     return [
         PlanLine(line, "pass")
         for check, names in sorted(fixed.items())

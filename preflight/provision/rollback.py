@@ -1,9 +1,10 @@
 """Plans that roll a run back, made from the hosts' own journals."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from preflight.facts import answer_frame as framed
+from preflight.grouping import grouped
 from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
 from preflight.model.cluster import Host
 from preflight.provision.accept import undo_refusal
@@ -46,13 +47,11 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
 
     `this_run`: the id of the asking run, for others to see. `begun`: the changes of the run that this machine knows of.
     """
-    pushed: dict[str, list[str]] = {host.name: [] for host in way.hosts}
-    for change in begun:
-        pushed.setdefault(change.host, []).append(change.target)
+    pushed = grouped((change.host, change.target) for change in begun)
 
     def undo_of_host(host: Host) -> HostUndo | str:
         host_run = HostRun(host, way.transport, this_run, confirm_seconds=way.confirm_seconds)
-        return _trusted_undo(host.name, host_run, run, pushed[host.name])
+        return _trusted_undo(host.name, host_run, run, pushed.get(host.name, ()))
 
     seconds = HostRun.seconds((), way.confirm_seconds)
     answers = fan_out(way.hosts, undo_of_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
@@ -121,7 +120,7 @@ def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
     kept = [change for change in candidates if _cannot_be_unset(change)]
     holding = {change.host for change in kept}
     reverting = (_for_the_next_boot(c) if c.host in holding else c for c in candidates if not _cannot_be_unset(c))
-    return Plan(tuple(_by_phase(tuple(reverting)))), tuple(keeping(kept))
+    return Plan(tuple(_by_phase(reverting))), tuple(keeping(kept))
 
 
 def _cannot_be_unset(change: Change) -> bool:
@@ -135,9 +134,7 @@ def _for_the_next_boot(change: Change) -> Change:
     return change
 
 
-def _by_phase(changes: Sequence[Change]) -> Iterable[Change]:
-    hosts = dict.fromkeys(change.host for change in changes)
+def _by_phase(changes: Iterable[Change]) -> Iterator[Change]:
     phases = list(Phase)
-    for host in hosts:
-        of_host = (change for change in changes if change.host == host)
+    for of_host in grouped((change.host, change) for change in changes).values():
         yield from sorted(of_host, key=lambda change: phases.index(change.phase))

@@ -1,11 +1,11 @@
 """Connections between hosts that are lost or refused, and the likely reason on the hosts. Pure."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 from preflight.facts.sections.firewall import Arrival
+from preflight.grouping import grouped
 from preflight.model.cluster import FirewallPolicy
 from preflight.rules.firewall.disabling import still_on
 from preflight.rules.firewall.gate import Gate
@@ -30,10 +30,7 @@ class Loss:
 def losses(target: str, tries: Sequence[Arrival], place: GateInputs | None) -> Iterator[Loss]:
     """Yield the connections to `target` that died, grouped by sender. `place` None: its firewall could not be read."""
     walls = gates(place) if place else []
-    by_source: dict[str, list[Arrival]] = defaultdict(list)
-    for arrival in tries:
-        by_source[arrival.source].append(arrival)
-    for source, arrivals in by_source.items():
+    for source, arrivals in grouped((arrival.source, arrival) for arrival in tries).items():
         dead = [arrival for arrival in arrivals if arrival.died and not _is_reported(place, walls, arrival)]
         if dead:
             why = _why(place, walls, dead)
@@ -94,12 +91,9 @@ def _closed_by(walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
 def senders_cut_off(lost: Sequence[Loss], tries: Mapping[str, Sequence[Arrival]]) -> dict[str, list[Loss]]:
     """Return the hosts that reach none of several others, though other hosts reach these. Their fault is on the
     sender's side."""
-    by_source: dict[str, list[Loss]] = defaultdict(list)
-    for loss in lost:
-        by_source[loss.source].append(loss)
     return {
         source: losses_of_source
-        for source, losses_of_source in by_source.items()
+        for source, losses_of_source in grouped((loss.source, loss) for loss in lost).items()
         if len(losses_of_source) > 1 and _is_cut_off(source, losses_of_source, tries)
     }
 
@@ -118,18 +112,20 @@ def _is_reached_from_others(source: str, arrivals: Sequence[Arrival]) -> bool:
     return any(arrival.came_through for arrival in arrivals if arrival.source != source)
 
 
-def by_target(lost: Iterable[Loss]) -> Iterator[tuple[str, list[Loss]]]:
-    losses_of_target: dict[str, list[Loss]] = defaultdict(list)
-    for loss in lost:
-        losses_of_target[loss.target].append(loss)
-    yield from losses_of_target.items()
+def by_target(lost: Iterable[Loss]) -> Iterable[tuple[str, list[Loss]]]:
+    return grouped((loss.target, loss) for loss in lost).items()
 
 
-def told(dead: Sequence[Arrival]) -> str:
+def told(dead: Iterable[Arrival]) -> str:
     """Return the outcome of each port, such as `29500: no answer; 60031: rejected by 10.1.0.254 (No route to host)`."""
-    ends: dict[str, list[int]] = defaultdict(list)
-    for arrival in dead:
-        by = f" by {arrival.by}" if arrival.by else ""
-        error = f" ({arrival.error})" if arrival.error else ""
-        ends["no answer" if arrival.outcome == "timeout" else f"rejected{by}{error}"].append(arrival.port or 0)
-    return "; ".join(f"{', '.join(map(str, sorted(set(ports))))}: {end}" for end, ports in ends.items())
+    ports_of_outcome = grouped((_outcome(arrival), arrival.port or 0) for arrival in dead)
+    return "; ".join(
+        f"{', '.join(map(str, sorted(set(ports))))}: {outcome}" for outcome, ports in ports_of_outcome.items()
+    )
+
+
+def _outcome(arrival: Arrival) -> str:
+    if arrival.outcome == "timeout":
+        return "no answer"
+    by = f" by {arrival.by}" if arrival.by else ""
+    return f"rejected{by} ({arrival.error})" if arrival.error else f"rejected{by}"

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_address
 
 from preflight.facts.sections.firewall import Arrival
 from preflight.model.change import Kind
 from preflight.model.ports import PortSet
+from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.rules import FirewallRule, RuleJudgement, Source, judge_all
 
 
@@ -14,6 +16,7 @@ from preflight.rules.firewall.rules import FirewallRule, RuleJudgement, Source, 
 class Gate:
     """One place that every packet of its networks has to pass. The next gate may still drop what this one accepts."""
 
+    place: GateInputs
     kind: Kind  # Kind of the change that edits our rules here.
     target: str  # Target of that change.
     name: str  # Name in messages.
@@ -22,11 +25,18 @@ class Gate:
     ours: tuple[FirewallRule, ...]
     needed: tuple[FirewallRule, ...]  # Our rules if any are needed, for the cluster and the login in use.
     networks: tuple[Source, ...]  # Sources of the cluster's connections.
-    ports: PortSet  # Ports that the gate has to let through.
     by_hand: str = ""  # Commands to run manually, where preflight does not write.
     to_name: str = ""  # The inventory key to set first, where each host would be a rule.
-    tries: tuple[Arrival, ...] = ()  # Connections from other hosts that this gate let through or stopped.
-    logins: tuple[FirewallRule, ...] = ()  # Those of `ours` that let one address log in. Only a rollback removes them.
+
+    @property
+    def ports(self) -> PortSet:
+        """The ports that the gate has to let through."""
+        return self.place.ports
+
+    @cached_property
+    def logins(self) -> tuple[FirewallRule, ...]:
+        """Those of our rules that let one address log in. Only a rollback removes them."""
+        return self.place.logins(self.ours)
 
     def objections(self, *, without_ours: bool = False) -> list[tuple[Source, RuleJudgement]]:
         """Return the networks that this gate may keep out, as it is or as it would be without our rules.
@@ -60,7 +70,7 @@ class Gate:
         """Return the connections from a network to any of these ports."""
         return [
             arrival
-            for arrival in self.tries
+            for arrival in self.place.tries
             if arrival.port is not None
             and arrival.port in ports
             and arrival.client

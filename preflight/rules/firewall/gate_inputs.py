@@ -8,6 +8,7 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, 
 
 from preflight.facts.sections.firewall import Arrival, Firewall
 from preflight.facts.types import Network, Sysctl
+from preflight.grouping import grouped
 from preflight.model.cluster import Cluster, Host
 from preflight.model.ports import PortSet
 from preflight.rules.firewall.rules import FirewallRule, Source, judge, within
@@ -102,14 +103,15 @@ def smallest_around(networks: tuple[Source, ...]) -> tuple[Source, ...]:
     A single host counts as its /24, since a network of one host is hardly meant."""
     enclosing: tuple[Source, ...] = ()
     for prefixes in _SITES:
-        sites: dict[Source, list[Source]] = {}
-        for network in networks:
-            prefix = min(prefixes[network.version], network.prefixlen)
-            sites.setdefault(network.supernet(new_prefix=prefix), []).append(network)
+        sites = grouped((_site(network, prefixes[network.version]), network) for network in networks)
         enclosing = tuple(_around(site, members) for site, members in sites.items())
         if len(enclosing) <= FEW_NETWORKS:
             break
     return enclosing
+
+
+def _site(network: Source, prefix: int) -> Source:
+    return network.supernet(new_prefix=min(prefix, network.prefixlen))
 
 
 def _around(site: Source, members: Sequence[Source]) -> Source:

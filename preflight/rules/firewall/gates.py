@@ -34,6 +34,7 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
     if login := place.login(rules, ours, firewall.ufw_policy, *families):
         addable += ufw.addable(map(ufw.parse, ufw.ours(*login)), site_rules, firewall.ufw_policy)[0]
     yield Gate(
+        place,
         Kind.UFW_RULES,
         "ufw",
         "ufw",
@@ -42,11 +43,8 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
         ours,
         addable,
         place.fewest(*families),
-        place.ports,
         by_hand,
         place.to_name(*families),
-        place.tries,
-        place.logins(ours),
     )
 
 
@@ -77,6 +75,7 @@ def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = T
     if login := place.login(rules, ours, chain.policy, family):
         needed += iptables.ours(*login)
     return Gate(
+        place,
         Kind.IPTABLES_RULES,
         chain.program,
         f"{chain.program}, chain INPUT",
@@ -85,11 +84,8 @@ def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = T
         ours,
         tuple(iptables.parse(text, family) for text in needed),
         place.fewest(family),
-        place.ports,
         "" if readable else iptables.command(chain.program, needed),
         place.to_name(family),
-        place.tries,
-        place.logins(ours),
     )
 
 
@@ -133,6 +129,7 @@ def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
     elif CONTAINERS.search(f"{chain.table} {chain.name}"):
         by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
     return Gate(
+        place,
         Kind.NFT_RULES,
         target,
         target,
@@ -141,11 +138,8 @@ def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
         ours,
         tuple(map(nft.parse, needed)),
         place.of_family(*families),
-        place.ports,
         by_hand,
         place.to_name(*families) if program else "",
-        place.tries,
-        place.logins(ours),
     )
 
 

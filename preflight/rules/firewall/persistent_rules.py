@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from preflight.facts.parsers.linux import iptables as iptables_facts
 from preflight.facts.parsers.linux.nft import is_ours
 from preflight.facts.sections.firewall import IptablesChain, ZoneFile
+from preflight.grouping import grouped
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import firewalld, iptables, nft
 from preflight.rules.firewall.gate import Gate, meanings, together
@@ -117,12 +118,9 @@ def _rule_texts(
 def _logins_in_own_file(place: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
     """Return the rules of our file that let one address log in, in chains that the boot file makes. They stay."""
     boot = place.firewall.nft_boot_file or ""
-    by_target: dict[str, list[FirewallRule]] = {}
-    for target, text in reversed(_INSERTED.findall(place.firewall.nft_preflight_file or "")):
-        if _makes_chain(boot, target):
-            by_target.setdefault(target, []).append(nft.parse(text))
-    logins = {target: place.logins(rules) for target, rules in by_target.items()}
-    return {target: rules for target, rules in logins.items() if rules}
+    rules = reversed(_INSERTED.findall(place.firewall.nft_preflight_file or ""))
+    by_target = grouped((target, nft.parse(text)) for target, text in rules if _makes_chain(boot, target))
+    return {target: logins for target, rules in by_target.items() if (logins := place.logins(rules))}
 
 
 def _makes_chain(text: str, target: str) -> bool:

@@ -35,6 +35,7 @@ def _zone_gate(place: GateInputs, zone: Zone, networks: tuple[Source, ...], *, t
     if login and networks:
         needed += firewalld.ours(*login)
     return Gate(
+        place,
         Kind.FIREWALLD_RULES,
         zone.name,
         f"firewalld, zone {zone.name}",
@@ -43,11 +44,8 @@ def _zone_gate(place: GateInputs, zone: Zone, networks: tuple[Source, ...], *, t
         ours,
         tuple(map(firewalld.parse, needed)),
         networks,
-        place.ports,
         firewalld.command(zone.name, needed) if too_old else "",
         place.to_name(4, 6),
-        place.tries,
-        place.logins(ours),
     )
 
 

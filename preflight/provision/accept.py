@@ -269,7 +269,7 @@ def _quoted(text: str | None) -> str:
     return ascii(text if len(text) <= 60 else f"{text[:60]}…")
 
 
-def doubled(changes: Collection[Change]) -> Iterator[int]:
+def repeated(changes: Collection[Change]) -> Iterator[int]:
     """Yield the position of each change with the host, kind and target of an earlier one."""
     keys: set[tuple[str, Kind, str]] = set()
     for number, change in enumerate(changes):

@@ -14,7 +14,7 @@ import msgspec
 from preflight.facts.documents.refused_document import KINDS, PLAN, refusal, schema_of
 from preflight.model.change import Change, Plan
 from preflight.model.errors import UsageError
-from preflight.provision.accept import doubled, plan_refusal
+from preflight.provision.accept import plan_refusal, repeated
 
 SCHEMA = "preflight.plan/1"
 LARGEST = 1 << 28  # bytes; 4,096 hosts with 8 devices, 4 changes each, have 50 MB
@@ -86,7 +86,7 @@ def _refuse_strange(changes: Sequence[Change], lines: Sequence[int], name: str) 
     for change, line in zip(changes, lines, strict=True):
         if objection := plan_refusal(change):
             raise UsageError(f"{name}:{line}: {objection}\n{anew}")
-    if (number := next(doubled(changes), None)) is not None:
+    if (number := next(repeated(changes), None)) is not None:
         kind, target, host = changes[number].kind, changes[number].target, changes[number].host
         raise UsageError(f"{name}:{lines[number]}: {kind} {target} of {host} is changed a second time\n{anew}")
 

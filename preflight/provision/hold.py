@@ -108,9 +108,9 @@ def not_seen(findings: Iterable[Finding]) -> tuple[str, ...]:
     return _first_few(sentences, "things could not be looked at")
 
 
-def _first_few(sentences: Sequence[str], rest: str) -> tuple[str, ...]:
+def _first_few(sentences: Sequence[str], summary: str) -> tuple[str, ...]:
     count = len(sentences) - _NAMED
-    return (*sentences[:_NAMED], *((f"{count} more {rest}",) if count > 0 else ()))
+    return (*sentences[:_NAMED], *((f"{count} more {summary}",) if count > 0 else ()))
 
 
 def _busy(facts: ClusterFacts, host: str, device: int) -> str:

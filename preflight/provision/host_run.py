@@ -151,6 +151,10 @@ class HostRun:
         self._confirm_seconds = confirm_seconds
         self._person = person
 
+    @property
+    def host_name(self) -> str:
+        return self._host.name
+
     @staticmethod
     def seconds(changes: Sequence[Change], confirm_seconds: float) -> float:
         """Return the longest time in seconds that `carry_out` takes."""
@@ -165,10 +169,10 @@ class HostRun:
         try:
             answer = self._ask({"action": "compare", **_phases(changes)}, _Compared, _program_seconds(changes))
             if unfinished := _unfinished(answer.open, answer.at_work):
-                return refused(changes, f"{self._host.name}: {unfinished}")
+                return refused(changes, f"{self.host_name}: {unfinished}")
             return _results(changes, answer.results)
         except (TransportError, HostRefusalError, framed.NoAnswer) as error:
-            return refused(changes, _named(self._host, error))
+            return refused(changes, _with_name(self._host, error))
 
     def at_work(self) -> str:
         """Return the owner of the run that is at work here now, empty if none is.
@@ -197,7 +201,7 @@ class HostRun:
         if answer.changes is None:
             return HostUndo(None, unfinished=unfinished)
         changes = (
-            Change(self._host.name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
+            Change(self.host_name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
             for undo in answer.changes
         )
         return HostUndo(tuple(changes), tuple(answer.left), unfinished, answer.damaged)
@@ -239,7 +243,7 @@ class HostRun:
 
     def _outcome_of(self, error: Exception, changes: Sequence[Change]) -> HostOutcome:
         """Return the outcome of a host that refused the changes, or of which no answer came."""
-        message = error.summary if isinstance(error, TransportError) else _named(self._host, error)
+        message = error.summary if isinstance(error, TransportError) else _with_name(self._host, error)
         if isinstance(error, HostRefusalError):
             return HostOutcome(refused(changes, message), error.at_work)
         if isinstance(error, TransportError) and error.kind not in _MAYBE_BEGUN:
@@ -270,7 +274,7 @@ class HostRun:
         sentence = reverts.done(self._confirm_seconds, own)
         for result in results:
             if result.change.target in verdict.left:
-                message = reverts.left(result.change, verdict.trying, self._host.ssh.port)
+                message = reverts.not_reverted(result.change, verdict.trying, self._host.ssh.port)
                 yield _unless_guarded(result, StepState.FAILED, message)
             else:
                 yield _unless_guarded(result, StepState.REVERTED, sentence)
@@ -283,7 +287,7 @@ class HostRun:
         plain = _of_phase(changes, Phase.PLAIN)
         outcome = self.carry_out(plain, undoes=undoes) if plain else HostOutcome(())
         firewall_changes = [change for change in changes if change.phase is not Phase.PLAIN]
-        message = f"{self._host.name}: {reverts.NO_PERSON}"
+        message = f"{self.host_name}: {reverts.NO_PERSON}"
         return HostOutcome(outcome.results + refused(firewall_changes, message), outcome.at_work)
 
     def _confirm(self, kept: Sequence[Change], go_on: bool, *, own: bool) -> _Verdict:
@@ -295,7 +299,7 @@ class HostRun:
         deadline = time.monotonic() + self._confirm_seconds + _PATIENCE
         attempts = 0
         timeout = self._confirm_seconds + _PATIENCE / 2  # for the guardians to end
-        settings = {"heard": self._heard(own), "go_on": go_on, "patience": timeout}
+        settings = {"heard": self._is_confirmed(own), "go_on": go_on, "patience": timeout}
         request = {"action": "confirm", **settings, **_phases(kept)}
         while True:
             try:
@@ -306,9 +310,9 @@ class HostRun:
                     raise
             time.sleep(_PAUSE)
 
-    def _heard(self, own: bool) -> bool:
+    def _is_confirmed(self, own: bool) -> bool:
         """Return whether the confirmation counts: over ssh, its arrival; here, a person's answer about a new login."""
-        return not own or (self._person is not None and self._person(self._host.name, self._confirm_seconds))
+        return not own or (self._person is not None and self._person(self.host_name, self._confirm_seconds))
 
     def _owner(self) -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}, run {self._run}"
@@ -369,7 +373,7 @@ def _unfinished(run: str, at_work: str) -> str:
     return ""
 
 
-def _named(host: Host, error: Exception) -> str:
+def _with_name(host: Host, error: Exception) -> str:
     text = str(error)
     return text if text.startswith(f"{host.name}: ") else f"{host.name}: {text}"
 

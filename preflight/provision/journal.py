@@ -115,9 +115,9 @@ class RunJournal:
     def finish(self, exit_code: int) -> None:
         self._note("finish", exit=exit_code)
 
-    def _note(self, event: str, **more: Any) -> None:
+    def _note(self, event: str, **fields: Any) -> None:
         time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        line = msgspec.json.encode({"event": event, "time": time, **more}) + b"\n"
+        line = msgspec.json.encode({"event": event, "time": time, **fields}) + b"\n"
         try:
             with self._lock:
                 if os.write(self._handle, line) < len(line):

@@ -26,7 +26,7 @@ def keeping(kept: Iterable[Change]) -> Iterator[str]:
 
 
 def _kept(subject: str, kinds: Sequence[Kind], values: Sequence[Mapping[Kind, str]]) -> Iterator[str]:
-    """Yield what devices keep until reboot, and what was restored from their boot file."""
+    """Yield a sentence on the values that devices keep until reboot, and one on a restore from their boot file."""
     phrases = [
         f"{_NAMES.get(kind, '')}{_values(of_device[kind] for of_device in values)}"
         for kind in kinds

@@ -90,11 +90,11 @@ def _not_on(run: str, hosts: Sequence[str]) -> Iterator[str]:
         yield f"run {run} has not been on {', '.join(hosts[:5])}{' …' if len(hosts) > 5 else ''}"
 
 
-def _sentence(host: str, run: str, still: Sequence[str], other: Sequence[str], *, damaged: bool) -> str:
+def _sentence(host: str, run: str, unchanged: Sequence[str], changed: Sequence[str], *, damaged: bool) -> str:
     journal = f"{JOURNAL}/{run}.jsonl"
     parts = [f"{host}: lines of {journal} cannot be read there" if damaged else f"{host}: {journal} is gone there"]
-    parts += [f"still as the run left it: {_some(still)}"] if still else []
-    parts += [f"changed since, or not to be read: {_some(other)}"] if other else []
+    parts += [f"still as the run left it: {_some(unchanged)}"] if unchanged else []
+    parts += [f"changed since, or not to be read: {_some(changed)}"] if changed else []
     return "; ".join([*parts, f"what was there before is in {directory()}/{run}.jsonl on this machine"])
 
 

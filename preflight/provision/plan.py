@@ -71,9 +71,11 @@ def _place(change: Change) -> tuple[int, int]:
     return _PHASES.index(change.phase), _ORDER.index(change.kind)
 
 
-def _conflict(one: Change, other: Change) -> str:
-    values = " and ".join(f"{change.why} {short(change.after)}" for change in (one, other))
-    return f"{one.host}: two checks want different things of {one.kind} {one.target}: {values}; nothing was changed"
+def _conflict(first: Change, second: Change) -> str:
+    values = " and ".join(f"{change.why} {short(change.after)}" for change in (first, second))
+    return (
+        f"{first.host}: two checks want different things of {first.kind} {first.target}: {values}; nothing was changed"
+    )
 
 
 def short(value: str | None) -> str:

@@ -192,8 +192,8 @@ def _aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _warnings(remarks: Iterable[str], first: str, rest: str) -> list[PlanLine]:
-    return [PlanLine(text, "warn") for remark in remarks if remark for text in wrapped(remark, first, rest)]
+def _warnings(remarks: Iterable[str], first: str, indent: str) -> list[PlanLine]:
+    return [PlanLine(text, "warn") for remark in remarks if remark for text in wrapped(remark, first, indent)]
 
 
 def _cells(change: Change) -> dict[Kind, str]:
@@ -225,14 +225,14 @@ def _code(char: str) -> int:
     return code - 0x10FF00 if code >= 0x10FF80 else code
 
 
-def wrapped(text: str, first: str, rest: str, *, comma: bool = False) -> list[str]:
+def wrapped(text: str, first: str, indent: str, *, comma: bool = False) -> list[str]:
     """Return `text` within 80 columns; port lists are broken after commas."""
     words = printable(text)
     lines = textwrap.wrap(
         words.replace(",", ", ") if comma else words,
         COLUMNS,
         initial_indent=first,
-        subsequent_indent=rest,
+        subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -6,12 +6,10 @@ from dataclasses import dataclass, field, replace
 from preflight.facts import answer_frame as framed
 from preflight.grouping import grouped
 from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
-from preflight.model.cluster import Host
 from preflight.provision.accept import undo_refusal
 from preflight.provision.apply import Way, put_in_order
 from preflight.provision.host_run import HostRefusalError, HostRun, HostUndo
 from preflight.provision.keeps import keeping
-from preflight.transport import fan_out
 from preflight.transport.types import TransportError
 
 _HCCN_CONF = "/etc/hccn.conf"
@@ -49,12 +47,12 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
     """
     pushed = grouped((change.host, change.target) for change in begun)
 
-    def undo_of_host(host: Host) -> HostUndo | str:
-        host_run = HostRun(host, way.transport, this_run, confirm_seconds=way.confirm_seconds)
-        return _trusted_undo(host.name, host_run, run, pushed.get(host.name, ()))
+    def undo_of_host(host_run: HostRun) -> HostUndo | str:
+        return _trusted_undo(host_run, run, pushed.get(host_run.host_name, ()))
 
+    names = {host.name for host in way.hosts}
     seconds = HostRun.seconds((), way.confirm_seconds)
-    answers = fan_out(way.hosts, undo_of_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
+    answers = way.on_each(names, this_run, undo_of_host, seconds=seconds, phase="journals")
     changes: list[Change] = []
     away, strangers, notes, unfinished, damaged = [], [], [], {}, {}
     for name, answer in answers.items():
@@ -83,14 +81,16 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
     )
 
 
-def _trusted_undo(name: str, host_run: HostRun, run: str, pushed: Collection[str]) -> HostUndo | str:
+def _trusted_undo(host_run: HostRun, run: str, pushed: Collection[str]) -> HostUndo | str:
     """Return what undoes `run` on a host, or why that is not known. `pushed`: files that the run wrote there."""
     try:
         undo = host_run.undo_of(run)
     except (HostRefusalError, framed.NoAnswer) as error:
-        return f"{name}: {error}"
+        return f"{host_run.host_name}: {error}"
     objection = next(filter(None, (undo_refusal(change, pushed) for change in undo.changes or ())), "")
-    return f"{name}: its journal is not to be trusted, nothing is taken back: {objection}" if objection else undo
+    if not objection:
+        return undo
+    return f"{host_run.host_name}: its journal is not to be trusted, nothing is taken back: {objection}"
 
 
 def undoing_in_order(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:

@@ -26,11 +26,11 @@ def ours(text: str | None) -> bool:
     return text is not None and (text.startswith(MARK) or BEGIN in text.splitlines())
 
 
-def with_others(found: str | None, wanted: str | None, own: re.Pattern[str]) -> str | None:
-    """Return the content of a file of ours: `wanted`, and after it the lines of `found` that preflight would not write.
+def with_others(text: str | None, wanted: str | None, own: re.Pattern[str]) -> str | None:
+    """Return the content of a file of ours: `wanted`, and after it the lines of `text` that preflight would not write.
 
     `own`: the form of our lines."""
-    lines = (found or "").splitlines(keepends=True)
+    lines = (text or "").splitlines(keepends=True)
     return (wanted or "") + "".join(line for line in lines if not own.fullmatch(line.rstrip("\r\n"))) or None
 
 

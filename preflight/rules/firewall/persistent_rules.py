@@ -84,10 +84,10 @@ def own_file(rules: dict[str, tuple[str, ...]], now: str | None = None) -> str:
     Rules are inserted at the top, so the last goes in first. Lines that others have added to the file, as it is `now`,
     stay after ours."""
     lines = [f"insert rule {target} {rule}\n" for target, texts in rules.items() for rule in reversed(texts)]
-    return _HEADER + "".join(lines) + "".join(_others(now or ""))
+    return _HEADER + "".join(lines) + "".join(_foreign_lines(now or ""))
 
 
-def _others(text: str) -> Iterator[str]:
+def _foreign_lines(text: str) -> Iterator[str]:
     """Yield the lines of our file that preflight would not write."""
     for line in text.splitlines(keepends=True):
         match = _INSERTED.fullmatch(line.rstrip())
@@ -147,7 +147,7 @@ def _of_nftables(place: GateInputs) -> Iterator[BootFile]:
     boot_chains, logins = _made_at_boot(place), _logins_in_own_file(place)
     wanted = own_file(_rule_texts(boot_chains, logins), own)
     if not boot_chains:
-        if own and own not in (wanted, "".join(_others(own))):
+        if own and own not in (wanted, "".join(_foreign_lines(own))):
             yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says=_NOT_NEEDED)
         return
     if own != wanted:

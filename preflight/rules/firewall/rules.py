@@ -128,20 +128,20 @@ def _alike(rules: Sequence[FirewallRule], sources: Sequence[Source]) -> bool:
     )
 
 
-def common(one: PortSet, other: PortSet) -> PortSet:
-    return one - (one - other)
+def common(ports: PortSet, other_ports: PortSet) -> PortSet:
+    return ports - (ports - other_ports)
 
 
-def overlap(one: Source, other: Source) -> bool:
-    if isinstance(one, IPv4Network):
-        return isinstance(other, IPv4Network) and one.overlaps(other)
-    return isinstance(other, IPv6Network) and one.overlaps(other)
+def overlap(source: Source, network: Source) -> bool:
+    if isinstance(source, IPv4Network):
+        return isinstance(network, IPv4Network) and source.overlaps(network)
+    return isinstance(network, IPv6Network) and source.overlaps(network)
 
 
-def within(one: Source, other: Source) -> bool:
-    if isinstance(one, IPv4Network):
-        return isinstance(other, IPv4Network) and one.subnet_of(other)
-    return isinstance(other, IPv6Network) and one.subnet_of(other)
+def within(source: Source, network: Source) -> bool:
+    if isinstance(source, IPv4Network):
+        return isinstance(network, IPv4Network) and source.subnet_of(network)
+    return isinstance(network, IPv6Network) and source.subnet_of(network)
 
 
 def overlaps_any(source: Source, networks: Iterable[Source]) -> bool:

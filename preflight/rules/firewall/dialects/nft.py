@@ -46,29 +46,29 @@ def _verdict_anywhere(words: Sequence[str]) -> str:
     return "accept" if "accept" in verdicts else "none"
 
 
-def _condition(rule: FirewallRule, word: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
+def _condition(rule: FirewallRule, word: str, next_words: Sequence[str]) -> tuple[FirewallRule | None, int]:
     """Return the rule with one more condition or statement, and the number of words read. None: not understood."""
-    if length := _statement_length(word, rest):
+    if length := _statement_length(word, next_words):
         return rule, length
     if word in _NEVER:
-        return replace(rule, never=True), len(rest) + 1
+        return replace(rule, never=True), len(next_words) + 1
     if word in ("iif", "iifname"):
-        if rest[:2] == ["!=", '"lo"']:
+        if next_words[:2] == ["!=", '"lo"']:
             return rule, 3
-        return replace(rule.never_unless(rest[:1] != ['"lo"']), partial=True), 2
-    if word == "ct" and rest[:2] == ["state", "vmap"] and "new" not in rest[2].replace(":", " ").split():
+        return replace(rule.never_unless(next_words[:1] != ['"lo"']), partial=True), 2
+    if word == "ct" and next_words[:2] == ["state", "vmap"] and "new" not in next_words[2].replace(":", " ").split():
         return replace(rule, never=True), 4
-    if len(rest) < 2:
+    if len(next_words) < 2:
         return None, 0
-    return _match(rule, f"{word} {rest[0]}", rest[1]), 3
+    return _match(rule, f"{word} {next_words[0]}", next_words[1]), 3
 
 
-def _statement_length(word: str, rest: Sequence[str]) -> int:
+def _statement_length(word: str, next_words: Sequence[str]) -> int:
     """Return the number of words of a statement that counts, logs or comments; 0 for any other word."""
     if word == "counter":  # "counter", "counter packets 0 bytes 0", "counter name x"
-        return 1 + {"packets": 4, "name": 2}.get(rest[0] if rest else "", 0)
+        return 1 + {"packets": 4, "name": 2}.get(next_words[0] if next_words else "", 0)
     if word == "log":  # "log", "log prefix "x" level warn"
-        options = takewhile(("prefix", "level", "group", "snaplen").__contains__, rest[::2])
+        options = takewhile(("prefix", "level", "group", "snaplen").__contains__, next_words[::2])
         return 1 + 2 * len(list(options))
     return 2 if word == "comment" else 0
 

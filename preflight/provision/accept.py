@@ -235,12 +235,12 @@ def _text_refusal(change: Change) -> str:
 
 def _target_refusal(change: Change) -> str:
     form = FORMS.get(change.kind)
-    file = _file(change.target) if form is None else None
-    matches = file is not None if form is None else form.target.fullmatch(change.target) is not None
-    if not matches or (change.kind in _SPELLED and not _has_keys_once(change.target)):
+    owner: _WritableFile | _Form | None = form if form and form.target.fullmatch(change.target) else None
+    if form is None:
+        owner = _file(change.target)
+    if owner is None or (change.kind in _SPELLED and not _has_keys_once(change.target)):
         return f"preflight never changes {_name(change)}"
-    owner = file or form
-    if owner is not None and change.area is not owner.area:
+    if change.area is not owner.area:
         return f'{_name(change)} belongs to the area {owner.area}, and "area" is {change.area}'
     return ""
 

@@ -6,9 +6,9 @@ Each function returns whether `after` is the text that preflight writes where `b
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import ip_address
 
 from preflight.facts.parsers.linux.sysctl import intended_ports, settings
+from preflight.model.ip import is_address
 from preflight.model.ports import PortSet
 from preflight.provision.change_values import ADDRESS, CHAIN, IPTABLES_RULE, NFT_RULE, is_ports, is_rule
 from preflight.rules.firewall.dialects import iptables
@@ -52,15 +52,7 @@ def has_block(before: str | None, after: str | None) -> bool:
 
 @lru_cache(8192)  # hosts have the same lines
 def _is_host_line(line: str) -> bool:
-    return _HOST_LINE.fullmatch(line) is not None and _is_host(line.split()[0])
-
-
-def _is_host(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return _HOST_LINE.fullmatch(line) is not None and is_address(line.split()[0])
 
 
 def is_limit(line: str) -> bool:

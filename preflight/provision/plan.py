@@ -10,25 +10,25 @@ from preflight.model.finding import Finding
 
 _PHASES, _ORDER = tuple(Phase), tuple(Kind)
 _SUBJECTS = {
-    Kind.FILE: "{target}",
-    Kind.PROGRAM: "{target}",
-    Kind.SYSCTL: "{target}",
-    Kind.NFT_RULES: "nftables {target}",
-    Kind.NFT_INPUT: "nftables chain {target}",
-    Kind.IPTABLES_RULES: "{target} INPUT",
-    Kind.IPTABLES_INPUT: "{target} chain INPUT",
-    Kind.FIREWALLD_RULES: "firewalld zone {target}",
-    Kind.FIREWALLD_PERMANENT: "firewalld zone {target}, permanently",
-    Kind.SERVICE: "service {target}",
-    Kind.SERVICE_AT_BOOT: "service {target} at boot",
+    Kind.FILE: "{0.target}",
+    Kind.PROGRAM: "{0.target}",
+    Kind.SYSCTL: "{0.target}",
+    Kind.NFT_RULES: "nftables {0.target}",
+    Kind.NFT_INPUT: "nftables chain {0.target}",
+    Kind.IPTABLES_RULES: "{0.target} INPUT",
+    Kind.IPTABLES_INPUT: "{0.target} chain INPUT",
+    Kind.FIREWALLD_RULES: "firewalld zone {0.target}",
+    Kind.FIREWALLD_PERMANENT: "firewalld zone {0.target}, permanently",
+    Kind.SERVICE: "service {0.target}",
+    Kind.SERVICE_AT_BOOT: "service {0.target} at boot",
     Kind.UFW_RULES: "ufw rules",
     Kind.UFW_ENABLED: "ufw enabled",
-    Kind.DEVICE_ADDRESS: "device {target} address",
-    Kind.DEVICE_GATEWAY: "device {target} gateway",
-    Kind.DEVICE_DETECT: "device {target} detect address",
-    Kind.DEVICE_MTU: "device {target} MTU",
-    Kind.DEVICE_SAVED: "device {device} in /etc/hccn.conf",
-    Kind.DEVICE_RECOVERY: "device {device} from /etc/hccn.conf",
+    Kind.DEVICE_ADDRESS: "device {0.target} address",
+    Kind.DEVICE_GATEWAY: "device {0.target} gateway",
+    Kind.DEVICE_DETECT: "device {0.target} detect address",
+    Kind.DEVICE_MTU: "device {0.target} MTU",
+    Kind.DEVICE_SAVED: "device {0.device} in /etc/hccn.conf",
+    Kind.DEVICE_RECOVERY: "device {0.device} from /etc/hccn.conf",
 }
 
 
@@ -86,4 +86,4 @@ def short(value: str | None) -> str:
 
 def subject(change: Change) -> str:
     """Return the target of a change, in the words of the plan."""
-    return _SUBJECTS[change.kind].format(target=change.target, device=change.device)
+    return _SUBJECTS[change.kind].format(change)

@@ -101,15 +101,11 @@ def senders_cut_off(lost: Sequence[Loss], tries: Mapping[str, Sequence[Arrival]]
 def _is_cut_off(source: str, losses_of_source: Sequence[Loss], tries: Mapping[str, Sequence[Arrival]]) -> bool:
     """Return whether all connections of a host died, and other hosts reach each of its targets."""
     targets = [name for name, arrivals in tries.items() if any(arrival.source == source for arrival in arrivals)]
-    return (
-        len(losses_of_source) == len(targets)
-        and all(len(loss.dead) == loss.tried for loss in losses_of_source)
-        and all(_is_reached_from_others(source, tries[loss.target]) for loss in losses_of_source)
+    return len(losses_of_source) == len(targets) and all(
+        len(loss.dead) == loss.tried
+        and any(arrival.came_through for arrival in tries[loss.target] if arrival.source != source)
+        for loss in losses_of_source
     )
-
-
-def _is_reached_from_others(source: str, arrivals: Sequence[Arrival]) -> bool:
-    return any(arrival.came_through for arrival in arrivals if arrival.source != source)
 
 
 def by_target(lost: Iterable[Loss]) -> Iterable[tuple[str, list[Loss]]]:

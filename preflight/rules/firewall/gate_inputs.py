@@ -1,7 +1,7 @@
 """Inputs of the gates of a host: the cluster's networks and ports, and the host's facts. Pure."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
@@ -59,6 +59,10 @@ class GateInputs:
         if not has_cidrs and len(networks) <= FEW_NETWORKS and all(network.num_addresses > 1 for network in networks):
             return ""
         return f"cidrs = {json.dumps([str(network) for network in smallest_around(self.fewest(4, 6))])}"
+
+    def rules_for(self, networks: Iterable[Source], ours: Callable[[Source, PortSet], list[str]]) -> list[str]:
+        """Return our rules for each of these networks, as `ours` of a dialect words them."""
+        return [rule for network in networks for rule in ours(network, self.ports)]
 
     def login(
         self, rules: Iterable[FirewallRule], ours: Collection[FirewallRule], policy: str, *versions: int

@@ -29,7 +29,7 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
     families = (4, 6) if firewall.ufw_ipv6 else (4,)
     rules, ours = (tuple(map(ufw.parse, texts)) for texts in (firewall.ufw_rules, firewall.ufw_ours))
     site_rules = [rule for rule in rules if rule not in ours]
-    needed = [text for network in place.fewest(*families) for text in ufw.ours(network, place.ports)]
+    needed = place.rules_for(place.fewest(*families), ufw.ours)
     addable, by_hand = ufw.addable(map(ufw.parse, needed), site_rules, firewall.ufw_policy)
     if login := place.login(rules, ours, firewall.ufw_policy, *families):
         addable += ufw.addable(map(ufw.parse, ufw.ours(*login)), site_rules, firewall.ufw_policy)[0]
@@ -71,7 +71,7 @@ def without_managed_rules(chain: IptablesChain, firewall: Firewall) -> IptablesC
 def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = True) -> Gate:
     family = 6 if chain.program.startswith("ip6") else 4
     rules, ours = (tuple(iptables.parse(text, family) for text in texts) for texts in (chain.rules, chain.ours))
-    needed = [text for network in place.fewest(family) for text in iptables.ours(network, place.ports)]
+    needed = place.rules_for(place.fewest(family), iptables.ours)
     if login := place.login(rules, ours, chain.policy, family):
         needed += iptables.ours(*login)
     return Gate(
@@ -124,7 +124,7 @@ def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
         needed.append(nft.ours((login[0],), login[1]))
     by_hand = ""
     if program:
-        of_iptables = [text for network in place.fewest(*families) for text in iptables.ours(network, place.ports)]
+        of_iptables = place.rules_for(place.fewest(*families), iptables.ours)
         by_hand = iptables.command(f"{program.removesuffix('-nft')} -t {chain.table}", of_iptables)
     elif CONTAINERS.search(f"{chain.table} {chain.name}"):
         by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)

@@ -20,33 +20,29 @@ def zone_gates(place: GateInputs) -> Iterator[Gate]:
     entered = zones_entered(place, state)
     too_old = bool(state.version) and state.version < firewalld.PRIORITIES_SINCE
     for zone in state.zones:
-        yield _zone_gate(place, zone, entered.get(zone.name, ()), too_old=too_old)
-
-
-def _zone_gate(place: GateInputs, zone: Zone, networks: tuple[Source, ...], *, too_old: bool) -> Gate:
-    """Return the gate of a zone. `too_old`: firewalld has no priorities, so that preflight must not write there."""
-    rules, policy = tuple(firewalld.zone_rules(zone)), firewalld.policy(zone)
-    if not networks and (unknown := _sources_not_known(zone)):
-        # Sources win over interfaces, so this zone may or may not get the cluster's packets.
-        networks, rules, policy = place.fewest(4, 6), _in_doubt(rules, policy, unknown), "accept"
-    ours = tuple(map(firewalld.parse, zone.ours))
-    needed = [text for network in networks for text in firewalld.ours(network, place.ports)]
-    login = place.login(rules, ours, policy, 4, 6)
-    if login and networks:
-        needed += firewalld.ours(*login)
-    return Gate(
-        place,
-        Kind.FIREWALLD_RULES,
-        zone.name,
-        f"firewalld, zone {zone.name}",
-        rules,
-        policy,
-        ours,
-        tuple(map(firewalld.parse, needed)),
-        networks,
-        firewalld.command(zone.name, needed) if too_old else "",
-        place.to_name(4, 6),
-    )
+        networks = entered.get(zone.name, ())
+        rules, policy = tuple(firewalld.zone_rules(zone)), firewalld.policy(zone)
+        if not networks and (unknown := _sources_not_known(zone)):
+            # Sources win over interfaces, so this zone may or may not get the cluster's packets.
+            networks, rules, policy = place.fewest(4, 6), _in_doubt(rules, policy, unknown), "accept"
+        ours = tuple(map(firewalld.parse, zone.ours))
+        needed = place.rules_for(networks, firewalld.ours)
+        login = place.login(rules, ours, policy, 4, 6)
+        if login and networks:
+            needed += firewalld.ours(*login)
+        yield Gate(
+            place,
+            Kind.FIREWALLD_RULES,
+            zone.name,
+            f"firewalld, zone {zone.name}",
+            rules,
+            policy,
+            ours,
+            tuple(map(firewalld.parse, needed)),
+            networks,
+            firewalld.command(zone.name, needed) if too_old else "",
+            place.to_name(4, 6),
+        )
 
 
 def zones_entered(place: GateInputs, state: Firewalld) -> dict[str, tuple[Source, ...]]:

@@ -112,7 +112,7 @@ def _not_begun(changes: Sequence[Change], why: str) -> tuple[StepResult, ...]:
 
 
 @dataclass(frozen=True)
-class PutInOrder:
+class Recovery:
     """Result of finishing runs that were cut off.
 
     `notes`: a sentence for each host on which a run was cut off, or that could not be put in order. `at_work`: the
@@ -123,7 +123,7 @@ class PutInOrder:
     at_work: Mapping[str, str] = field(default_factory=dict)
 
 
-def put_in_order(names: Collection[str], way: Way, run: str) -> PutInOrder:
+def put_in_order(names: Collection[str], way: Way, run: str) -> Recovery:
     """Wait for the run that is at work on each of these hosts, or finish the work of a run that was cut off there."""
     at_work: dict[str, str] = {}
 
@@ -141,7 +141,7 @@ def put_in_order(names: Collection[str], way: Way, run: str) -> PutInOrder:
     seconds = HostRun.seconds((), way.confirm_seconds)
     sentences = way.on_each(names, run, recover, seconds=seconds, phase="recover")
     notes = (f"{name}: {sentence}" for name, sentence in sentences.items() if sentence and isinstance(sentence, str))
-    return PutInOrder(tuple(notes), at_work)
+    return Recovery(tuple(notes), at_work)
 
 
 def who_is_at_work(names: Collection[str], way: Way, run: str) -> dict[str, str]:

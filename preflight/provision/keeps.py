@@ -9,7 +9,7 @@ from preflight.model.change import Change, Kind
 _NAMES = {Kind.DEVICE_GATEWAY: "gateway ", Kind.DEVICE_DETECT: "detect address "}
 
 
-def keeping(kept: Iterable[Change]) -> Iterator[str]:
+def kept_values(kept: Iterable[Change]) -> Iterator[str]:
     """Yield a sentence for all devices that keep the same values.
 
     Example: 'node[01-03]: devices 0-3 keep 10.0.0.1/24 … 10.0.0.12/24 until reboot'. `kept`: the changes that would

@@ -50,7 +50,9 @@ def _unrecorded(run: str, undo: Undoing, known: Iterable[PastRun]) -> tuple[Chan
     """Return the changes of hosts without a whole journal that no host records."""
     recorded = {_place(change) for change in undo.recorded}
     hosts = {*undo.strangers, *undo.damaged}
-    return tuple(change for change in made_by(run, known) if change.host in hosts and _place(change) not in recorded)
+    return tuple(
+        change for change in remaining_changes(run, known) if change.host in hosts and _place(change) not in recorded
+    )
 
 
 def _effects(run: str, results: Iterable[StepResult], damaged: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -62,7 +64,7 @@ def _effects(run: str, results: Iterable[StepResult], damaged: Collection[str]) 
         yield host, _sentence(host, run, unchanged, changed, damaged=host in damaged)
 
 
-def made_by(run: str, known: Iterable[PastRun]) -> tuple[Change, ...]:
+def remaining_changes(run: str, known: Iterable[PastRun]) -> tuple[Change, ...]:
     """Return the changes that `run` made, or may have made, without those that a later run rolled back. Pure."""
     remaining: dict[Place, Change] = {}
     changes: dict[Place, Change] = {}

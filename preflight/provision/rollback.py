@@ -9,7 +9,7 @@ from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
 from preflight.provision.accept import undo_refusal
 from preflight.provision.apply import Way, put_in_order
 from preflight.provision.host_run import HostRefusalError, HostRun, HostUndo
-from preflight.provision.keeps import keeping
+from preflight.provision.keeps import kept_values
 from preflight.transport.types import TransportError
 
 _HCCN_CONF = "/etc/hccn.conf"
@@ -120,7 +120,7 @@ def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
     kept = [change for change in candidates if _cannot_be_unset(change)]
     holding = {change.host for change in kept}
     reverting = (_for_the_next_boot(c) if c.host in holding else c for c in candidates if not _cannot_be_unset(c))
-    return Plan(tuple(_by_phase(reverting))), tuple(keeping(kept))
+    return Plan(tuple(_by_phase(reverting))), tuple(kept_values(kept))
 
 
 def _cannot_be_unset(change: Change) -> bool:

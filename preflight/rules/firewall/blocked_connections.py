@@ -27,56 +27,56 @@ class Loss:
     look: str = ""  # the commands to run on the target before searching elsewhere
 
 
-def losses(target: str, tries: Sequence[Arrival], place: GateInputs | None) -> Iterator[Loss]:
-    """Yield the connections to `target` that died, grouped by sender. `place` None: its firewall could not be read."""
-    walls = gates(place) if place else []
+def losses(target: str, tries: Sequence[Arrival], inputs: GateInputs | None) -> Iterator[Loss]:
+    """Yield the connections to `target` that died, grouped by sender. `inputs` None: its firewall could not be read."""
+    walls = gates(inputs) if inputs else []
     for source, arrivals in grouped((arrival.source, arrival) for arrival in tries).items():
-        dead = [arrival for arrival in arrivals if arrival.died and not _is_reported(place, walls, arrival)]
+        dead = [arrival for arrival in arrivals if arrival.died and not _is_reported(inputs, walls, arrival)]
         if dead:
-            why = _why(place, walls, dead)
-            commands = _chain_commands(place) if why.endswith(_UNJUDGED) else ""
+            why = _why(inputs, walls, dead)
+            commands = _chain_commands(inputs) if why.endswith(_UNJUDGED) else ""
             yield Loss(source, target, tuple(dead), len(arrivals), why, commands)
 
 
-def _is_reported(place: GateInputs | None, walls: Sequence[Gate], arrival: Arrival) -> bool:
+def _is_reported(inputs: GateInputs | None, walls: Sequence[Gate], arrival: Arrival) -> bool:
     """Return whether FWL101 already reports the rule that stopped this connection."""
-    if place is None or place.cluster.firewall is FirewallPolicy.LEAVE:
+    if inputs is None or inputs.cluster.firewall is FirewallPolicy.LEAVE:
         return False
-    if place.cluster.firewall is FirewallPolicy.OFF:
-        return any(True for _ in still_on(place.firewall))
+    if inputs.cluster.firewall is FirewallPolicy.OFF:
+        return any(True for _ in still_on(inputs.firewall))
     return bool(_closed_by(walls, [arrival]))
 
 
-def _why(place: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
+def _why(inputs: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
     """Return the part of the host's own firewall in the loss, as far as its rules are known."""
-    if place is None:
+    if inputs is None:
         return "something in between, or its own firewall, which could not be looked at"
     if by := _closed_by(walls, dead):
         return f"its own firewall, which the inventory leaves alone, closes them: {by}"
-    strangers = _foreign_clients(place, dead)
-    if strangers and place.cluster.firewall is FirewallPolicy.ALLOW:
+    strangers = _foreign_clients(inputs, dead)
+    if strangers and inputs.cluster.firewall is FirewallPolicy.ALLOW:
         return f"they come from {', '.join(strangers)}, and the firewall is opened for cluster.cidrs only"
     if all(arrival.by and arrival.by == arrival.address for arrival in dead):
         return "the host itself rejects them, by a rule that is not among those read here"
-    if place.firewall.unjudged:
-        return f"something in between, or {', '.join(place.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
+    if inputs.firewall.unjudged:
+        return f"something in between, or {', '.join(inputs.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
     return "something in between, as its own firewall lets them in"
 
 
-def _chain_commands(place: GateInputs | None) -> str:
+def _chain_commands(inputs: GateInputs | None) -> str:
     """Return the commands that show the chains which may drop connections before the judged ones."""
-    chains = place.firewall.unjudged[:4] if place else ()
+    chains = inputs.firewall.unjudged[:4] if inputs else ()
     return "; ".join(f"nft list chain {chain.partition(' (')[0]}" for chain in chains)
 
 
-def _foreign_clients(place: GateInputs, dead: Sequence[Arrival]) -> list[str]:
+def _foreign_clients(inputs: GateInputs, dead: Sequence[Arrival]) -> list[str]:
     """Return the addresses outside the cluster's networks from which connections came."""
     clients = {arrival.client for arrival in dead if arrival.client}
-    return sorted(client for client in clients if not _is_of_cluster(place, client))
+    return sorted(client for client in clients if not _is_of_cluster(inputs, client))
 
 
-def _is_of_cluster(place: GateInputs, client: str) -> bool:
-    return not place.sources or any(ip_address(client) in network for network in place.sources)
+def _is_of_cluster(inputs: GateInputs, client: str) -> bool:
+    return not inputs.sources or any(ip_address(client) in network for network in inputs.sources)
 
 
 def _closed_by(walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:

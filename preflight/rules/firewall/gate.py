@@ -16,7 +16,7 @@ from preflight.rules.firewall.rules import FirewallRule, RuleJudgement, Source, 
 class Gate:
     """One place that every packet of its networks has to pass. The next gate may still drop what this one accepts."""
 
-    place: GateInputs
+    inputs: GateInputs
     kind: Kind  # Kind of the change that edits our rules here.
     target: str  # Target of that change.
     name: str  # Name in messages.
@@ -31,12 +31,12 @@ class Gate:
     @property
     def ports(self) -> PortSet:
         """The ports that the gate has to let through."""
-        return self.place.ports
+        return self.inputs.ports
 
     @cached_property
     def logins(self) -> tuple[FirewallRule, ...]:
         """Those of our rules that let one address log in. Only a rollback removes them."""
-        return self.place.logins(self.ours)
+        return self.inputs.logins(self.ours)
 
     def objections(self, *, without_ours: bool = False) -> list[tuple[Source, RuleJudgement]]:
         """Return the networks that this gate may keep out, as it is or as it would be without our rules.
@@ -70,7 +70,7 @@ class Gate:
         """Return the connections from a network to any of these ports."""
         return [
             arrival
-            for arrival in self.place.tries
+            for arrival in self.inputs.tries
             if arrival.port is not None
             and arrival.port in ports
             and arrival.client

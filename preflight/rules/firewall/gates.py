@@ -17,24 +17,24 @@ _JUMP_TO_UFW = re.compile(r"-j ufw6?-")
 _JUMP_TO_FIREWALLD = re.compile(r"-j INPUT_(?:direct|ZONES)")
 
 
-def gates(place: GateInputs) -> list[Gate]:
+def gates(inputs: GateInputs) -> list[Gate]:
     """Return all gates of a host, also those that let everything in."""
-    return [*_ufw(place), *zone_gates(place), *_iptables(place), *_nftables(place)]
+    return [*_ufw(inputs), *zone_gates(inputs), *_iptables(inputs), *_nftables(inputs)]
 
 
-def _ufw(place: GateInputs) -> Iterator[Gate]:
-    firewall = place.firewall
+def _ufw(inputs: GateInputs) -> Iterator[Gate]:
+    firewall = inputs.firewall
     if not firewall.ufw_enabled:
         return
     families = (4, 6) if firewall.ufw_ipv6 else (4,)
     rules, ours = (tuple(map(ufw.parse, texts)) for texts in (firewall.ufw_rules, firewall.ufw_ours))
     site_rules = [rule for rule in rules if rule not in ours]
-    needed = place.rules_for(place.fewest(*families), ufw.ours)
+    needed = inputs.rules_for(inputs.fewest(*families), ufw.ours)
     addable, by_hand = ufw.addable(map(ufw.parse, needed), site_rules, firewall.ufw_policy)
-    if login := place.login(rules, ours, firewall.ufw_policy, *families):
+    if login := inputs.login(rules, ours, firewall.ufw_policy, *families):
         addable += ufw.addable(map(ufw.parse, ufw.ours(*login)), site_rules, firewall.ufw_policy)[0]
     yield Gate(
-        place,
+        inputs,
         Kind.UFW_RULES,
         "ufw",
         "ufw",
@@ -42,20 +42,20 @@ def _ufw(place: GateInputs) -> Iterator[Gate]:
         firewall.ufw_policy,
         ours,
         addable,
-        place.fewest(*families),
+        inputs.fewest(*families),
         by_hand,
-        place.to_name(*families),
+        inputs.to_name(*families),
     )
 
 
-def _iptables(place: GateInputs) -> Iterator[Gate]:
-    firewall = place.firewall
+def _iptables(inputs: GateInputs) -> Iterator[Gate]:
+    firewall = inputs.firewall
     for chain in firewall.iptables:
-        yield iptables_gate(place, without_managed_rules(chain, firewall))
+        yield iptables_gate(inputs, without_managed_rules(chain, firewall))
     for program in firewall.iptables_unread:
         if program.endswith("-legacy"):  # nft shows the rules of iptables-nft
             hidden = IptablesChain(program, "accept", (f"-j what-{program}-holds",), ())
-            yield iptables_gate(place, hidden, readable=False)
+            yield iptables_gate(inputs, hidden, readable=False)
 
 
 def without_managed_rules(chain: IptablesChain, firewall: Firewall) -> IptablesChain:
@@ -68,14 +68,14 @@ def without_managed_rules(chain: IptablesChain, firewall: Firewall) -> IptablesC
     return IptablesChain(chain.program, "accept" if owned else chain.policy, tuple(rules), chain.ours)
 
 
-def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = True) -> Gate:
+def iptables_gate(inputs: GateInputs, chain: IptablesChain, *, readable: bool = True) -> Gate:
     family = 6 if chain.program.startswith("ip6") else 4
     rules, ours = (tuple(iptables.parse(text, family) for text in texts) for texts in (chain.rules, chain.ours))
-    needed = place.rules_for(place.fewest(family), iptables.ours)
-    if login := place.login(rules, ours, chain.policy, family):
+    needed = inputs.rules_for(inputs.fewest(family), iptables.ours)
+    if login := inputs.login(rules, ours, chain.policy, family):
         needed += iptables.ours(*login)
     return Gate(
-        place,
+        inputs,
         Kind.IPTABLES_RULES,
         chain.program,
         f"{chain.program}, chain INPUT",
@@ -83,19 +83,19 @@ def iptables_gate(place: GateInputs, chain: IptablesChain, *, readable: bool = T
         chain.policy,
         ours,
         tuple(iptables.parse(text, family) for text in needed),
-        place.fewest(family),
+        inputs.fewest(family),
         "" if readable else iptables.command(chain.program, needed),
-        place.to_name(family),
+        inputs.to_name(family),
     )
 
 
-def _nftables(place: GateInputs) -> Iterator[Gate]:
-    unread = place.firewall.iptables_unread
-    for chain in place.firewall.nft_chains:
-        if chain.family in ("ip", "ip6", "inet") and not _is_in_another_gate(chain, place.firewall):
+def _nftables(inputs: GateInputs) -> Iterator[Gate]:
+    unread = inputs.firewall.iptables_unread
+    for chain in inputs.firewall.nft_chains:
+        if chain.family in ("ip", "ip6", "inet") and not _is_in_another_gate(chain, inputs.firewall):
             program = _iptables_program(chain)
             kept_by_iptables = chain.table != "filter" or program in unread
-            yield _nft_gate(place, chain, program if kept_by_iptables else "")
+            yield _nft_gate(inputs, chain, program if kept_by_iptables else "")
 
 
 def _is_in_another_gate(chain: NftChain, firewall: Firewall) -> bool:
@@ -113,23 +113,23 @@ def _iptables_program(chain: NftChain) -> str:
     return NFT_PROGRAMS.get(chain.family, "") if is_input else ""
 
 
-def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
+def _nft_gate(inputs: GateInputs, chain: NftChain, program: str) -> Gate:
     """Return the gate of a chain. `program`: that of iptables which keeps the chain, so that nft must not write
     there."""
     families = {"ip": (4,), "ip6": (6,)}.get(chain.family, (4, 6))
     target = f"{chain.family} {chain.table} {chain.name}"
     rules, ours = (tuple(map(nft.parse, texts)) for texts in (chain.rules, chain.ours))
-    needed = _nft_rules(place, families)
-    if login := place.login(rules, ours, chain.policy, *families):
+    needed = _nft_rules(inputs, families)
+    if login := inputs.login(rules, ours, chain.policy, *families):
         needed.append(nft.ours((login[0],), login[1]))
     by_hand = ""
     if program:
-        of_iptables = place.rules_for(place.fewest(*families), iptables.ours)
+        of_iptables = inputs.rules_for(inputs.fewest(*families), iptables.ours)
         by_hand = iptables.command(f"{program.removesuffix('-nft')} -t {chain.table}", of_iptables)
     elif CONTAINERS.search(f"{chain.table} {chain.name}"):
         by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
     return Gate(
-        place,
+        inputs,
         Kind.NFT_RULES,
         target,
         target,
@@ -137,16 +137,16 @@ def _nft_gate(place: GateInputs, chain: NftChain, program: str) -> Gate:
         chain.policy,
         ours,
         tuple(map(nft.parse, needed)),
-        place.of_family(*families),
+        inputs.of_family(*families),
         by_hand,
-        place.to_name(*families) if program else "",
+        inputs.to_name(*families) if program else "",
     )
 
 
-def _nft_rules(place: GateInputs, families: Sequence[int]) -> list[str]:
+def _nft_rules(inputs: GateInputs, families: Sequence[int]) -> list[str]:
     """Return one rule a network of the inventory; where it names only hosts, one with the set of their addresses."""
-    networks = place.of_family(*families)
-    if place.cluster.cidrs:
-        return [nft.ours((network,), place.ports) for network in networks]
+    networks = inputs.of_family(*families)
+    if inputs.cluster.cidrs:
+        return [nft.ours((network,), inputs.ports) for network in networks]
     of_version = (tuple(network for network in networks if network.version == version) for version in (4, 6))
-    return [nft.ours(group, place.ports) for group in of_version if group]
+    return [nft.ours(group, inputs.ports) for group in of_version if group]

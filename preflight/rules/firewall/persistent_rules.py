@@ -44,20 +44,20 @@ class BootFile:
     zone: str = ""
 
 
-def boot_files(place: GateInputs) -> Iterator[BootFile]:
+def boot_files(inputs: GateInputs) -> Iterator[BootFile]:
     """Yield the files that have to be edited."""
-    yield from _of_nftables(place)
-    yield from _of_iptables(place)
-    yield from _of_firewalld(place)
+    yield from _of_nftables(inputs)
+    yield from _of_iptables(inputs)
+    yield from _of_firewalld(inputs)
 
 
-def not_kept(place: GateInputs) -> Iterator[tuple[Gate, str]]:
+def not_kept(inputs: GateInputs) -> Iterator[tuple[Gate, str]]:
     """Yield the gates that our rules have opened until the next boot only, and the manual fix."""
     restored_targets = {
-        Kind.NFT_RULES: {*_made_at_boot(place)},
-        Kind.IPTABLES_RULES: {program for saved in place.firewall.iptables_saved for program in _programs(saved.path)},
+        Kind.NFT_RULES: {*_made_at_boot(inputs)},
+        Kind.IPTABLES_RULES: {program for saved in inputs.firewall.iptables_saved for program in _programs(saved.path)},
     }
-    for gate in gates(place):
+    for gate in gates(inputs):
         is_restored = gate.target in restored_targets.get(gate.kind, (gate.target,))
         # Another check reports a gate that is closed now.
         if not is_restored and _needs_ours(gate) and not gate.objections():
@@ -95,12 +95,12 @@ def _foreign_lines(text: str) -> Iterator[str]:
             yield line
 
 
-def _made_at_boot(place: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
+def _made_at_boot(inputs: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
     """Return our rules that a boot has to restore, in chains that the boot file makes."""
-    boot = place.firewall.nft_boot_file or ""
+    boot = inputs.firewall.nft_boot_file or ""
     return {
         gate.target: gate.wanted
-        for gate in gates(place)
+        for gate in gates(inputs)
         if gate.kind is Kind.NFT_RULES and _needs_ours(gate) and _makes_chain(boot, gate.target)
     }
 
@@ -115,12 +115,12 @@ def _rule_texts(
     }
 
 
-def _logins_in_own_file(place: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
+def _logins_in_own_file(inputs: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
     """Return the rules of our file that let one address log in, in chains that the boot file makes. They stay."""
-    boot = place.firewall.nft_boot_file or ""
-    rules = reversed(_INSERTED.findall(place.firewall.nft_preflight_file or ""))
+    boot = inputs.firewall.nft_boot_file or ""
+    rules = reversed(_INSERTED.findall(inputs.firewall.nft_preflight_file or ""))
     by_target = grouped((target, nft.parse(text)) for target, text in rules if _makes_chain(boot, target))
-    return {target: logins for target, rules in by_target.items() if (logins := place.logins(rules))}
+    return {target: logins for target, rules in by_target.items() if (logins := inputs.logins(rules))}
 
 
 def _makes_chain(text: str, target: str) -> bool:
@@ -142,9 +142,9 @@ def with_include(boot: str) -> str:
     return with_last_lines(boot, f"{NFT_INCLUDE}\n")
 
 
-def _of_nftables(place: GateInputs) -> Iterator[BootFile]:
-    boot, own = place.firewall.nft_boot_file, place.firewall.nft_preflight_file
-    boot_chains, logins = _made_at_boot(place), _logins_in_own_file(place)
+def _of_nftables(inputs: GateInputs) -> Iterator[BootFile]:
+    boot, own = inputs.firewall.nft_boot_file, inputs.firewall.nft_preflight_file
+    boot_chains, logins = _made_at_boot(inputs), _logins_in_own_file(inputs)
     wanted = own_file(_rule_texts(boot_chains, logins), own)
     if not boot_chains:
         if own and own not in (wanted, "".join(_foreign_lines(own))):
@@ -166,15 +166,15 @@ def _programs(path: str) -> tuple[str, str]:
     return f"{plain}-nft", f"{plain}-legacy"
 
 
-def _of_iptables(place: GateInputs) -> Iterator[BootFile]:
-    for saved in place.firewall.iptables_saved:
+def _of_iptables(inputs: GateInputs) -> Iterator[BootFile]:
+    for saved in inputs.firewall.iptables_saved:
         programs = _programs(saved.path)
         chain = iptables_facts.chain(saved.text, programs[0])
         if not isinstance(chain, IptablesChain):
             continue  # iptables-restore would not understand the file either
         # Connections that our current rules let through prove nothing about a boot without these rules.
-        opened = any(live.program in programs and live.ours for live in place.firewall.iptables)
-        gate = iptables_gate(replace(place, tries=()) if opened else place, chain)
+        opened = any(live.program in programs and live.ours for live in inputs.firewall.iptables)
+        gate = iptables_gate(replace(inputs, tries=()) if opened else inputs, chain)
         if not gate.settled and gate.written_here:
             after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
             lacks = bool(gate.objections())
@@ -185,14 +185,14 @@ def _of_iptables(place: GateInputs) -> Iterator[BootFile]:
 # firewalld: the zone's file under /etc, or until there is one, the one that firewalld ships.
 
 
-def _of_firewalld(place: GateInputs) -> Iterator[BootFile]:
-    files = place.firewall.firewalld.files if place.firewall.firewalld else {}
-    for gate in zone_gates(place):
+def _of_firewalld(inputs: GateInputs) -> Iterator[BootFile]:
+    files = inputs.firewall.firewalld.files if inputs.firewall.firewalld else {}
+    for gate in zone_gates(inputs):
         file = files.get(gate.target, ZoneFile())
         if file == ZoneFile() or not gate.written_here:
             continue
         own_rules = tuple(map(firewalld.parse, firewalld.rules_in(file.own or "")))
-        rules = together(gate.wanted, place.logins(own_rules))
+        rules = together(gate.wanted, inputs.logins(own_rules))
         if meanings(own_rules) != meanings(rules):
             lacks = not meanings(rules) <= meanings(own_rules)
             says = "lacks our rules" if lacks else _NOT_NEEDED

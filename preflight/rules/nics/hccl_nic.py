@@ -42,7 +42,7 @@ def choose(variables: Mapping[str, str], network: Network) -> NicChoice | str:
 def _by_name(network: Network, version: int) -> list[tuple[str, Address]]:
     """Return the NICs that are up, with their addresses of one family, in the order of HCCL's search."""
     nics = [(nic.name, address) for nic in network.interfaces if nic.up for address in addresses(nic, version)]
-    return sorted(nics, key=lambda nic: (_last(nic[0]), nic[0]))
+    return sorted(nics, key=lambda nic: (_search_rank(nic[0]), nic[0]))
 
 
 def _none_fits(names: str, version: int, network: Network) -> str:
@@ -90,6 +90,6 @@ def allowed(patterns: str, nic: str) -> int | None:
     return (0 if place is None else None) if negated else place
 
 
-def _last(nic: str) -> int:
+def _search_rank(nic: str) -> int:
     """Return the sort key that puts docker and then the loopback last."""
     return 2 if nic == "lo" else int(nic.startswith("docker"))

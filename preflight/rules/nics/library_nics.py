@@ -37,7 +37,7 @@ def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> NicC
         if nccl_fits(names, nic[0]):
             return NicChoice(*nic, setting)
     fitting = [nic.name for nic in network.interfaces if nccl_fits(names, nic.name)]
-    return _nothing(setting, network, fitting, "Bootstrap : no socket interface found")
+    return _no_nic(setting, network, fitting, "Bootstrap : no socket interface found")
 
 
 def _by_nccl_order(nics: Sequence[tuple[str, Address]], family: str) -> NicChoice | str:
@@ -82,7 +82,7 @@ def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]
     setting = f"GLOO_SOCKET_IFNAME={quote(names)}"
     for name in wanted:
         if name not in nics or not any(_with_addresses([nics[name]])):
-            why = _nothing(setting, network, [name], f"Unable to find address for: {name}")
+            why = _no_nic(setting, network, [name], f"Unable to find address for: {name}")
             return f"{why}; gloo takes whole names between commas, and knows no ^, no = and no beginnings"
     down = [name for name in wanted if not nics[name].up]
     if down:
@@ -118,14 +118,14 @@ def mpi(settings: Mpi, network: Network) -> NicChoice | str | None:
         choices += nics[:1]
     if choices:
         return NicChoice(*choices[0], setting)
-    return _nothing(setting, network, [], "Did not find interface matching this subnet")
+    return _no_nic(setting, network, [], "Did not find interface matching this subnet")
 
 
 def _of_mpi_word(word: str, network: Network, setting: str) -> list[tuple[str, Address]] | str:
     """Return the NICs that a word of btl_tcp_if_include names, or a sentence on why Open MPI refuses it."""
     if word[0].isalpha():
         nics = list(_with_addresses(nic for nic in _up(network) if nic.name == word))
-        return nics or _nothing(setting, network, [word], "Unknown interface name")
+        return nics or _no_nic(setting, network, [word], "Unknown interface name")
     try:
         network_of_word = ip_network(word, strict=False)
     except ValueError:
@@ -150,7 +150,7 @@ def _with_addresses(nics: Iterable[Interface], versions: Iterable[int] = _BOTH) 
     return ((nic.name, address) for version in versions for nic in interfaces for address in addresses(nic, version))
 
 
-def _nothing(setting: str, network: Network, names: Collection[str], error: str) -> str:
+def _no_nic(setting: str, network: Network, names: Collection[str], error: str) -> str:
     """Return why no NIC is chosen though NICs of these names fit, with the library's own error message."""
     fitting = [nic for nic in network.interfaces if nic.name in names]
     why = f"no interface fits {setting}; there are {', '.join(sorted(_present(network)))}"

@@ -42,14 +42,14 @@ def repair(sysctl: Sysctl, wanted: PortSet) -> Repair:
     where that is not enough."""
     united = wanted | (accepted(sysctl.reserved_ports) or PortSet())
     for file in counting(sysctl):
-        united |= _last(file) or PortSet()
+        united |= _last_ports(file) or PortSet()
     if sysctl.tuned:
         united |= intended_ports(sysctl.tuned.value) or PortSet()
     short = _missing(sysctl, wanted)
-    edits, edited_facts = _edited(sysctl, wanted, united)
+    edits, edited_facts = _edit_files(sysctl, wanted, united)
     missing = _missing(edited_facts, wanted)
     if missing:
-        own_edit, with_own = _own(edited_facts, united)
+        own_edit, with_own = _add_own_file(edited_facts, united)
         missing_with_own = _missing(with_own, wanted)
         if own_edit and missing_with_own != missing:
             edits, missing = (*edits, own_edit), missing_with_own
@@ -78,7 +78,7 @@ def unreadable(sysctl: Sysctl) -> list[tuple[str, str]]:
     """Return the files with a value that the kernel refuses and that is not understandable either, with that value.
 
     No list that replaced it could be known to hold the intended ports."""
-    refused = [(file.path, file.value or "") for file in counting(sysctl) if _last(file) is None]
+    refused = [(file.path, file.value or "") for file in counting(sysctl) if _last_ports(file) is None]
     tuned = sysctl.tuned
     return refused + ([(tuned.source, tuned.value)] if tuned and intended_ports(tuned.value) is None else [])
 
@@ -119,7 +119,7 @@ def _missing(sysctl: Sysctl, wanted: PortSet) -> dict[LoadPath, PortSet]:
     return {way: wanted - ports for way, ports in ends.items() if wanted - ports}
 
 
-def _last(file: SysctlFile) -> PortSet | None:
+def _last_ports(file: SysctlFile) -> PortSet | None:
     """Return the ports of the last line that the kernel takes, and of those after it that it refuses.
 
     None where that is no list of ports."""
@@ -143,7 +143,7 @@ def _lacks(file: SysctlFile, wanted: PortSet) -> bool:
     return bool(wanted - loaded)
 
 
-def _edited(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple[Edit, ...], Sysctl]:
+def _edit_files(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple[Edit, ...], Sysctl]:
     """Return the edits of files that set the key to less than is wanted, and the facts after them."""
     edits = {
         _real_path(file): Edit(file.path, file.text, with_value(file.text, united), _fault(file.value))
@@ -175,7 +175,7 @@ def _editable(tuned: Tuned) -> bool:
     return not tuned.error and tuned.source.startswith("/etc/") and bool(settings(tuned.text))
 
 
-def _own(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
+def _add_own_file(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
     """Return our own file where there is none, or one that sets nothing, and the facts with it.
 
     None if it is a link, by which an administrator has disabled it."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from preflight.diagnose.catalogue import recognise
 from preflight.diagnose.errors.launchers import ENDED_BADLY
-from preflight.diagnose.line import parsed
+from preflight.diagnose.line import parse_line
 from preflight.diagnose.types import LastLines, Spot, Who
 
 _LINES = 3  # of a writer
@@ -46,7 +46,7 @@ def _endings(texts: list[str], year: int) -> Iterator[_Ending]:
     """Yield each writer of these lines with its own lines, without reports of launchers."""
     writers: dict[str, _Ending] = {}
     for raw in texts:
-        line = parsed(raw[:_WIDTH], year)
+        line = parse_line(raw[:_WIDTH], year)
         sign = recognise(raw)
         if not line.text or (sign and sign.id in ENDED_BADLY):
             continue

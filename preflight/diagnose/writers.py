@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from preflight.diagnose.types import Line, Spot, Who
+from preflight.diagnose.types import LogLine, Spot, Who
 
 _PROCESSES = 65_536  # of all logs
 _OF_FILE = 4  # processes that are kept for a file: two are enough to know that it has several
@@ -47,7 +47,7 @@ class Writers:
         """Forget a table: the next file's lines are no part of it."""
         self._table.clear()
 
-    def of(self, line: Line, spot: Spot) -> Who:
+    def of(self, line: LogLine, spot: Spot) -> Who:
         """Return the writer of a line, also by a launcher's table around it, or by the path of a device's log."""
         writer = line.who
         if spot.about.pid is not None:  # the device has its own process numbers
@@ -67,10 +67,12 @@ class Writers:
             writers = self._of_file.setdefault(spot.file, set())
             if len(writers) < _OF_FILE:
                 writers.add(Who(who.rank, "", who.device, who.pid))
-        who = who.joined(spot.about)
-        if who.pid is not None and (who.rank is not None or who.device) and len(self._identities) < _PROCESSES:
-            key = (who.host, who.pid)
-            self._identities[key] = self._identities.get(key, Who()).joined(Who(who.rank, "", who.device))
+        writer = who.joined(spot.about)
+        if writer.pid is None or len(self._identities) >= _PROCESSES:
+            return
+        if writer.rank is not None or writer.device:
+            key = (writer.host, writer.pid)
+            self._identities[key] = self._identities.get(key, Who()).joined(Who(writer.rank, "", writer.device))
 
     def identified(self, who: Who) -> Who:
         """Return the process with the rank and device of its other lines and files."""

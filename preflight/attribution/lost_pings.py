@@ -262,9 +262,7 @@ class _Count:
 
     def _pairs_by_rail(self) -> tuple[Mapping[int, list[Pair]], ...]:
         """Return by rail the pairs of its devices, their pairs with gateways, and those with devices of other rails."""
-        along: dict[int, list[Pair]] = defaultdict(list)
-        up: dict[int, list[Pair]] = defaultdict(list)
-        across: dict[int, list[Pair]] = defaultdict(list)
+        along, up, across = (defaultdict[int, list[Pair]](list) for _ in range(3))
         for pair in self._remaining:
             rails = {ping_end.device for ping_end in pair if not ping_end.is_gateway}
             kind = across if len(rails) > 1 else along if is_direct(pair) else up

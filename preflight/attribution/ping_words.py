@@ -84,7 +84,7 @@ _MAYBE_A_PART = "or a part that is cut off: of who is named here not every two w
 
 def mend(cause: Cause, words: Words) -> str:
     """Return what to check, after the command that pings more pairs, if that decides the cause."""
-    names = (" and ".join(cause.names),) if cause.kind == "partition" else cause.names
+    names = (cause.objects,) if cause.kind == "partition" else cause.names
     kind = "uplinks" if cause.kind == "partition" and cause.names else cause.kind
     objects = words.mend[kind].format(*names, device=cause.device)
     return f"{words.mesh.format(size=cause.lost[0].size)} tells; {objects}" if cause.part else objects
@@ -118,9 +118,8 @@ def _said(cause: Cause, pings: str) -> tuple[str, str]:
         case "partition":
             return _partition(cause, pings)
     summary, why = _PLAIN[cause.kind]
-    names = " and ".join(cause.names)
     leaves = " and ".join(f"leaf {name}" for name in cause.names)
-    return summary.format(count=_count(cause, pings), names=names, leaves=leaves, device=cause.device), why
+    return summary.format(count=_count(cause, pings), names=cause.objects, leaves=leaves, device=cause.device), why
 
 
 def _count(cause: Cause, pings: str) -> str:
@@ -130,29 +129,26 @@ def _count(cause: Cause, pings: str) -> str:
 def _silent_gateway(cause: Cause, pings: str) -> tuple[str, str]:
     devices = {own(ping) for ping in cause.lost}
     silent_to = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
-    how = f"answers not all {pings}" if any(ping.received for ping in cause.lost) else f"does not answer {pings}"
-    return f"gateway {cause.names[0]} {how} of {silent_to}", "they reach others; a gateway may refuse ICMP, or limit it"
+    how = f"does not answer {pings}" if cause.unanswered else f"answers not all {pings}"
+    return f"gateway {cause.objects} {how} of {silent_to}", "they reach others; a gateway may refuse ICMP, or limit it"
 
 
 def _device(cause: Cause, pings: str) -> tuple[str, str]:
     device = PingEnd(cause.names[0], cause.device or 0)
     peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
-    is_silent = not any(ping.received for ping in cause.lost)
-    lost = f"loses all {pings}" if is_silent else f"loses {pings}"
+    lost = f"loses all {pings}" if cause.unanswered else f"loses {pings}"
     why = "several peers, one device: its own link"
     return f"{device.host}: device {device.device} {lost} with each of its {len(peers)} peers", why
 
 
 def _link(cause: Cause, pings: str) -> str:
     is_both_ways = len(cause.lost) == cause.total > 1
-    names = " and ".join(cause.names)
-    return f"all {cause.total} {pings} between {names} are lost, both ways" if is_both_ways else ""
+    return f"all {cause.total} {pings} between {cause.objects} are lost, both ways" if is_both_ways else ""
 
 
 def _partition(cause: Cause, pings: str) -> tuple[str, str]:
     where = f"rail {cause.device}: " if cause.device is not None else ""
     part, other_members = folded(cause.members), folded(cause.others)
     summary = f"{where}{part} reach each other, and none of {other_members}: {_count(cause, pings)} are lost"
-    leaves = " and ".join(cause.names)
-    why = f"just what is behind {leaves}" if leaves else "no single host or device: what lies between"
+    why = f"just what is behind {cause.objects}" if cause.names else "no single host or device: what lies between"
     return summary, f"a partition: {why}"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.model.cluster import Cluster
 from preflight.model.measure import STAGES, End, Meeting, Observation, RankView
+from preflight.model.number_ranges import number_ranges
 
 HANDS = {"T": ": stopped", "D": ": in a driver", "Z": ": dead"}  # states of a process, as in /proc/PID/stat
 _HOSTS = 6  # hosts shown in one line
@@ -16,28 +17,18 @@ def places(views: Iterable[RankView]) -> str:
     devices: dict[str, list[int]] = defaultdict(list)
     for view in views:
         devices[view.member.host].append(view.member.device)
-    words = [f"{host}/{_ranges(sorted(set(numbers)))}" for host, numbers in devices.items()]
+    words = [f"{host}/{number_ranges(sorted(set(numbers)))}" for host, numbers in devices.items()]
     return ", ".join(words[:_HOSTS]) + (f" and {len(words) - _HOSTS} hosts more" if len(words) > _HOSTS else "")
 
 
 def device_ranges(views: Sequence[RankView]) -> str:
     """Return the devices of views of one host in short: `devices 0-7`."""
-    return f"devices {_ranges(sorted({view.member.device for view in views}))}"
+    return f"devices {number_ranges(sorted({view.member.device for view in views}))}"
 
 
 def first_line(view: RankView) -> str:
     """Return the first line of a rank's error, without a full stop, so that a sentence can go on."""
     return view.error.strip().partition("\n")[0].rstrip(". ")[:200]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def found_at(view: RankView, size: int = 0) -> str:

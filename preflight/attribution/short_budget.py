@@ -18,11 +18,11 @@ def is_slow_or_hung_alone(own: Behind, observations: Sequence[Observation], limi
     """
     if not _may_be_slow(own.seen, limit) or any(observation.test.scope is not Scope.DEVICE for observation in own.seen):
         return False
-    rounds = set(map(_round, own.seen))
+    rounds = {observation.test.round for observation in own.seen}
     tests = [
         observation.test
         for observation in observations
-        if _round(observation) in rounds and observation.test.scope is Scope.DEVICE
+        if observation.test.round in rounds and observation.test.scope is Scope.DEVICE
     ]
     hung = [test for test in tests if test.outcome is TestOutcome.HANG]
     return 2 * len(_devices(hung)) >= len(_devices(tests))
@@ -49,7 +49,3 @@ def _may_be_slow(hung: Sequence[Observation], limit: TimeLimit | None) -> bool:
 def _devices(tests: Iterable[TestResult]) -> set[str]:
     """Return the devices of tests of one device each."""
     return {test.members[0].place for test in tests}
-
-
-def _round(observation: Observation) -> str:
-    return observation.test.id.partition("-")[0]

@@ -4,7 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from preflight.attribution.culprit_words import Named
-from preflight.model.measure import STAGES, End, Member, Observation, RankView, Scope, TestOutcome, kept_waiting
+from preflight.model.measure import (
+    STAGES,
+    End,
+    Member,
+    Observation,
+    RankView,
+    Scope,
+    TestOutcome,
+    TestResult,
+    kept_waiting,
+)
 
 TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)
 _VANISHED = (End.LOST, End.KILLED, End.EXITED, End.UNBORN)
@@ -114,7 +124,7 @@ def _let_go(view: RankView, observation: Observation, objects: Sequence[Named] |
     """Return whether one of the objects explains why a rank waited, or the rank passes in other pairs."""
     if objects is None:
         return False
-    own_place, places = view.member.place, {member.place for member in observation.test.members}
+    own_place, places = view.member.place, observation.test.places
     if own_place in well and observation.test.scope is Scope.PAIR:
         return True
     culprits = [culprit for culprit in objects if culprit.explains(places) and not culprit.intermittent]
@@ -129,18 +139,9 @@ def by_itself(view: RankView) -> bool:
 
 def _well(observations: Sequence[Observation]) -> set[str]:
     """Return the devices of pairs in which no test failed."""
-    paired = [observation for observation in observations if observation.test.scope is Scope.PAIR]
-    stuck = {
-        observation.test.members
-        for observation in paired
-        if observation.test.outcome in (*TROUBLE, TestOutcome.NOT_RUN)
-    }
-    return {
-        member.place
-        for observation in paired
-        if observation.test.members not in stuck
-        for member in observation.test.members
-    }
+    paired = [observation.test for observation in observations if observation.test.scope is Scope.PAIR]
+    stuck = {test.members for test in paired if test.outcome in (*TROUBLE, TestOutcome.NOT_RUN)}
+    return {place for test in paired if test.members not in stuck for place in test.places}
 
 
 def of_its_tests(culprit: Named, observations: Sequence[Observation]) -> Behind | None:
@@ -168,44 +169,37 @@ def _failures_of(culprit: Named, observations: Iterable[Observation]) -> list[Ob
         for observation in observations
         if observation.test.id in culprit.one.tests
         and observation.test.outcome in TROUBLE
-        and _takes_part(culprit, observation)
+        and culprit.part(observation.test.places)
     ]
     return sorted(failures, key=lambda observation: STAGES.index(observation.test.stage))
-
-
-def _takes_part(culprit: Named, observation: Observation) -> bool:
-    return bool(culprit.part(member.place for member in observation.test.members))
 
 
 def passed_later(stop: Stop, observations: Sequence[Observation]) -> str:
     """Return the id of a test of the same devices in the last later round, if all passed there, else nothing."""
     last = max(place for place, observation in enumerate(observations) if observation in stop.seen)
-    rounds: dict[str, list[Observation]] = {}
+    rounds: dict[str, list[TestResult]] = {}
     for observation in observations[last + 1 :]:
-        if {member.place for member in observation.test.members} == stop.places:
-            rounds.setdefault(observation.test.id.partition("-")[0], []).append(observation)
-    rounds.pop(stop.seen[-1].test.id.partition("-")[0], None)
+        if observation.test.places == stop.places:
+            rounds.setdefault(observation.test.round, []).append(observation.test)
+    rounds.pop(stop.seen[-1].test.round, None)
     later = list(rounds.values())[-1:]
-    return (
-        later[0][-1].test.id
-        if later and all(observation.test.outcome is TestOutcome.PASS for observation in later[0])
-        else ""
-    )
+    passed = later and all(test.outcome is TestOutcome.PASS for test in later[0])
+    return later[0][-1].id if passed else ""
 
 
 def others_do_well(culprit: Named, observations: Sequence[Observation]) -> Iterator[str]:
     """Yield that the largest group without the culprit passed, if a group with it failed."""
-    large = list(filter(_is_large, observations))
-    with_culprit = [observation for observation in large if _takes_part(culprit, observation)]
-    without = [observation.test for observation in large if observation not in with_culprit]
-    passed = [test for test in without if test.outcome is TestOutcome.PASS]
-    if passed and any(observation.test.outcome in TROUBLE for observation in with_culprit):
+    large = _large_groups(observations)
+    with_culprit = [test for test in large if culprit.part(test.places)]
+    passed = [test for test in large if test.outcome is TestOutcome.PASS and not culprit.part(test.places)]
+    if passed and any(test.outcome in TROUBLE for test in with_culprit):
         best = max(passed, key=lambda test: len(test.members))
         yield f"{best.id}: {len(best.members)} other ranks did well together"
 
 
-def _is_large(observation: Observation) -> bool:
-    return observation.test.scope is Scope.ALL and len(observation.test.members) > 2
+def _large_groups(observations: Iterable[Observation]) -> list[TestResult]:
+    tests = (observation.test for observation in observations)
+    return [test for test in tests if test.scope is Scope.ALL and len(test.members) > 2]
 
 
 def nearest(stops: Sequence[Stop], observations: Sequence[Observation]) -> Iterator[tuple[Stop, list[Stop]]]:
@@ -231,5 +225,4 @@ def _tried_groups(inner_stops: Iterable[Stop], large: Stop, observations: Iterab
     """Return the groups inside a stop that were tested as the inner stops were."""
     scopes = {stop.seen[0].test.scope for stop in inner_stops}
     tests = (observation.test for observation in observations if observation.test.scope in scopes)
-    groups = (frozenset(member.place for member in test.members) for test in tests)
-    return {group for group in groups if group < large.places}
+    return {test.places for test in tests if test.places < large.places}

@@ -100,6 +100,9 @@ class LoggedProcess:
     met: set[int] = field(default_factory=set)
 
 
+ProcessErrors = tuple[LoggedProcess, list[LoggedError]]
+
+
 class Gathered:
     """Results of the logs read so far. `processes` are in the order of their first lines."""
 

@@ -16,7 +16,7 @@ from preflight.diagnose.consequences import causes_and_consequences
 from preflight.diagnose.errors.host import MEMORY, is_of_kernel
 from preflight.diagnose.errors.launchers import ENDED_BADLY
 from preflight.diagnose.errors.schedulers import CANCELLED, JOB_MEMORY
-from preflight.diagnose.gather import Counted, Gathered, LoggedProcess
+from preflight.diagnose.gather import Counted, Gathered, LoggedProcess, ProcessErrors
 from preflight.diagnose.order import NEVER, Errors, first_of, is_before, when
 from preflight.diagnose.types import Diagnosis, ErrorGroup, LastLines, LoggedError, Role, Sign, Weight, Who
 
@@ -38,7 +38,7 @@ class _Leads:
     programs caught, so that they lead no process.
     """
 
-    by_process: list[tuple[LoggedProcess, list[LoggedError]]]
+    by_process: list[ProcessErrors]
     errors: list[LoggedError]
     too_old: list[LoggedError]
     caught: set[LoggedError]
@@ -72,9 +72,7 @@ def diagnosis(logs: Gathered) -> Diagnosis:
     )
 
 
-def _leading(
-    observed: Sequence[tuple[LoggedProcess, list[LoggedError]]], foreign: set[LoggedError], logs: Gathered
-) -> _Leads:
+def _leading(observed: Sequence[ProcessErrors], foreign: set[LoggedError], logs: Gathered) -> _Leads:
     """Return the errors that lead processes, without exceptions that programs caught."""
     caught: set[LoggedError] = set()
     while True:
@@ -100,13 +98,13 @@ def _without_hints(
     return [error for error in leads if not error.restarted], hints
 
 
-def _observed(logs: Gathered) -> list[tuple[LoggedProcess, list[LoggedError]]]:
+def _observed(logs: Gathered) -> list[ProcessErrors]:
     """Return each process with its errors.
 
     Lines without a writer belong to the only process that CANN names in their file.
     """
-    observed: list[tuple[LoggedProcess, list[LoggedError]]] = []
-    of_file: dict[str, tuple[LoggedProcess, list[LoggedError]]] = {}
+    observed: list[ProcessErrors] = []
+    of_file: dict[str, ProcessErrors] = {}
     for key, process in logs.processes.items():
         errors = [_completed(process, counted, logs) for counted in process.errors.values()]
         file = _only_file(key, process, logs)
@@ -121,9 +119,7 @@ def _observed(logs: Gathered) -> list[tuple[LoggedProcess, list[LoggedError]]]:
     return observed + [entry for merged in of_file.values() for entry in _foreign_exceptions(*merged)]
 
 
-def _foreign_exceptions(
-    process: LoggedProcess, errors: list[LoggedError]
-) -> list[tuple[LoggedProcess, list[LoggedError]]]:
+def _foreign_exceptions(process: LoggedProcess, errors: list[LoggedError]) -> list[ProcessErrors]:
     """Take the exceptions that may be another rank's out of a process's errors, and return each as its own process."""
     before = _exceptions_before_waits(errors)
     errors[:] = [error for error in errors if error not in before]

@@ -5,32 +5,34 @@ from datetime import UTC, datetime
 
 from preflight.diagnose.errors.launchers import LAUNCHER
 from preflight.diagnose.types import Diagnosis, ErrorGroup, LoggedError, Role, Sign, Who
+from preflight.model.number_ranges import number_ranges
 
+_StyledLine = tuple[str, str, str]  # style (see report.text.Line), indent and text
 _NAMES = 6  # processes that are named individually
 _KINDS = 5  # kinds of errors that are shown after the first
 _QUOTED = 300  # characters of a line
 _LAST_QUOTED = 160  # of a last line
 
 
-def writer_name(who: Who) -> str:
+def writer_name(writer: Who) -> str:
     """Return the name of a writer, as far as it is known: rank 3 (node01, device 3, process 17528)."""
     parts = [
-        who.host,
-        f"device {who.device}" if who.device else "",
-        f"process {who.pid}" if who.pid is not None else "",
+        writer.host,
+        f"device {writer.device}" if writer.device else "",
+        f"process {writer.pid}" if writer.pid is not None else "",
     ]
     details = ", ".join(filter(None, parts))
-    if who.rank is not None:
-        return f"rank {who.rank} ({details})" if details else f"rank {who.rank}"
-    return details or who.file
+    if writer.rank is not None:
+        return f"rank {writer.rank} ({details})" if details else f"rank {writer.rank}"
+    return details or writer.file
 
 
 def when(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
-def lines(result: Diagnosis) -> list[tuple[str, str, str]]:
-    """Return each line's style (see report.text.Line), indent and text."""
+def lines(result: Diagnosis) -> list[_StyledLine]:
+    """Return the lines of a diagnosis."""
     return [
         *_causes(result),
         *_echoes(result),
@@ -42,7 +44,7 @@ def lines(result: Diagnosis) -> list[tuple[str, str, str]]:
     ]
 
 
-def _causes(result: Diagnosis) -> list[tuple[str, str, str]]:
+def _causes(result: Diagnosis) -> list[_StyledLine]:
     output = _block("FIRST   ", result.cause, "fail") if result.cause else []
     for group in result.others[:_KINDS]:
         output += _block("THEN    ", group, "warn")
@@ -52,9 +54,9 @@ def _causes(result: Diagnosis) -> list[tuple[str, str, str]]:
     return output
 
 
-def _echoes(result: Diagnosis) -> list[tuple[str, str, str]]:
+def _echoes(result: Diagnosis) -> list[_StyledLine]:
     """Return the consequences, and that no cause is known if there is none."""
-    output: list[tuple[str, str, str]] = []
+    output: list[_StyledLine] = []
     for group in result.echoes:
         output += _echo(group, leads=not result.cause and group is result.echoes[0])
     if result.unexplained:
@@ -75,7 +77,7 @@ def _no_culprit(result: Diagnosis) -> str:
     return "No culprit is identified: every rank that logged an error waited for others, or lost them."
 
 
-def _last(result: Diagnosis) -> list[tuple[str, str, str]]:
+def _last(result: Diagnosis) -> list[_StyledLine]:
     """Return the last lines of ranks that stopped first, or of logs without an error."""
     if not result.last:
         return []
@@ -86,9 +88,9 @@ def _last(result: Diagnosis) -> list[tuple[str, str, str]]:
     )
     block = [("", "", f"last lines {subject}:")]
     for last in result.last:
-        at = f", {when(last.time)}" if last.time is not None else ""
         name = writer_name(last.who)
-        block.append(("", "    ", f"{name}{at}" if name == last.file else f"{name}{at} ({last.file})"))
+        file = f" ({last.file})" if name != last.file else ""
+        block.append(("", "    ", f"{name}{_time(last.time)}{file}"))
         block += [("dim", "    | ", line[:_LAST_QUOTED]) for line in last.lines]
     return block
 
@@ -98,9 +100,11 @@ def _silent(result: Diagnosis) -> list[str]:
     logged = sorted(set(result.silent) - set(result.unlogged))
     texts = []
     if logged:
-        texts.append(f"no error in the logs of rank{_plural(logged)} {_ranges(logged)}: check {_pronoun(logged)} first")
+        texts.append(
+            f"no error in the logs of rank{_plural(logged)} {number_ranges(logged)}: check {_pronoun(logged)} first"
+        )
     if result.unlogged:
-        texts.append(f"no log here of rank{_plural(result.unlogged)} {_ranges(result.unlogged)}")
+        texts.append(f"no log here of rank{_plural(result.unlogged)} {number_ranges(result.unlogged)}")
     return texts
 
 
@@ -122,10 +126,9 @@ def _pronoun(items: Sequence[int]) -> str:
     return "it" if len(items) == 1 else "them"
 
 
-def _block(label: str, group: ErrorGroup, style: str) -> list[tuple[str, str, str]]:
+def _block(label: str, group: ErrorGroup, style: str) -> list[_StyledLine]:
     first, sign = group.first, group.sign
-    at = f", {when(first.time)}" if first.time is not None else ""
-    block = [(style, "", f"{label}{sign.id}  {writer_name(first.who)}{at}")]
+    block = [(style, "", f"{label}{sign.id}  {writer_name(first.who)}{_time(first.time)}")]
     block.append(("", "    ", sign.cause))
     block.append(("dim", "    | ", first.text[:_QUOTED]))
     block.append(("dim", "    ", _place(first)))
@@ -145,7 +148,7 @@ def _label(sign: Sign) -> str:
     return "WAITED  " if sign.role is Role.WAIT else "LATER   "
 
 
-def _echo(group: ErrorGroup, *, leads: bool) -> list[tuple[str, str, str]]:
+def _echo(group: ErrorGroup, *, leads: bool) -> list[_StyledLine]:
     sign = group.sign
     label = _label(sign)
     since = f", from {when(group.first.time)} on" if group.first.time is not None else ""
@@ -158,6 +161,10 @@ def _echo(group: ErrorGroup, *, leads: bool) -> list[tuple[str, str, str]]:
         if sign.checks:
             block.append(("next", "    -> ", f"checked by: preflight check --only {','.join(sign.checks)}"))
     return block
+
+
+def _time(time: float | None) -> str:
+    return "" if time is None else f", {when(time)}"
 
 
 def _place(seen: LoggedError) -> str:
@@ -178,7 +185,7 @@ def _all_writers(seen: Sequence[LoggedError]) -> str:
     if len(ranks) == 1 and len(seen) == 1:
         return writer_name(seen[0].who)
     unnamed = list(dict.fromkeys(writer_name(error.who) for error in seen if error.who.rank is None))
-    parts = [f"rank{'s' if len(ranks) > 1 else ''} {_ranges(ranks)}"] if ranks else []
+    parts = [f"rank{'s' if len(ranks) > 1 else ''} {number_ranges(ranks)}"] if ranks else []
     parts += unnamed[:_NAMES]
     if len(unnamed) > _NAMES:
         parts.append(f"{len(unnamed) - _NAMES} more")
@@ -194,14 +201,3 @@ def _other_writers(seen: Sequence[LoggedError]) -> str:
         return ", ".join(writer_name(error.who) for error in seen)
     suffix = f" and {len(hosts) - _NAMES} more" if len(hosts) > _NAMES else ""
     return f"{_all_writers(seen)} (ranks on {', '.join(hosts[:_NAMES])}{suffix})"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as ranges: 0-3,6."""
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ranges)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.diagnose.gather import Gathered, LoggedProcess
+from preflight.diagnose.gather import Gathered, LoggedProcess, ProcessErrors
 from preflight.diagnose.order import NEVER, when
 from preflight.diagnose.types import ErrorGroup, LastLines, LoggedError, Role
 
@@ -41,9 +41,7 @@ def silent(logs: Gathered, leads: Sequence[LoggedError]) -> Silence:
     return Silence(quiet[:_SHOWN], unlogged[:_SHOWN])
 
 
-def awaited_peers(
-    leading: Sequence[tuple[LoggedProcess, list[LoggedError]]], logs: Gathered, silence: Silence
-) -> tuple[tuple[str, int], ...]:
+def awaited_peers(leading: Sequence[ProcessErrors], logs: Gathered, silence: Silence) -> tuple[tuple[str, int], ...]:
     """Return the ranks, hosts and devices that waiting processes name, and by how many.
 
     Those that have a log without an error come first.

@@ -155,7 +155,7 @@ def _copies(digest: str, host_facts: _FactsOfHosts) -> Iterator[_Finding]:
             yield HostDifference("copy", text, (), host=host, listed=digest, live=live, warning=nowhere)
 
 
-def _table_files(jobs: Mapping[str, Job | Missing]) -> Iterator[tuple[str, tuple[str, SeenFile | None]]]:
+def _table_files(jobs: Mapping[str, Job | Missing | None]) -> Iterator[tuple[str, tuple[str, SeenFile | None]]]:
     """Yield each host with the path of its jobs' table, and the file."""
     for host, job in jobs.items():
         if isinstance(job, Job) and (path := job.variables.get(_VARIABLE)):

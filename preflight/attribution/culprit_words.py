@@ -111,21 +111,21 @@ def _some(words: Sequence[str], shown: int = SHOWN) -> str:
     return ", ".join(words[:shown]) + suffix
 
 
-def failed_tests(one: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
-    """Return the tests of `one` that ran and did not pass."""
-    return [tests[id_] for id_ in one.tests if id_ in tests and tests[id_].outcome not in _WELL]
+def failed_tests(fault: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
+    """Return the tests of `fault` that ran and did not pass."""
+    return [tests[id_] for id_ in fault.tests if id_ in tests and tests[id_].outcome not in _WELL]
 
 
-def _others(one: Located, test: TestResult) -> list[str]:
+def _partner(fault: Located, test: TestResult) -> list[str]:
     """Return the members' partner in a test of two: a host where the members are hosts, else a device."""
-    places = [member.place if "/" in "".join(one.members) else member.host for member in test.members]
-    other_places = [place for place in dict.fromkeys(places) if place not in one.members]
+    places = [member.place if "/" in "".join(fault.members) else member.host for member in test.members]
+    other_places = [place for place in dict.fromkeys(places) if place not in fault.members]
     return other_places if len(other_places) == 1 else []
 
 
-def partners(one: Located, tests: Mapping[str, TestResult]) -> list[str]:
+def partners(fault: Located, tests: Mapping[str, TestResult]) -> list[str]:
     """Return the partners with which it did not pass. Each of them passes with others."""
-    return list(dict.fromkeys(partner for test in failed_tests(one, tests) for partner in _others(one, test)))
+    return list(dict.fromkeys(partner for test in failed_tests(fault, tests) for partner in _partner(fault, test)))
 
 
 def evidence(fault: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
@@ -147,15 +147,15 @@ def _failed_partners(fault: Located, failures: Iterable[TestResult]) -> list[str
     """Return each partner with which it failed, with the first test, and its speed if that is what failed."""
     ids: dict[str, list[str]] = defaultdict(list)
     for test in failures:
-        for partner in _others(fault, test):
+        for partner in _partner(fault, test):
             speed = f", {test.busbw_GBps:.2f} GB/s" if fault.outcome is TestOutcome.SLOW and test.busbw_GBps else ""
             ids[partner].append(f"{test.id}{speed}")
     return [f"{partner} ({_some(test_ids, 1)})" for partner, test_ids in ids.items()]
 
 
-def sentence(it: Named) -> str:
+def sentence(culprit: Named) -> str:
     """Return the sentence about a culprit: which object it is, and how its tests end."""
-    fault, (does, do) = it.one, _VERBS.get(it.one.outcome, ("fails", "fail"))
+    fault, (does, do) = culprit.one, _VERBS.get(culprit.one.outcome, ("fails", "fail"))
     host, _, device = fault.members[0].partition("/") if fault.members else ("", "", "")
     subject = f"{host}: device {device}" if device else f"{host}: it"
     match fault.kind:
@@ -166,8 +166,8 @@ def sentence(it: Named) -> str:
         case "rail":
             return f"rail {device}: all tests along it {do}, on {len(fault.members)} hosts; other rails are well"
         case "partition":
-            groups = " | ".join(map(folded, it.sides))
-            return f"{len(it.sides)} groups do well inside and {do} with each other: {groups}"
+            groups = " | ".join(map(folded, culprit.sides))
+            return f"{len(culprit.sides)} groups do well inside and {do} with each other: {groups}"
         case "scale":
             return f"{folded(fault.members)} {do} together, and every part of them that was tried does well"
         case "system":

@@ -195,7 +195,7 @@ class _Count:
                 return
             parts = self._reachable_parts(silent_pairs, by_host=by_host)
             self._parts = None if by_host else parts
-            lost_by_part = [(part, self._lost_to(part, silent_pairs)) for part in parts.named()]
+            lost_by_part = [(part, self._lost_to(part, silent_pairs)) for part in parts.cut_off()]
             for part, pairs in lost_by_part:
                 yield self._partition(part, pairs)
 
@@ -343,7 +343,7 @@ class _Count:
 
     def _links(self) -> Iterator[Cause]:
         for pair in [pair for pair in self._remaining if pair in self._bad]:
-            part = self._parts is not None and self._connected.issuperset(pair) and not self._parts.joined(*pair)
+            part = self._parts is not None and self._connected.issuperset(pair) and not self._parts.are_joined(*pair)
             yield self._cause("link", [pair], *map(str, pair), part=part)
 
 

@@ -52,12 +52,12 @@ class ReachableParts:
         results = [*passes.values(), *_failures(failed, pass_of_member)]
         self._rules = Rules(list(pass_of_member), weigh(results))
 
-    def joined(self, one: PingEnd, other: PingEnd) -> bool:
+    def are_joined(self, device: PingEnd, other: PingEnd) -> bool:
         """Return whether a chain of pings that came back leads from one device to the other."""
         island = self._rules.evidence.island
-        return bool(island(self._member(one)) == island(self._member(other)))
+        return bool(island(self._member(device)) == island(self._member(other)))
 
-    def named(self) -> list[ReachablePart]:
+    def cut_off(self) -> list[ReachablePart]:
         """Return the parts that are cut off: all but those larger than every part that they do not reach.
 
         So of two equal parts both are returned.

@@ -45,21 +45,21 @@ def found_at(view: RankView, size: int = 0) -> str:
     return f"at {following}{count}"
 
 
-def _by_place(seen: Observation, views: Iterable[RankView]) -> dict[str, list[RankView]]:
+def _by_place(observation: Observation, views: Iterable[RankView]) -> dict[str, list[RankView]]:
     by_place: dict[str, list[RankView]] = defaultdict(list)
     for view in views:
-        by_place[found_at(view, len(seen.ranks))].append(view)
+        by_place[found_at(view, len(observation.ranks))].append(view)
     return dict(sorted(by_place.items(), key=lambda item: -len(item[1])))
 
 
-def waiting(seen: Observation, others: Sequence[RankView]) -> str:
+def waiting(observation: Observation, views: Sequence[RankView]) -> str:
     """Return `15 ranks waited at peers 15/16`, or nothing if no rank waited."""
-    still_open = [view for view in others if view.end is not End.CLOSED]
-    parts = [f"{len(views)} {_word(views)} waited {place}" for place, views in _by_place(seen, still_open).items()]
+    still_open = _by_place(observation, (view for view in views if view.end is not End.CLOSED))
+    parts = [f"{len(ranks)} {_noun(ranks)} waited {place}" for place, ranks in still_open.items()]
     return ", ".join(parts[:3])
 
 
-def _word(views: Sequence[RankView]) -> str:
+def _noun(views: Sequence[RankView]) -> str:
     return "rank" if len(views) == 1 else "ranks"
 
 

@@ -38,7 +38,7 @@ class Ends:
         for file, (about, year, text) in self._texts.items():
             lines = text.splitlines()
             for writer in _endings(lines[1:] if len(text) == _TAIL else lines, year):
-                identity = writer.who.joined(replace(about, file=file))
+                identity = writer.who.completed_by(replace(about, file=file))
                 yield LastLines(identity, file, writer.time, tuple(writer.lines[-_LINES:]))
 
 
@@ -52,7 +52,7 @@ def _endings(texts: list[str], year: int) -> Iterator[_Ending]:
             continue
         if line.tag in writers or len(writers) < _WRITERS:
             writer = writers.setdefault(line.tag, _Ending(line.who))
-            writer.who = line.who.joined(writer.who)
+            writer.who = line.who.completed_by(writer.who)
             writer.lines.append(line.text)
             writer.time = line.time if line.time is not None else writer.time
     yield from writers.values()

@@ -160,7 +160,7 @@ class Gathered:
     def add(self, raw: str, spot: Spot) -> None:
         """Take a line that may report an error, or the job's ranks."""
         raw = _unfold(clean(raw) if "\x1b" in raw else raw, spot)  # colours are right before words
-        if self.writers.takes(raw, spot):
+        if self.writers.take_table_line(raw, spot):
             return
         if match := _COMPLETED.search(raw):
             self._take_completion(match)
@@ -211,7 +211,7 @@ class Gathered:
         """Take a parsed line. Return its error as it is counted now, None if there is none."""
         sign = _allowed(line, sign)
         time = line.time if line.time is not None else spot.time_before()
-        writer = self.writers.of(line, spot).joined(replace(spot.about, file=spot.file))
+        writer = self.writers.writer_of(line, spot).completed_by(replace(spot.about, file=spot.file))
         if sign and sign.id in ENDED_BADLY:
             self.ends.keep(spot, spot.before())
         if _CONNECTED in line.text:
@@ -222,7 +222,7 @@ class Gathered:
         process = self._process(_key(line, writer, sign, kill), writer, sign, mixed=not line.tag)
         if process is None:
             return None
-        process.who = process.who.joined(line.who)
+        process.who = process.who.completed_by(line.who)
         if sign is None:
             return None
         _take_names(process, line, writer)
@@ -251,11 +251,11 @@ class Gathered:
             self._completions += 1
             self.completed.setdefault(group, {})[rank] = int(match["done"])
 
-    def known(self) -> Iterator[Who]:
+    def known_writers(self) -> Iterator[Who]:
         """Yield each process of which a rank or a device is known."""
         for process in self.processes.values():
-            yield self.writers.identified(process.who)
-        yield from self.writers.known()
+            yield self.writers.complete(process.who)
+        yield from self.writers.known_writers()
 
     def _is_irrelevant(self, sign: Sign | None, raw: str, spot: Spot) -> bool:
         """Return whether the line reports neither an error that counts nor a fact of the job.

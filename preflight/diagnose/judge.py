@@ -152,7 +152,7 @@ def _precedes(unknown: LoggedError, catalogued: Sequence[LoggedError]) -> bool:
 def _only_file(key: tuple[str, ...], process: LoggedProcess, logs: Gathered) -> str:
     """Return the file in which CANN names this process as the only writer, empty if there is none."""
     kind, file = key[:2]
-    pid = logs.writers.only(file).pid if kind in ("pid", "file") else None
+    pid = logs.writers.only_writer(file).pid if kind in ("pid", "file") else None
     of_writer = process.who.pid == pid if kind == "pid" else key == ("file", file, "")
     return file if pid is not None and of_writer else ""
 
@@ -165,9 +165,9 @@ def _completed(process: LoggedProcess, counted: Counted, logs: Gathered) -> Logg
     )
     writer = error.who if process.mixed else process.who
     if process.mixed and writer.rank is None and writer.pid is None:
-        file_writer = logs.writers.only(error.file)
+        file_writer = logs.writers.only_writer(error.file)
         writer = replace(writer, rank=file_writer.rank, pid=file_writer.pid, device=writer.device or file_writer.device)
-    return replace(error, who=logs.writers.identified(writer))
+    return replace(error, who=logs.writers.complete(writer))
 
 
 def _leads(process: LoggedProcess, observed: Sequence[LoggedError], ignored: set[LoggedError]) -> list[LoggedError]:

@@ -38,7 +38,7 @@ def lines(result: Diagnosis) -> list[_StyledLine]:
         *_echoes(result),
         *_last(result),
         *(("", "", text) for text in _silent(result)),
-        *(("dim", "", text) for text in _named(result)),
+        *(("dim", "", text) for text in _named_peers(result)),
         *(("dim", "", _hint(group)) for group in result.hints),
         *(("dim", "", f"note: {note}") for note in result.notes),
     ]
@@ -108,13 +108,13 @@ def _silent(result: Diagnosis) -> list[str]:
     return texts
 
 
-def _named(result: Diagnosis) -> list[str]:
+def _named_peers(result: Diagnosis) -> list[str]:
     """Return which ranks, hosts and devices others waited for."""
     quiet = {f"rank {rank}" for rank in set(result.silent) - set(result.unlogged)}
     texts = []
     for name, count in result.named:
         reason = "it logged no error" if name in quiet else "which alone does not make it the culprit"
-        texts.append(f"named by {_counted(count, 'process', 'processes')}: {name} ({reason})")
+        texts.append(f"named by {count} process{'es' if count > 1 else ''}: {name} ({reason})")
     return texts
 
 
@@ -173,10 +173,6 @@ def _place(seen: LoggedError) -> str:
 
 def _times(count: int) -> str:
     return f", {count} times" if count > 1 else ""
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"1 {one}" if count == 1 else f"{count} {many}"
 
 
 def _all_writers(seen: Sequence[LoggedError]) -> str:

@@ -71,7 +71,7 @@ class Who:
     pid: int | None = None
     file: str = ""
 
-    def joined(self, other: "Who") -> "Who":
+    def completed_by(self, other: "Who") -> "Who":
         """Return this writer, completed by the other one."""
         return Who(
             self.rank if self.rank is not None else other.rank,

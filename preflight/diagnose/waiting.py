@@ -61,7 +61,7 @@ def _ranks_of_devices(logs: Gathered) -> dict[str, int]:
     """Return the rank of each device by the name that peers give the device."""
     return {
         f"{writer.host} device {writer.device}": writer.rank
-        for writer in logs.known()
+        for writer in logs.known_writers()
         if writer.device and writer.rank is not None
     }
 
@@ -75,7 +75,7 @@ def _named_peers(process: LoggedProcess, world: int, ranks: Mapping[str, int]) -
 
 def _last_lines(logs: Gathered) -> Iterator[LastLines]:
     for lines in logs.ends.last_lines():
-        yield replace(lines, who=logs.writers.identified(lines.who))
+        yield replace(lines, who=logs.writers.complete(lines.who))
 
 
 def last_of_failed(logs: Gathered, echoes: Sequence[ErrorGroup]) -> tuple[LastLines, ...]:
@@ -109,7 +109,7 @@ def last_of_quiet_files(logs: Gathered, leads: Sequence[LoggedError]) -> tuple[L
 
 
 def _is_anonymous(lines: LastLines, logs: Gathered) -> bool:
-    return lines.who.rank is None and lines.who.pid is None and not logs.writers.only(lines.file).pid
+    return lines.who.rank is None and lines.who.pid is None and not logs.writers.only_writer(lines.file).pid
 
 
 def behind(logs: Gathered) -> list[str]:

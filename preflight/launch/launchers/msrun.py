@@ -5,12 +5,12 @@ host's. Hosts with different numbers of devices get no node_rank, and MindSpore 
 """
 
 from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, Job, JobHost, RankProcess, Variable
+from preflight.launch.job import HostLaunch, JobHost, LaunchedJob, RankProcess, Variable
 from preflight.launch.words import NODE_RANK, folded
 from preflight.model.errors import UsageError
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return a command for each host.
 
     Raises UsageError for a program that is no Python file, and for ranks that would differ from the rank table's.
@@ -22,7 +22,7 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
     return tuple(_launch(job, place, number) for number, place in enumerate(job.places))
 
 
-def _launch(job: Job, place: JobHost, number: int) -> HostLaunch:
+def _launch(job: LaunchedJob, place: JobHost, number: int) -> HostLaunch:
     node_rank = Variable("NODE_RANK", str(number), "the place of this host among the hosts")
     exact = tuple(word for group in _groups(job, place, str(number)) for word in group)
     return HostLaunch(
@@ -30,7 +30,7 @@ def _launch(job: Job, place: JobHost, number: int) -> HostLaunch:
     )
 
 
-def _groups(job: Job, place: JobHost, node_rank: str) -> list[tuple[str, ...]]:
+def _groups(job: LaunchedJob, place: JobHost, node_rank: str) -> list[tuple[str, ...]]:
     return [
         ("msrun", "--worker_num", str(job.size), "--local_worker_num", str(len(place.devices))),
         ("--master_addr", job.master, "--master_port", str(job.port)),

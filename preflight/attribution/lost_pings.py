@@ -205,7 +205,7 @@ class _Count:
         return ReachableParts((lambda device: device.host) if by_host else (lambda device: device), lost, reached_pairs)
 
     def _lost_to(self, part: ReachablePart, silent_pairs: Sequence[Pair]) -> list[Pair]:
-        """Return the pairs whose loss the partition explains."""
+        """Return the pairs that the partition explains."""
         return [*filter(part.ends_at, silent_pairs), *self._gateways_beyond(part)]
 
     def _partition(self, part: ReachablePart, pairs: Collection[Pair]) -> Cause:

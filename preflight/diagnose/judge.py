@@ -89,7 +89,7 @@ def _leading(observed: Sequence[ProcessErrors], foreign: set[LoggedError], logs:
 def _without_hints(
     leading: _Leads, everything: Sequence[LoggedError], foreign: set[LoggedError]
 ) -> tuple[list[LoggedError], list[LoggedError]]:
-    """Return the leading errors that count, and as hints: other errors, and what is only worth a line."""
+    """Return the leading errors of the job, and hints: all that is worth a line but no error of it."""
     caught = leading.caught | {error for error in everything if error.survived} - set(leading.errors)
     hints = [error for error in everything if error.sign.role is Role.HINT]
     leads = _without_cancelled(leading.errors, hints)

@@ -5,9 +5,8 @@ runs them. For thousands of ranks, torch_npu_run has another rendezvous than tor
 by itself (torch_npu/distributed/run.py).
 """
 
-from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, JobHost, JobLauncher, LaunchedJob, RankProcess, Variable
-from preflight.launch.words import NODE_RANK, folded
+from preflight.launch.job import HostLaunch, JobHost, JobLauncher, LaunchedJob
+from preflight.launch.launchers.each_host import on_each_host
 from preflight.model.errors import UsageError
 
 _MODULES = {
@@ -25,18 +24,7 @@ def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """
     if job.launcher is JobLauncher.LAUNCH and not job.even:
         raise UsageError("torch.distributed.launch wants as many processes on every host; --launcher torchrun does not")
-    return tuple(_launch(job, place, number) for number, place in enumerate(job.places))
-
-
-def _launch(job: LaunchedJob, place: JobHost, number: int) -> HostLaunch:
-    number_of_host = Variable("NODE_RANK", str(number), "the place of this host among the hosts")
-    exact = [word for group in _groups(job, place, str(number)) for word in group]
-    return HostLaunch(
-        place.name,
-        (number_of_host, *variables(job, place)),
-        folded(*_groups(job, place, NODE_RANK)),
-        (RankProcess(tuple(exact)),),
-    )
+    return on_each_host(job, _groups)
 
 
 def _groups(job: LaunchedJob, place: JobHost, node_rank: str) -> list[tuple[str, ...]]:

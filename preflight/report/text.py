@@ -3,7 +3,7 @@
 import re
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.model.finding import Finding
@@ -226,13 +226,16 @@ def render(
         lines += [Line(text, "warn") for text in _wrap(f"left out: {entry.host}: {entry.why}", "", width)]
     for note in report.notes:
         lines += [Line(text, "dim") for text in _wrap(f"note: {note}", "", width)]
+    lines += _host_lines(report, fold)
+    return [*lines, Line(count_line(report), report.verdict.value), Line(f"next: {next_step}", "next")]
+
+
+def _host_lines(report: Report, fold: Callable[[Iterable[str]], str]) -> Iterator[Line]:
+    """Yield a line for each verdict, with its hosts."""
     for verdict in Outcome:
         names = [host.name for host in report.hosts if host.verdict is verdict]
         if names:
-            lines.append(Line(f"{verdict.value:<8}{len(names)} of {len(report.hosts)} hosts: {fold(names)}", verdict))
-    lines.append(Line(count_line(report), report.verdict.value))
-    lines.append(Line(f"next: {next_step}", "next"))
-    return lines
+            yield Line(f"{verdict.value:<8}{len(names)} of {len(report.hosts)} hosts: {fold(names)}", verdict)
 
 
 def count_line(report: Report) -> str:

@@ -224,6 +224,7 @@ def _tiers(errors: Sequence[LoggedError]) -> tuple[list[LoggedError], ...]:
 
 
 def _tier(sign: Sign) -> int:
+    """Return the place of an error's tier in `_tiers`."""
     if sign.role is Role.UNKNOWN:
         return 3
     if sign.role in (Role.OWN, Role.LINK):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.model.finding import Finding
+from preflight.model.number_ranges import number_ranges
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.obstacles import LISTED, obstacle, shared_obstacles
@@ -88,17 +89,6 @@ def _without_subject(finding: Finding) -> str:
     return text
 
 
-def _ranges(numbers: Iterable[int]) -> str:
-    """Return numbers in ascending order as ranges: 0-3,6."""
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ranges)
-
-
 def folded(findings: Iterable[Finding]) -> list[Group]:
     """Fold findings over the devices of each host, then over hosts with the same text and devices."""
     by_host: dict[tuple[str | None, Outcome, str], list[Finding]] = defaultdict(list)
@@ -111,7 +101,7 @@ def folded(findings: Iterable[Finding]) -> list[Group]:
     result = []
     for (_, text, devices), same in groups.items():
         hosts = tuple(dict.fromkeys(finding.host for finding in same if finding.host is not None))
-        device_words = f"device{'s' if len(devices) > 1 else ''} {_ranges(devices)}"
+        device_words = f"device{'s' if len(devices) > 1 else ''} {number_ranges(devices)}"
         causes, remedies = frozenset(finding.cause for finding in same), frozenset(finding.remedy for finding in same)
         result.append(Group(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, remedies))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))

@@ -21,7 +21,7 @@ class _Owner:
 
 
 @cluster_check("NIC106", "Every address is answered by the device that has it", products=NPU, several=False)
-def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: a second machine with a device's address takes its packets, now and then: connections come up and break at
     random. Duplicates among the cluster's devices are NPU102's; here it is a stranger, or a table that is out of date.
     A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be meant so, and an address of nobody
@@ -31,13 +31,13 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
 
     Mend: find the port of the MAC on the switch (display mac-address), and give its owner another address
     """
-    for host in all_.hosts:
+    for host in scribe.hosts:
         devices = nic[host.name].devices
-        yield from untold(all_, host, {d.index: d.arp for d in devices}, {d.index: d.mac for d in devices})
+        yield from untold(scribe, host, {d.index: d.arp for d in devices}, {d.index: d.mac for d in devices})
     owners, macs_by_address = _owners(nic, hccn), _seen(nic)
     switches = _switches(owners, macs_by_address)
     for mac, addresses in switches.items():
-        yield all_.warn(
+        yield scribe.warn(
             f"{mac} answers for {len(addresses)} of the devices' addresses, as a switch does: {_some(addresses)}",
             host=None,
             expected="every device answers for itself",
@@ -49,7 +49,7 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
         for holder in holders if len(holders) == 1 else ():
             for mac, seers in macs.items():
                 if holder.mac and mac != holder.mac and mac not in switches:
-                    yield all_.bad(
+                    yield scribe.bad(
                         f"{holder.host}: device {holder.device}: another one answers to its address {address}: {mac}",
                         host=holder.host,
                         device=holder.device,
@@ -60,7 +60,7 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
                     )
         if not holders and len(macs) > 1:
             each = "; ".join(f"{mac} for {_some(seers)}" for mac, seers in sorted(macs.items())[:4])
-            yield all_.warn(
+            yield scribe.warn(
                 f"{address} has {len(macs)} MACs: {each}",
                 host=None,
                 expected="one MAC for an address",

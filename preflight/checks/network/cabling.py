@@ -73,7 +73,7 @@ def _in_at_least(number: int, sets: Iterable[int]) -> int:
 
 
 @cluster_check("NIC105", "Every device is cabled as the same device of the other hosts", products=NPU)
-def cabling(all_: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
+def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
     """Why: fabrics for accelerators put the same device of every host on one leaf switch. Two swapped cables still give
     links that are up; traffic then takes a longer way, or none where every rail has a subnet of its own. Hosts are
     compared with those on the same leaves, so several leaves a rail are no fault; only what nearly all others (three
@@ -83,20 +83,20 @@ def cabling(all_: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
 
     Mend: put the cables where the other hosts have theirs
     """
-    if all_.cluster.fabric is Fabric.DIRECT:
-        yield all_.skip("the device NICs are wired to each other, not to a switch")
+    if scribe.cluster.fabric is Fabric.DIRECT:
+        yield scribe.skip("the device NICs are wired to each other, not to a switch")
         return
-    leaves = {host.name: _leaves(nic[host.name]) for host in all_.hosts}
-    for host in all_.hosts:
-        yield from untold(all_, host, {d.index: d.neighbour for d in nic[host.name].devices}, unset=True)
+    leaves = {host.name: _leaves(nic[host.name]) for host in scribe.hosts}
+    for host in scribe.hosts:
+        yield from untold(scribe, host, {d.index: d.neighbour for d in nic[host.name].devices}, unset=True)
         if not leaves[host.name] and not any(device.neighbour.error for device in nic[host.name].devices):
-            yield all_.skip("no switch tells its name over LLDP", host=host.name)
+            yield scribe.skip("no switch tells its name over LLDP", host=host.name)
     with_leaves = {name: own for name, own in leaves.items() if own}
     fabric = _Fabric(with_leaves.values())
     for number, (name, own) in enumerate(with_leaves.items()):
-        yield from _odd(all_, name, own, fabric.group(number, own), fabric)
+        yield from _odd(scribe, name, own, fabric.group(number, own), fabric)
     if len(with_leaves) == len(leaves) == 2:
-        yield from _crossed_somewhere(all_, leaves)
+        yield from _crossed_somewhere(scribe, leaves)
 
 
 def _leaves(nic: Nic) -> Leaves:
@@ -107,7 +107,7 @@ def _leaves(nic: Nic) -> Leaves:
     }
 
 
-def _odd(all_: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> Iterator[Finding]:
+def _odd(scribe: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> Iterator[Finding]:
     wrong = {device: leaf for device, leaf in own.items() if device in group.home and leaf != group.home[device]}
     reported = set[int]()
     for device, leaf in wrong.items():
@@ -123,26 +123,26 @@ def _odd(all_: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> I
         details: dict[str, Any] = {"host": name, "device": device, "rail": device, "expected": home, "found": leaf}
         if (partner := next(swapped, None)) is not None:
             reported.add(partner)
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: device {device}: its cable and that of device {partner} are swapped: on {leaf} and {home}",
                 remedy=f"swap the cables of devices {device} and {partner} of {name}",
                 **details,
             )
         elif usual_device is not None:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: device {device}: on {leaf}, where the other hosts have device {usual_device}",
                 remedy=f"put the cable of device {device} of {name} into {home}",
                 **details,
             )
         elif not group.hosts & fabric.on[device][leaf]:
-            yield all_.warn(
+            yield scribe.warn(
                 f"{name}: device {device}: on {leaf}; that of nearly all other hosts is on {home}",
                 remedy=f"put the cable of device {device} of {name} into {home}, if it is not meant so",
                 **details,
             )
 
 
-def _crossed_somewhere(all_: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:
+def _crossed_somewhere(scribe: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:
     """Yield the device pairs that two hosts have on the same leaves in swapped order. One host has swapped cables, and
     nothing shows which."""
     (name, own), (peer, peer_leaves) = leaves.items()
@@ -156,7 +156,7 @@ def _crossed_somewhere(all_: All, leaves: Mapping[str, Leaves]) -> Iterator[Find
                 and (peer_leaves.get(device), peer_leaves.get(second)) == (own[second], leaf)
             ):
                 reported |= {device, second}
-                yield all_.warn(
+                yield scribe.warn(
                     f"{name}: device {device}: its cable and that of device {second} are swapped, here or on {peer}",
                     host=name,
                     device=device,

@@ -34,7 +34,7 @@ class _Try:
 
 
 @cluster_check("HST123", "Hosts get into each other over ssh without a password")
-def between_hosts(all_: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
+def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
     """Why: mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh, mpirun from host to
     host in a tree. A question for a password or about a host key has nobody to answer it: the launcher stands still,
     or says nothing but that a daemon was lost. Each host tries the next, the previous and the first of the inventory,
@@ -49,18 +49,18 @@ def between_hosts(all_: All, neighbours: Mapping[str, Neighbours]) -> Iterator[F
     ]
     failed = [attempt for attempt in tries if attempt.visit.entry is not Entry.IN]
     if len(failed) == len(tries) > 1 and len({attempt.visit.entry for attempt in failed}) == 1:
-        yield _told(all_, failed, None, "no host gets into another one")
+        yield _told(scribe, failed, None, "no host gets into another one")
         return
     reported: set[_Try] = set()
     for group, target in _alike(tries, failed, lambda attempt: attempt.target):
-        yield _told(all_, group, target, f"{target}: no other host gets in")
+        yield _told(scribe, group, target, f"{target}: no other host gets in")
         reported.update(group)
     failed = [attempt for attempt in failed if attempt not in reported]
     for group, source in _alike(tries, failed, lambda attempt: attempt.source):
-        yield _told(all_, group, source, f"{source}: gets into no other host")
+        yield _told(scribe, group, source, f"{source}: gets into no other host")
         reported.update(group)
     for attempt in (attempt for attempt in failed if attempt not in reported):
-        yield _told(all_, [attempt], attempt.source, f"{attempt.source}: does not get into {attempt.target}")
+        yield _told(scribe, [attempt], attempt.source, f"{attempt.source}: does not get into {attempt.target}")
 
 
 def _alike(
@@ -76,7 +76,7 @@ def _alike(
             yield group, name
 
 
-def _told(all_: All, group: Sequence[_Try], host: str | None, what: str) -> Finding:
+def _told(scribe: All, group: Sequence[_Try], host: str | None, what: str) -> Finding:
     first = group[0]
     entry, several = first.visit.entry, len(group) > 1
     source = "each host" if several and len({attempt.source for attempt in group}) > 1 else first.source
@@ -84,7 +84,7 @@ def _told(all_: All, group: Sequence[_Try], host: str | None, what: str) -> Find
     place = "HOST" if target == "each host" else first.visit.place
     port = f"-p {first.visit.port} " if first.visit.port else ""
     key = f"'[{place}]:{first.visit.port}'" if port else place
-    return all_.bad(
+    return scribe.bad(
         f"{what} over ssh: {entry}",
         host=host,
         peer=None if several else first.target,

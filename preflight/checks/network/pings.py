@@ -20,7 +20,7 @@ _SHOWN = 12  # lines of evidence
 
 @cluster_check("PNG101", "The devices reach their peers", products=NPU, several=False, optional=("hccn",))
 def reach(
-    all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
+    scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
     """Why: address, mask and link may all look right on each device by itself; whether two of them reach each other
     depends on cables, switch ports and VLANs between them, and only a packet tells. What lost pings have in common is
@@ -37,18 +37,18 @@ def reach(
     """
     attempts = [ping for ping in pings if ping.purpose == "reach"]
     pinging_hosts = {ping.host for ping in attempts}
-    for host in all_.hosts:
+    for host in scribe.hosts:
         if host.name not in pinging_hosts:
-            yield all_.skip("no device here has both an address and somebody to ping", host=host.name)
-    yield from _not_made(all_, attempts)
+            yield scribe.skip("no device here has both an address and somebody to ping", host=host.name)
+    yield from _not_made(scribe, attempts)
     places = _places(hccn)
-    yield from _down(all_, attempts, {device for device, place in places.items() if place.down})
-    words = REACH_DIRECT if all_.cluster.fabric is Fabric.DIRECT else REACH
+    yield from _down(scribe, attempts, {device for device, place in places.items() if place.down})
+    words = REACH_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else REACH
     for cause in causes(attempts, places):
         if cause.kind == "link":
-            yield from (_explained(_link(all_, ping, cause, words), [ping], known) for ping in cause.lost)
+            yield from (_explained(_link(scribe, ping, cause, words), [ping], known) for ping in cause.lost)
         else:
-            shared = _shared(cause, words, all_.warn if cause.kind == "silent" else all_.bad)
+            shared = _shared(cause, words, scribe.warn if cause.kind == "silent" else scribe.bad)
             yield _explained(shared, cause.lost, known)
 
 
@@ -56,7 +56,7 @@ def reach(
     "PNG102", "Packets as large as the devices' MTU reach their peers", products=NPU, several=False, optional=("hccn",)
 )
 def path_mtu(
-    all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
+    scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
     """Why: a switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job,
     which then hangs at its first large message. Only what small pings reach is judged. A gateway that takes no large
@@ -69,15 +69,15 @@ def path_mtu(
     small = {(own(ping), ping.address) for ping in pings if ping.purpose == "reach" and ping.sent and not is_lost(ping)}
     large = [ping for ping in pings if ping.purpose == "mtu" and (own(ping), ping.address) in small]
     pinging_hosts = {ping.host for ping in large}
-    for host in all_.hosts:
+    for host in scribe.hosts:
         if host.name not in pinging_hosts:
-            yield all_.skip(
+            yield scribe.skip(
                 "no large ping was sent: a size was asked for, no MTU is known, or small ones are lost", host=host.name
             )
-    yield from _not_made(all_, large)
-    words = LARGE_DIRECT if all_.cluster.fabric is Fabric.DIRECT else LARGE
+    yield from _not_made(scribe, large)
+    words = LARGE_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):
-        report = all_.warn if all(end(ping).is_gateway for ping in cause.lost) else all_.bad
+        report = scribe.warn if all(end(ping).is_gateway for ping in cause.lost) else scribe.bad
         if cause.kind == "link":
             findings = [(_large_link(ping, words, report, cause), [ping]) for ping in cause.lost]
         else:
@@ -85,7 +85,7 @@ def path_mtu(
         yield from (_explained(finding, lost, known, large=True) for finding, lost in findings)
     for ping in large:
         if is_lost(ping) and ping.received:
-            yield _explained(_large_link(ping, words, all_.warn), [ping], known, large=True)
+            yield _explained(_large_link(ping, words, scribe.warn), [ping], known, large=True)
 
 
 def _explained(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding], *, large: bool = False) -> Finding:
@@ -115,7 +115,7 @@ def _subnet(device: HccnDevice) -> tuple[int, int] | None:
         return None
 
 
-def _down(all_: All, pings: Sequence[Ping], down: Collection[tuple[str, int]]) -> Iterator[Finding]:
+def _down(scribe: All, pings: Sequence[Ping], down: Collection[tuple[str, int]]) -> Iterator[Finding]:
     """Yield the hosts of devices that lost pings because their link is down."""
     devices: dict[str, set[int]] = defaultdict(set)
     for ping in pings:
@@ -123,10 +123,10 @@ def _down(all_: All, pings: Sequence[Ping], down: Collection[tuple[str, int]]) -
             devices[ping.host].add(ping.device)
     for host, indices in devices.items():
         named = f"device {min(indices)}" if len(indices) == 1 else f"devices {', '.join(map(str, sorted(indices)))}"
-        yield all_.skip(f"{host}: {named}: link is DOWN, which NPU107 says; lost pings are not counted", host=host)
+        yield scribe.skip(f"{host}: {named}: link is DOWN, which NPU107 says; lost pings are not counted", host=host)
 
 
-def _not_made(all_: All, pings: Sequence[Ping]) -> Iterator[Finding]:
+def _not_made(scribe: All, pings: Sequence[Ping]) -> Iterator[Finding]:
     """Yield the pings without a result, by host and reason. A host that died between the rounds is one finding."""
     reasons: dict[tuple[str, str], list[Ping]] = defaultdict(list)
     for ping in pings:
@@ -141,7 +141,7 @@ def _not_made(all_: All, pings: Sequence[Ping]) -> Iterator[Finding]:
         objects = (
             f"{single.peer} ({single.address})" if single else f"{len(failed)} of the host's {of_host[host]} pings"
         )
-        yield all_.unknown(
+        yield scribe.unknown(
             f"{subject}: {objects} could not be tried: {why}",
             host=host,
             device=device,
@@ -198,8 +198,8 @@ def _culprit(cause: Cause, words: Words) -> Culprit | None:
     return Culprit(kind, tuple(sorted(members)), (), words.trouble)
 
 
-def _link(all_: All, ping: Ping, cause: Cause, words: Words) -> Finding:
-    return all_.bad(
+def _link(scribe: All, ping: Ping, cause: Cause, words: Words) -> Finding:
+    return scribe.bad(
         f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {_silent(ping)}",
         host=ping.host,
         device=ping.device,

@@ -20,7 +20,7 @@ _TOLD = 3  # unreadable values that a finding names
 
 
 @host_check("GPU101", "nvidia-smi answers", products=GPU, optional=("accelerators",))
-def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
+def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
     """Why: what nvidia-smi cannot do, CUDA cannot do either. A nvidia-smi that hangs waits for a driver that waits for
     a GPU (Xid 119); a job hangs in the same place, when it sets up CUDA. Answers that are not understood are
     named: a GPU that says "Unknown Error" has not said that it is well.
@@ -29,15 +29,15 @@ def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> It
 
     Mend: what the message asks for; of a hang: reset the GPU that Xid 119 names, else reboot the host
     """
-    host, error = here.host.name, nvidia.gpus.error
-    if other_kind(here.cluster.product, accelerators):
-        yield here.skip("the host has NPUs and no GPU, see HST135")
+    host, error = scribe.host.name, nvidia.gpus.error
+    if other_kind(scribe.cluster.product, accelerators):
+        yield scribe.skip("the host has NPUs and no GPU, see HST135")
         return
     if nvidia.gpus.value:
-        yield from _not_answered(here, tuple(missing.error for missing in nvidia.gpus.value.unread))
+        yield from _not_answered(scribe, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:
         hung_gpus = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
-        yield here.bad(
+        yield scribe.bad(
             f"{host}: nvidia-smi hangs: {error}",
             expected="an answer within 25 s",
             cause=f"the system processor (GSP) of GPU {', '.join(hung_gpus)} does not answer the driver (Xid 119)"
@@ -48,41 +48,41 @@ def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> It
             else f"dmesg | grep Xid on {host}; reboot it",
         )
     elif not nvidia.pci and nvidia.module is None:
-        yield here.bad(
+        yield scribe.bad(
             f"{host}: there is no NVIDIA GPU here: none on the PCI bus, and no driver",
             expected="GPUs",
             found="none",
             remedy="give the container or virtual machine its GPUs; or the product in the inventory is another one",
         )
     elif nvidia.module is None:
-        yield here.bad(
+        yield scribe.bad(
             f"{host}: {len(nvidia.pci)} GPUs on the PCI bus, and no NVIDIA driver is loaded",
             expected="a driver",
             found="no /proc/driver/nvidia/version",
             remedy=f"modprobe nvidia on {host}; after a new kernel the driver has to be built for it first",
         )
     elif known(error):
-        yield here.bad(f"{host}: {error}", expected="an answer")
+        yield scribe.bad(f"{host}: {error}", expected="an answer")
     else:
-        yield here.unknown(f"{host}: {error}", remedy=f"run nvidia-smi -q on {host}")
+        yield scribe.unknown(f"{host}: {error}", remedy=f"run nvidia-smi -q on {host}")
 
 
-def _not_answered(here: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
+def _not_answered(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
     """Yield the values that some GPU did not report, while others did."""
     lost_gpus = tuple(error for error in errors if _NO_HANDLE in error)
     other_errors = tuple(error for error in errors if error not in lost_gpus)
     for error in dict.fromkeys(lost_gpus):
-        yield here.bad(f"{here.host.name}: {error}", expected="an answer of every GPU")
+        yield scribe.bad(f"{scribe.host.name}: {error}", expected="an answer of every GPU")
     if other_errors:
         suffix = f", and {len(other_errors) - _TOLD} more" if len(other_errors) > _TOLD else ""
-        yield here.unknown(
-            f"{here.host.name}: {'; '.join(other_errors[:_TOLD])}{suffix}",
-            remedy=f"read nvidia-smi -q on {here.host.name}",
+        yield scribe.unknown(
+            f"{scribe.host.name}: {'; '.join(other_errors[:_TOLD])}{suffix}",
+            remedy=f"read nvidia-smi -q on {scribe.host.name}",
         )
 
 
 @cluster_check("GPU102", "No GPU is lost", products=GPU, several=False)
-def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU that fell off the bus (Xid 79) takes the job's rank with it; after a reboot it may be gone without a
     word. The number is held against the inventory, else against the other hosts; the PCI bus says which one is lost.
     In a container only the GPUs that were given count.
@@ -93,18 +93,18 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """
     counts = {
         host.name: len(answer.gpus)
-        for host in all_.hosts
+        for host in scribe.hosts
         if (answer := nvidia[host.name].gpus.value) and not answer.cut
     }
     hosts_with = Counter(counts.values())
     usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # on a tie, the larger
     reference = "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts"
-    for host in all_.hosts:
+    for host in scribe.hosts:
         nvidia_of_host = nvidia[host.name]
         missing = gone(nvidia_of_host)
         for bus, why in missing.items():
             fell_off = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(nvidia_of_host))
-            yield all_.bad(
+            yield scribe.bad(
                 f"{host.name}: the GPU at {bus} {why}",
                 host=host.name,
                 expected="in nvidia-smi",
@@ -114,25 +114,25 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             )
         if host.name not in counts:
             if nvidia_of_host.gpus.value:
-                yield all_.unknown(
+                yield scribe.unknown(
                     f"{host.name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
                     host=host.name,
                     remedy=f"run nvidia-smi -L on {host.name}",
                 )
             elif not missing:
-                yield from silent(all_, host, nvidia_of_host)
+                yield from silent(scribe, host, nvidia_of_host)
             continue
         number = len({gpu.bus for gpu in gpus(nvidia_of_host)} | set(missing))
-        yield from _number(all_, host, nvidia_of_host, number, usual, reference)
+        yield from _number(scribe, host, nvidia_of_host, number, usual, reference)
 
 
-def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, whose: str) -> Iterator[Finding]:
+def _number(scribe: All, host: Host, seen: Nvidia, found: int, usual: int, whose: str) -> Iterator[Finding]:
     planned = len(host.devices)
     model = next((gpu.product for gpu in gpus(seen)), None)
     plan = profile(model)
     remedy = "compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong"
     if planned and found != planned:
-        yield all_.bad(
+        yield scribe.bad(
             f"{host.name}: {_gpus(found)}; the inventory plans {planned}",
             host=host.name,
             expected=f"{planned} GPUs",
@@ -140,7 +140,7 @@ def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, whose: 
             remedy=remedy,
         )
     elif not planned and found < usual:
-        yield all_.bad(
+        yield scribe.bad(
             f"{host.name}: {_gpus(found)}; {whose} have {usual}",
             host=host.name,
             expected=f"{usual} GPUs",
@@ -149,7 +149,7 @@ def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, whose: 
         )
     elif not planned and plan and found not in plan.gpus and not seen.contained:
         numbers = " or ".join(map(str, plan.gpus))
-        yield all_.warn(
+        yield scribe.warn(
             f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}",
             host=host.name,
             expected=f"{numbers} GPUs",
@@ -163,7 +163,7 @@ def _gpus(number: int) -> str:
 
 
 @cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
-def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU on 8 of 16 lanes works, and is half as fast to and from the host and the NICs; every job waits for it.
     The width does not fall while a GPU idles, as the generation does. A failure where the GPUs of that number on most
     hosts have more, or, where that is not decided, most GPUs of the name; else the servers may be made like that, and
@@ -175,7 +175,7 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """
     lanes_by_gpu = {
         (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
-        for host in all_.hosts
+        for host in scribe.hosts
         for index, gpu in numbered(nvidia[host.name])
     }
     widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # by product, and by product and number
@@ -183,14 +183,14 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         if width is not None:
             widths[gpu.product, None].append(width)
             widths[gpu.product, index].append(width)
-    for host in all_.hosts:
-        yield from silent(all_, host, nvidia[host.name])
-    hosts = {host.name: host for host in all_.hosts}
+    for host in scribe.hosts:
+        yield from silent(scribe, host, nvidia[host.name])
+    hosts = {host.name: host for host in scribe.hosts}
     for (name, index), (gpu, width, width_max) in lanes_by_gpu.items():
         if width is None or width_max is None or width >= width_max:
             continue
         fewer = _fewer(width, widths[gpu.product, index], widths[gpu.product, None])
-        report = all_.bad if fewer else all_.warn
+        report = scribe.bad if fewer else scribe.warn
         yield report(
             f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {width_max}",
             host=name,

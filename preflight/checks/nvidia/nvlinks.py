@@ -20,7 +20,7 @@ _TOLERANCE = 0.02  # share of a link's speed, as captures have 26.562 and data s
 
 
 @cluster_check("GPU115", "Every GPU has all its NVLinks, at full speed", products=GPU, several=False)
-def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU that lacks NVLinks has less bandwidth to its neighbours, and every collective waits for it; without
     any, NCCL goes over PCIe. Held against [machine] of the inventory, what the model is known to have, or
     what most GPUs of that name have here. GPUs in MIG mode have no NVLink and are left out.
@@ -30,31 +30,34 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: reset all GPUs of the host together, or reboot it; if links stay away: the board
     """
     host_links = [
-        (host, links) for host in all_.hosts if (reported := nvidia[host.name].nvlinks.value) for links in reported.gpus
+        (host, links)
+        for host in scribe.hosts
+        if (reported := nvidia[host.name].nvlinks.value)
+        for links in reported.gpus
     ]
     usual = {
         name: _usual([links for _, links in host_links if links.name == name])
         for name in {gpu_links.name for _, gpu_links in host_links}
     }
-    for host in all_.hosts:
+    for host in scribe.hosts:
         nvidia_of_host = nvidia[host.name]
         if nvidia_of_host.nvlinks.value is None:
             none_expected = nvidia_of_host.gpus.value is None or not (
                 nvidia_of_host.nvlinks.error or any(profile(gpu.product) for gpu in gpus(nvidia_of_host))
             )
-            yield all_.finding(
+            yield scribe.finding(
                 Outcome.SKIP if none_expected else Outcome.UNKNOWN,
                 f"{host.name}: {nvidia_of_host.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
                 host=host.name,
             )
             continue
         if nvidia_of_host.nvlinks.value.unread:  # an unreadable value may have been a link
-            yield all_.unknown(f"{host.name}: {nvidia_of_host.nvlinks.value.unread[0].error}", host=host.name)
+            yield scribe.unknown(f"{host.name}: {nvidia_of_host.nvlinks.value.unread[0].error}", host=host.name)
             continue
         split_gpus = {gpu.uuid for gpu in gpus(nvidia_of_host) if gpu.mig.current}
         for links in nvidia_of_host.nvlinks.value.gpus:
             if links.uuid not in split_gpus and len(nvidia_of_host.nvlinks.value.gpus) > 1:
-                yield from _lacking(all_, host, links, *usual[links.name])
+                yield from _lacking(scribe, host, links, *usual[links.name])
 
 
 def _usual(same: Sequence[GpuNvLinks]) -> tuple[int, float]:
@@ -71,8 +74,8 @@ def _speeds(links: GpuNvLinks) -> list[float]:
     return [link.speed for link in links.links if link.speed is not None]
 
 
-def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: float) -> Iterator[Finding]:
-    machine, model = all_.cluster.machine, profile(links.name)
+def _lacking(scribe: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: float) -> Iterator[Finding]:
+    machine, model = scribe.cluster.machine, profile(links.name)
     number = machine.nvlinks if machine.nvlinks is not None else (model and model.nvlinks) or usual
     speed = machine.nvlink_speed or (model and model.nvlink_speed) or usual_speed
     up = _speeds(links)
@@ -80,7 +83,7 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
     remedy = f"reset all GPUs of {host.name} together, or reboot it; look for Xid 74 and SXid in dmesg"
     if len(up) < number:
         down = ", ".join(str(link.number) for link in links.links if link.speed is None)
-        yield all_.bad(
+        yield scribe.bad(
             f"{name}: {len(up)} of {number} NVLinks are up" + (f"; link {down} is inactive" if down else ""),
             host=host.name,
             device=links.index,
@@ -89,7 +92,7 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
             remedy=remedy,
         )
     if slow := [link_speed for link_speed in up if link_speed < speed * (1 - _TOLERANCE)]:
-        yield all_.bad(
+        yield scribe.bad(
             f"{name}: {len(slow)} NVLinks have {min(slow):g} GB/s",
             host=host.name,
             device=links.index,
@@ -102,7 +105,7 @@ def _lacking(all_: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: 
 @cluster_check(
     "GPU117", "All GPUs of a host reach each other over NVLink where they should", products=GPU, several=False
 )
-def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
     tenth of the speed. They should have one where the model's servers have NVSwitches, or where the same pair has
     one on most hosts with the same GPUs. Where as many have it as have not, nobody is right, and both sides are told.
@@ -112,15 +115,17 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: GPU112 and GPU115 first: fabric manager, links; else reset all GPUs of the host together, or reboot it; of
     cards with bridges between them: the bridge
     """
-    links = {host.name: _judged(nvidia[host.name]) for host in all_.hosts}
+    links = {host.name: _judged(nvidia[host.name]) for host in scribe.hosts}
     # Keyed by the GPUs' names, in order.
     alike: dict[tuple[str | None, ...], dict[str, dict[Pair, str]]] = defaultdict(dict)
     for name, links_of_host in links.items():
         alike[tuple(gpu.product for gpu in gpus(nvidia[name]))][name] = links_of_host
     odd = {name: missed for group in alike.values() for name, missed in _differing(group).items()}
-    for host in all_.hosts:
+    for host in scribe.hosts:
         nvidia_of_host, pairs_missed = nvidia[host.name], odd[host.name]
-        yield from _untold(all_, host, nvidia_of_host) if gpus(nvidia_of_host) else silent(all_, host, nvidia_of_host)
+        yield from (
+            _untold(scribe, host, nvidia_of_host) if gpus(nvidia_of_host) else silent(scribe, host, nvidia_of_host)
+        )
         switched = bool(gpus(nvidia_of_host)) and all(profile(gpu.product) for gpu in gpus(nvidia_of_host))
         without = {
             pair: link
@@ -128,10 +133,10 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             if not link.startswith("NV") and (switched or pair in pairs_missed)
         }
         if without:
-            yield _without_nvlink(all_, host, without, None if switched else pairs_missed[next(iter(without))])
+            yield _without_nvlink(scribe, host, without, None if switched else pairs_missed[next(iter(without))])
         elif pairs_missed and not switched:
             pair, peer = next(iter(pairs_missed.items()))
-            yield all_.bad(
+            yield scribe.bad(
                 f"{host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over {links[peer][pair]}",
                 host=host.name,
                 peer=peer,
@@ -174,13 +179,13 @@ def _dark(said: Nvidia) -> set[str]:
     }
 
 
-def _without_nvlink(all_: All, host: Host, without: Mapping[Pair, str], peer: str | None) -> Finding:
+def _without_nvlink(scribe: All, host: Host, without: Mapping[Pair, str], peer: str | None) -> Finding:
     """Return the finding about pairs without NVLink. It names the GPU that all of several pairs have in common, and a
     `peer` with NVLink."""
     (first, second), link = next(iter(without.items()))
     common = set.intersection(*map(set, without)) if len(without) > 1 else set()
     suffix = f", and {len(without) - 1} more pairs" if len(without) > 1 else ""
-    return all_.bad(
+    return scribe.bad(
         f"{host.name}: {first} and {second} reach each other over {link}, not over NVLink{suffix}",
         host=host.name,
         peer=peer,
@@ -206,20 +211,20 @@ def _links(topology: GpuTopology | None) -> dict[Pair, str]:
     }
 
 
-def _untold(all_: All, host: Host, said: Nvidia) -> Iterator[Finding]:
+def _untold(scribe: All, host: Host, said: Nvidia) -> Iterator[Finding]:
     if said.topology.value is None:
-        yield all_.finding(
+        yield scribe.finding(
             Outcome.SKIP if said.gpus.value is None else Outcome.UNKNOWN,
             f"{host.name}: {said.topology.error}",
             host=host.name,
         )
     else:
         for missing in said.topology.value.unread[:1]:
-            yield all_.unknown(f"{host.name}: {missing.error}", host=host.name)
+            yield scribe.unknown(f"{host.name}: {missing.error}", host=host.name)
 
 
 @cluster_check("GPU118", "Every GPU has a NIC as near as on the other hosts", severity=Outcome.WARN, products=GPU)
-def near_nics(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without the processor. Where that NIC is
     missing, or another card took its slot, the data goes through the host (NODE, SYS), and the rail is slow.
 
@@ -227,14 +232,14 @@ def near_nics(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     Mend: find the missing NIC (lspci, ip link), or the card that is in another slot than on the other hosts
     """
-    near = {host.name: _nearest(nvidia[host.name].topology.value) for host in all_.hosts}
-    for host in all_.hosts:
-        yield from _untold(all_, host, nvidia[host.name])
+    near = {host.name: _nearest(nvidia[host.name].topology.value) for host in scribe.hosts}
+    for host in scribe.hosts:
+        yield from _untold(scribe, host, nvidia[host.name])
         for gpu, place in near[host.name].items():
             places_elsewhere = Counter(links[gpu] for name, links in near.items() if name != host.name and gpu in links)
             usual = max(places_elsewhere, key=lambda at: (places_elsewhere[at], -at), default=place)
             if place > usual:
-                yield all_.bad(
+                yield scribe.bad(
                     f"{host.name}: the nearest NIC of {gpu} is {_NEAR_TO_FAR[place]} away; on most other hosts "
                     f"{_NEAR_TO_FAR[usual]}",
                     host=host.name,

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
@@ -9,6 +10,7 @@ from preflight.facts.link_counts import DAMAGED, FLAPS
 from preflight.facts.parsers.rdma import PortCounters, RdmaPort
 from preflight.facts.sections.job import Job
 from preflight.facts.sections.rdma import Rdma
+from preflight.model.cluster import Cluster
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.nics.rdma import NVIDIA, CountedPorts, Place, counted, used_or_all
@@ -23,10 +25,11 @@ _MEANING = {
     "Sleep": ("it sleeps", "look at the switch's port"),
 }
 _HUNG = "dmesg | grep mlx5: firmware that hangs wants a reset (mlxfwreset), or a power cycle"
+_NO_SUBNET_MANAGER = "sminfo; start opensm on one host, or on the switch"
 
 
 @cluster_check("RDM101", "The RDMA ports that count are active", products=NVIDIA, several=False)
-def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
+def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: NCCL uses the ports that it finds active, without a word about the others. A host with a port less has a
     rank less on that rail: the job is slow, or hangs where rails are not connected. The ports that count are those of
     `[machine] rdma` in the inventory; without it those that are active on most hosts, since hosts have ports without a
@@ -38,58 +41,90 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     Mend: Polling: cable or switch port; Disabled: ip link set NETDEV up; not there at all: lspci, dmesg | grep mlx5.
     Ports that are not meant to be up: name those that are, [machine] rdma = ["mlx5_0", …]
     """
-    places = counted(all_.cluster, rdma.values())
-    if not places.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
-        yield all_.skip("no RDMA port is active on any host, and the inventory names none")
+    ports = _ClusterPorts(scribe.cluster, rdma.values(), counted(scribe.cluster, rdma.values()))
+    if not ports.counted.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
+        yield scribe.skip("no RDMA port is active on any host, and the inventory names none")
     for name, host in rdma.items():
-        ports_by_place = {(port.device, port.port): port for port in host.ports}
-        alike: dict[tuple[Outcome, bool, str, str], list[str]] = defaultdict(list)
-        stateless = []
-        for place in sorted(places.places):
-            port = ports_by_place.get(place)
-            if port and port.state is None:
-                stateless.append(_called(place))
-            elif port is None or port.state not in ("ACTIVE", *_WAITING):
-                may_be_meant = all_.cluster.probe.transport == "socket" or (
-                    not all_.cluster.machine.rdma
-                    and (
-                        place not in places.certain
-                        or (port is not None and port.physical_state == "Disabled")
-                        or _as_many_as_most(host, rdma.values())
-                    )
-                )
-                outcome = Outcome.WARN if may_be_meant else Outcome.FAIL
-                alike[outcome, place in places.certain, *_trouble(place, host, port)].append(_called(place))
-        if stateless:
-            yield all_.unknown(f"{name}: {', '.join(stateless)}: the state could not be read", host=name)
-        yield from _unread(all_, name, host, places)
-        for (outcome, certain, problem, remedy), ports in alike.items():
-            elsewhere = (
-                "" if all_.cluster.machine.rdma else ", and active on " + ("the others" if certain else "others")
-            )
-            yield all_.finding(
-                outcome,
-                f"{name}: {', '.join(ports)}: {problem}{elsewhere}",
+        if stateless := ports.stateless(host):
+            yield scribe.unknown(f"{name}: {', '.join(stateless)}: the state could not be read", host=name)
+        yield from _unread(scribe, name, host, ports.counted)
+        for problem, names in ports.problems(host).items():
+            yield scribe.finding(
+                problem.outcome,
+                f"{name}: {', '.join(names)}: {problem.symptom}{problem.elsewhere}",
                 host=name,
                 expected="ACTIVE",
-                found=problem,
-                remedy=remedy,
+                found=problem.symptom,
+                remedy=problem.remedy,
             )
 
 
-def _as_many_as_most(host: Rdma, all_hosts: Collection[Rdma]) -> bool:
+@dataclass(frozen=True)
+class _PortProblem:
+    """A problem that several ports of a host may have. `elsewhere`: the state of these ports on other hosts."""
+
+    outcome: Outcome
+    symptom: str
+    remedy: str
+    elsewhere: str
+
+
+@dataclass(frozen=True)
+class _ClusterPorts:
+    """The RDMA ports of all hosts, and those that count."""
+
+    cluster: Cluster
+    hosts: Collection[Rdma]
+    counted: CountedPorts
+
+    def of(self, host: Rdma) -> Iterator[tuple[Place, RdmaPort | None]]:
+        """Yield the ports that count, with None for those that the host lacks."""
+        ports = {(port.device, port.port): port for port in host.ports}
+        for place in sorted(self.counted.places):
+            yield place, ports.get(place)
+
+    def stateless(self, host: Rdma) -> list[str]:
+        """Return the names of the ports that count and have a state that could not be read."""
+        return [_called(place) for place, port in self.of(host) if port and port.state is None]
+
+    def problems(self, host: Rdma) -> dict[_PortProblem, list[str]]:
+        """Return the problems of the ports that count and are not active → the names of the ports with that problem."""
+        problems: dict[_PortProblem, list[str]] = defaultdict(list)
+        for place, port in self.of(host):
+            if port is None or port.state not in (None, "ACTIVE", *_WAITING):
+                outcome = Outcome.WARN if self._may_be_meant(host, place, port) else Outcome.FAIL
+                problem = _PortProblem(outcome, *_trouble(place, host, port), self._elsewhere(place))
+                problems[problem].append(_called(place))
+        return problems
+
+    def _may_be_meant(self, host: Rdma, place: Place, port: RdmaPort | None) -> bool:
+        """Return whether a port that is not active may be in order."""
+        if self.cluster.probe.transport == "socket":
+            return True
+        if self.cluster.machine.rdma:
+            return False
+        is_disabled = port is not None and port.physical_state == "Disabled"
+        return place not in self.counted.certain or is_disabled or _as_many_as_most(host, self.hosts)
+
+    def _elsewhere(self, place: Place) -> str:
+        if self.cluster.machine.rdma:
+            return ""
+        return ", and active on " + ("the others" if place in self.counted.certain else "others")
+
+
+def _as_many_as_most(host: Rdma, hosts: Collection[Rdma]) -> bool:
     """Return whether as many ports are active as on more than half of the hosts.
 
     Then the host's ports only have other names, or are other ones."""
-    own = _active_ports(host)
-    return 2 * sum(_active_ports(peer) <= own for peer in all_hosts) > len(all_hosts)
+    own = len(active_ports(host))
+    return 2 * sum(len(active_ports(peer)) <= own for peer in hosts) > len(hosts)
 
 
-def _active_ports(host: Rdma) -> int:
-    return sum(port.state == "ACTIVE" for port in host.ports)
+def active_ports(host: Rdma) -> list[RdmaPort]:
+    return [port for port in host.ports if port.state == "ACTIVE"]
 
 
-def _unread(all_: All, name: str, host: Rdma, places: CountedPorts) -> Iterator[Finding]:
+def _unread(scribe: All, name: str, host: Rdma, places: CountedPorts) -> Iterator[Finding]:
     """Yield the values that could not be read. A port that counts and does not answer is reported with the others."""
     errors = []
     for missing in host.unread:
@@ -97,10 +132,10 @@ def _unread(all_: All, name: str, host: Rdma, places: CountedPorts) -> Iterator[
         if not trouble.startswith("did not answer"):
             errors.append(missing.error)
         elif (device, 1) not in places.places:
-            yield all_.unknown(f"{name}: {missing.error}", host=name, remedy=_HUNG)
+            yield scribe.unknown(f"{name}: {missing.error}", host=name, remedy=_HUNG)
     if errors:
         suffix = f"; and {len(errors) - 1} more" if len(errors) > 1 else ""
-        yield all_.unknown(
+        yield scribe.unknown(
             f"{name}: not everything of its RDMA devices was read: {errors[0]}{suffix}",
             host=name,
             evidence=tuple(errors),
@@ -130,7 +165,7 @@ def _trouble(place: Place, host: Rdma, port: RdmaPort | None) -> tuple[str, str]
 @cluster_check(
     "RDM102", "Every InfiniBand port with a link is known to a subnet manager", products=NVIDIA, several=False
 )
-def managed(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
+def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: an InfiniBand port has an address only when the fabric's subnet manager has given it one. Until then it is
     in INIT or ARMED though its link is up, and NCCL passes it over. One host: its switch port is not managed; all
     hosts: no subnet manager runs.
@@ -139,35 +174,42 @@ def managed(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
 
     Mend: start the subnet manager: on the switch, or opensm on one host
     """
-    places = counted(all_.cluster, rdma.values()).places
-    findings: list[Finding] = []
-    for name, host in rdma.items():
-        waiting = [port for port in host.ports if port.state in _WAITING and port.link_layer != "Ethernet"]
-        count = [port for port in waiting if (port.device, port.port) in places]
-        none_up = not any(port.state == "ACTIVE" for port in host.ports)
-        if waiting:
-            ports = ", ".join(f"{_called((port.device, port.port))} is {port.state}" for port in count or waiting)
-            findings.append(
-                (all_.bad if count or none_up else all_.warn)(
-                    f"{name}: {ports}: it has a link, and no subnet manager has found it",
-                    host=name,
-                    expected="ACTIVE",
-                    found=(count or waiting)[0].state or "",
-                    remedy="sminfo; start opensm on one host, or on the switch",
-                )
-            )
+    places = counted(scribe.cluster, rdma.values()).places
+    findings = [finding for name, host in rdma.items() for finding in _waiting_ports(scribe, name, host, places)]
     failed = [finding for finding in findings if finding.outcome is Outcome.FAIL]
     if len(failed) > 1 and not any(_is_managed(port) for host in rdma.values() for port in host.ports):
-        yield all_.bad(
+        yield scribe.bad(
             f"no InfiniBand port is known to a subnet manager, on {len(failed)} hosts: none seems to run",
             host=None,
             expected="ACTIVE",
             found=failed[0].found,
             evidence=tuple(finding.summary for finding in findings),
-            remedy="sminfo; start opensm on one host, or on the switch",
+            remedy=_NO_SUBNET_MANAGER,
         )
     else:
         yield from findings
+
+
+def _waiting_ports(scribe: All, name: str, host: Rdma, places: Collection[Place]) -> Iterator[Finding]:
+    """Yield the one finding about the ports that wait for a subnet manager; those that count stand for all."""
+    waiting = [port for port in host.ports if _is_waiting(port)]
+    if not waiting:
+        return
+    ports_that_count = [port for port in waiting if (port.device, port.port) in places]
+    ports = ports_that_count or waiting
+    report = scribe.bad if ports_that_count or not active_ports(host) else scribe.warn
+    states = ", ".join(f"{_called((port.device, port.port))} is {port.state}" for port in ports)
+    yield report(
+        f"{name}: {states}: it has a link, and no subnet manager has found it",
+        host=name,
+        expected="ACTIVE",
+        found=str(ports[0].state),
+        remedy=_NO_SUBNET_MANAGER,
+    )
+
+
+def _is_waiting(port: RdmaPort) -> bool:
+    return port.state in _WAITING and port.link_layer != "Ethernet"
 
 
 def _is_managed(port: RdmaPort) -> bool:
@@ -177,7 +219,7 @@ def _is_managed(port: RdmaPort) -> bool:
 @cluster_check(
     "RDM103", "Every RDMA port is as fast as the same port of the other hosts", products=NVIDIA, optional=("job",)
 )
-def rate(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
+def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
     """Why: a port whose link came up with fewer lanes, or at a lower speed, is active and right, and every ring through
     it waits for it. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are left out.
 
@@ -187,11 +229,11 @@ def rate(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> 
     down and up
     """
     rates: dict[Place, dict[str, float]] = defaultdict(dict)
-    places = counted(all_.cluster, rdma.values())
+    places = counted(scribe.cluster, rdma.values())
     for name, host in rdma.items():
-        ports = used_or_all(all_.cluster, job[name], places.active(host))
+        ports = used_or_all(scribe.cluster, job[name], places.active(host))
         if isinstance(ports, str):
-            yield all_.skip(ports, host=name)
+            yield scribe.skip(ports, host=name)
             continue
         for port in ports:
             if port.rate is not None:
@@ -199,7 +241,7 @@ def rate(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> 
     for place, by_host in sorted(rates.items()):
         for odd in odd_ones(by_host):
             if odd.value < odd.usual:
-                yield all_.bad(
+                yield scribe.bad(
                     f"{odd.host}: {_called(place)} has {odd.value:g} Gbit/s, {odd.elsewhere} {odd.usual:g}",
                     host=odd.host,
                     peer=odd.others[0],
@@ -219,7 +261,7 @@ FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of
     products=NVIDIA,
     optional=("job",),
 )
-def counters(here: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
+def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
     """Why: a link that goes down for a second ends a job with "Got async event : port error", or with error 12, and is
     up again when somebody looks. The counters go back to the start of the driver, when a switch may have been
     restarted: ten are a warning, as is one that has just risen. Damaged packets are counted against all that came.
@@ -229,9 +271,9 @@ def counters(here: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
 
     Mend: clean or change optics and cable; perfquery -R sets InfiniBand's counters back, so that a new error shows
     """
-    ports = used_or_all(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])
+    ports = used_or_all(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):
-        yield here.skip(ports)
+        yield scribe.skip(ports)
         return
     up = {(port.device, port.port) for port in ports}
     later = {(port_values.device, port_values.port): port_values.values for port_values in rdma.later}
@@ -241,8 +283,8 @@ def counters(here: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
             continue
         problems = [*_many(port), *_rising(port.values, later.get(place, {}), rdma.seconds)]
         if problems:
-            yield here.bad(
-                f"{here.host.name}: {_called(place)}: {', '.join(problems)}",
+            yield scribe.bad(
+                f"{scribe.host.name}: {_called(place)}: {', '.join(problems)}",
                 found=", ".join(problems),
                 expected="none",
                 remedy=f"watch /sys/class/infiniband/{port.device}/ports/{port.port}/counters; if they rise, clean or "

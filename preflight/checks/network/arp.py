@@ -1,7 +1,7 @@
 """Checks of ARP tables: each device address is answered by its device."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
@@ -34,7 +34,7 @@ def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
     for host in scribe.hosts:
         devices = nic[host.name].devices
         yield from untold(scribe, host, {d.index: d.arp for d in devices}, {d.index: d.mac for d in devices})
-    owners, macs_by_address = _owners(nic, hccn), _seen(nic)
+    owners, macs_by_address = _owners(nic, hccn), _macs(nic)
     switches = _switches(owners, macs_by_address)
     for mac, addresses in switches.items():
         yield scribe.warn(
@@ -46,25 +46,31 @@ def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
         )
     for address, macs in macs_by_address.items():
         holders = owners.get(address, [])
-        for holder in holders if len(holders) == 1 else ():
-            for mac, seers in macs.items():
-                if holder.mac and mac != holder.mac and mac not in switches:
-                    yield scribe.bad(
-                        f"{holder.host}: device {holder.device}: another one answers to its address {address}: {mac}",
-                        host=holder.host,
-                        device=holder.device,
-                        expected=holder.mac,
-                        found=f"{mac}, for {_some(seers)}",
-                        remedy=f"find {mac} on the switches, and take {address} from it; then hccn_tool -i "
-                        f"{holder.device} -send_arp -s enable 1 on {holder.host}",
-                    )
-        if not holders and len(macs) > 1:
-            each = "; ".join(f"{mac} for {_some(seers)}" for mac, seers in sorted(macs.items())[:4])
+        if len(holders) == 1:
+            yield from _foreign_macs(scribe, holders[0], address, macs, switches)
+        elif not holders and len(macs) > 1:
+            each = "; ".join(f"{mac} for {_some(devices)}" for mac, devices in sorted(macs.items())[:4])
             yield scribe.warn(
                 f"{address} has {len(macs)} MACs: {each}",
                 host=None,
                 expected="one MAC for an address",
                 remedy=f"if {address} is not an address that several switches share, find out who else has it",
+            )
+
+
+def _foreign_macs(
+    scribe: All, owner: _Owner, address: str, macs: Mapping[str, list[str]], switches: Collection[str]
+) -> Iterator[Finding]:
+    for mac, devices in macs.items():
+        if owner.mac and mac != owner.mac and mac not in switches:
+            yield scribe.bad(
+                f"{owner.host}: device {owner.device}: another one answers to its address {address}: {mac}",
+                host=owner.host,
+                device=owner.device,
+                expected=owner.mac,
+                found=f"{mac}, for {_some(devices)}",
+                remedy=f"find {mac} on the switches, and take {address} from it; then hccn_tool -i {owner.device} "
+                f"-send_arp -s enable 1 on {owner.host}",
             )
 
 
@@ -80,7 +86,7 @@ def _owners(nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Mapping[str, li
     return owners
 
 
-def _seen(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
+def _macs(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
     """Return address → MAC → the devices ("node02/3") with that entry."""
     macs_by_address: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, devices in nic.items():
@@ -91,16 +97,16 @@ def _seen(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
 
 
 def _switches(
-    owners: Mapping[str, list[_Owner]], seen: Mapping[str, Mapping[str, list[str]]]
+    owners: Mapping[str, list[_Owner]], macs_by_address: Mapping[str, Mapping[str, list[str]]]
 ) -> Mapping[str, list[str]]:
     """Return the MAC of each switch → the devices' addresses that it answers for.
 
     Such a MAC is no device's. It answers for several devices, or is that of a virtual router. A stranger with a
     device's address answers for one."""
-    own = {holder.mac for holders in owners.values() for holder in holders if holder.mac}
+    own = {owner.mac for owners_of_address in owners.values() for owner in owners_of_address if owner.mac}
     addresses_by_mac = defaultdict(list)
-    for address in sorted(owners.keys() & seen.keys()):
-        for mac in sorted(seen[address].keys() - own):
+    for address in sorted(owners.keys() & macs_by_address.keys()):
+        for mac in sorted(macs_by_address[address].keys() - own):
             addresses_by_mac[mac].append(address)
     return {
         mac: addresses

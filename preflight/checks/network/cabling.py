@@ -8,7 +8,7 @@ from typing import Any
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.checks.shared.npu import untold
 from preflight.facts.sections.nic import Nic
-from preflight.model.cluster import Fabric
+from preflight.model.cluster import Fabric, Host
 from preflight.model.finding import Finding
 
 Leaves = Mapping[int, str]  # device → the system name of its switch
@@ -32,12 +32,12 @@ class _Fabric:
 
     def __init__(self, leaves: Iterable[Leaves]) -> None:
         self.on: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))  # device → leaf → hosts
-        self.told: dict[int, int] = defaultdict(int)  # device → hosts that report its leaf
+        self.reporting: dict[int, int] = defaultdict(int)  # device → hosts that report its leaf
         self.with_devices: dict[tuple[str, int], int] = defaultdict(int)  # (leaf, n) → hosts with n or more there
         for number, own in enumerate(leaves):
             for device, leaf in own.items():
                 self.on[device][leaf] |= 1 << number
-                self.told[device] |= 1 << number
+                self.reporting[device] |= 1 << number
             for leaf, devices in Counter(own.values()).items():
                 for at_least in range(1, devices + 1):
                     self.with_devices[leaf, at_least] |= 1 << number
@@ -59,7 +59,7 @@ class _Fabric:
 
     def _home(self, device: int, kin: int) -> str:
         """Return the leaf on which nearly all of them have the device; empty if there is none."""
-        enough = max(2, _AGREED * (self.told[device] & kin).bit_count())
+        enough = max(2, _AGREED * (self.reporting[device] & kin).bit_count())
         return next((leaf for leaf, hosts in self.shared[device].items() if (hosts & kin).bit_count() >= enough), "")
 
 
@@ -88,15 +88,19 @@ def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
         return
     leaves = {host.name: _leaves(nic[host.name]) for host in scribe.hosts}
     for host in scribe.hosts:
-        yield from untold(scribe, host, {d.index: d.neighbour for d in nic[host.name].devices}, unset=True)
-        if not leaves[host.name] and not any(device.neighbour.error for device in nic[host.name].devices):
-            yield scribe.skip("no switch tells its name over LLDP", host=host.name)
+        yield from _without_leaves(scribe, host, nic[host.name], leaves[host.name])
     with_leaves = {name: own for name, own in leaves.items() if own}
     fabric = _Fabric(with_leaves.values())
     for number, (name, own) in enumerate(with_leaves.items()):
         yield from _odd(scribe, name, own, fabric.group(number, own), fabric)
     if len(with_leaves) == len(leaves) == 2:
         yield from _crossed_somewhere(scribe, leaves)
+
+
+def _without_leaves(scribe: All, host: Host, nic: Nic, leaves: Leaves) -> Iterator[Finding]:
+    yield from untold(scribe, host, {device.index: device.neighbour for device in nic.devices}, unset=True)
+    if not leaves and not any(device.neighbour.error for device in nic.devices):
+        yield scribe.skip("no switch tells its name over LLDP", host=host.name)
 
 
 def _leaves(nic: Nic) -> Leaves:
@@ -114,14 +118,10 @@ def _odd(scribe: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) ->
         if device in reported:
             continue
         home = group.home[device]
-        swapped = (
-            partner
-            for partner in wrong
-            if partner not in reported and (wrong[partner], group.home[partner]) == (home, leaf)
-        )
         usual_device = group.rail_of(leaf)
         details: dict[str, Any] = {"host": name, "device": device, "rail": device, "expected": home, "found": leaf}
-        if (partner := next(swapped, None)) is not None:
+        partner = _swapped_with(device, wrong, group.home, reported)
+        if partner is not None:
             reported.add(partner)
             yield scribe.bad(
                 f"{name}: device {device}: its cable and that of device {partner} are swapped: on {leaf} and {home}",
@@ -140,6 +140,13 @@ def _odd(scribe: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) ->
                 remedy=f"put the cable of device {device} of {name} into {home}, if it is not meant so",
                 **details,
             )
+
+
+def _swapped_with(device: int, wrong: Leaves, home: Leaves, reported: set[int]) -> int | None:
+    """Return the first device on the home leaf of `device` that belongs on its leaf."""
+    swapped = (home[device], wrong[device])
+    partners = (partner for partner in wrong if (wrong[partner], home[partner]) == swapped and partner not in reported)
+    return next(partners, None)
 
 
 def _crossed_somewhere(scribe: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:

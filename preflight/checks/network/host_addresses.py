@@ -26,27 +26,14 @@ def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
     """
     name, nic = scribe.host.name, scribe.host.nic
     if nic is None:
-        usable = [i for i in network.interfaces if i.up and not i.name.startswith(_VIRTUAL) and routable(i)]
-        listed = ", ".join(f"{i.name} {a.ip}" for i in usable for a in routable(i))
-        if not usable:
-            yield scribe.bad(
-                f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show"
-            )
-        elif sum(len(routable(interface)) for interface in usable) > 1:
-            yield scribe.warn(
-                f"{name}: several interfaces could be the host NIC: {listed}",
-                found=listed,
-                expected="one address",
-                remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
-            )
+        yield from _candidates(scribe, network)
         return
     interfaces = named_by(nic, network)
     if len(interfaces) != 1:
         listed = ", ".join(interface.name for interface in interfaces or network.interfaces)
         count = "no interface" if not interfaces else "more than one interface"
-        yield scribe.bad(
-            f"{name}: {count} is the inventory's nic {nic}; there are {listed}", expected=nic, found=listed
-        )
+        summary = f"{name}: {count} is the inventory's nic {nic}; there are {listed}"
+        yield scribe.bad(summary, expected=nic, found=listed)
         return
     interface, addresses = interfaces[0], routable(interfaces[0])
     if not interface.up:
@@ -55,6 +42,23 @@ def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
         listed = ", ".join(str(address) for address in addresses) or "none"
         yield scribe.bad(
             f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses", found=listed
+        )
+
+
+def _candidates(scribe: Here, network: Network) -> Iterator[Finding]:
+    """Yield the finding about a host of which the inventory names no host NIC."""
+    name = scribe.host.name
+    interfaces = [nic for nic in network.interfaces if nic.up and not nic.name.startswith(_VIRTUAL)]
+    usable = [f"{nic.name} {address.ip}" for nic in interfaces for address in routable(nic)]
+    if not usable:
+        yield scribe.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
+    elif len(usable) > 1:
+        listed = ", ".join(usable)
+        yield scribe.warn(
+            f"{name}: several interfaces could be the host NIC: {listed}",
+            found=listed,
+            expected="one address",
+            remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
         )
 
 

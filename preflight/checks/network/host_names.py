@@ -129,19 +129,7 @@ def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     served = [name for name in names if first.name in naming and naming[first.name].endpoints.get(name)]
     for name in names:
         answers = {host: naming_of_host.endpoints.get(name) for host, naming_of_host in naming.items()}
-        for host, answer in answers.items():
-            if answer is None:
-                yield scribe.unknown(
-                    f"{host}: whether it takes {name} for its own was not found out in time", host=host
-                )
-            elif answer and host != first.name:
-                yield (scribe.bad if strict else scribe.warn)(
-                    f"{host}: takes {name} for its own, which is {first.name}",
-                    host=host,
-                    peer=first.name,
-                    found=name,
-                    remedy=f"on {host}, correct what {name} and the host's own name resolve to (/etc/hosts)",
-                )
+        yield from _wrong_owners(scribe, name, answers)
         if answers.get(first.name) is False:
             yield (scribe.bad if strict and not served else scribe.warn)(
                 f"{first.name}: does not take {name} for its own, so no torchrun serves the store there",
@@ -150,6 +138,23 @@ def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
                 found="no",
                 remedy=(f"give torchrun {served[0]} as the endpoint; or else " if served else "")
                 + f"in /etc/hosts on {first.name}, put {first.address} in front of the host name",
+            )
+
+
+def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) -> Iterator[Finding]:
+    """Yield the hosts that take the first host's name or address for their own, or may do so."""
+    first = scribe.cluster.hosts[0].name
+    report = scribe.bad if scribe.cluster.job.launcher == "torchrun" else scribe.warn
+    for host, answer in answers.items():
+        if answer is None:
+            yield scribe.unknown(f"{host}: whether it takes {name} for its own was not found out in time", host=host)
+        elif answer and host != first:
+            yield report(
+                f"{host}: takes {name} for its own, which is {first}",
+                host=host,
+                peer=first,
+                found=name,
+                remedy=f"on {host}, correct what {name} and the host's own name resolve to (/etc/hosts)",
             )
 
 

@@ -1,6 +1,6 @@
 """Checks of GPU health: memory errors, pending resets, slowdowns and Xids of the driver."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from preflight.checks.engine.registry import Here, host_check
 from preflight.checks.shared.gpu import silent
@@ -174,49 +174,50 @@ def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     places = {gpu.bus: (index, gpu) for index, gpu in numbered(nvidia)}
     lost_gpus = gone(nvidia)
     for xid in log.lines.xids:
-        if (
-            xid.action in _NONE_NEEDED
-            or _settled(xid, log.lines.xids)
-            or (xid.code == OFF_THE_BUS and xid.bus in lost_gpus)
-        ):
-            continue
-        place = places.get(xid.bus)
-        recovered = place is not None and place[1].recovery_action == "None"
-        report = scribe.bad if xid.action in _URGENT and not recovered else scribe.warn
-        name = called(scribe.host, *place) if place else f"{scribe.host.name}: GPU at {xid.bus}"
-        yield report(
-            f"{name}: Xid {xid.code}{': ' + xid.meaning if xid.meaning else ''}{_times(xid)}",
-            device=place[0] if place else None,
-            expected="no Xid",
-            found=f"Xid {xid.code}",
-            remedy="none: the driver says that the GPU needs nothing any more"
-            if recovered
-            else f"{xid.action}; if that was done since, the log does not tell"
-            if xid.action in _URGENT
-            else f"look Xid {xid.code} up in NVIDIA's catalogue",
-            evidence=(line(xid),),
-        )
+        if _is_open(xid, log.lines.xids) and not (xid.code == OFF_THE_BUS and xid.bus in lost_gpus):
+            yield _open_xid(scribe, xid, places.get(xid.bus))
+
+
+def _is_open(xid: Xid, xids: Sequence[Xid]) -> bool:
+    """Return whether an Xid asks for something that the driver has not called done, by a later Xid 154."""
+    return xid.action not in _NONE_NEEDED and not any(
+        later.code == _RECOVERY and later.bus == xid.bus and later.action == "nothing" and _not_before(later, xid)
+        for later in xids
+    )
+
+
+def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
+    """Return the finding about an Xid of the GPU with a number; `place` None: no GPU answers at the Xid's bus id."""
+    is_urgent, recovered = xid.action in _URGENT, place is not None and place[1].recovery_action == "None"
+    if recovered:
+        remedy = "none: the driver says that the GPU needs nothing any more"
+    elif is_urgent:
+        remedy = f"{xid.action}; if that was done since, the log does not tell"
+    else:
+        remedy = f"look Xid {xid.code} up in NVIDIA's catalogue"
+    name = called(scribe.host, *place) if place else f"{scribe.host.name}: GPU at {xid.bus}"
+    report = scribe.bad if is_urgent and not recovered else scribe.warn
+    return report(
+        f"{name}: Xid {xid.code}{': ' + xid.meaning if xid.meaning else ''}{_times(xid)}",
+        device=place[0] if place else None,
+        expected="no Xid",
+        found=f"Xid {xid.code}",
+        remedy=remedy,
+        evidence=(line(xid),),
+    )
 
 
 def _times(xid: Xid) -> str:
     return f", {xid.count} times" if xid.count > 1 else ""
 
 
-def _settled(xid: Xid, scribe: tuple[Xid, ...]) -> bool:
-    """Return whether the driver reported afterwards, by Xid 154, that the GPU needs nothing any more."""
-    return any(
-        later.code == _RECOVERY and later.bus == xid.bus and later.action == "nothing" and _not_before(later, xid)
-        for later in scribe
-    )
-
-
-def _not_before(one: Xid, other: Xid) -> bool:
+def _not_before(later: Xid, earlier: Xid) -> bool:
     """Return whether an Xid is not older, by the times of their last lines; False where there are none.
 
     Both are of one log, and so of one kind."""
-    if not one.last or not other.last:
+    if not later.last or not earlier.last:
         return False
     try:
-        return float(one.last) >= float(other.last)
+        return float(later.last) >= float(earlier.last)
     except ValueError:
-        return one.last >= other.last
+        return later.last >= earlier.last

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.gpu import silent
@@ -36,17 +37,7 @@ def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> 
     if nvidia.gpus.value:
         yield from _not_answered(scribe, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:
-        hung_gpus = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
-        yield scribe.bad(
-            f"{host}: nvidia-smi hangs: {error}",
-            expected="an answer within 25 s",
-            cause=f"the system processor (GSP) of GPU {', '.join(hung_gpus)} does not answer the driver (Xid 119)"
-            if hung_gpus
-            else "the driver waits for a GPU; Xid 119 in dmesg names it",
-            remedy=f"reset the GPU (nvidia-smi --gpu-reset -i {hung_gpus[0]}), else reboot {host}"
-            if hung_gpus
-            else f"dmesg | grep Xid on {host}; reboot it",
-        )
+        yield _hang(scribe, nvidia)
     elif not nvidia.pci and nvidia.module is None:
         yield scribe.bad(
             f"{host}: there is no NVIDIA GPU here: none on the PCI bus, and no driver",
@@ -67,6 +58,19 @@ def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> 
         yield scribe.unknown(f"{host}: {error}", remedy=f"run nvidia-smi -q on {host}")
 
 
+def _hang(scribe: Here, nvidia: Nvidia) -> Finding:
+    host = scribe.host.name
+    hung_gpus = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
+    if hung_gpus:
+        cause = f"the system processor (GSP) of GPU {', '.join(hung_gpus)} does not answer the driver (Xid 119)"
+        remedy = f"reset the GPU (nvidia-smi --gpu-reset -i {hung_gpus[0]}), else reboot {host}"
+    else:
+        cause = "the driver waits for a GPU; Xid 119 in dmesg names it"
+        remedy = f"dmesg | grep Xid on {host}; reboot it"
+    summary = f"{host}: nvidia-smi hangs: {nvidia.gpus.error}"
+    return scribe.bad(summary, expected="an answer within 25 s", cause=cause, remedy=remedy)
+
+
 def _not_answered(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
     """Yield the values that some GPU did not report, while others did."""
     lost_gpus = tuple(error for error in errors if _NO_HANDLE in error)
@@ -79,6 +83,14 @@ def _not_answered(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
             f"{scribe.host.name}: {'; '.join(other_errors[:_TOLD])}{suffix}",
             remedy=f"read nvidia-smi -q on {scribe.host.name}",
         )
+
+
+@dataclass(frozen=True)
+class _PeerCount:
+    """The number of GPUs that most hosts have, or as many hosts as have any other. `hosts`: these in words."""
+
+    number: int
+    hosts: str
 
 
 @cluster_check("GPU102", "No GPU is lost", products=GPU, several=False)
@@ -98,62 +110,58 @@ def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     }
     hosts_with = Counter(counts.values())
     usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # on a tie, the larger
-    reference = "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts"
+    peers = _PeerCount(usual, "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts")
     for host in scribe.hosts:
         nvidia_of_host = nvidia[host.name]
         missing = gone(nvidia_of_host)
-        for bus, why in missing.items():
-            fell_off = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(nvidia_of_host))
-            yield scribe.bad(
-                f"{host.name}: the GPU at {bus} {why}",
+        yield from _lost_gpus(scribe, host, nvidia_of_host, missing)
+        if host.name in counts:
+            number = len({gpu.bus for gpu in gpus(nvidia_of_host)} | set(missing))
+            yield from _number(scribe, host, nvidia_of_host, number, peers)
+        elif nvidia_of_host.gpus.value:
+            yield scribe.unknown(
+                f"{host.name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
                 host=host.name,
-                expected="in nvidia-smi",
-                found="lost",
-                cause="Xid 79: it fell off the PCIe bus" if fell_off else "",
-                remedy=f"reboot {host.name}; power it off and on if the GPU stays lost, then look at the board",
+                remedy=f"run nvidia-smi -L on {host.name}",
             )
-        if host.name not in counts:
-            if nvidia_of_host.gpus.value:
-                yield scribe.unknown(
-                    f"{host.name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
-                    host=host.name,
-                    remedy=f"run nvidia-smi -L on {host.name}",
-                )
-            elif not missing:
-                yield from silent(scribe, host, nvidia_of_host)
-            continue
-        number = len({gpu.bus for gpu in gpus(nvidia_of_host)} | set(missing))
-        yield from _number(scribe, host, nvidia_of_host, number, usual, reference)
+        elif not missing:
+            yield from silent(scribe, host, nvidia_of_host)
 
 
-def _number(scribe: All, host: Host, seen: Nvidia, found: int, usual: int, whose: str) -> Iterator[Finding]:
+def _lost_gpus(scribe: All, host: Host, nvidia: Nvidia, missing: Mapping[str, str]) -> Iterator[Finding]:
+    for bus, symptom in missing.items():
+        fell_off = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(nvidia))
+        yield scribe.bad(
+            f"{host.name}: the GPU at {bus} {symptom}",
+            host=host.name,
+            expected="in nvidia-smi",
+            found="lost",
+            cause="Xid 79: it fell off the PCIe bus" if fell_off else "",
+            remedy=f"reboot {host.name}; power it off and on if the GPU stays lost, then look at the board",
+        )
+
+
+def _number(scribe: All, host: Host, nvidia: Nvidia, number: int, peers: _PeerCount) -> Iterator[Finding]:
+    """Yield the finding about the number of GPUs, the lost ones among them."""
     planned = len(host.devices)
-    model = next((gpu.product for gpu in gpus(seen)), None)
+    model = next((gpu.product for gpu in gpus(nvidia)), None)
     plan = profile(model)
-    remedy = "compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong"
-    if planned and found != planned:
+    if number != planned if planned else number < peers.number:
+        reference = f"the inventory plans {planned}" if planned else f"{peers.hosts} have {peers.number}"
         yield scribe.bad(
-            f"{host.name}: {_gpus(found)}; the inventory plans {planned}",
+            f"{host.name}: {_gpus(number)}; {reference}",
             host=host.name,
-            expected=f"{planned} GPUs",
-            found=str(found),
-            remedy=remedy,
+            expected=f"{planned or peers.number} GPUs",
+            found=str(number),
+            remedy="compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong",
         )
-    elif not planned and found < usual:
-        yield scribe.bad(
-            f"{host.name}: {_gpus(found)}; {whose} have {usual}",
-            host=host.name,
-            expected=f"{usual} GPUs",
-            found=str(found),
-            remedy=remedy,
-        )
-    elif not planned and plan and found not in plan.gpus and not seen.contained:
+    elif not planned and plan and number not in plan.gpus and not nvidia.contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield scribe.warn(
-            f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}",
+            f"{host.name}: {_gpus(number)}; servers with {model} have {numbers}",
             host=host.name,
             expected=f"{numbers} GPUs",
-            found=str(found),
+            found=str(number),
             remedy="lspci -D -d 10de: ; devices under [cluster] of the inventory says how many there should be",
         )
 
@@ -174,32 +182,31 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: power the host off and on; then the seat of the board, its riser or retimer
     """
     lanes_by_gpu = {
-        (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
+        (host.name, index): (host, gpu, *_lanes(nvidia[host.name], gpu))
         for host in scribe.hosts
         for index, gpu in numbered(nvidia[host.name])
     }
     widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # by product, and by product and number
-    for (_, index), (gpu, width, _) in lanes_by_gpu.items():
+    for (_, index), (_, gpu, width, _) in lanes_by_gpu.items():
         if width is not None:
             widths[gpu.product, None].append(width)
             widths[gpu.product, index].append(width)
     for host in scribe.hosts:
         yield from silent(scribe, host, nvidia[host.name])
-    hosts = {host.name: host for host in scribe.hosts}
-    for (name, index), (gpu, width, width_max) in lanes_by_gpu.items():
-        if width is None or width_max is None or width >= width_max:
+    for (_, index), (host, gpu, width, width_max) in lanes_by_gpu.items():
+        if width is None or width >= width_max:
             continue
-        fewer = _fewer(width, widths[gpu.product, index], widths[gpu.product, None])
-        report = scribe.bad if fewer else scribe.warn
+        if _fewer(width, widths[gpu.product, index], widths[gpu.product, None]):
+            report, remedy = scribe.bad, f"power {host.name} off and on; then look at the board's seat and riser"
+        else:
+            report, remedy = scribe.warn, "none, where the server's slots have no more lanes"
         yield report(
-            f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {width_max}",
-            host=name,
+            f"{called(host, index, gpu)}: {width} PCIe lanes of {width_max}",
+            host=host.name,
             device=index,
             expected=f"{width_max} lanes",
             found=str(width),
-            remedy=f"power {name} off and on; then look at the board's seat and riser"
-            if fewer
-            else "none, where the server's slots have no more lanes",
+            remedy=remedy,
         )
 
 
@@ -214,9 +221,9 @@ def _fewer(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> 
     return 2 * sum(peer_width > width for peer_width in same_name) > len(same_name)
 
 
-def _lanes(seen: Nvidia, gpu: Gpu) -> tuple[int | None, int | None]:
+def _lanes(nvidia: Nvidia, gpu: Gpu) -> tuple[int | None, int]:
     """Return the lanes in use and the most, from nvidia-smi, or from the kernel where nvidia-smi does not report
-    them."""
+    them. The most are 0 where they are not known."""
     if gpu.pcie.width is not None and gpu.pcie.width_max is not None:
         return gpu.pcie.width, gpu.pcie.width_max
-    return next(((card.width, card.width_max) for card in seen.pci if card.bus == gpu.bus), (None, None))
+    return next(((card.width, card.width_max or 0) for card in nvidia.pci if card.bus == gpu.bus), (None, 0))

@@ -1,12 +1,13 @@
 """Checks of GPU settings and use: persistence, compute mode, MIG, processes."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.gpu import silent
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Os
+from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, called, numbered
@@ -101,33 +102,39 @@ def mig(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     Mend: nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
     """
-    wanted = scribe.cluster.machine.mig
-    entries = [(host, *entry) for host in scribe.hosts for entry in numbered(nvidia[host.name])]
-    modes = Counter(gpu.mig.current for _, _, gpu in entries if gpu.mig.current is not None)
+    gpus = [(host, *entry) for host in scribe.hosts for entry in numbered(nvidia[host.name])]
+    modes = {gpu.mig.current for _, _, gpu in gpus} - {None}
     for host in scribe.hosts:
         yield from silent(scribe, host, nvidia[host.name])
-    for host, index, gpu in entries:
-        mode, name = gpu.mig.current, called(host, index, gpu)
-        if mode is not None and mode is not wanted:
-            report = scribe.warn if len(modes) == 1 and not wanted else scribe.bad
-            yield report(
-                f"{name}: MIG is {_word(mode)}",
-                host=host.name,
-                device=index,
-                expected=_word(wanted),
-                found=_word(mode),
-                remedy=f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}, then reset the GPU"
-                + ("; or mig = true under [machine]" if mode else ""),
-            )
-        elif None not in (mode, gpu.mig.pending) and gpu.mig.pending is not mode:
-            yield scribe.warn(
-                f"{name}: MIG is {_word(mode)}, and {_word(gpu.mig.pending)} after the next reset",
-                host=host.name,
-                device=index,
-                expected=_word(wanted),
-                found=f"pending: {_word(gpu.mig.pending)}",
-                remedy=f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}",
-            )
+    for host, index, gpu in gpus:
+        yield from _mig_of(scribe, host, index, gpu, scribe.warn if modes == {True} else scribe.bad)
+
+
+def _mig_of(scribe: All, host: Host, index: int, gpu: Gpu, report: Callable[..., Finding]) -> Iterator[Finding]:
+    """Yield the finding about one GPU. `report`: for a mode that is not the planned one."""
+    wanted, mode, pending = scribe.cluster.machine.mig, gpu.mig.current, gpu.mig.pending
+    name = called(host, index, gpu)
+    command = f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}"
+    if mode is None:
+        return
+    if mode is not wanted:
+        yield report(
+            f"{name}: MIG is {_word(mode)}",
+            host=host.name,
+            device=index,
+            expected=_word(wanted),
+            found=_word(mode),
+            remedy=f"{command}, then reset the GPU" + ("; or mig = true under [machine]" if mode else ""),
+        )
+    elif pending not in (None, mode):
+        yield scribe.warn(
+            f"{name}: MIG is {_word(mode)}, and {_word(pending)} after the next reset",
+            host=host.name,
+            device=index,
+            expected=_word(wanted),
+            found=f"pending: {_word(pending)}",
+            remedy=command,
+        )
 
 
 def _word(mode: bool | None) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
+from preflight.checks.nvidia.nvlinks import gpu_links
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import lacks
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import LinkErrors, NvLinkErrors
 from preflight.facts.sections.nvidia import Nvidia
@@ -63,22 +64,21 @@ def _silent(scribe: Here, nvidia: Nvidia) -> Finding:
     )
 
 
-def _uncounted(scribe: Here, nvidia: Nvidia, said: NvLinkErrors) -> Iterator[Finding]:
+def _uncounted(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) -> Iterator[Finding]:
     """Yield the links without any counter.
 
     These are links that are up, or all listed ones where it is not known which are up. A host for which the driver
     reports N/A for all of them is skipped."""
-    has_counts = {(gpu.index, link.number): bool(_counts(link)) for gpu in said.gpus for link in gpu.links}
-    places = sorted(_up(nvidia) or has_counts)
-    silent = [place for place in places if not has_counts.get(place)]
+    counts = {(gpu.index, link.number): _counts(link) for gpu in errors.gpus for link in gpu.links}
+    places = sorted(_up(nvidia) or counts)
+    silent = [place for place in places if not counts.get(place)]
     if not places:
         yield scribe.skip(f"{scribe.host.name}: nvidia-smi tells of no NVLink that is up")
     elif silent:
-        does_not_count = silent == places and set(places) <= set(has_counts)
         (index, number), *further = silent
         suffix = f", and of {len(further)} more" if further else ""
         yield scribe.finding(
-            Outcome.SKIP if does_not_count else Outcome.UNKNOWN,
+            Outcome.SKIP if set(silent) == set(places) <= counts.keys() else Outcome.UNKNOWN,
             f"{scribe.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{suffix}",
             host=scribe.host.name,
         )
@@ -87,9 +87,12 @@ def _uncounted(scribe: Here, nvidia: Nvidia, said: NvLinkErrors) -> Iterator[Fin
 def _up(nvidia: Nvidia) -> set[Place]:
     """Return the links that are up, without those of GPUs in MIG mode, for which GPU115 expects none."""
     split_gpus = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
-    gpu_links = nvidia.nvlinks.value.gpus if nvidia.nvlinks.value else ()
     return {
-        (gpu.index, link.number) for gpu in gpu_links if gpu.uuid not in split_gpus for link in gpu.links if link.speed
+        (gpu.index, link.number)
+        for gpu in gpu_links(nvidia)
+        if gpu.uuid not in split_gpus
+        for link in gpu.links
+        if link.speed
     }
 
 

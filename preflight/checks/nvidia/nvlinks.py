@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.gpu import silent
@@ -9,14 +10,22 @@ from preflight.checks.shared.majority import odd_ones
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import GpuNvLinks
 from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology
 from preflight.facts.sections.nvidia import Nvidia
-from preflight.model.cluster import Host
+from preflight.model.cluster import Host, Machine
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.rules.gpus import GPU, gpus, profile
+from preflight.rules.gpus import GPU, Profile, gpus, profile
 
 Pair = tuple[str, str]  # two GPUs: ("GPU0", "GPU1")
 _NEAR_TO_FAR = ("PIX", "PXB", "PHB", "NODE", "SOC", "SYS")
 _TOLERANCE = 0.02  # share of a link's speed, as captures have 26.562 and data sheets 26.5625
+
+
+@dataclass(frozen=True)
+class _Links:
+    """The NVLinks of a GPU: the number of those that are up, and GB/s of one."""
+
+    number: int
+    speed: float
 
 
 @cluster_check("GPU115", "Every GPU has all its NVLinks, at full speed", products=GPU, several=False)
@@ -29,74 +38,83 @@ def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     Mend: reset all GPUs of the host together, or reboot it; if links stay away: the board
     """
-    host_links = [
-        (host, links)
-        for host in scribe.hosts
-        if (reported := nvidia[host.name].nvlinks.value)
-        for links in reported.gpus
-    ]
-    usual = {
-        name: _usual([links for _, links in host_links if links.name == name])
-        for name in {gpu_links.name for _, gpu_links in host_links}
-    }
+    links_by_name: dict[str, list[GpuNvLinks]] = defaultdict(list)
+    for nvidia_of_host in nvidia.values():
+        for links in gpu_links(nvidia_of_host):
+            links_by_name[links.name].append(links)
+    usual = {name: _usual(links) for name, links in links_by_name.items()}
     for host in scribe.hosts:
-        nvidia_of_host = nvidia[host.name]
-        if nvidia_of_host.nvlinks.value is None:
-            none_expected = nvidia_of_host.gpus.value is None or not (
-                nvidia_of_host.nvlinks.error or any(profile(gpu.product) for gpu in gpus(nvidia_of_host))
-            )
-            yield scribe.finding(
-                Outcome.SKIP if none_expected else Outcome.UNKNOWN,
-                f"{host.name}: {nvidia_of_host.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
-                host=host.name,
-            )
-            continue
-        if nvidia_of_host.nvlinks.value.unread:  # an unreadable value may have been a link
-            yield scribe.unknown(f"{host.name}: {nvidia_of_host.nvlinks.value.unread[0].error}", host=host.name)
-            continue
-        split_gpus = {gpu.uuid for gpu in gpus(nvidia_of_host) if gpu.mig.current}
-        for links in nvidia_of_host.nvlinks.value.gpus:
-            if links.uuid not in split_gpus and len(nvidia_of_host.nvlinks.value.gpus) > 1:
-                yield from _lacking(scribe, host, links, *usual[links.name])
+        yield from _nvlinks_of(scribe, host, nvidia[host.name], usual)
 
 
-def _usual(same: Sequence[GpuNvLinks]) -> tuple[int, float]:
-    """Return the number of links that are up, and GB/s of one, of most GPUs; on a tie, the larger."""
-    numbers = Counter(len(_speeds(links)) for links in same)
-    speeds = Counter(speed for links in same for speed in _speeds(links))
-    return (
+def gpu_links(nvidia: Nvidia) -> tuple[GpuNvLinks, ...]:
+    return nvidia.nvlinks.value.gpus if nvidia.nvlinks.value else ()
+
+
+def _nvlinks_of(scribe: All, host: Host, nvidia: Nvidia, usual: Mapping[str, _Links]) -> Iterator[Finding]:
+    reported = nvidia.nvlinks.value
+    if reported is None:
+        yield _without_answer(scribe, host, nvidia)
+    elif reported.unread:  # an unreadable value may have been a link
+        yield scribe.unknown(f"{host.name}: {reported.unread[0].error}", host=host.name)
+    elif len(reported.gpus) > 1:
+        split_gpus = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
+        for links in reported.gpus:
+            if links.uuid not in split_gpus:
+                yield from _lacking(scribe, host, links, _expected(scribe.cluster.machine, links.name, usual))
+
+
+def _without_answer(scribe: All, host: Host, nvidia: Nvidia) -> Finding:
+    """Return the finding of a host without known NVLinks: unknown where it should have some, else skip."""
+    expected = nvidia.nvlinks.error or any(profile(gpu.product) for gpu in gpus(nvidia))
+    return scribe.finding(
+        Outcome.UNKNOWN if expected and nvidia.gpus.value else Outcome.SKIP,
+        f"{host.name}: {nvidia.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
+        host=host.name,
+    )
+
+
+def _usual(same_model: Sequence[GpuNvLinks]) -> _Links:
+    """Return the links of most GPUs; on a tie, the larger number and speed."""
+    numbers = Counter(len(_speeds(links)) for links in same_model)
+    speeds = Counter(speed for links in same_model for speed in _speeds(links))
+    return _Links(
         max(numbers, key=lambda number: (numbers[number], number), default=0),
         max(speeds, key=lambda speed: (speeds[speed], speed), default=0.0),
     )
+
+
+def _expected(machine: Machine, name: str, usual: Mapping[str, _Links]) -> _Links:
+    """Return the links that a GPU should have: those of the inventory, of its model, or else of most GPUs."""
+    model = profile(name) or Profile(())
+    number = model.nvlinks or usual[name].number if machine.nvlinks is None else machine.nvlinks
+    return _Links(number, machine.nvlink_speed or model.nvlink_speed or usual[name].speed)
 
 
 def _speeds(links: GpuNvLinks) -> list[float]:
     return [link.speed for link in links.links if link.speed is not None]
 
 
-def _lacking(scribe: All, host: Host, links: GpuNvLinks, usual: int, usual_speed: float) -> Iterator[Finding]:
-    machine, model = scribe.cluster.machine, profile(links.name)
-    number = machine.nvlinks if machine.nvlinks is not None else (model and model.nvlinks) or usual
-    speed = machine.nvlink_speed or (model and model.nvlink_speed) or usual_speed
+def _lacking(scribe: All, host: Host, links: GpuNvLinks, expected: _Links) -> Iterator[Finding]:
     up = _speeds(links)
     name = f"{host.name}: GPU {links.index}"
     remedy = f"reset all GPUs of {host.name} together, or reboot it; look for Xid 74 and SXid in dmesg"
-    if len(up) < number:
+    if len(up) < expected.number:
         down = ", ".join(str(link.number) for link in links.links if link.speed is None)
         yield scribe.bad(
-            f"{name}: {len(up)} of {number} NVLinks are up" + (f"; link {down} is inactive" if down else ""),
+            f"{name}: {len(up)} of {expected.number} NVLinks are up" + (f"; link {down} is inactive" if down else ""),
             host=host.name,
             device=links.index,
-            expected=f"{number} NVLinks",
+            expected=f"{expected.number} NVLinks",
             found=str(len(up)),
             remedy=remedy,
         )
-    if slow := [link_speed for link_speed in up if link_speed < speed * (1 - _TOLERANCE)]:
+    if slow := [link_speed for link_speed in up if link_speed < expected.speed * (1 - _TOLERANCE)]:
         yield scribe.bad(
             f"{name}: {len(slow)} NVLinks have {min(slow):g} GB/s",
             host=host.name,
             device=links.index,
-            expected=f"{speed:g} GB/s",
+            expected=f"{expected.speed:g} GB/s",
             found=f"{min(slow):g} GB/s",
             remedy=remedy,
         )
@@ -120,41 +138,52 @@ def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     alike: dict[tuple[str | None, ...], dict[str, dict[Pair, str]]] = defaultdict(dict)
     for name, links_of_host in links.items():
         alike[tuple(gpu.product for gpu in gpus(nvidia[name]))][name] = links_of_host
-    odd = {name: missed for group in alike.values() for name, missed in _differing(group).items()}
+    missed = {name: pairs_missed for group in alike.values() for name, pairs_missed in _differing(group).items()}
     for host in scribe.hosts:
-        nvidia_of_host, pairs_missed = nvidia[host.name], odd[host.name]
-        yield from (
-            _untold(scribe, host, nvidia_of_host) if gpus(nvidia_of_host) else silent(scribe, host, nvidia_of_host)
+        yield from _pairs_of(scribe, host, nvidia[host.name], links, missed[host.name])
+
+
+def _pairs_of(
+    scribe: All,
+    host: Host,
+    nvidia: Nvidia,
+    links: Mapping[str, Mapping[Pair, str]],
+    missed: Mapping[Pair, str],
+) -> Iterator[Finding]:
+    """Yield the findings of one host. `missed`: pairs in which it differs → a host that differs from it."""
+    yield from _unread_topology(scribe, host, nvidia) if gpus(nvidia) else silent(scribe, host, nvidia)
+    own, has_switches = links[host.name], _has_switches(nvidia)
+    without = {
+        pair: link for pair, link in own.items() if not link.startswith("NV") and (has_switches or pair in missed)
+    }
+    if without:
+        yield _without_nvlink(scribe, host, without, None if has_switches else missed[next(iter(without))])
+    elif missed and not has_switches:
+        pair, peer = next(iter(missed.items()))
+        yield scribe.bad(
+            f"{host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over {links[peer][pair]}",
+            host=host.name,
+            peer=peer,
+            expected="the same everywhere",
+            found=own[pair],
+            remedy=f"look for the bridge between the two GPUs of {peer}; nvidia-smi topo -m on both",
         )
-        switched = bool(gpus(nvidia_of_host)) and all(profile(gpu.product) for gpu in gpus(nvidia_of_host))
-        without = {
-            pair: link
-            for pair, link in links[host.name].items()
-            if not link.startswith("NV") and (switched or pair in pairs_missed)
-        }
-        if without:
-            yield _without_nvlink(scribe, host, without, None if switched else pairs_missed[next(iter(without))])
-        elif pairs_missed and not switched:
-            pair, peer = next(iter(pairs_missed.items()))
-            yield scribe.bad(
-                f"{host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over {links[peer][pair]}",
-                host=host.name,
-                peer=peer,
-                expected="the same everywhere",
-                found=links[host.name][pair],
-                remedy=f"look for the bridge between the two GPUs of {peer}; nvidia-smi topo -m on both",
-            )
 
 
-def _judged(said: Nvidia) -> dict[Pair, str]:
+def _has_switches(nvidia: Nvidia) -> bool:
+    """Return whether all GPUs of the host are models whose servers have NVSwitches."""
+    return bool(gpus(nvidia)) and all(profile(gpu.product) for gpu in gpus(nvidia))
+
+
+def _judged(nvidia: Nvidia) -> dict[Pair, str]:
     """Return the links between GPUs that are to have NVLink.
 
     Empty for a host with GPUs in MIG mode, or without known GPUs. GPUs without an active NVLink, which GPU115 reports,
     are left out."""
-    dark = _dark(said)
-    if not gpus(said) or any(gpu.mig.current for gpu in gpus(said)):
+    dark = _dark(nvidia)
+    if not gpus(nvidia) or any(gpu.mig.current for gpu in gpus(nvidia)):
         return {}
-    return {pair: link for pair, link in _links(said.topology.value).items() if not dark & set(pair)}
+    return {pair: link for pair, link in _links(nvidia.topology.value).items() if not dark & set(pair)}
 
 
 def _differing(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, str]]:
@@ -172,11 +201,9 @@ def _differing(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, 
     return missed
 
 
-def _dark(said: Nvidia) -> set[str]:
+def _dark(nvidia: Nvidia) -> set[str]:
     """Return the GPUs without an active NVLink, which GPU115 reports."""
-    return {
-        f"GPU{links.index}" for links in (said.nvlinks.value.gpus if said.nvlinks.value else ()) if not _speeds(links)
-    }
+    return {f"GPU{links.index}" for links in gpu_links(nvidia) if not _speeds(links)}
 
 
 def _without_nvlink(scribe: All, host: Host, without: Mapping[Pair, str], peer: str | None) -> Finding:
@@ -211,15 +238,15 @@ def _links(topology: GpuTopology | None) -> dict[Pair, str]:
     }
 
 
-def _untold(scribe: All, host: Host, said: Nvidia) -> Iterator[Finding]:
-    if said.topology.value is None:
+def _unread_topology(scribe: All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
+    if nvidia.topology.value is None:
         yield scribe.finding(
-            Outcome.SKIP if said.gpus.value is None else Outcome.UNKNOWN,
-            f"{host.name}: {said.topology.error}",
+            Outcome.SKIP if nvidia.gpus.value is None else Outcome.UNKNOWN,
+            f"{host.name}: {nvidia.topology.error}",
             host=host.name,
         )
     else:
-        for missing in said.topology.value.unread[:1]:
+        for missing in nvidia.topology.value.unread[:1]:
             yield scribe.unknown(f"{host.name}: {missing.error}", host=host.name)
 
 
@@ -234,7 +261,7 @@ def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """
     near = {host.name: _nearest(nvidia[host.name].topology.value) for host in scribe.hosts}
     for host in scribe.hosts:
-        yield from _untold(scribe, host, nvidia[host.name])
+        yield from _unread_topology(scribe, host, nvidia[host.name])
         for gpu, place in near[host.name].items():
             places_elsewhere = Counter(links[gpu] for name, links in near.items() if name != host.name and gpu in links)
             usual = max(places_elsewhere, key=lambda at: (places_elsewhere[at], -at), default=place)

@@ -12,7 +12,7 @@ from preflight.checks.shared.majority import Odd, odd_ones
 from preflight.facts.parsers.rdma import Gid, RdmaPort
 from preflight.facts.sections.job import Job
 from preflight.facts.sections.rdma import Rdma
-from preflight.facts.types import Network
+from preflight.facts.types import Interface, Network
 from preflight.model.finding import Finding
 from preflight.rules.nics.rdma import (
     NVIDIA,
@@ -27,6 +27,7 @@ from preflight.rules.nics.rdma import (
     used,
 )
 
+_LINK_LAYERS = {"RoCE": "Ethernet", "InfiniBand": "InfiniBand"}
 LARGEST = 4096  # bytes of data that a packet can have
 # Expected value, and remedy of smaller packets.
 _LARGER_ROCE = ("MTU 4192 or more", "ip link set NIC mtu 9000 on all hosts, and as much on the switches")
@@ -50,6 +51,12 @@ class _GidChoices:
     gids: list[tuple[str, RdmaPort, Gid | None]] = field(default_factory=list)
     without: dict[str, str] = field(default_factory=dict)
 
+    def interfaces(self, network: Mapping[str, Network]) -> Iterator[tuple[str, RdmaPort, Gid, Interface]]:
+        """Yield host, port and GID with the GID's interface, where it is known."""
+        for name, port, gid in self.gids:
+            if gid and (nic := interface(network[name], gid)):
+                yield name, port, gid, nic
+
     def skipped(self, scribe: All, hosts: Iterable[str], compared: Collection[str] = ()) -> Iterator[Finding]:
         """Yield a skip for each of the hosts that was not compared, since such a host has not passed."""
         for name in hosts:
@@ -57,15 +64,24 @@ class _GidChoices:
                 yield scribe.skip(self.without.get(name, "nothing there to be compared"), host=name)
 
 
-def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> _GidChoices:
-    places, gid_choices = counted(scribe.cluster, rdma.values()), _GidChoices()
+def _used_ports(
+    scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None], kind: str
+) -> Iterator[tuple[str, list[RdmaPort], str]]:
+    """Yield each host with its active ports that count and that jobs use, and the reason if jobs use none of them."""
+    places = counted(scribe.cluster, rdma.values())
     for name, host in rdma.items():
-        roce = [port for port in places.active(host) if port.link_layer == "Ethernet"]
-        ports = used(scribe.cluster, job[name], roce)
-        if isinstance(ports, str):
-            gid_choices.without[name] = ports if roce else "no RoCE port that counts is active"
-        else:
-            gid_choices.gids.extend((name, port, chosen(gids_of(host, port), _variables(job[name]))) for port in ports)
+        active = [port for port in places.active(host) if port.link_layer == _LINK_LAYERS[kind]]
+        ports = used(scribe.cluster, job[name], active) if active else f"no {kind} port that counts is active"
+        yield (name, [], ports) if isinstance(ports, str) else (name, ports, "")
+
+
+def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> _GidChoices:
+    gid_choices = _GidChoices()
+    for name, ports, reason in _used_ports(scribe, rdma, job, "RoCE"):
+        if reason:
+            gid_choices.without[name] = reason
+        gids = ((name, port, chosen(gids_of(rdma[name], port), _variables(job[name]))) for port in ports)
+        gid_choices.gids.extend(gids)
     return gid_choices
 
 
@@ -218,24 +234,26 @@ def packets(
     Mend: ip link set NIC mtu 9000 on all hosts, lasting in the network's configuration, and as large on the switches;
     of InfiniBand: the MTU that HCA and switches are set to, and the subnet manager's partitions
     """
-    gid_choices = _choose_gids(scribe, rdma, job)
-    sent = _roce_packets(gid_choices, network)
-    unread = dict[str, str]()
-    for name, port in _infiniband(scribe, rdma, job):
-        if port.mtu is not None:
-            setting = f"{port.device} has an active MTU of {port.mtu}"
-            sent[port.device, port.port][name] = _Packets(port.mtu, setting, *_LARGER_INFINIBAND)
-        elif rdma[name].mtu_unread:
-            unread[name] = rdma[name].mtu_unread
-        elif name in gid_choices.without:
-            gid_choices.without[name] = "the MTU of its InfiniBand ports is not known: ibv_devinfo told none"
-    ports = [_PortPackets(device, by_host) for (device, _), by_host in sorted(sent.items())]
-    for port_packets in ports:
-        yield from _other_sizes(scribe, port_packets)
-    for name, why in unread.items():  # even if its RoCE ports are fine
-        yield scribe.unknown(f"{name}: the MTU of its InfiniBand ports is not known: {why}", host=name)
-    small = _small_packets(ports)
-    yield from gid_choices.skipped(scribe, rdma, {*_compared(ports), *small, *unread})
+    gid_choices, unread = _choose_gids(scribe, rdma, job), dict[str, str]()
+    sent: dict[Place, dict[str, _Packets]] = defaultdict(dict)
+    for name, port, _, nic in gid_choices.interfaces(network):
+        setting = f"{nic.name} has MTU {nic.mtu}"
+        sent[port.device, port.port][name] = _Packets(roce_mtu(nic.mtu), setting, *_LARGER_ROCE)
+    for name, ports, _ in _used_ports(scribe, rdma, job, "InfiniBand"):
+        for port in ports:
+            if port.mtu is not None:
+                setting = f"{port.device} has an active MTU of {port.mtu}"
+                sent[port.device, port.port][name] = _Packets(port.mtu, setting, *_LARGER_INFINIBAND)
+            elif rdma[name].mtu_unread:
+                unread[name] = rdma[name].mtu_unread
+            elif name in gid_choices.without:
+                gid_choices.without[name] = "the MTU of its InfiniBand ports is not known: ibv_devinfo told none"
+    comparisons = [_PortPackets(device, by_host) for (device, _), by_host in sorted(sent.items())]
+    yield from _other_sizes(scribe, comparisons)
+    for name, error in unread.items():  # even if its RoCE ports are fine
+        yield scribe.unknown(f"{name}: the MTU of its InfiniBand ports is not known: {error}", host=name)
+    small = _small_packets(comparisons)
+    yield from gid_choices.skipped(scribe, rdma, {*_compared(comparisons), *small, *unread})
     for name, packets in sorted(small.items()):
         yield scribe.warn(
             f"{name}: RDMA packets have less than {LARGEST} bytes: {packets.setting}",
@@ -246,28 +264,18 @@ def packets(
         )
 
 
-def _roce_packets(gid_choices: _GidChoices, network: Mapping[str, Network]) -> dict[Place, dict[str, _Packets]]:
-    """Return the packets of the RoCE ports that jobs use, by port and host."""
-    sent: dict[Place, dict[str, _Packets]] = defaultdict(dict)
-    for name, port, gid in gid_choices.gids:
-        nic = interface(network[name], gid) if gid else None
-        if nic:
-            setting = f"{nic.name} has MTU {nic.mtu}"
-            sent[port.device, port.port][name] = _Packets(roce_mtu(nic.mtu), setting, *_LARGER_ROCE)
-    return sent
-
-
-def _other_sizes(scribe: All, port: _PortPackets) -> Iterator[Finding]:
-    for odd in port.odd:
-        yield scribe.bad(
-            f"{odd.host}: {port.device} sends packets of {odd.value} bytes, {odd.elsewhere} of {odd.usual}: "
-            f"{port.by_host[odd.host].setting}",
-            host=odd.host,
-            peer=odd.others[0],
-            expected=f"{odd.usual} bytes",
-            found=f"{odd.value} bytes",
-            remedy="the same MTU on all hosts, and on the switches between them",
-        )
+def _other_sizes(scribe: All, ports: Sequence[_PortPackets]) -> Iterator[Finding]:
+    for port in ports:
+        for odd in port.odd:
+            yield scribe.bad(
+                f"{odd.host}: {port.device} sends packets of {odd.value} bytes, {odd.elsewhere} of {odd.usual}: "
+                f"{port.by_host[odd.host].setting}",
+                host=odd.host,
+                peer=odd.others[0],
+                expected=f"{odd.usual} bytes",
+                found=f"{odd.value} bytes",
+                remedy="the same MTU on all hosts, and on the switches between them",
+            )
 
 
 def _small_packets(ports: Sequence[_PortPackets]) -> dict[str, _Packets]:
@@ -283,17 +291,6 @@ def _compared(ports: Sequence[_PortPackets]) -> set[str]:
     return hosts.intersection(*(port.by_host for port in odd_ports)) | {
         odd.host for port in odd_ports for odd in port.odd
     }
-
-
-def _infiniband(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[tuple[str, RdmaPort]]:
-    """Yield host and port of each active InfiniBand port that counts and that jobs use."""
-    places = counted(scribe.cluster, rdma.values())
-    for name, host in rdma.items():
-        ports = used(
-            scribe.cluster, job[name], [port for port in places.active(host) if port.link_layer == "InfiniBand"]
-        )
-        if not isinstance(ports, str):
-            yield from ((name, port) for port in ports)
 
 
 @cluster_check(
@@ -349,10 +346,9 @@ class _RailGroup:
 def _networks(gid_choices: _GidChoices, network: Mapping[str, Network]) -> dict[str, dict[str, IPv4Network]]:
     """Return host → RDMA device → the network of the address that NCCL takes there."""
     networks: dict[str, dict[str, IPv4Network]] = defaultdict(dict)
-    for name, port, gid in gid_choices.gids:
-        nic = interface(network[name], gid) if gid else None
-        for address in (IPv4Interface(text) for text in nic.addresses if ":" not in text) if nic else ():
-            if gid and str(address.ip) == gid.address:
+    for name, port, gid, nic in gid_choices.interfaces(network):
+        for address in (IPv4Interface(text) for text in nic.addresses if ":" not in text):
+            if str(address.ip) == gid.address:
                 networks[name][port.device] = address.network
     return networks
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from statistics import median_high
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
@@ -41,83 +41,45 @@ def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     Mend: Polling: cable or switch port; Disabled: ip link set NETDEV up; not there at all: lspci, dmesg | grep mlx5.
     Ports that are not meant to be up: name those that are, [machine] rdma = ["mlx5_0", …]
     """
-    ports = _ClusterPorts(scribe.cluster, rdma.values(), counted(scribe.cluster, rdma.values()))
-    if not ports.counted.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
+    places = counted(scribe.cluster, rdma.values())
+    if not places.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
         yield scribe.skip("no RDMA port is active on any host, and the inventory names none")
+    usual_number = median_high(len(active_ports(host)) for host in rdma.values())
     for name, host in rdma.items():
-        if stateless := ports.stateless(host):
-            yield scribe.unknown(f"{name}: {', '.join(stateless)}: the state could not be read", host=name)
-        yield from _unread(scribe, name, host, ports.counted)
-        for problem, names in ports.problems(host).items():
-            yield scribe.finding(
-                problem.outcome,
-                f"{name}: {', '.join(names)}: {problem.symptom}{problem.elsewhere}",
-                host=name,
-                expected="ACTIVE",
-                found=problem.symptom,
-                remedy=problem.remedy,
-            )
+        yield from _unread(scribe, name, host, places)
+        yield from _inactive(scribe, name, host, places, usual_number)
 
 
-@dataclass(frozen=True)
-class _PortProblem:
-    """A problem that several ports of a host may have. `elsewhere`: the state of these ports on other hosts."""
-
-    outcome: Outcome
-    symptom: str
-    remedy: str
-    elsewhere: str
-
-
-@dataclass(frozen=True)
-class _ClusterPorts:
-    """The RDMA ports of all hosts, and those that count."""
-
-    cluster: Cluster
-    hosts: Collection[Rdma]
-    counted: CountedPorts
-
-    def of(self, host: Rdma) -> Iterator[tuple[Place, RdmaPort | None]]:
-        """Yield the ports that count, with None for those that the host lacks."""
-        ports = {(port.device, port.port): port for port in host.ports}
-        for place in sorted(self.counted.places):
-            yield place, ports.get(place)
-
-    def stateless(self, host: Rdma) -> list[str]:
-        """Return the names of the ports that count and have a state that could not be read."""
-        return [_called(place) for place, port in self.of(host) if port and port.state is None]
-
-    def problems(self, host: Rdma) -> dict[_PortProblem, list[str]]:
-        """Return the problems of the ports that count and are not active → the names of the ports with that problem."""
-        problems: dict[_PortProblem, list[str]] = defaultdict(list)
-        for place, port in self.of(host):
-            if port is None or port.state not in (None, "ACTIVE", *_WAITING):
-                outcome = Outcome.WARN if self._may_be_meant(host, place, port) else Outcome.FAIL
-                problem = _PortProblem(outcome, *_trouble(place, host, port), self._elsewhere(place))
-                problems[problem].append(_called(place))
-        return problems
-
-    def _may_be_meant(self, host: Rdma, place: Place, port: RdmaPort | None) -> bool:
-        """Return whether a port that is not active may be in order."""
-        if self.cluster.probe.transport == "socket":
-            return True
-        if self.cluster.machine.rdma:
-            return False
-        is_disabled = port is not None and port.physical_state == "Disabled"
-        return place not in self.counted.certain or is_disabled or _as_many_as_most(host, self.hosts)
-
-    def _elsewhere(self, place: Place) -> str:
-        if self.cluster.machine.rdma:
-            return ""
-        return ", and active on " + ("the others" if place in self.counted.certain else "others")
+def _inactive(scribe: All, name: str, host: Rdma, places: CountedPorts, usual_number: int) -> Iterator[Finding]:
+    """Yield the ports that count and are not active, those with the same problem together."""
+    ports = {(port.device, port.port): port for port in host.ports}
+    alike: dict[tuple[bool, bool, str, str], list[str]] = defaultdict(list)
+    for place in sorted(places.places):
+        port = ports.get(place)
+        if port is None or port.state not in (None, "ACTIVE", *_WAITING):
+            is_certain = place in places.certain
+            # With as many active ports as most hosts, the host's ports only have other names, or are other ones.
+            is_doubtful = not is_certain or len(active_ports(host)) >= usual_number
+            may_be_meant = _may_be_meant(scribe.cluster, port, is_doubtful=is_doubtful)
+            alike[may_be_meant, is_certain, *_trouble(place, host, port)].append(_called(place))
+    for (may_be_meant, is_certain, problem, remedy), names in alike.items():
+        elsewhere = f", and active on {'the others' if is_certain else 'others'}"
+        yield scribe.finding(
+            Outcome.WARN if may_be_meant else Outcome.FAIL,
+            f"{name}: {', '.join(names)}: {problem}{'' if scribe.cluster.machine.rdma else elsewhere}",
+            host=name,
+            expected="ACTIVE",
+            found=problem,
+            remedy=remedy,
+        )
 
 
-def _as_many_as_most(host: Rdma, hosts: Collection[Rdma]) -> bool:
-    """Return whether as many ports are active as on more than half of the hosts.
-
-    Then the host's ports only have other names, or are other ones."""
-    own = len(active_ports(host))
-    return 2 * sum(len(active_ports(peer)) <= own for peer in hosts) > len(hosts)
+def _may_be_meant(cluster: Cluster, port: RdmaPort | None, *, is_doubtful: bool) -> bool:
+    """Return whether a port that is not active may be in order. `is_doubtful`: by the other hosts it need not count."""
+    if cluster.probe.transport == "socket":
+        return True
+    is_disabled = port is not None and port.physical_state == "Disabled"
+    return not cluster.machine.rdma and (is_doubtful or is_disabled)
 
 
 def active_ports(host: Rdma) -> list[RdmaPort]:
@@ -126,6 +88,10 @@ def active_ports(host: Rdma) -> list[RdmaPort]:
 
 def _unread(scribe: All, name: str, host: Rdma, places: CountedPorts) -> Iterator[Finding]:
     """Yield the values that could not be read. A port that counts and does not answer is reported with the others."""
+    states = {(port.device, port.port): port.state for port in places.of(host)}
+    stateless = sorted(place for place, state in states.items() if state is None)
+    if stateless:
+        yield scribe.unknown(f"{name}: {', '.join(map(_called, stateless))}: the state could not be read", host=name)
     errors = []
     for missing in host.unread:
         device, _, trouble = missing.error.partition(" ")

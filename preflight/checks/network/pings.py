@@ -52,11 +52,7 @@ def reach(
     yield from _down(scribe, attempts, {device for device, place in places.items() if place.down})
     words = REACH_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else REACH
     for cause in causes(attempts, places):
-        if cause.kind == "link":
-            yield from (_explained(_link(scribe, ping, cause, words), [ping], known) for ping in cause.lost)
-        else:
-            shared = _shared(cause, words, scribe.warn if cause.kind == "silent" else scribe.bad)
-            yield _explained(shared, cause.lost, known)
+        yield from _lost_pings(cause, words, scribe.warn if cause.kind == "silent" else scribe.bad, known)
 
 
 @cluster_check(
@@ -79,14 +75,10 @@ def path_mtu(
     words = LARGE_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):
         report = scribe.warn if all(end(ping).is_gateway for ping in cause.lost) else scribe.bad
-        if cause.kind == "link":
-            for ping in cause.lost:
-                yield _explained(_large_link(ping, words, report, cause), [ping], known, large=True)
-        else:
-            yield _explained(_shared(cause, words, report), cause.lost, known, large=True)
+        yield from _lost_pings(cause, words, report, known)
     for ping in large:
         if is_lost(ping) and ping.received:
-            yield _explained(_large_link(ping, words, scribe.warn), [ping], known, large=True)
+            yield _explained(_link(ping, words, scribe.warn), [ping], known)
 
 
 def _large_pings(pings: Sequence[Ping]) -> list[Ping]:
@@ -97,9 +89,19 @@ def _large_pings(pings: Sequence[Ping]) -> list[Ping]:
     return [ping for ping in pings if ping.purpose == "mtu" and (own(ping), ping.address) in answering]
 
 
-def _explained(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding], *, large: bool = False) -> Finding:
+def _lost_pings(
+    cause: Cause, words: Words, report: Callable[..., Finding], known: Sequence[Finding]
+) -> Iterator[Finding]:
+    if cause.kind == "link":
+        for ping in cause.lost:
+            yield _explained(_link(ping, words, report, cause), [ping], known)
+    else:
+        yield _explained(_shared(cause, words, report), cause.lost, known)
+
+
+def _explained(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding]) -> Finding:
     """Return the finding with cause and remedy of the check that explains it, if there is one."""
-    why = reason(lost, known, large=large)
+    why = reason(lost, known, large=lost[0].purpose == "mtu")
     return replace(finding, cause=why.words, remedy=why.remedy) if why else finding
 
 
@@ -213,34 +215,22 @@ def _devices(cause: Cause) -> set[PingEnd]:
     return {place for ping in cause.lost for place in (own(ping), end(ping)) if not place.is_gateway}
 
 
-def _link(scribe: All, ping: Ping, cause: Cause, words: Words) -> Finding:
-    return scribe.bad(
-        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {_silent(ping)}",
-        host=ping.host,
-        device=ping.device,
-        rail=_rail(ping),
-        peer=ping.peer,
-        expected=f"{ping.sent} of {ping.sent}",
-        found=f"{ping.received} of {ping.sent}",
-        cause=said(cause, words.pings)[1],
-        remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address}; then {mend(cause, words)}",
-        culprit=_culprit(cause, words),
-    )
-
-
-def _large_link(ping: Ping, words: Words, report: Callable[..., Finding], cause: Cause | None = None) -> Finding:
+def _link(ping: Ping, words: Words, report: Callable[..., Finding], cause: Cause | None = None) -> Finding:
+    """Return the finding about one ping; without `cause` only a part of its packets is lost."""
+    symptom, command = _silent(ping), f"hccn_tool -i {ping.device} -ping -g address {ping.address}"
+    if ping.purpose == "mtu":
+        symptom = f"answers small pings, and {ping.received} of {ping.sent} with {ping.size} bytes"
+        command += f" pkt {ping.size}"
     return report(
-        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) answers small pings, and {ping.received} of "
-        f"{ping.sent} with {ping.size} bytes",
+        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {symptom}",
         host=ping.host,
         device=ping.device,
         rail=_rail(ping),
         peer=ping.peer,
         expected=f"{ping.sent} of {ping.sent}",
         found=f"{ping.received} of {ping.sent}",
-        remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address} pkt {ping.size}; then "
-        f"{mend(cause, words) if cause else words.mend['link']}",
         cause=said(cause, words.pings)[1] if cause else "",
+        remedy=f"on {ping.host}: {command}; then {mend(cause, words) if cause else words.mend['link']}",
         culprit=_culprit(cause, words) if cause else None,
     )
 

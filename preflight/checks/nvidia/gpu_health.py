@@ -10,9 +10,9 @@ from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
 from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, line, numbered
 
-# The cause first. The last one may have other causes.
-_SLOW = ("HW Thermal Slowdown", "HW Power Brake Slowdown", "HW Slowdown")
 _SLOW_BY_HEAT = "SW Thermal Slowdown"
+# The cause first. HW Slowdown may have other causes.
+_SLOW = ("HW Thermal Slowdown", "HW Power Brake Slowdown", "HW Slowdown", _SLOW_BY_HEAT)
 _URGENT = ("reset the GPU", "reboot the host", "check the hardware")
 _NONE_NEEDED = ("nothing", "restart the job")
 _RECOVERY = 154  # the Xid with the action that the GPU needs by now
@@ -28,7 +28,7 @@ def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0; if they come again, or beyond the threshold: another GPU
     """
-    yield from silent(scribe, scribe.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         counts = gpu.ecc.volatile
         errors = {"DRAM": counts.dram_uncorrected, "SRAM": counts.sram_uncorrected, "memory": counts.double_bit}
@@ -61,9 +61,9 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot; where the remapping failed: replace the GPU
     """
-    yield from silent(scribe, scribe.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
-        name = called(scribe.host, index, gpu)
+        name, pending = called(scribe.host, index, gpu), _pending(gpu)
         if gpu.remapped_rows.failed:
             yield scribe.bad(
                 f"{name}: a bad row of its memory could not be remapped",
@@ -72,26 +72,15 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 found="Yes",
                 remedy="have the GPU replaced",
             )
-        elif reason := _pending(gpu):
-            yield scribe.bad(
-                f"{name}: {reason}",
+        elif change := pending or _pending_of_new_drivers(gpu):
+            report, suffix = (scribe.bad, "") if pending else (scribe.warn, " (format unconfirmed)")
+            yield report(
+                f"{name}: {change}{suffix}",
                 device=index,
                 expected="nothing pending",
                 found="pending",
-                remedy=_reset(scribe, gpu),
+                remedy=f"end its jobs, then on {scribe.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}, or reboot it",
             )
-        elif reason := _pending_of_new_drivers(gpu):
-            yield scribe.warn(
-                f"{name}: {reason} (format unconfirmed)",
-                device=index,
-                expected="nothing pending",
-                found="pending",
-                remedy=_reset(scribe, gpu),
-            )
-
-
-def _reset(scribe: Here, gpu: Gpu) -> str:
-    return f"end its jobs, then on {scribe.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}, or reboot it"
 
 
 def _pending(gpu: Gpu) -> str:
@@ -123,27 +112,19 @@ def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: fans, air flow, power supplies and cables of the server; the BMC's log says which
     """
-    yield from silent(scribe, scribe.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         reasons = gpu.slowed_by or ()
         reason = next((reason for reason in _SLOW if reason in reasons), "")
         heat = f", at {gpu.temperature} °C" if gpu.temperature is not None else ""
-        remedy = f"cooling and power supplies of {scribe.host.name}: read the BMC's log"
         if reason:
-            yield scribe.bad(
+            report = scribe.warn if reason == _SLOW_BY_HEAT else scribe.bad
+            yield report(
                 f"{called(scribe.host, index, gpu)}: slowed down: {reason}{heat}",
                 device=index,
                 expected="Not Active",
                 found=reason,
-                remedy=remedy,
-            )
-        elif _SLOW_BY_HEAT in reasons:
-            yield scribe.warn(
-                f"{called(scribe.host, index, gpu)}: slowed down: {_SLOW_BY_HEAT}{heat}",
-                device=index,
-                expected="Not Active",
-                found=_SLOW_BY_HEAT,
-                remedy=remedy,
+                remedy=f"cooling and power supplies of {scribe.host.name}: read the BMC's log",
             )
 
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
-from preflight.checks.shared.gpu import silent
+from preflight.checks.shared.gpu import by_host, silent
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
 from preflight.facts.sections.accelerators import Accelerators
 from preflight.facts.sections.nvidia import Nvidia
-from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.rules.accelerator_kind import other_kind
 from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, xids_of
@@ -111,46 +110,42 @@ def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     hosts_with = Counter(counts.values())
     usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # on a tie, the larger
     peers = _PeerCount(usual, "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts")
-    for host in scribe.hosts:
-        nvidia_of_host = nvidia[host.name]
-        missing = gone(nvidia_of_host)
-        yield from _lost_gpus(scribe, host, nvidia_of_host, missing)
-        if host.name in counts:
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        name, missing = host_scribe.host.name, gone(nvidia_of_host)
+        yield from _lost_gpus(host_scribe, nvidia_of_host, missing)
+        if name in counts:
             number = len({gpu.bus for gpu in gpus(nvidia_of_host)} | set(missing))
-            yield from _number(scribe, host, nvidia_of_host, number, peers)
+            yield from _number(host_scribe, nvidia_of_host, number, peers)
         elif nvidia_of_host.gpus.value:
-            yield scribe.unknown(
-                f"{host.name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
-                host=host.name,
-                remedy=f"run nvidia-smi -L on {host.name}",
+            yield host_scribe.unknown(
+                f"{name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
+                remedy=f"run nvidia-smi -L on {name}",
             )
         elif not missing:
-            yield from silent(scribe, host, nvidia_of_host)
+            yield from silent(host_scribe, nvidia_of_host)
 
 
-def _lost_gpus(scribe: All, host: Host, nvidia: Nvidia, missing: Mapping[str, str]) -> Iterator[Finding]:
+def _lost_gpus(scribe: Here, nvidia: Nvidia, missing: Mapping[str, str]) -> Iterator[Finding]:
     for bus, symptom in missing.items():
         fell_off = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(nvidia))
         yield scribe.bad(
-            f"{host.name}: the GPU at {bus} {symptom}",
-            host=host.name,
+            f"{scribe.host.name}: the GPU at {bus} {symptom}",
             expected="in nvidia-smi",
             found="lost",
             cause="Xid 79: it fell off the PCIe bus" if fell_off else "",
-            remedy=f"reboot {host.name}; power it off and on if the GPU stays lost, then look at the board",
+            remedy=f"reboot {scribe.host.name}; power it off and on if the GPU stays lost, then look at the board",
         )
 
 
-def _number(scribe: All, host: Host, nvidia: Nvidia, number: int, peers: _PeerCount) -> Iterator[Finding]:
+def _number(scribe: Here, nvidia: Nvidia, number: int, peers: _PeerCount) -> Iterator[Finding]:
     """Yield the finding about the number of GPUs, the lost ones among them."""
-    planned = len(host.devices)
+    planned = len(scribe.host.devices)
     model = next((gpu.product for gpu in gpus(nvidia)), None)
     plan = profile(model)
     if number != planned if planned else number < peers.number:
         reference = f"the inventory plans {planned}" if planned else f"{peers.hosts} have {peers.number}"
         yield scribe.bad(
-            f"{host.name}: {_gpus(number)}; {reference}",
-            host=host.name,
+            f"{scribe.host.name}: {_gpus(number)}; {reference}",
             expected=f"{planned or peers.number} GPUs",
             found=str(number),
             remedy="compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong",
@@ -158,8 +153,7 @@ def _number(scribe: All, host: Host, nvidia: Nvidia, number: int, peers: _PeerCo
     elif not planned and plan and number not in plan.gpus and not nvidia.contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield scribe.warn(
-            f"{host.name}: {_gpus(number)}; servers with {model} have {numbers}",
-            host=host.name,
+            f"{scribe.host.name}: {_gpus(number)}; servers with {model} have {numbers}",
             expected=f"{numbers} GPUs",
             found=str(number),
             remedy="lspci -D -d 10de: ; devices under [cluster] of the inventory says how many there should be",
@@ -182,27 +176,26 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: power the host off and on; then the seat of the board, its riser or retimer
     """
     lanes_by_gpu = {
-        (host.name, index): (host, gpu, *_lanes(nvidia[host.name], gpu))
-        for host in scribe.hosts
-        for index, gpu in numbered(nvidia[host.name])
+        (host_scribe.host.name, index): (host_scribe, gpu, *_lanes(nvidia_of_host, gpu))
+        for host_scribe, nvidia_of_host in by_host(scribe, nvidia)
+        for index, gpu in numbered(nvidia_of_host)
     }
     widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # by product, and by product and number
     for (_, index), (_, gpu, width, _) in lanes_by_gpu.items():
         if width is not None:
             widths[gpu.product, None].append(width)
             widths[gpu.product, index].append(width)
-    for host in scribe.hosts:
-        yield from silent(scribe, host, nvidia[host.name])
-    for (_, index), (host, gpu, width, width_max) in lanes_by_gpu.items():
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        yield from silent(host_scribe, nvidia_of_host)
+    for (name, index), (host_scribe, gpu, width, width_max) in lanes_by_gpu.items():
         if width is None or width >= width_max:
             continue
         if _fewer(width, widths[gpu.product, index], widths[gpu.product, None]):
-            report, remedy = scribe.bad, f"power {host.name} off and on; then look at the board's seat and riser"
+            report, remedy = host_scribe.bad, f"power {name} off and on; then look at the board's seat and riser"
         else:
-            report, remedy = scribe.warn, "none, where the server's slots have no more lanes"
+            report, remedy = host_scribe.warn, "none, where the server's slots have no more lanes"
         yield report(
-            f"{called(host, index, gpu)}: {width} PCIe lanes of {width_max}",
-            host=host.name,
+            f"{called(host_scribe.host, index, gpu)}: {width} PCIe lanes of {width_max}",
             device=index,
             expected=f"{width_max} lanes",
             found=str(width),

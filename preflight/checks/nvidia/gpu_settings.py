@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
-from preflight.checks.shared.gpu import silent
+from preflight.checks.shared.gpu import by_host, silent
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Os
-from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.rules.gpus import GPU, called, numbered
+from preflight.rules.gpus import GPU, called, gpus, numbered
 from preflight.rules.own_processes import Owner, end, owner, wait
 
 _ONE_PROCESS = "Exclusive_Process"
@@ -27,7 +26,7 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
 
     Mend: wait for the job, or end what is left of it: kill PID
     """
-    yield from silent(scribe, scribe.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         for process in gpu.processes or ():
             if "C" not in process.kind:
@@ -58,7 +57,7 @@ def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: systemctl enable --now nvidia-persistenced; or nvidia-smi -pm 1, until the next reboot
     """
-    yield from silent(scribe, scribe.host, nvidia)
+    yield from silent(scribe, nvidia)
     off = [index for index, gpu in numbered(nvidia) if gpu.persistence is False]
     if off and not nvidia.persistence_daemon:
         yield scribe.bad(
@@ -79,7 +78,7 @@ def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: nvidia-smi -c DEFAULT
     """
-    yield from silent(scribe, scribe.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         if gpu.compute_mode in (_NOBODY, _ONE_PROCESS):
             report = scribe.bad if gpu.compute_mode == _NOBODY else scribe.warn
@@ -102,25 +101,25 @@ def mig(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
     Mend: nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
     """
-    gpus = [(host, *entry) for host in scribe.hosts for entry in numbered(nvidia[host.name])]
-    modes = {gpu.mig.current for _, _, gpu in gpus} - {None}
-    for host in scribe.hosts:
-        yield from silent(scribe, host, nvidia[host.name])
-    for host, index, gpu in gpus:
-        yield from _mig_of(scribe, host, index, gpu, scribe.warn if modes == {True} else scribe.bad)
+    modes = {gpu.mig.current for nvidia_of_host in nvidia.values() for gpu in gpus(nvidia_of_host)} - {None}
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        yield from silent(host_scribe, nvidia_of_host)
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        report = host_scribe.warn if modes == {True} else host_scribe.bad
+        for index, gpu in numbered(nvidia_of_host):
+            yield from _mig_of(host_scribe, index, gpu, report)
 
 
-def _mig_of(scribe: All, host: Host, index: int, gpu: Gpu, report: Callable[..., Finding]) -> Iterator[Finding]:
+def _mig_of(scribe: Here, index: int, gpu: Gpu, report: Callable[..., Finding]) -> Iterator[Finding]:
     """Yield the finding about one GPU. `report`: for a mode that is not the planned one."""
     wanted, mode, pending = scribe.cluster.machine.mig, gpu.mig.current, gpu.mig.pending
-    name = called(host, index, gpu)
-    command = f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}"
+    name = called(scribe.host, index, gpu)
+    command = f"on {scribe.host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}"
     if mode is None:
         return
     if mode is not wanted:
         yield report(
             f"{name}: MIG is {_word(mode)}",
-            host=host.name,
             device=index,
             expected=_word(wanted),
             found=_word(mode),
@@ -129,7 +128,6 @@ def _mig_of(scribe: All, host: Host, index: int, gpu: Gpu, report: Callable[...,
     elif pending not in (None, mode):
         yield scribe.warn(
             f"{name}: MIG is {_word(mode)}, and {_word(pending)} after the next reset",
-            host=host.name,
             device=index,
             expected=_word(wanted),
             found=f"pending: {_word(pending)}",

@@ -92,7 +92,7 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
     Mend: wait some minutes after a boot; else end the jobs, systemctl restart nvidia-fabricmanager, then reset the GPUs
     """
-    yield from silent(scribe, scribe.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         state, status = gpu.fabric.state, gpu.fabric.status
         if state is not None and (state != _READY or status not in (None, _FINE)):

@@ -4,13 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.gpu import silent
+from preflight.checks.engine.registry import All, Here, cluster_check
+from preflight.checks.shared.gpu import by_host, silent
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import GpuNvLinks
 from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology
 from preflight.facts.sections.nvidia import Nvidia
-from preflight.model.cluster import Host, Machine
+from preflight.model.cluster import Machine
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, Profile, gpus, profile
@@ -43,34 +43,34 @@ def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         for links in gpu_links(nvidia_of_host):
             links_by_name[links.name].append(links)
     usual = {name: _usual(links) for name, links in links_by_name.items()}
-    for host in scribe.hosts:
-        yield from _nvlinks_of(scribe, host, nvidia[host.name], usual)
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        yield from _nvlinks_of(host_scribe, nvidia_of_host, usual)
 
 
 def gpu_links(nvidia: Nvidia) -> tuple[GpuNvLinks, ...]:
     return nvidia.nvlinks.value.gpus if nvidia.nvlinks.value else ()
 
 
-def _nvlinks_of(scribe: All, host: Host, nvidia: Nvidia, usual: Mapping[str, _Links]) -> Iterator[Finding]:
+def _nvlinks_of(scribe: Here, nvidia: Nvidia, usual: Mapping[str, _Links]) -> Iterator[Finding]:
     reported = nvidia.nvlinks.value
     if reported is None:
-        yield _without_answer(scribe, host, nvidia)
+        yield _without_answer(scribe, nvidia)
     elif reported.unread:  # an unreadable value may have been a link
-        yield scribe.unknown(f"{host.name}: {reported.unread[0].error}", host=host.name)
+        yield scribe.unknown(f"{scribe.host.name}: {reported.unread[0].error}")
     elif len(reported.gpus) > 1:
         split_gpus = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
         for links in reported.gpus:
             if links.uuid not in split_gpus:
-                yield from _lacking(scribe, host, links, _expected(scribe.cluster.machine, links.name, usual))
+                yield from _lacking(scribe, links, _expected(scribe.cluster.machine, links.name, usual))
 
 
-def _without_answer(scribe: All, host: Host, nvidia: Nvidia) -> Finding:
+def _without_answer(scribe: Here, nvidia: Nvidia) -> Finding:
     """Return the finding of a host without known NVLinks: unknown where it should have some, else skip."""
     expected = nvidia.nvlinks.error or any(profile(gpu.product) for gpu in gpus(nvidia))
     return scribe.finding(
         Outcome.UNKNOWN if expected and nvidia.gpus.value else Outcome.SKIP,
-        f"{host.name}: {nvidia.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
-        host=host.name,
+        f"{scribe.host.name}: {nvidia.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
+        host=scribe.host.name,
     )
 
 
@@ -95,15 +95,14 @@ def _speeds(links: GpuNvLinks) -> list[float]:
     return [link.speed for link in links.links if link.speed is not None]
 
 
-def _lacking(scribe: All, host: Host, links: GpuNvLinks, expected: _Links) -> Iterator[Finding]:
+def _lacking(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterator[Finding]:
     up = _speeds(links)
-    name = f"{host.name}: GPU {links.index}"
-    remedy = f"reset all GPUs of {host.name} together, or reboot it; look for Xid 74 and SXid in dmesg"
+    name = f"{scribe.host.name}: GPU {links.index}"
+    remedy = f"reset all GPUs of {scribe.host.name} together, or reboot it; look for Xid 74 and SXid in dmesg"
     if len(up) < expected.number:
         down = ", ".join(str(link.number) for link in links.links if link.speed is None)
         yield scribe.bad(
             f"{name}: {len(up)} of {expected.number} NVLinks are up" + (f"; link {down} is inactive" if down else ""),
-            host=host.name,
             device=links.index,
             expected=f"{expected.number} NVLinks",
             found=str(len(up)),
@@ -112,7 +111,6 @@ def _lacking(scribe: All, host: Host, links: GpuNvLinks, expected: _Links) -> It
     if slow := [link_speed for link_speed in up if link_speed < expected.speed * (1 - _TOLERANCE)]:
         yield scribe.bad(
             f"{name}: {len(slow)} NVLinks have {min(slow):g} GB/s",
-            host=host.name,
             device=links.index,
             expected=f"{expected.speed:g} GB/s",
             found=f"{min(slow):g} GB/s",
@@ -139,30 +137,29 @@ def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for name, links_of_host in links.items():
         alike[tuple(gpu.product for gpu in gpus(nvidia[name]))][name] = links_of_host
     missed = {name: pairs_missed for group in alike.values() for name, pairs_missed in _differing(group).items()}
-    for host in scribe.hosts:
-        yield from _pairs_of(scribe, host, nvidia[host.name], links, missed[host.name])
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        yield from _pairs_of(host_scribe, nvidia_of_host, links, missed[host_scribe.host.name])
 
 
 def _pairs_of(
-    scribe: All,
-    host: Host,
+    scribe: Here,
     nvidia: Nvidia,
     links: Mapping[str, Mapping[Pair, str]],
     missed: Mapping[Pair, str],
 ) -> Iterator[Finding]:
     """Yield the findings of one host. `missed`: pairs in which it differs → a host that differs from it."""
-    yield from _unread_topology(scribe, host, nvidia) if gpus(nvidia) else silent(scribe, host, nvidia)
-    own, has_switches = links[host.name], _has_switches(nvidia)
+    yield from _unread_topology(scribe, nvidia) if gpus(nvidia) else silent(scribe, nvidia)
+    own, has_switches = links[scribe.host.name], _has_switches(nvidia)
     without = {
         pair: link for pair, link in own.items() if not link.startswith("NV") and (has_switches or pair in missed)
     }
     if without:
-        yield _without_nvlink(scribe, host, without, None if has_switches else missed[next(iter(without))])
+        yield _without_nvlink(scribe, without, None if has_switches else missed[next(iter(without))])
     elif missed and not has_switches:
         pair, peer = next(iter(missed.items()))
         yield scribe.bad(
-            f"{host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over {links[peer][pair]}",
-            host=host.name,
+            f"{scribe.host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over "
+            f"{links[peer][pair]}",
             peer=peer,
             expected="the same everywhere",
             found=own[pair],
@@ -180,9 +177,9 @@ def _judged(nvidia: Nvidia) -> dict[Pair, str]:
 
     Empty for a host with GPUs in MIG mode, or without known GPUs. GPUs without an active NVLink, which GPU115 reports,
     are left out."""
-    dark = _dark(nvidia)
     if not gpus(nvidia) or any(gpu.mig.current for gpu in gpus(nvidia)):
         return {}
+    dark = {f"GPU{links.index}" for links in gpu_links(nvidia) if not _speeds(links)}
     return {pair: link for pair, link in _links(nvidia.topology.value).items() if not dark & set(pair)}
 
 
@@ -201,25 +198,19 @@ def _differing(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, 
     return missed
 
 
-def _dark(nvidia: Nvidia) -> set[str]:
-    """Return the GPUs without an active NVLink, which GPU115 reports."""
-    return {f"GPU{links.index}" for links in gpu_links(nvidia) if not _speeds(links)}
-
-
-def _without_nvlink(scribe: All, host: Host, without: Mapping[Pair, str], peer: str | None) -> Finding:
+def _without_nvlink(scribe: Here, without: Mapping[Pair, str], peer: str | None) -> Finding:
     """Return the finding about pairs without NVLink. It names the GPU that all of several pairs have in common, and a
     `peer` with NVLink."""
     (first, second), link = next(iter(without.items()))
     common = set.intersection(*map(set, without)) if len(without) > 1 else set()
     suffix = f", and {len(without) - 1} more pairs" if len(without) > 1 else ""
     return scribe.bad(
-        f"{host.name}: {first} and {second} reach each other over {link}, not over NVLink{suffix}",
-        host=host.name,
+        f"{scribe.host.name}: {first} and {second} reach each other over {link}, not over NVLink{suffix}",
         peer=peer,
         device=int(common.pop()[3:]) if len(common) == 1 else None,
         expected="NV and a number",
         found=link,
-        remedy=f"reset all GPUs of {host.name} together, or reboot it; nvidia-smi topo -m",
+        remedy=f"reset all GPUs of {scribe.host.name} together, or reboot it; nvidia-smi topo -m",
     )
 
 
@@ -238,16 +229,16 @@ def _links(topology: GpuTopology | None) -> dict[Pair, str]:
     }
 
 
-def _unread_topology(scribe: All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
+def _unread_topology(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     if nvidia.topology.value is None:
         yield scribe.finding(
             Outcome.SKIP if nvidia.gpus.value is None else Outcome.UNKNOWN,
-            f"{host.name}: {nvidia.topology.error}",
-            host=host.name,
+            f"{scribe.host.name}: {nvidia.topology.error}",
+            host=scribe.host.name,
         )
     else:
         for missing in nvidia.topology.value.unread[:1]:
-            yield scribe.unknown(f"{host.name}: {missing.error}", host=host.name)
+            yield scribe.unknown(f"{scribe.host.name}: {missing.error}")
 
 
 @cluster_check("GPU118", "Every GPU has a NIC as near as on the other hosts", severity=Outcome.WARN, products=GPU)
@@ -260,16 +251,16 @@ def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: find the missing NIC (lspci, ip link), or the card that is in another slot than on the other hosts
     """
     near = {host.name: _nearest(nvidia[host.name].topology.value) for host in scribe.hosts}
-    for host in scribe.hosts:
-        yield from _unread_topology(scribe, host, nvidia[host.name])
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        host = host_scribe.host
+        yield from _unread_topology(host_scribe, nvidia_of_host)
         for gpu, place in near[host.name].items():
             places_elsewhere = Counter(links[gpu] for name, links in near.items() if name != host.name and gpu in links)
             usual = max(places_elsewhere, key=lambda at: (places_elsewhere[at], -at), default=place)
             if place > usual:
-                yield scribe.bad(
+                yield host_scribe.bad(
                     f"{host.name}: the nearest NIC of {gpu} is {_NEAR_TO_FAR[place]} away; on most other hosts "
                     f"{_NEAR_TO_FAR[usual]}",
-                    host=host.name,
                     device=int(gpu[3:]),
                     expected=_NEAR_TO_FAR[usual],
                     found=_NEAR_TO_FAR[place],
@@ -279,13 +270,14 @@ def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 def _nearest(topology: GpuTopology | None) -> dict[str, int]:
     """Return GPU → the place of its nearest NIC in _NEAR_TO_FAR; nothing where no NIC is reported."""
-    nearest = {}
-    for row in topology.rows if topology else ():
+    nearest = dict[str, int]()
+    if topology is None:
+        return nearest
+    for row in topology.rows:
         if row.device.startswith("GPU"):
-            links = zip(topology.devices, row.links, strict=True) if topology else ()
             places = [
                 _NEAR_TO_FAR.index(link)
-                for device, link in links
+                for device, link in zip(topology.devices, row.links, strict=True)
                 if not device.startswith("GPU") and link in _NEAR_TO_FAR
             ]
             if places:

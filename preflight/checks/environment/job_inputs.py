@@ -1,6 +1,6 @@
 """Checks of the jobs' inputs: the files, folders and packages of [job] are equal on all hosts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import Odd, odd_ones
@@ -103,25 +103,26 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             )
         else:
             filesystems[host] = _place(project)
+    remedy = f"findmnt -T {wanted}; mount the same file system on every host"
+    yield from _other_filesystems(filesystems, f"the project's folder {wanted}", remedy, scribe.bad)
+    environments = {
+        host: _place(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment
+    }
+    remedy = "probe.python of the inventory names one; install it in the same way on every host"
+    yield from _other_filesystems(environments, "the jobs' Python", remedy, scribe.warn)
+
+
+def _other_filesystems(
+    filesystems: Mapping[str, str], subject: str, remedy: str, report: Callable[..., Finding]
+) -> Iterator[Finding]:
     for odd in odd_ones(filesystems):
-        yield scribe.bad(
-            f"{odd.host}: the project's folder {wanted} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
+        yield report(
+            f"{odd.host}: {subject} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected=odd.usual,
             found=odd.value,
-            remedy=f"findmnt -T {wanted}; mount the same file system on every host",
-        )
-    for odd in odd_ones(
-        {host: _place(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment}
-    ):
-        yield scribe.warn(
-            f"{odd.host}: the jobs' Python is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
-            host=odd.host,
-            peer=odd.others[0],
-            expected=odd.usual,
-            found=odd.value,
-            remedy="probe.python of the inventory names one; install it in the same way on every host",
+            remedy=remedy,
         )
 
 

@@ -11,10 +11,13 @@ from preflight.facts.types import Hccn
 from preflight.model.finding import Finding
 
 _VIRTUAL_ROUTERS = ("00:00:5e:00:01:", "00:00:5e:00:02:")  # VRRP, RFC 5798; also used by EVPN's gateways
+_MacTable = Mapping[str, Mapping[str, list[str]]]  # address → MAC → the devices ("node02/3") with that entry
 
 
 @dataclass(frozen=True)
 class _Owner:
+    """The device that has an address."""
+
     host: str
     device: int
     mac: str | None
@@ -86,8 +89,8 @@ def _owners(nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Mapping[str, li
     return owners
 
 
-def _macs(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
-    """Return address → MAC → the devices ("node02/3") with that entry."""
+def _macs(nic: Mapping[str, Nic]) -> _MacTable:
+    """Return the entries of all devices' ARP tables."""
     macs_by_address: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, devices in nic.items():
         for device in devices.devices:
@@ -96,9 +99,7 @@ def _macs(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
     return macs_by_address
 
 
-def _switches(
-    owners: Mapping[str, list[_Owner]], macs_by_address: Mapping[str, Mapping[str, list[str]]]
-) -> Mapping[str, list[str]]:
+def _switches(owners: Mapping[str, list[_Owner]], macs_by_address: _MacTable) -> Mapping[str, list[str]]:
     """Return the MAC of each switch → the devices' addresses that it answers for.
 
     Such a MAC is no device's. It answers for several devices, or is that of a virtual router. A stranger with a

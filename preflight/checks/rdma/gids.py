@@ -27,6 +27,7 @@ from preflight.rules.nics.rdma import (
     used,
 )
 
+_Jobs = Mapping[str, Job | None]
 _LINK_LAYERS = {"RoCE": "Ethernet", "InfiniBand": "InfiniBand"}
 LARGEST = 4096  # bytes of data that a packet can have
 # Expected value, and remedy of smaller packets.
@@ -65,7 +66,7 @@ class _GidChoices:
 
 
 def _used_ports(
-    scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None], kind: str
+    scribe: All, rdma: Mapping[str, Rdma], job: _Jobs, kind: str
 ) -> Iterator[tuple[str, list[RdmaPort], str]]:
     """Yield each host with its active ports that count and that jobs use, and the reason if jobs use none of them."""
     places = counted(scribe.cluster, rdma.values())
@@ -75,7 +76,7 @@ def _used_ports(
         yield (name, [], ports) if isinstance(ports, str) else (name, ports, "")
 
 
-def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> _GidChoices:
+def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> _GidChoices:
     gid_choices = _GidChoices()
     for name, ports, reason in _used_ports(scribe, rdma, job, "RoCE"):
         if reason:
@@ -92,7 +93,7 @@ def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | 
     several=False,
     optional=("job",),
 )
-def routable(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
+def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
     """Why: a RoCE port has a GID for every address of its interface, in a version 1 and a version 2. With
     NCCL_IB_GID_INDEX NCCL takes the one of that slot, whatever it is: one that begins with fe80 ends in "Call to
     ibv_modify_qp failed with error Connection timed out", an empty slot in "Invalid argument". Without it NCCL 2.21 and
@@ -151,7 +152,7 @@ def _slots(gids: list[Gid]) -> str:
 
 
 @cluster_check("RDM105", "The GIDs that NCCL takes are of one kind on all hosts", products=NVIDIA, optional=("job",))
-def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
+def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
     """Why: slots are filled in the order in which addresses come, so one index may be RoCE v2 on one host and v1, or an
     IPv6 address, on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
     argument". All of them RoCE v1 is a warning: it is not routed, and switches do not spread it over their links.
@@ -221,9 +222,7 @@ class _PortPackets:
 @cluster_check(
     "RDM106", "RDMA packets are equally large on all hosts", products=NVIDIA, several=False, optional=("job",)
 )
-def packets(
-    scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: Mapping[str, Job | None]
-) -> Iterator[Finding]:
+def packets(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
     """Why: the MTU of the interface decides how much data a RoCE packet has: 4096 bytes from an MTU of 4192 on, 1024
     with 1500. A port of InfiniBand has an active MTU of its own. Where two ends differ, the larger packet is an error
     of the smaller end: "IBV_WC_LOC_LEN_ERR", or "local access violation work queue error". Less than 4096 everywhere is
@@ -296,9 +295,7 @@ def _compared(ports: Sequence[_PortPackets]) -> set[str]:
 @cluster_check(
     "RDM107", "An RDMA device's name stands for the same network on every host", products=NVIDIA, optional=("job",)
 )
-def same_rails(
-    scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: Mapping[str, Job | None]
-) -> Iterator[Finding]:
+def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
     """Why: NCCL connects the first device of a host to the first of another, by their names. Where mlx5_0 is in rail 0
     on one host and in rail 1 on the next, packets have to cross the rails, which many fabrics cannot: "Got completion
     with error 12", or a job that hangs. Hosts are compared that have the same networks; where every host has its own,

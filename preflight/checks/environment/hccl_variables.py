@@ -99,14 +99,18 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
     Mend: what the finding says, in the jobs' start script, the profile or the container's environment
     """
     variables = JobVariables(job.variables, scribe.cluster.product)
-    for outcome, problem, remedy in (*_excluding(variables), *waiting("HCCL", job.variables), *_times(variables)):
+    for outcome, problem, remedy in (
+        *_conflicts(variables),
+        *watchdog_conflicts("HCCL", job.variables),
+        *_timeout_conflicts(variables),
+    ):
         yield scribe.finding(outcome, f"{scribe.host.name}: {problem}", host=scribe.host.name, remedy=remedy)
 
 
 Problem = tuple[Outcome, str, str]  # outcome, problem, remedy
 
 
-def _excluding(variables: JobVariables) -> Iterator[Problem]:
+def _conflicts(variables: JobVariables) -> Iterator[Problem]:
     yield from _switches(variables)
     yield from _last_port(variables)
     yield from _whitelist(variables)
@@ -149,7 +153,7 @@ def _cluster_sources(variables: JobVariables) -> Iterator[Problem]:
         yield Outcome.FAIL, problem, f"unset {' '.join(chief)}, or {' '.join(ranks)}"
 
 
-def waiting(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
+def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
     """Yield the settings that torch's ProcessGroupNCCL and torch_npu's ProcessGroupHCCL switch off or on by themselves.
 
     They report that in their log alone. A variable's current name counts before the one without TORCH_."""
@@ -167,7 +171,7 @@ def waiting(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
         yield Outcome.WARN, problem, "unset one of the two"
 
 
-def _times(variables: JobVariables) -> Iterator[Problem]:
+def _timeout_conflicts(variables: JobVariables) -> Iterator[Problem]:
     connect, running, event = (variables.number(f"HCCL_{name}_TIMEOUT") for name in ("CONNECT", "EXEC", "EVENT"))
     if 0 < running <= connect:
         problem = f"HCCL_CONNECT_TIMEOUT ({connect} s) is not shorter than HCCL_EXEC_TIMEOUT ({running} s)"

@@ -34,15 +34,17 @@ def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network
         path = job_of_host.variables.get(_FILE, "")
         # ENV105 reports a host that sets only one of the two.
         if path and job_of_host.variables.get("HCCL_WHITELIST_DISABLE") == "0":
-            yield from _lacking(scribe, host, path, job_of_host.files.get(path), wanted)
+            yield from _missing_addresses(scribe, host, path, job_of_host.files.get(path), wanted)
 
 
-def _lacking(scribe: All, host: str, path: str, file: SeenFile | None, wanted: Mapping[str, str]) -> Iterator[Finding]:
+def _missing_addresses(
+    scribe: All, host: str, path: str, file: SeenFile | None, wanted: Mapping[str, str]
+) -> Iterator[Finding]:
     """Yield the finding about one host's whitelist. `wanted`: address → its host."""
     if file is None or file.error:
         yield scribe.unknown(f"{host}: {_FILE}: {quote(path)} could not be read", host=host)
         return
-    listed = _listed(file.text) if file.kind != "missing" else Found(error="is missing")
+    listed = _addresses(file.text) if file.kind != "missing" else Found(error="is missing")
     if listed.value is None:
         text = f"{host}: {_FILE}: {quote(path)} {listed.error}"
         yield scribe.bad(text, host=host, found=path, remedy="write it, or unset the variable")
@@ -59,7 +61,7 @@ def _lacking(scribe: All, host: str, path: str, file: SeenFile | None, wanted: M
 
 
 @lru_cache(maxsize=4)  # all hosts of a cluster have the same text
-def _listed(text: str) -> Found[frozenset[str]]:
+def _addresses(text: str) -> Found[frozenset[str]]:
     """Return the addresses of host_ip; an error where the text is no whitelist."""
     try:
         document: Any = json.loads(text)

@@ -65,7 +65,7 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
         )
     else:
         change = _change(scribe, HOSTS_FILE, environment.hosts, after)
-        yield _left_behind(scribe, f"our block in {HOSTS_FILE}", change)
+        yield _removal(scribe, f"our block in {HOSTS_FILE}", change)
 
 
 @host_check(
@@ -132,7 +132,7 @@ def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -
 def _own_file(scribe: Here, path: str, before: str | None, after: str | None) -> Iterator[Finding]:
     """Yield the finding about a file of ours. `after` without our mark: the inventory does not ask for the file."""
     if not ours(after) and ours(before):
-        yield _left_behind(scribe, path, _change(scribe, path, before, after))
+        yield _removal(scribe, path, _change(scribe, path, before, after))
     elif not ours(after):
         yield scribe.skip(_NOT_ASKED)
     elif before != after:
@@ -145,7 +145,7 @@ def _own_file(scribe: Here, path: str, before: str | None, after: str | None) ->
         )
 
 
-def _left_behind(scribe: Here, place: str, change: Change) -> Finding:
+def _removal(scribe: Here, place: str, change: Change) -> Finding:
     text = f"{scribe.host.name}: {place} was written by preflight, and the inventory does not ask for it any more"
     return scribe.warn(text, remedy="preflight configure-environment takes it away", change=change)
 

@@ -98,15 +98,15 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             yield scribe.bad(
                 f"{host}: the project's folder {wanted} cannot be used where jobs run: {project.error}",
                 host=host,
-                cause="its mount is missing" if _unmounted(project) else "",
+                cause="its mount is missing" if _is_unmounted(project) else "",
                 remedy=f"findmnt -T {wanted}; mount it as on the other hosts",
             )
         else:
-            filesystems[host] = _place(project)
+            filesystems[host] = _filesystem(project)
     remedy = f"findmnt -T {wanted}; mount the same file system on every host"
     yield from _other_filesystems(filesystems, f"the project's folder {wanted}", remedy, scribe.bad)
     environments = {
-        host: _place(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment
+        host: _filesystem(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment
     }
     remedy = "probe.python of the inventory names one; install it in the same way on every host"
     yield from _other_filesystems(environments, "the jobs' Python", remedy, scribe.warn)
@@ -126,12 +126,12 @@ def _other_filesystems(
         )
 
 
-def _unmounted(folder: SeenFolder) -> bool:
+def _is_unmounted(folder: SeenFolder) -> bool:
     """Return whether the folder is missing, and would be on the host's own disk."""
     return folder.error.startswith("No such file") and folder.filesystem in _OWN
 
 
-def _place(folder: SeenFolder) -> str:
+def _filesystem(folder: SeenFolder) -> str:
     """Return the file system of a folder, in words that are equal for the same file system."""
     if not folder.filesystem:
         return "a file system that is not known"

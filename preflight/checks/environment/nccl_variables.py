@@ -5,7 +5,7 @@ They come from the jobs' environment and from NCCL's own files. HST117 checks th
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
-from preflight.checks.environment.hccl_variables import Problem, waiting
+from preflight.checks.environment.hccl_variables import Problem, watchdog_conflicts
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.compatibility import numbers
 from preflight.facts.quote import quote
@@ -42,11 +42,11 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
 
     Mend: what the finding says, in the jobs' start script, the image or the file
     """
-    for problem, remedy in (*_values(job), *_ignored(job), *_files(job), *_old_names(job)):
+    for problem, remedy in (*_unusable_values(job), *_ignored_settings(job), *_unusable_files(job), *_old_names(job)):
         yield scribe.bad(f"{scribe.host.name}: {problem}", remedy=remedy)
 
 
-def _values(job: Job) -> Iterator[tuple[str, str]]:
+def _unusable_values(job: Job) -> Iterator[tuple[str, str]]:
     for name, value in job.variables.items():
         if not name.startswith("NCCL_"):
             continue
@@ -63,7 +63,7 @@ def _values(job: Job) -> Iterator[tuple[str, str]]:
             yield problem, f"set {name} to a number, or unset it"
 
 
-def _ignored(job: Job) -> Iterator[tuple[str, str]]:
+def _ignored_settings(job: Job) -> Iterator[tuple[str, str]]:
     """Yield the family and the lines of NCCL's files that have no effect."""
     family = job.variables.get("NCCL_SOCKET_FAMILY")
     if family and family not in FAMILIES:
@@ -74,7 +74,7 @@ def _ignored(job: Job) -> Iterator[tuple[str, str]]:
         yield problem, f"write {name.split()[-1]}=value there, without blanks and without export"
 
 
-def _files(job: Job) -> Iterator[tuple[str, str]]:
+def _unusable_files(job: Job) -> Iterator[tuple[str, str]]:
     for name in READ_BY:
         if error := _error(job.files.get(job.variables.get(name, "")), "file"):
             yield f"{job.told(name)}: {error}, and NCCL says nothing", f"correct {name}"
@@ -116,11 +116,11 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
 
     Mend: what the finding says, in the jobs' start script or the image
     """
-    for outcome, problem, remedy in (*_excluding(job), *waiting("NCCL", job.variables)):
+    for outcome, problem, remedy in (*_conflicts(job), *watchdog_conflicts("NCCL", job.variables)):
         yield scribe.finding(outcome, f"{scribe.host.name}: {problem}", host=scribe.host.name, remedy=remedy)
 
 
-def _excluding(job: Job) -> Iterator[Problem]:
+def _conflicts(job: Job) -> Iterator[Problem]:
     variables = job.variables
     if variables.get("NCCL_NET", "").lower() == "ib" and is_on(variables, "NCCL_IB_DISABLE"):
         problem = f"{job.told('NCCL_NET')} wants RDMA, and {job.told('NCCL_IB_DISABLE')} turns it off"
@@ -131,10 +131,10 @@ def _excluding(job: Job) -> Iterator[Problem]:
         problem = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 has nothing to write: TORCH_NCCL_TRACE_BUFFER_SIZE is 0"
         yield Outcome.WARN, problem, "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
     visible = [word.strip() for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
-    twice = next((word for number_, word in enumerate(visible) if word in visible[:number_]), None)
-    if twice:
+    repeated = next((word for index, word in enumerate(visible) if word in visible[:index]), None)
+    if repeated:
         problem = (
-            f"{job.told('CUDA_VISIBLE_DEVICES')} names {quote(twice)} twice: two ranks would have one GPU, or none"
+            f"{job.told('CUDA_VISIBLE_DEVICES')} names {quote(repeated)} twice: two ranks would have one GPU, or none"
         )
         yield Outcome.FAIL, problem, "name each GPU once in CUDA_VISIBLE_DEVICES"
 
@@ -229,15 +229,15 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
             found=rdma.libibverbs,
             remedy="install libibverbs1 (rdma-core) where jobs run",
         )
-    yield from _by_name(scribe, job, rdma.devices)
+    yield from _device_names(scribe, job, rdma.devices)
 
 
-def _by_name(scribe: Here, job: Job, there: tuple[str, ...]) -> Iterator[Finding]:
+def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[Finding]:
     patterns = job.variables.get("NCCL_IB_HCA", "")
-    surplus = more_than_meant(patterns, there)
-    if not hcas(patterns, there):
+    surplus = more_than_meant(patterns, present)
+    if not hcas(patterns, present):
         yield scribe.bad(
-            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(there[:16])}",
+            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(present[:16])}",
             found=patterns,
             remedy="correct NCCL_IB_HCA, or unset it to have all",
         )

@@ -28,10 +28,10 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     peer = next((host for host, path in paths.items() if path), "")
     for host, path in paths.items():
         if path:
-            wrong, unreadable = _wrong(path, job[host].files.get(path))
-            if wrong:
+            fault, unreadable = _fault(path, job[host].files.get(path))
+            if fault:
                 remedy = "copy a complete table there, and name it by its absolute path"
-                yield scribe.bad(f"{host}: {_VARIABLE}: {wrong}", host=host, found=path, remedy=remedy)
+                yield scribe.bad(f"{host}: {_VARIABLE}: {fault}", host=host, found=path, remedy=remedy)
             elif unreadable:
                 yield scribe.unknown(f"{host}: {_VARIABLE}: {unreadable}", host=host)
             else:
@@ -64,7 +64,7 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         )
 
 
-def _wrong(path: str, file: SeenFile | None) -> tuple[str, str]:
+def _fault(path: str, file: SeenFile | None) -> tuple[str, str]:
     """Return the fault of the host's file, or else why it could not be judged."""
     if not path.startswith("/"):
         return f"{quote(path)} is no absolute path", ""

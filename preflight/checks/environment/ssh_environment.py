@@ -87,7 +87,10 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
     if shells.login is None:
         yield scribe.unknown(f"{scribe.host.name}: could not look at a login of {shells.user}: {shells.error}")
         return
-    differences = [*_programs(shells.over_ssh, shells.login), *_variables(shells.over_ssh, shells.login)]
+    differences = [
+        *_missing_programs(shells.over_ssh, shells.login),
+        *_missing_variables(shells.over_ssh, shells.login),
+    ]
     if differences:
         yield scribe.bad(
             f"{scribe.host.name}: what ssh starts as {shells.user} finds less than a login: {differences[0]}"
@@ -98,14 +101,14 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
         )
 
 
-def _programs(over_ssh: Way, login: Way) -> Iterator[str]:
+def _missing_programs(over_ssh: Way, login: Way) -> Iterator[str]:
     for name, path in login.programs.items():
         ssh_path = over_ssh.programs.get(name, "")
         if path and path != ssh_path:
             yield f"{name} is {path} in a login, and {ssh_path or 'not on PATH'} over ssh"
 
 
-def _variables(over_ssh: Way, login: Way) -> Iterator[str]:
+def _missing_variables(over_ssh: Way, login: Way) -> Iterator[str]:
     for name, value in sorted(login.variables.items()):
         ssh_value = over_ssh.variables.get(name)
         if name == "LD_LIBRARY_PATH":

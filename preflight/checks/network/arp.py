@@ -52,9 +52,9 @@ def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
         if len(holders) == 1:
             yield from _foreign_macs(scribe, holders[0], address, macs, switches)
         elif not holders and len(macs) > 1:
-            each = "; ".join(f"{mac} for {_some(devices)}" for mac, devices in sorted(macs.items())[:4])
+            entries = "; ".join(f"{mac} for {_some(devices)}" for mac, devices in sorted(macs.items())[:4])
             yield scribe.warn(
-                f"{address} has {len(macs)} MACs: {each}",
+                f"{address} has {len(macs)} MACs: {entries}",
                 host=None,
                 expected="one MAC for an address",
                 remedy=f"if {address} is not an address that several switches share, find out who else has it",
@@ -94,7 +94,7 @@ def _macs(nic: Mapping[str, Nic]) -> _MacTable:
     macs_by_address: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, devices in nic.items():
         for device in devices.devices:
-            for address, mac in _outward(device):
+            for address, mac in _outward_entries(device):
                 macs_by_address[address][mac].append(f"{host}/{device.index}")
     return macs_by_address
 
@@ -116,7 +116,7 @@ def _switches(owners: Mapping[str, list[_Owner]], macs_by_address: _MacTable) ->
     }
 
 
-def _outward(device: NicDevice) -> Iterator[tuple[str, str]]:
+def _outward_entries(device: NicDevice) -> Iterator[tuple[str, str]]:
     """Yield the complete entries of the device's own ports (eth0 …). Those of endXvY belong to the server's inner
     networks, which are alike everywhere."""
     for entry in device.arp.value or ():

@@ -53,14 +53,14 @@ class _Fabric:
             for leaf, devices in Counter(own.values()).items()
             for at_least in range(1, devices + 1)
         ]
-        kin = _in_at_least((len(own) + 1) // 2, common) & ~(1 << number)
-        home = {device: leaf for device in own if (leaf := self._home(device, kin))}
-        return _Group(home, kin)
+        peers = _in_at_least((len(own) + 1) // 2, common) & ~(1 << number)
+        home = {device: leaf for device in own if (leaf := self._home(device, peers))}
+        return _Group(home, peers)
 
-    def _home(self, device: int, kin: int) -> str:
+    def _home(self, device: int, peers: int) -> str:
         """Return the leaf on which nearly all of them have the device; empty if there is none."""
-        enough = max(2, _AGREED * (self.reporting[device] & kin).bit_count())
-        return next((leaf for leaf, hosts in self.shared[device].items() if (hosts & kin).bit_count() >= enough), "")
+        enough = max(2, _AGREED * (self.reporting[device] & peers).bit_count())
+        return next((leaf for leaf, hosts in self.shared[device].items() if (hosts & peers).bit_count() >= enough), "")
 
 
 def _in_at_least(number: int, sets: Iterable[int]) -> int:
@@ -92,9 +92,9 @@ def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
     with_leaves = {name: own for name, own in leaves.items() if own}
     fabric = _Fabric(with_leaves.values())
     for number, (name, own) in enumerate(with_leaves.items()):
-        yield from _odd(scribe, name, own, fabric.group(number, own), fabric)
+        yield from _miscabled(scribe, name, own, fabric.group(number, own), fabric)
     if len(with_leaves) == len(leaves) == 2:
-        yield from _crossed_somewhere(scribe, leaves)
+        yield from _swapped_on_either(scribe, leaves)
 
 
 def _without_leaves(scribe: All, host: Host, nic: Nic, leaves: Leaves) -> Iterator[Finding]:
@@ -111,7 +111,7 @@ def _leaves(nic: Nic) -> Leaves:
     }
 
 
-def _odd(scribe: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> Iterator[Finding]:
+def _miscabled(scribe: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> Iterator[Finding]:
     wrong = {device: leaf for device, leaf in own.items() if device in group.home and leaf != group.home[device]}
     reported = set[int]()
     for device, leaf in wrong.items():
@@ -149,7 +149,7 @@ def _swapped_with(device: int, wrong: Leaves, home: Leaves, reported: set[int]) 
     return next(partners, None)
 
 
-def _crossed_somewhere(scribe: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:
+def _swapped_on_either(scribe: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:
     """Yield the device pairs that two hosts have on the same leaves in swapped order. One host has swapped cables, and
     nothing shows which."""
     (name, own), (peer, peer_leaves) = leaves.items()

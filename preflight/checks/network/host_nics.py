@@ -43,7 +43,7 @@ def reached(
     Mend: name the NIC in the jobs' environment: HCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
     """
     chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in scribe.hosts}
-    yield from judged(scribe, HCCL, _not_alone(chosen), network, arrivals)
+    yield from judged(scribe, HCCL, _without_loopback(chosen), network, arrivals)
 
 
 @cluster_check(
@@ -72,7 +72,7 @@ def reached_by_nccl(
         )
         for host in scribe.hosts
     }
-    yield from judged(scribe, NCCL, _not_alone(chosen), network, arrivals)
+    yield from judged(scribe, NCCL, _without_loopback(chosen), network, arrivals)
     for host in scribe.hosts:
         names = job[host.name].variables.get("NCCL_SOCKET_IFNAME", "")
         surplus = library_nics.more_than_meant(names, network[host.name])
@@ -162,7 +162,7 @@ def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator
         )
 
 
-def _not_alone(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
+def _without_loopback(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
     """Return the choices without hosts that took the loopback because nothing else is up, which HST103 reports."""
     return {
         name: choice

@@ -49,7 +49,7 @@ def reach(
     attempts = [ping for ping in pings if ping.purpose == "reach"]
     yield from _untried(scribe, attempts, "no device here has both an address and somebody to ping")
     places = _places(hccn)
-    yield from _down(scribe, attempts, {device for device, place in places.items() if place.down})
+    yield from _devices_down(scribe, attempts, {device for device, place in places.items() if place.down})
     words = REACH_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else REACH
     for cause in causes(attempts, places):
         yield from _lost_pings(cause, words, scribe.warn if cause.kind == "silent" else scribe.bad, known)
@@ -78,7 +78,7 @@ def path_mtu(
         yield from _lost_pings(cause, words, report, known)
     for ping in large:
         if is_lost(ping) and ping.received:
-            yield _explained(_link(ping, words, scribe.warn), [ping], known)
+            yield _with_explanation(_link(ping, words, scribe.warn), [ping], known)
 
 
 def _large_pings(pings: Sequence[Ping]) -> list[Ping]:
@@ -94,15 +94,15 @@ def _lost_pings(
 ) -> Iterator[Finding]:
     if cause.kind == "link":
         for ping in cause.lost:
-            yield _explained(_link(ping, words, report, cause), [ping], known)
+            yield _with_explanation(_link(ping, words, report, cause), [ping], known)
     else:
-        yield _explained(_shared(cause, words, report), cause.lost, known)
+        yield _with_explanation(_common_cause(cause, words, report), cause.lost, known)
 
 
-def _explained(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding]) -> Finding:
+def _with_explanation(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding]) -> Finding:
     """Return the finding with cause and remedy of the check that explains it, if there is one."""
-    why = reason(lost, known, large=lost[0].purpose == "mtu")
-    return replace(finding, cause=why.words, remedy=why.remedy) if why else finding
+    explanation = reason(lost, known, large=lost[0].purpose == "mtu")
+    return replace(finding, cause=explanation.words, remedy=explanation.remedy) if explanation else finding
 
 
 def _is_silent(ping: Ping) -> bool:
@@ -126,7 +126,7 @@ def _subnet(device: HccnDevice) -> tuple[int, int] | None:
         return None
 
 
-def _down(scribe: All, pings: Sequence[Ping], down: Collection[tuple[str, int]]) -> Iterator[Finding]:
+def _devices_down(scribe: All, pings: Sequence[Ping], down: Collection[tuple[str, int]]) -> Iterator[Finding]:
     """Yield the hosts of devices that lost pings because their link is down."""
     devices: dict[str, set[int]] = defaultdict(set)
     for ping in pings:
@@ -165,18 +165,18 @@ def _failed_pings(scribe: All, error: str, pings: Sequence[Ping], total: int) ->
     return scribe.unknown(summary, host=host, device=device, peer=peer)
 
 
-def _shared(cause: Cause, words: Words, report: Callable[..., Finding]) -> Finding:
+def _common_cause(cause: Cause, words: Words, report: Callable[..., Finding]) -> Finding:
     """Return the one finding about the common cause of many lost pings."""
     host, device = cause.names[0] if cause.kind in ("host", "device") else None, cause.device
     if cause.kind == "silent" and len(alone := {own(ping) for ping in cause.lost}) == 1:
         ((host, device),) = alone
-    summary, why = said(cause, words.pings)
+    summary, explanation = said(cause, words.pings)
     return report(
         summary,
         host=host,
         device=device if host else None,
         rail=cause.device,
-        cause=why,
+        cause=explanation,
         expected=f"{sum(ping.sent for ping in cause.lost)} answers",
         found=f"{sum(ping.received for ping in cause.lost)}",
         evidence=_evidence(cause.lost),
@@ -217,7 +217,7 @@ def _devices(cause: Cause) -> set[PingEnd]:
 
 def _link(ping: Ping, words: Words, report: Callable[..., Finding], cause: Cause | None = None) -> Finding:
     """Return the finding about one ping; without `cause` only a part of its packets is lost."""
-    symptom, command = _silent(ping), f"hccn_tool -i {ping.device} -ping -g address {ping.address}"
+    symptom, command = _symptom(ping), f"hccn_tool -i {ping.device} -ping -g address {ping.address}"
     if ping.purpose == "mtu":
         symptom = f"answers small pings, and {ping.received} of {ping.sent} with {ping.size} bytes"
         command += f" pkt {ping.size}"
@@ -236,12 +236,12 @@ def _link(ping: Ping, words: Words, report: Callable[..., Finding], cause: Cause
 
 
 def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:
-    lines = [f"{own(ping)} to {ping.peer} ({ping.address}): {_silent(ping)}" for ping in lost[:_SHOWN]]
+    lines = [f"{own(ping)} to {ping.peer} ({ping.address}): {_symptom(ping)}" for ping in lost[:_SHOWN]]
     hidden = len(lost) - len(lines)
     return (*lines, f"and {hidden:,} more") if hidden else tuple(lines)
 
 
-def _silent(ping: Ping) -> str:
+def _symptom(ping: Ping) -> str:
     return "does not answer" if not ping.received else f"answers {ping.received} of {ping.sent} pings"
 
 

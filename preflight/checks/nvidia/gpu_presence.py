@@ -16,7 +16,7 @@ from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, gpus, numbered,
 
 _GSP = (119, 120)  # Xids of a GPU's system processor that does not answer
 _NO_HANDLE = "Unable to determine the device handle for GPU"
-_TOLD = 3  # unreadable values that a finding names
+_SHOWN = 3  # unreadable values that a finding names
 
 
 @host_check("GPU101", "nvidia-smi answers", products=GPU, optional=("accelerators",))
@@ -34,7 +34,7 @@ def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> 
         yield scribe.skip("the host has NPUs and no GPU, see HST135")
         return
     if nvidia.gpus.value:
-        yield from _not_answered(scribe, tuple(missing.error for missing in nvidia.gpus.value.unread))
+        yield from _unread_values(scribe, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:
         yield _hang(scribe, nvidia)
     elif not nvidia.pci and nvidia.module is None:
@@ -70,16 +70,16 @@ def _hang(scribe: Here, nvidia: Nvidia) -> Finding:
     return scribe.bad(summary, expected="an answer within 25 s", cause=cause, remedy=remedy)
 
 
-def _not_answered(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
+def _unread_values(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
     """Yield the values that some GPU did not report, while others did."""
     lost_gpus = tuple(error for error in errors if _NO_HANDLE in error)
     other_errors = tuple(error for error in errors if error not in lost_gpus)
     for error in dict.fromkeys(lost_gpus):
         yield scribe.bad(f"{scribe.host.name}: {error}", expected="an answer of every GPU")
     if other_errors:
-        suffix = f", and {len(other_errors) - _TOLD} more" if len(other_errors) > _TOLD else ""
+        suffix = f", and {len(other_errors) - _SHOWN} more" if len(other_errors) > _SHOWN else ""
         yield scribe.unknown(
-            f"{scribe.host.name}: {'; '.join(other_errors[:_TOLD])}{suffix}",
+            f"{scribe.host.name}: {'; '.join(other_errors[:_SHOWN])}{suffix}",
             remedy=f"read nvidia-smi -q on {scribe.host.name}",
         )
 
@@ -115,7 +115,7 @@ def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         yield from _lost_gpus(host_scribe, nvidia_of_host, missing)
         if name in counts:
             number = len({gpu.bus for gpu in gpus(nvidia_of_host)} | set(missing))
-            yield from _number(host_scribe, nvidia_of_host, number, peers)
+            yield from _odd_number(host_scribe, nvidia_of_host, number, peers)
         elif nvidia_of_host.gpus.value:
             yield host_scribe.unknown(
                 f"{name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
@@ -137,7 +137,7 @@ def _lost_gpus(scribe: Here, nvidia: Nvidia, missing: Mapping[str, str]) -> Iter
         )
 
 
-def _number(scribe: Here, nvidia: Nvidia, number: int, peers: _PeerCount) -> Iterator[Finding]:
+def _odd_number(scribe: Here, nvidia: Nvidia, number: int, peers: _PeerCount) -> Iterator[Finding]:
     """Yield the finding about the number of GPUs, the lost ones among them."""
     planned = len(scribe.host.devices)
     model = next((gpu.product for gpu in gpus(nvidia)), None)
@@ -190,7 +190,7 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for (name, index), (host_scribe, gpu, width, width_max) in lanes_by_gpu.items():
         if width is None or width >= width_max:
             continue
-        if _fewer(width, widths[gpu.product, index], widths[gpu.product, None]):
+        if _most_have_more(width, widths[gpu.product, index], widths[gpu.product, None]):
             report, remedy = host_scribe.bad, f"power {name} off and on; then look at the board's seat and riser"
         else:
             report, remedy = host_scribe.warn, "none, where the server's slots have no more lanes"
@@ -203,7 +203,7 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         )
 
 
-def _fewer(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> bool:
+def _most_have_more(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> bool:
     """Return whether most GPUs have more lanes.
 
     First the GPUs of this number on all hosts decide, which have the same slot. All GPUs of the name decide on a tie,

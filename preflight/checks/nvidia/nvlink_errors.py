@@ -29,14 +29,14 @@ def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """
     counters = nvidia.nvlink_errors
     if counters.value is None:
-        yield _silent(scribe, nvidia)
+        yield _without_counters(scribe, nvidia)
         return
     if counters.value.unread:
         yield scribe.unknown(f"{scribe.host.name}: {counters.value.unread[0].error}")
     else:
-        yield from _uncounted(scribe, nvidia, counters.value)
+        yield from _links_without_counts(scribe, nvidia, counters.value)
     for gpu in counters.value.gpus:
-        bad = {link.number: counts for link in gpu.links if (counts := _counted(link))}
+        bad = {link.number: counts for link in gpu.links if (counts := _counts_above_zero(link))}
         if bad:
             first = next(iter(bad))
             suffix = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
@@ -51,11 +51,11 @@ def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             )
 
 
-def _silent(scribe: Here, nvidia: Nvidia) -> Finding:
+def _without_counters(scribe: Here, nvidia: Nvidia) -> Finding:
     """Return the finding of a host without counters: unknown where it has links that were to be queried, else skip."""
     error = nvidia.nvlink_errors.error
     answers = nvidia.gpus.value is not None  # else GPU101 reports it
-    up = bool(nvidia.nvlinks.error) or bool(_up(nvidia))
+    up = bool(nvidia.nvlinks.error) or bool(_active_links(nvidia))
     missed = answers and up and _NOT_ASKED not in error and not lacks(error)
     return scribe.finding(
         Outcome.UNKNOWN if missed else Outcome.SKIP,
@@ -64,13 +64,13 @@ def _silent(scribe: Here, nvidia: Nvidia) -> Finding:
     )
 
 
-def _uncounted(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) -> Iterator[Finding]:
+def _links_without_counts(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) -> Iterator[Finding]:
     """Yield the links without any counter.
 
     These are links that are up, or all listed ones where it is not known which are up. A host for which the driver
     reports N/A for all of them is skipped."""
     counts = {(gpu.index, link.number): _counts(link) for gpu in errors.gpus for link in gpu.links}
-    places = sorted(_up(nvidia) or counts)
+    places = sorted(_active_links(nvidia) or counts)
     silent = [place for place in places if not counts.get(place)]
     if not places:
         yield scribe.skip(f"{scribe.host.name}: nvidia-smi tells of no NVLink that is up")
@@ -84,7 +84,7 @@ def _uncounted(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) -> Iterator[F
         )
 
 
-def _up(nvidia: Nvidia) -> set[Place]:
+def _active_links(nvidia: Nvidia) -> set[Place]:
     """Return the links that are up, without those of GPUs in MIG mode, for which GPU115 expects none."""
     split_gpus = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
     return {
@@ -102,6 +102,6 @@ def _counts(link: LinkErrors) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count is not None}
 
 
-def _counted(link: LinkErrors) -> str:
+def _counts_above_zero(link: LinkErrors) -> str:
     """Return the counters above zero as `3 replays, 1 recoveries`; "" if there are none."""
     return ", ".join(f"{count} {name}" for name, count in _counts(link).items() if count)

@@ -42,7 +42,7 @@ def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     for nvidia_of_host in nvidia.values():
         for links in gpu_links(nvidia_of_host):
             links_by_name[links.name].append(links)
-    usual = {name: _usual(links) for name, links in links_by_name.items()}
+    usual = {name: _usual_links(links) for name, links in links_by_name.items()}
     for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
         yield from _nvlinks_of(host_scribe, nvidia_of_host, usual)
 
@@ -61,7 +61,7 @@ def _nvlinks_of(scribe: Here, nvidia: Nvidia, usual: Mapping[str, _Links]) -> It
         split_gpus = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
         for links in reported.gpus:
             if links.uuid not in split_gpus:
-                yield from _lacking(scribe, links, _expected(scribe.cluster.machine, links.name, usual))
+                yield from _missing_links(scribe, links, _expected_links(scribe.cluster.machine, links.name, usual))
 
 
 def _without_answer(scribe: Here, nvidia: Nvidia) -> Finding:
@@ -74,7 +74,7 @@ def _without_answer(scribe: Here, nvidia: Nvidia) -> Finding:
     )
 
 
-def _usual(same_model: Sequence[GpuNvLinks]) -> _Links:
+def _usual_links(same_model: Sequence[GpuNvLinks]) -> _Links:
     """Return the links of most GPUs; on a tie, the larger number and speed."""
     numbers = Counter(len(_speeds(links)) for links in same_model)
     speeds = Counter(speed for links in same_model for speed in _speeds(links))
@@ -84,7 +84,7 @@ def _usual(same_model: Sequence[GpuNvLinks]) -> _Links:
     )
 
 
-def _expected(machine: Machine, name: str, usual: Mapping[str, _Links]) -> _Links:
+def _expected_links(machine: Machine, name: str, usual: Mapping[str, _Links]) -> _Links:
     """Return the links that a GPU should have: those of the inventory, of its model, or else of most GPUs."""
     model = profile(name) or Profile(())
     number = model.nvlinks or usual[name].number if machine.nvlinks is None else machine.nvlinks
@@ -95,7 +95,7 @@ def _speeds(links: GpuNvLinks) -> list[float]:
     return [link.speed for link in links.links if link.speed is not None]
 
 
-def _lacking(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterator[Finding]:
+def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterator[Finding]:
     up = _speeds(links)
     name = f"{scribe.host.name}: GPU {links.index}"
     remedy = f"reset all GPUs of {scribe.host.name} together, or reboot it; look for Xid 74 and SXid in dmesg"
@@ -131,12 +131,12 @@ def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Mend: GPU112 and GPU115 first: fabric manager, links; else reset all GPUs of the host together, or reboot it; of
     cards with bridges between them: the bridge
     """
-    links = {host.name: _judged(nvidia[host.name]) for host in scribe.hosts}
+    links = {host.name: _compared_links(nvidia[host.name]) for host in scribe.hosts}
     # Keyed by the GPUs' names, in order.
     alike: dict[tuple[str | None, ...], dict[str, dict[Pair, str]]] = defaultdict(dict)
     for name, links_of_host in links.items():
         alike[tuple(gpu.product for gpu in gpus(nvidia[name]))][name] = links_of_host
-    missed = {name: pairs_missed for group in alike.values() for name, pairs_missed in _differing(group).items()}
+    missed = {name: pairs_missed for group in alike.values() for name, pairs_missed in _odd_pairs(group).items()}
     for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
         yield from _pairs_of(host_scribe, nvidia_of_host, links, missed[host_scribe.host.name])
 
@@ -172,7 +172,7 @@ def _has_switches(nvidia: Nvidia) -> bool:
     return bool(gpus(nvidia)) and all(profile(gpu.product) for gpu in gpus(nvidia))
 
 
-def _judged(nvidia: Nvidia) -> dict[Pair, str]:
+def _compared_links(nvidia: Nvidia) -> dict[Pair, str]:
     """Return the links between GPUs that are to have NVLink.
 
     Empty for a host with GPUs in MIG mode, or without known GPUs. GPUs without an active NVLink, which GPU115 reports,
@@ -180,20 +180,20 @@ def _judged(nvidia: Nvidia) -> dict[Pair, str]:
     if not gpus(nvidia) or any(gpu.mig.current for gpu in gpus(nvidia)):
         return {}
     dark = {f"GPU{links.index}" for links in gpu_links(nvidia) if not _speeds(links)}
-    return {pair: link for pair, link in _links(nvidia.topology.value).items() if not dark & set(pair)}
+    return {pair: link for pair, link in _links_by_pair(nvidia.topology.value).items() if not dark & set(pair)}
 
 
-def _differing(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, str]]:
+def _odd_pairs(links: Mapping[str, Mapping[Pair, str]]) -> dict[str, dict[Pair, str]]:
     """Return host → pairs without NVLink that have it on most hosts, and a host with it, for hosts with the same GPUs.
 
     On a tie, the pairs with NVLink are in the result, too. A pair that most hosts lack is not missed."""
     missed: dict[str, dict[Pair, str]] = {name: {} for name in links}
     for pair in dict.fromkeys(pair for links_of_host in links.values() for pair in links_of_host):
-        has = {
+        has_nvlink = {
             name: links_of_host[pair].startswith("NV") for name, links_of_host in links.items() if pair in links_of_host
         }
-        for odd in odd_ones(has):
-            if not odd.value or 2 * len(odd.others) == len(has):
+        for odd in odd_ones(has_nvlink):
+            if not odd.value or 2 * len(odd.others) == len(has_nvlink):
                 missed[odd.host][pair] = odd.others[0]
     return missed
 
@@ -214,7 +214,7 @@ def _without_nvlink(scribe: Here, without: Mapping[Pair, str], peer: str | None)
     )
 
 
-def _links(topology: GpuTopology | None) -> dict[Pair, str]:
+def _links_by_pair(topology: GpuTopology | None) -> dict[Pair, str]:
     """Return (GPU, GPU) → the link between them, each pair once."""
     if topology is None:
         return {}

@@ -336,7 +336,7 @@ class _RailGroup:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether the hosts differ without a majority."""
+        """Return whether the hosts differ without a majority."""
         return 0 < len(self.odd) == len(self.rails)
 
 

@@ -75,7 +75,7 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     if rdma.virtual:
         yield scribe.skip("a virtual machine, which needs ACS")
         return
-    between = _between(rdma)
+    between = _bridges_between(rdma)
     if not between:
         yield scribe.skip("no two GPUs or RDMA NICs share a PCI switch")
         return
@@ -103,7 +103,7 @@ def _redirects(rdma: Rdma, bridge: str) -> bool:
     return bool((rdma.acs.get(bridge) or 0) & REDIRECT)
 
 
-def _between(rdma: Rdma) -> dict[str, tuple[str, str]]:
+def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
     """Return bridges below a switch that two functions share → the first two functions with the bridge between them.
 
     Two NICs do not send to each other."""
@@ -155,13 +155,13 @@ def _iommu_problem(rdma: Rdma) -> str:
     typed = [function for function in rdma.functions if function.iommu]
     translated = [function.name for function in typed if function.iommu != "identity"]
     if translated:
-        return f"translates for {_few(translated)}"
+        return f"translates for {_first_names(translated)}"
     if not typed and rdma.iommus and rdma.functions and "iommu=pt" not in rdma.iommu_arguments:
         return "is on, and iommu=pt is not set"
     return ""
 
 
-def _few(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

@@ -61,7 +61,7 @@ def _inactive(scribe: All, name: str, host: Rdma, places: CountedPorts, usual_nu
             # With as many active ports as most hosts, the host's ports only have other names, or are other ones.
             is_doubtful = not is_certain or len(active_ports(host)) >= usual_number
             may_be_meant = _may_be_meant(scribe.cluster, port, is_doubtful=is_doubtful)
-            alike[may_be_meant, is_certain, *_trouble(place, host, port)].append(_called(place))
+            alike[may_be_meant, is_certain, *_problem(place, host, port)].append(_port_name(place))
     for (may_be_meant, is_certain, problem, remedy), names in alike.items():
         elsewhere = f", and active on {'the others' if is_certain else 'others'}"
         yield scribe.finding(
@@ -91,7 +91,7 @@ def _unread(scribe: All, name: str, host: Rdma, places: CountedPorts) -> Iterato
     states = {(port.device, port.port): port.state for port in places.of(host)}
     stateless = sorted(place for place, state in states.items() if state is None)
     if stateless:
-        yield scribe.unknown(f"{name}: {', '.join(map(_called, stateless))}: the state could not be read", host=name)
+        yield scribe.unknown(f"{name}: {', '.join(map(_port_name, stateless))}: the state could not be read", host=name)
     errors = []
     for missing in host.unread:
         device, _, trouble = missing.error.partition(" ")
@@ -108,12 +108,12 @@ def _unread(scribe: All, name: str, host: Rdma, places: CountedPorts) -> Iterato
         )
 
 
-def _called(place: Place) -> str:
+def _port_name(place: Place) -> str:
     """Return the port's name, without its number for port 1, the only one of nearly all devices."""
     return place[0] if place[1] == 1 else f"{place[0]} port {place[1]}"
 
 
-def _trouble(place: Place, host: Rdma, port: RdmaPort | None) -> tuple[str, str]:
+def _problem(place: Place, host: Rdma, port: RdmaPort | None) -> tuple[str, str]:
     """Return the problem and its remedy."""
     silent = [missing.error for missing in host.unread if missing.error.startswith(f"{place[0]} ")]
     if port is None and silent:
@@ -164,7 +164,7 @@ def _waiting_ports(scribe: All, name: str, host: Rdma, places: Collection[Place]
     ports_that_count = [port for port in waiting if (port.device, port.port) in places]
     ports = ports_that_count or waiting
     report = scribe.bad if ports_that_count or not active_ports(host) else scribe.warn
-    states = ", ".join(f"{_called((port.device, port.port))} is {port.state}" for port in ports)
+    states = ", ".join(f"{_port_name((port.device, port.port))} is {port.state}" for port in ports)
     yield report(
         f"{name}: {states}: it has a link, and no subnet manager has found it",
         host=name,
@@ -208,7 +208,7 @@ def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -
         for odd in odd_ones(by_host):
             if odd.value < odd.usual:
                 yield scribe.bad(
-                    f"{odd.host}: {_called(place)} has {odd.value:g} Gbit/s, {odd.elsewhere} {odd.usual:g}",
+                    f"{odd.host}: {_port_name(place)} has {odd.value:g} Gbit/s, {odd.elsewhere} {odd.usual:g}",
                     host=odd.host,
                     peer=odd.others[0],
                     expected=f"{odd.usual:g} Gbit/s",
@@ -247,10 +247,10 @@ def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
         place = (port.device, port.port)
         if place not in up:
             continue
-        problems = [*_many(port), *_rising(port.values, later.get(place, {}), rdma.seconds)]
+        problems = [*_high_counts(port), *_increases(port.values, later.get(place, {}), rdma.seconds)]
         if problems:
             yield scribe.bad(
-                f"{scribe.host.name}: {_called(place)}: {', '.join(problems)}",
+                f"{scribe.host.name}: {_port_name(place)}: {', '.join(problems)}",
                 found=", ".join(problems),
                 expected="none",
                 remedy=f"watch /sys/class/infiniband/{port.device}/ports/{port.port}/counters; if they rise, clean or "
@@ -258,7 +258,7 @@ def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
             )
 
 
-def _many(port: PortCounters) -> Iterator[str]:
+def _high_counts(port: PortCounters) -> Iterator[str]:
     for name in FLAPS:
         if (count := port.values.get(name, 0)) >= FEW:
             yield f"{name} {count}"
@@ -268,7 +268,7 @@ def _many(port: PortCounters) -> Iterator[str]:
             yield f"{name} {count}" + (f" of {packets} packets" if packets else "")
 
 
-def _rising(before: Mapping[str, int], after: Mapping[str, int], seconds: float | None) -> Iterator[str]:
+def _increases(before: Mapping[str, int], after: Mapping[str, int], seconds: float | None) -> Iterator[str]:
     for name in (*FLAPS, *DAMAGED):
         if (increase := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
             yield f"{name} rose by {increase} " + ("during the tests" if seconds is None else f"within {seconds:.1f} s")

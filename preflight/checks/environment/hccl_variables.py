@@ -100,7 +100,9 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
     """
     variables = JobVariables(job.variables, scribe.cluster.product)
     for outcome, problem, remedy in (
-        *_conflicts(variables),
+        *_switch_conflicts(variables),
+        *_connection_conflicts(variables),
+        *_cluster_conflicts(variables),
         *watchdog_conflicts("HCCL", job.variables),
         *_timeout_conflicts(variables),
     ):
@@ -110,17 +112,7 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
 Problem = tuple[Outcome, str, str]  # outcome, problem, remedy
 
 
-def _conflicts(variables: JobVariables) -> Iterator[Problem]:
-    yield from _switches(variables)
-    yield from _last_port(variables)
-    yield from _whitelist(variables)
-    yield from _cluster_sources(variables)
-    if variables.get("HCCL_SOCKET_FAMILY") == "AF_INET6" and not variables.get("HCCL_SOCKET_IFNAME"):
-        problem = "HCCL_SOCKET_FAMILY has no effect on the host NIC without HCCL_SOCKET_IFNAME"
-        yield Outcome.WARN, problem, "export HCCL_SOCKET_IFNAME, too"
-
-
-def _switches(variables: JobVariables) -> Iterator[Problem]:
+def _switch_conflicts(variables: JobVariables) -> Iterator[Problem]:
     pcie, roce = (variables.get(name) for name in _SWITCHES)
     both_allowed = all(variables.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 reports it
     if both_allowed and (pcie, roce) not in _SUPPORTED:
@@ -128,14 +120,12 @@ def _switches(variables: JobVariables) -> Iterator[Problem]:
         yield Outcome.FAIL, f"{pair} are no pair that HCCL supports", "set exactly one of the two to 1, or unset both"
 
 
-def _last_port(variables: JobVariables) -> Iterator[Problem]:
+def _connection_conflicts(variables: JobVariables) -> Iterator[Problem]:
+    """Yield the problems of ports and whitelist."""
     first = variables.number("HCCL_IF_BASE_PORT")
     if not variables.get("HCCL_HOST_SOCKET_PORT_RANGE") and first + HCCL_PORTS - 1 > 65535:
         problem = f"HCCL_IF_BASE_PORT={first}: HCCL takes {HCCL_PORTS} ports from there, and the last one is 65535"
         yield Outcome.FAIL, problem, "export HCCL_IF_BASE_PORT=60000"
-
-
-def _whitelist(variables: JobVariables) -> Iterator[Problem]:
     file, disabled = variables.get("HCCL_WHITELIST_FILE"), variables.get("HCCL_WHITELIST_DISABLE", "1")
     if disabled == "0" and not file:
         problem = "HCCL_WHITELIST_DISABLE=0 turns the whitelist on, and HCCL_WHITELIST_FILE names none"
@@ -145,12 +135,15 @@ def _whitelist(variables: JobVariables) -> Iterator[Problem]:
         yield Outcome.WARN, problem, "export HCCL_WHITELIST_DISABLE=0, or unset HCCL_WHITELIST_FILE"
 
 
-def _cluster_sources(variables: JobVariables) -> Iterator[Problem]:
-    """Yield the problem of variables of two ways in which HCCL learns of the cluster."""
+def _cluster_conflicts(variables: JobVariables) -> Iterator[Problem]:
+    """Yield the problems of the variables that say who takes part, and where ranks meet."""
     chief, ranks = ([name for name in names if variables.get(name)] for names in (_CHIEF, _RANKS))
     if chief and ranks:
         problem = f"{ranks[0]} and {chief[0]} are two ways to say who takes part; only one may be set"
         yield Outcome.FAIL, problem, f"unset {' '.join(chief)}, or {' '.join(ranks)}"
+    if variables.get("HCCL_SOCKET_FAMILY") == "AF_INET6" and not variables.get("HCCL_SOCKET_IFNAME"):
+        problem = "HCCL_SOCKET_FAMILY has no effect on the host NIC without HCCL_SOCKET_IFNAME"
+        yield Outcome.WARN, problem, "export HCCL_SOCKET_IFNAME, too"
 
 
 def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:

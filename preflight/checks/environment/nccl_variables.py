@@ -201,7 +201,7 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
         return
     if wanted == "socket" or by_sockets(job.variables):
         return  # ENV115 reports a wrong value
-    outcome = Outcome.FAIL if wanted == "ib" else Outcome.WARN
+    report = scribe.bad if wanted == "ib" else scribe.warn
     if not rdma.devices:
         if wanted == "ib":
             yield scribe.bad(
@@ -212,19 +212,15 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
             )
         return
     if not rdma.nodes:
-        yield scribe.finding(
-            outcome,
+        yield report(
             f"{name}: jobs see {len(rdma.devices)} RDMA devices and no /dev/infiniband/uverbs*: NCCL takes sockets",
-            host=name,
             expected="/dev/infiniband/uverbs0 …",
             found="none",
             remedy="docker run --device /dev/infiniband …" if job.contained else "modprobe ib_uverbs",
         )
     if rdma.libibverbs:
-        yield scribe.finding(
-            outcome,
+        yield report(
             f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.libibverbs)}: it takes sockets",
-            host=name,
             expected="libibverbs.so.1",
             found=rdma.libibverbs,
             remedy="install libibverbs1 (rdma-core) where jobs run",

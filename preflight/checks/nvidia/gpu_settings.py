@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
-from preflight.checks.shared.gpu import by_host, silent
+from preflight.checks.shared.by_host import by_host
+from preflight.checks.shared.gpu import silent
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Os

@@ -57,11 +57,8 @@ def _without_counters(scribe: Here, nvidia: Nvidia) -> Finding:
     answers = nvidia.gpus.value is not None  # else GPU101 reports it
     up = bool(nvidia.nvlinks.error) or bool(_active_links(nvidia))
     missed = answers and up and _NOT_ASKED not in error and not lacks(error)
-    return scribe.finding(
-        Outcome.UNKNOWN if missed else Outcome.SKIP,
-        f"{scribe.host.name}: {error or 'nvidia-smi nvlink -e tells of no NVLink'}",
-        host=scribe.host.name,
-    )
+    report = scribe.unknown if missed else scribe.skip
+    return report(f"{scribe.host.name}: {error or 'nvidia-smi nvlink -e tells of no NVLink'}")
 
 
 def _links_without_counts(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) -> Iterator[Finding]:
@@ -77,10 +74,9 @@ def _links_without_counts(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) ->
     elif silent:
         (index, number), *further = silent
         suffix = f", and of {len(further)} more" if further else ""
-        yield scribe.finding(
-            Outcome.SKIP if set(silent) == set(places) <= counts.keys() else Outcome.UNKNOWN,
-            f"{scribe.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{suffix}",
-            host=scribe.host.name,
+        report = scribe.skip if set(silent) == set(places) <= counts.keys() else scribe.unknown
+        yield report(
+            f"{scribe.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{suffix}"
         )
 
 

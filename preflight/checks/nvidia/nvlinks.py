@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, Here, cluster_check
-from preflight.checks.shared.gpu import by_host, silent
+from preflight.checks.shared.by_host import by_host
+from preflight.checks.shared.gpu import silent
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import GpuNvLinks
 from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology
@@ -67,11 +68,8 @@ def _nvlinks_of(scribe: Here, nvidia: Nvidia, usual: Mapping[str, _Links]) -> It
 def _without_answer(scribe: Here, nvidia: Nvidia) -> Finding:
     """Return the finding of a host without known NVLinks: unknown where it should have some, else skip."""
     expected = nvidia.nvlinks.error or any(profile(gpu.product) for gpu in gpus(nvidia))
-    return scribe.finding(
-        Outcome.UNKNOWN if expected and nvidia.gpus.value else Outcome.SKIP,
-        f"{scribe.host.name}: {nvidia.nvlinks.error or 'nvidia-smi tells of no NVLink'}",
-        host=scribe.host.name,
-    )
+    report = scribe.unknown if expected and nvidia.gpus.value else scribe.skip
+    return report(f"{scribe.host.name}: {nvidia.nvlinks.error or 'nvidia-smi tells of no NVLink'}")
 
 
 def _usual_links(same_model: Sequence[GpuNvLinks]) -> _Links:
@@ -231,11 +229,8 @@ def _links_by_pair(topology: GpuTopology | None) -> dict[Pair, str]:
 
 def _unread_topology(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     if nvidia.topology.value is None:
-        yield scribe.finding(
-            Outcome.SKIP if nvidia.gpus.value is None else Outcome.UNKNOWN,
-            f"{scribe.host.name}: {nvidia.topology.error}",
-            host=scribe.host.name,
-        )
+        report = scribe.skip if nvidia.gpus.value is None else scribe.unknown
+        yield report(f"{scribe.host.name}: {nvidia.topology.error}")
     else:
         for missing in nvidia.topology.value.unread[:1]:
             yield scribe.unknown(f"{scribe.host.name}: {missing.error}")

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from statistics import median_high
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
+from preflight.checks.shared.by_host import by_host
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.link_counts import DAMAGED, FLAPS
 from preflight.facts.parsers.rdma import PortCounters, RdmaPort
@@ -45,12 +46,12 @@ def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     if not places.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
         yield scribe.skip("no RDMA port is active on any host, and the inventory names none")
     usual_number = median_high(len(active_ports(host)) for host in rdma.values())
-    for name, host in rdma.items():
-        yield from _unread(scribe, name, host, places)
-        yield from _inactive(scribe, name, host, places, usual_number)
+    for host_scribe, host in by_host(scribe, rdma):
+        yield from _unread(host_scribe, host, places)
+        yield from _inactive(host_scribe, host, places, usual_number)
 
 
-def _inactive(scribe: All, name: str, host: Rdma, places: CountedPorts, usual_number: int) -> Iterator[Finding]:
+def _inactive(scribe: Here, host: Rdma, places: CountedPorts, usual_number: int) -> Iterator[Finding]:
     """Yield the ports that count and are not active, those with the same problem together."""
     ports = {(port.device, port.port): port for port in host.ports}
     alike: dict[tuple[bool, bool, str, str], list[str]] = defaultdict(list)
@@ -64,10 +65,9 @@ def _inactive(scribe: All, name: str, host: Rdma, places: CountedPorts, usual_nu
             alike[may_be_meant, is_certain, *_problem(place, host, port)].append(_port_name(place))
     for (may_be_meant, is_certain, problem, remedy), names in alike.items():
         elsewhere = f", and active on {'the others' if is_certain else 'others'}"
-        yield scribe.finding(
-            Outcome.WARN if may_be_meant else Outcome.FAIL,
-            f"{name}: {', '.join(names)}: {problem}{'' if scribe.cluster.machine.rdma else elsewhere}",
-            host=name,
+        report = scribe.warn if may_be_meant else scribe.bad
+        yield report(
+            f"{scribe.host.name}: {', '.join(names)}: {problem}{'' if scribe.cluster.machine.rdma else elsewhere}",
             expected="ACTIVE",
             found=problem,
             remedy=remedy,
@@ -86,26 +86,24 @@ def active_ports(host: Rdma) -> list[RdmaPort]:
     return [port for port in host.ports if port.state == "ACTIVE"]
 
 
-def _unread(scribe: All, name: str, host: Rdma, places: CountedPorts) -> Iterator[Finding]:
+def _unread(scribe: Here, host: Rdma, places: CountedPorts) -> Iterator[Finding]:
     """Yield the values that could not be read. A port that counts and does not answer is reported with the others."""
+    name = scribe.host.name
     states = {(port.device, port.port): port.state for port in places.of(host)}
     stateless = sorted(place for place, state in states.items() if state is None)
     if stateless:
-        yield scribe.unknown(f"{name}: {', '.join(map(_port_name, stateless))}: the state could not be read", host=name)
+        yield scribe.unknown(f"{name}: {', '.join(map(_port_name, stateless))}: the state could not be read")
     errors = []
     for missing in host.unread:
         device, _, trouble = missing.error.partition(" ")
         if not trouble.startswith("did not answer"):
             errors.append(missing.error)
         elif (device, 1) not in places.places:
-            yield scribe.unknown(f"{name}: {missing.error}", host=name, remedy=_HUNG)
+            yield scribe.unknown(f"{name}: {missing.error}", remedy=_HUNG)
     if errors:
         suffix = f"; and {len(errors) - 1} more" if len(errors) > 1 else ""
-        yield scribe.unknown(
-            f"{name}: not everything of its RDMA devices was read: {errors[0]}{suffix}",
-            host=name,
-            evidence=tuple(errors),
-        )
+        summary = f"{name}: not everything of its RDMA devices was read: {errors[0]}{suffix}"
+        yield scribe.unknown(summary, evidence=tuple(errors))
 
 
 def _port_name(place: Place) -> str:
@@ -141,7 +139,7 @@ def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     Mend: start the subnet manager: on the switch, or opensm on one host
     """
     places = counted(scribe.cluster, rdma.values()).places
-    findings = [finding for name, host in rdma.items() for finding in _waiting_ports(scribe, name, host, places)]
+    findings = [finding for entry in by_host(scribe, rdma) for finding in _waiting_ports(*entry, places)]
     failed = [finding for finding in findings if finding.outcome is Outcome.FAIL]
     if len(failed) > 1 and not any(_is_managed(port) for host in rdma.values() for port in host.ports):
         yield scribe.bad(
@@ -156,7 +154,7 @@ def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
         yield from findings
 
 
-def _waiting_ports(scribe: All, name: str, host: Rdma, places: Collection[Place]) -> Iterator[Finding]:
+def _waiting_ports(scribe: Here, host: Rdma, places: Collection[Place]) -> Iterator[Finding]:
     """Yield the one finding about the ports that wait for a subnet manager; those that count stand for all."""
     waiting = [port for port in host.ports if _is_waiting(port)]
     if not waiting:
@@ -166,8 +164,7 @@ def _waiting_ports(scribe: All, name: str, host: Rdma, places: Collection[Place]
     report = scribe.bad if ports_that_count or not active_ports(host) else scribe.warn
     states = ", ".join(f"{_port_name((port.device, port.port))} is {port.state}" for port in ports)
     yield report(
-        f"{name}: {states}: it has a link, and no subnet manager has found it",
-        host=name,
+        f"{scribe.host.name}: {states}: it has a link, and no subnet manager has found it",
         expected="ACTIVE",
         found=str(ports[0].state),
         remedy=_NO_SUBNET_MANAGER,
@@ -204,8 +201,8 @@ def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -
         for port in ports:
             if port.rate is not None:
                 rates[port.device, port.port][name] = port.rate
-    for place, by_host in sorted(rates.items()):
-        for odd in odd_ones(by_host):
+    for place, rates_of_port in sorted(rates.items()):
+        for odd in odd_ones(rates_of_port):
             if odd.value < odd.usual:
                 yield scribe.bad(
                     f"{odd.host}: {_port_name(place)} has {odd.value:g} Gbit/s, {odd.elsewhere} {odd.usual:g}",

@@ -1,18 +1,12 @@
-"""Facts of GPU checks by host, and findings where nvidia-smi gives no answer.
+"""Findings of GPU checks where nvidia-smi gives no answer.
 
 GPU101 reports that, and the checks that need the answer are skipped."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from preflight.checks.engine.registry import All, Here
+from preflight.checks.engine.registry import Here
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.finding import Finding
-
-
-def by_host(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[tuple[Here, Nvidia]]:
-    """Yield the scribe and the facts of each host of a cluster check."""
-    for host in scribe.hosts:
-        yield Here(scribe.check, scribe.cluster, host), nvidia[host.name]
 
 
 def silent(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:

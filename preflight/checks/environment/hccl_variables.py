@@ -136,7 +136,7 @@ def _connection_conflicts(variables: JobVariables) -> Iterator[Problem]:
 
 
 def _cluster_conflicts(variables: JobVariables) -> Iterator[Problem]:
-    """Yield the problems of the variables that say who takes part, and where ranks meet."""
+    """Yield the problems of the variables that give the ranks and their meeting place."""
     chief, ranks = ([name for name in names if variables.get(name)] for names in (_CHIEF, _RANKS))
     if chief and ranks:
         problem = f"{ranks[0]} and {chief[0]} are two ways to say who takes part; only one may be set"

@@ -177,19 +177,16 @@ def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
     else:
         remedy = f"look Xid {xid.code} up in NVIDIA's catalogue"
     name = called(scribe.host, *place) if place else f"{scribe.host.name}: GPU at {xid.bus}"
+    times = f", {xid.count} times" if xid.count > 1 else ""
     report = scribe.bad if is_urgent and not recovered else scribe.warn
     return report(
-        f"{name}: Xid {xid.code}{': ' + xid.meaning if xid.meaning else ''}{_times(xid)}",
+        f"{name}: Xid {xid.code}{': ' + xid.meaning if xid.meaning else ''}{times}",
         device=place[0] if place else None,
         expected="no Xid",
         found=f"Xid {xid.code}",
         remedy=remedy,
         evidence=(line(xid),),
     )
-
-
-def _times(xid: Xid) -> str:
-    return f", {xid.count} times" if xid.count > 1 else ""
 
 
 def _not_before(later: Xid, earlier: Xid) -> bool:

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from preflight.checks.engine.registry import All, Here, cluster_check
 from preflight.checks.shared.by_host import by_host
@@ -220,10 +221,8 @@ def _links_by_pair(topology: GpuTopology | None) -> dict[Pair, str]:
     rows = {row.device: dict(zip(topology.devices, row.links, strict=True)) for row in topology.rows}
     return {
         (first, second): rows[first][second]
-        for at, first in enumerate(names)
-        if first in rows
-        for second in names[at + 1 :]
-        if rows[first][second] != "N/A"
+        for first, second in combinations(names, 2)
+        if first in rows and rows[first][second] != "N/A"
     }
 
 

@@ -1,12 +1,12 @@
 """Checks of the path between GPUs and RDMA NICs on a host, as the kernel allows it."""
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from preflight.checks.engine.registry import Here, host_check
 from preflight.checks.rdma.ports import active_ports
 from preflight.facts.sections.job import Job
-from preflight.facts.sections.rdma import PciFunction, Rdma
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import Limits, Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -111,20 +111,13 @@ def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
     for first, second in combinations(rdma.functions, 2):
         if first.kind == second.kind == "nic":
             continue
-        shared = sum(1 for _ in _common_bridges(first, second))
+        levels = zip(first.path[:-1], second.path[:-1], strict=False)  # from the root down
+        shared = len(list(takewhile(lambda bridges: bridges[0] == bridges[1], levels)))
         # A shared root port is not a switch. A shared switch has its upstream port below the root port, too.
         if shared >= 2:
             for bridge in (*first.path[shared:-1], *second.path[shared:-1]):
                 bridges.setdefault(bridge, (first.name, second.name))
     return bridges
-
-
-def _common_bridges(first: PciFunction, second: PciFunction) -> Iterator[str]:
-    """Yield the bridges above both, from the root down."""
-    for bridge, second_bridge in zip(first.path[:-1], second.path[:-1], strict=False):
-        if bridge != second_bridge:
-            return
-        yield bridge
 
 
 @host_check("RDM111", "The IOMMU leaves GPUs and RDMA NICs alone", severity=Outcome.WARN, products=NVIDIA)
@@ -152,17 +145,14 @@ def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
 
 def _iommu_problem(rdma: Rdma) -> str:
     """Return what an IOMMU does that it should not, by the types of its groups, or else by the kernel's arguments."""
-    typed = [function for function in rdma.functions if function.iommu]
-    translated = [function.name for function in typed if function.iommu != "identity"]
+    translated = [function.name for function in rdma.functions if function.iommu not in ("", "identity")]
     if translated:
-        return f"translates for {_first_names(translated)}"
-    if not typed and rdma.iommus and rdma.functions and "iommu=pt" not in rdma.iommu_arguments:
+        suffix = f" and {len(translated) - 3} more" if len(translated) > 3 else ""
+        return f"translates for {', '.join(translated[:3])}{suffix}"
+    are_typed = any(function.iommu for function in rdma.functions)
+    if not are_typed and rdma.iommus and rdma.functions and "iommu=pt" not in rdma.iommu_arguments:
         return "is on, and iommu=pt is not set"
     return ""
-
-
-def _first_names(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 @host_check("RDM112", "A process may lock the memory that RDMA NICs use", products=NVIDIA, optional=("job",))

@@ -25,7 +25,7 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """
     tables: dict[str, str] = {}
     paths = {host: job_of_host.variables.get(_VARIABLE, "") for host, job_of_host in job.items()}
-    peer = next((host for host, path in paths.items() if path), "")
+    peer = next(filter(paths.get, paths), "")  # the first host that sets it
     for host, path in paths.items():
         if path:
             fault, unreadable = _fault(path, job[host].files.get(path))

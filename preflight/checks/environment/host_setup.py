@@ -37,9 +37,9 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables are often written with names, and without a name server each host
     needs the same lines. They stand between two comment lines of ours; nothing else of the file is touched.
 
-    By hand: grep -n -A99 'BEGIN preflight' /etc/hosts
+    Check manually: grep -n -A99 'BEGIN preflight' /etc/hosts
 
-    Mend: preflight configure-environment; or hosts_file = false in [host_setup], and our block is taken out again
+    Fix: preflight configure-environment; or hosts_file = false in [host_setup], and our block is taken out again
     """
     name, wanted, before = scribe.host.name, scribe.cluster.setup.hosts_file, environment.hosts or ""
     try:
@@ -76,9 +76,9 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
     thousands of sockets. pam_limits reads limits.d at the next login; services take LimitMEMLOCK= and LimitNOFILE= of
     their unit instead.
 
-    By hand: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
+    Check manually: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
 
-    Mend: preflight configure-environment, then log in again
+    Fix: preflight configure-environment, then log in again
     """
     setup, name = scribe.cluster.setup, scribe.host.name
     if environment.nr_open is not None and setup.nofile > environment.nr_open:
@@ -111,9 +111,9 @@ def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -
     only some people's start scripts set is the usual reason. Login shells read /etc/profile.d; containers and services
     do not.
 
-    By hand: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
+    Check manually: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
 
-    Mend: preflight configure-environment, then log in again
+    Fix: preflight configure-environment, then log in again
     """
     nic = scribe.host.nic
     interfaces = [interface.name for interface in named_by(nic, network)] if nic else []

@@ -42,9 +42,9 @@ def reach(
     its finding is the cause. Neighbours ask few others: where that leaves open whether a part is cut off, --mesh
     tells.
 
-    By hand: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
+    Check manually: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
 
-    Mend: one device to all peers: its cable and switch port; a whole rail: its switch; a leaf: its uplinks
+    Fix: one device to all peers: its cable and switch port; a whole rail: its switch; a leaf: its uplinks
     """
     attempts = [ping for ping in pings if ping.purpose == "reach"]
     yield from _untried(scribe, attempts, "no device here has both an address and somebody to ping")
@@ -65,9 +65,9 @@ def path_mtu(
     which then hangs at its first large message. Only what small pings reach is judged. A gateway that takes no large
     ping may still pass large packets on, so that is a warning.
 
-    By hand: hccn_tool -i 0 -mtu -g, then hccn_tool -i 0 -ping -g address A pkt N, N = MTU - 28
+    Check manually: hccn_tool -i 0 -mtu -g, then hccn_tool -i 0 -ping -g address A pkt N, N = MTU - 28
 
-    Mend: raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu)
+    Fix: raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu)
     """
     large = _large_pings(pings)
     reason_for_none = "no large ping was sent: a size was asked for, no MTU is known, or small ones are lost"

@@ -21,7 +21,10 @@ _FOLDERS_OF_PAGES = ("docs", "docs/guides", "benchmarks", ".")
 
 
 # What looks like a check's id.
-NO_CHECKS = {"SHA256": "an algorithm", "HST901": "the check that CONTRIBUTING.md has its reader write"}
+NO_CHECKS = {
+    "SHA256": "an algorithm",
+    **dict.fromkeys(("HST901", "PRT901"), "a check that CONTRIBUTING.md has its reader write"),
+}
 # Pages of others that ours cite.
 PAGES_OF_OTHERS = {"PERFORMANCE.md": "of nccl-tests", "constraints.md": "of HCCL's user guide"}
 # Files that readers make, named as they like; nothing of preflight makes or reads them by this name.

@@ -88,6 +88,27 @@ class Check:
         return "\n".join([first, *lines]).strip()
 
 
+class Subject(TypedDict, total=False):
+    """The host or object of a finding: fields of `Finding`."""
+
+    host: str | None
+    device: int | None
+    rail: int | None
+    peer: str | None
+
+
+class Details(Subject, total=False):
+    """The optional fields of `Finding`."""
+
+    expected: str
+    found: str
+    cause: str
+    remedy: str
+    evidence: tuple[str, ...]
+    change: Change | None
+    culprit: Culprit | None
+
+
 @dataclass(frozen=True)
 class Scribe:
     """The writer of one check's findings."""
@@ -95,41 +116,11 @@ class Scribe:
     check: Check
     cluster: Cluster
 
-    def finding(
-        self,
-        outcome: Outcome,
-        summary: str,
-        *,
-        host: str | None = None,
-        device: int | None = None,
-        rail: int | None = None,
-        peer: str | None = None,
-        expected: str = "",
-        found: str = "",
-        cause: str = "",
-        remedy: str = "",
-        evidence: tuple[str, ...] = (),
-        change: Change | None = None,
-        culprit: Culprit | None = None,
-    ) -> Finding:
+    def finding(self, outcome: Outcome, summary: str, **details: Unpack[Details]) -> Finding:
+        change = details.get("change")
         if change and change.area is not self.check.configures:
             raise ValueError(f"{self.check.id} carries a change of {change.area}, and does not declare that")
-        return Finding(
-            self.check.id,
-            outcome,
-            summary,
-            host,
-            device,
-            rail,
-            peer,
-            expected,
-            found,
-            cause,
-            remedy,
-            evidence,
-            change,
-            culprit,
-        )
+        return Finding(self.check.id, outcome, summary, **details)
 
 
 @dataclass(frozen=True)

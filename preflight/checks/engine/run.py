@@ -91,11 +91,11 @@ def _run(
             yield from _run_over_all(check, All(check, cluster, ready_hosts), inputs)
 
 
-def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
-    first = inputs[all_.hosts[0].name]
+def _run_over_all(check: Check, scribe: All, inputs: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
+    first = inputs[scribe.hosts[0].name]
     findings = _call(
         check,
-        all_,
+        scribe,
         {
             name: first[name] if name in (*ROUNDS, KNOWN) else {host: inputs[host][name] for host in inputs}
             for name in check.needs
@@ -104,9 +104,9 @@ def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, obj
     yield from findings
     spoken_of = {finding.host for finding in findings}
     if None not in spoken_of:
-        for host in all_.hosts:
+        for host in scribe.hosts:
             if host.name not in spoken_of:
-                yield all_.finding(Outcome.PASS, check.title, host=host.name)
+                yield scribe.finding(Outcome.PASS, check.title, host=host.name)
 
 
 def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> str:

@@ -21,7 +21,7 @@ from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 
 
 @cluster_check("PRB115", "The probe's figures are those of the saved baseline", several=False)
-def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
+def as_saved(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
     """Why: what is equally slow everywhere shows in no comparison among peers: a switch with another configuration, a
     new driver, a job beside the probe. Each bandwidth, at the largest size that both have, is compared with that of the
     same operation over the same ranks in the saved run: a warning below 93 % and a failure below 80 % for pairs and
@@ -39,12 +39,14 @@ def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baselin
     )
     compared = compare(baseline, now)
     if not comparable(now):
-        yield all_.skip("PRB103 names what is slow" if slow else "the probe measured no bandwidth")
+        yield scribe.skip("PRB103 names what is slow" if slow else "the probe measured no bandwidth")
         return
     scopes_apart = strangers(baseline, now) if compared else [*LIMITS]
-    due_scopes = _due(baseline, [observation.test for observation in observations], {host.name for host in all_.hosts})
+    due_scopes = _due(
+        baseline, [observation.test for observation in observations], {host.name for host in scribe.hosts}
+    )
     if missing_scopes := [scope for scope in scopes_apart if scope in due_scopes]:
-        yield all_.unknown(
+        yield scribe.unknown(
             f"run {baseline.run}, the baseline, has figures of {', '.join(missing_scopes)} that this one lacks: it "
             "measured fewer ranks, or not those sizes",
             host=None,
@@ -52,12 +54,12 @@ def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baselin
         )
     elif scopes_apart:
         scopes_note = f" of {', '.join(scopes_apart)}" if compared else ""
-        yield all_.skip(
+        yield scribe.skip(
             f"run {baseline.run}, the baseline, was over other hosts, scopes or sizes than were asked for now: its "
             f"figures{scopes_note} are no measure"
         )
     yield from spoken(
-        all_,
+        scribe,
         map(_judged, compared),
         "something has changed since the baseline was saved",
         "preflight history lists what was done since; preflight baseline compare shows all figures",

@@ -37,7 +37,7 @@ _WIDTH = "compare speed and width of its PCIe link with the others': lspci -vv, 
 
 
 @cluster_check("PRB111", "No device computes slowly or wrongly", several=False)
-def computes(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def computes(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: one slow device slows every step of a job, and one that computes wrong now and then spoils the result
     without an error. Each multiplies matrices of small integers alone, before any network: every value has to be right
     every time. The time is compared with the median device: 1.05 times is a warning, 1.2 times a failure, more where
@@ -47,13 +47,13 @@ def computes(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
 
     Mend: wrong: take it out of jobs, have it replaced; slow: power limit, cooling, another process on it
     """
-    yield from _judge(all_, observations, (_COMPUTE,), "computes", _COOL)
+    yield from _judge(scribe, observations, (_COMPUTE,), "computes", _COOL)
 
 
 @cluster_check(
     "PRB112", "Memory of every device, and copies to and from it, are right and as fast as the others'", several=False
 )
-def copies(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def copies(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: a device whose PCIe link came up with half its lanes loads its data at half the speed, one whose memory is
     slow or loses bits spoils every job; none of that shows on the network. Every value is compared; the time with the
     median device: within the device 1.05 times is a warning and 1.15 times a failure, to and from the host 1.15 times
@@ -63,29 +63,29 @@ def copies(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding
 
     Mend: seat the card or its riser again; the server's settings for PCIe; a device that loses bits is replaced
     """
-    yield from _judge(all_, observations, (_MEMORY, _IN, _OUT), "copies", _WIDTH)
+    yield from _judge(scribe, observations, (_MEMORY, _IN, _OUT), "copies", _WIDTH)
 
 
 def _judge(
-    all_: All, observations: Sequence[Observation], kinds: Sequence[_Kind], verb: str, remedy: str
+    scribe: All, observations: Sequence[Observation], kinds: Sequence[_Kind], verb: str, remedy: str
 ) -> Iterator[Finding]:
     results = [observation for observation in observations if observation.test.op in {kind.op for kind in kinds}]
     devices = {observation.ranks[0].member for observation in results}
     wrong = {observation.ranks[0].member for observation in results if observation.test.wrong_values}
     for member in sorted(wrong, key=lambda member: member.place):
         yield _wrong(
-            all_, member, [observation for observation in results if observation.ranks[0].member == member], verb
+            scribe, member, [observation for observation in results if observation.ranks[0].member == member], verb
         )
     if any(view.on_host for observation in results for view in observation.ranks):
         if not wrong:
-            yield all_.skip("tensors were in the hosts' memory (gloo, or a stand-in): no device to compare")
+            yield scribe.skip("tensors were in the hosts' memory (gloo, or a stand-in): no device to compare")
         return
     speeds = {kind: _speeds(results, kind) for kind in kinds}
     measured = {member for by_type in speeds.values() for speeds_of in by_type.values() for member in speeds_of}
     if len(measured) < FEWEST <= len(devices):
-        yield all_.unknown(f"fewer than {FEWEST} of {len(devices)} devices brought a time", host=None)
+        yield scribe.unknown(f"fewer than {FEWEST} of {len(devices)} devices brought a time", host=None)
     elif len(measured) < FEWEST and not wrong:
-        yield all_.skip(f"fewer than {FEWEST} devices were tested alone: no median to compare with")
+        yield scribe.skip(f"fewer than {FEWEST} devices were tested alone: no median to compare with")
     for kind, by_type in speeds.items():
         slow = [
             entry
@@ -93,13 +93,13 @@ def _judge(
             for entry in _slow(kind, dtype, speeds_of)
             if entry.member not in wrong
         ]
-        yield from _told(all_, kind, slow, measured, results, remedy)
+        yield from _told(scribe, kind, slow, measured, results, remedy)
 
 
-def _wrong(all_: All, member: Member, seen: Sequence[Observation], verb: str) -> Finding:
+def _wrong(scribe: All, member: Member, seen: Sequence[Observation], verb: str) -> Finding:
     bad = [observation for observation in seen if observation.test.wrong_values]
     ids = tuple(observation.test.id for observation in bad)
-    return all_.bad(
+    return scribe.bad(
         f"{member.host}: device {member.device} {verb} wrongly: {len(bad)} of {len(seen)} tests brought wrong values",
         host=member.host,
         device=member.device,
@@ -110,7 +110,7 @@ def _wrong(all_: All, member: Member, seen: Sequence[Observation], verb: str) ->
             for observation in bad
         ),
         remedy="take the device out of jobs; its memory errors: npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC; to "
-        f"see it again: {command(all_, [member.host], Scope.DEVICE)}",
+        f"see it again: {command(scribe, [member.host], Scope.DEVICE)}",
         culprit=Culprit("device", (member.place,), ids, f"{verb} wrongly"),
     )
 
@@ -155,7 +155,7 @@ def _slow(kind: _Kind, dtype: str, speeds: _Speeds) -> Iterator[_Slow]:
 
 
 def _told(
-    all_: All,
+    scribe: All,
     kind: _Kind,
     slow: Sequence[_Slow],
     measured: Collection[Member],
@@ -183,7 +183,7 @@ def _told(
                 if observation.test.op == kind.op and observation.ranks[0].member in members
             )
             named = ("host", (host,)) if whole_host else ("device", (worst.member.place,))
-            yield (all_.bad if far else all_.warn)(
+            yield (scribe.bad if far else scribe.warn)(
                 f"{host}: {subject}: {kind.words} are slow: {worst.words}",
                 host=host,
                 device=device,
@@ -191,6 +191,6 @@ def _told(
                 found=f"{worst.share:.0%}",
                 cause="what its devices share: power, cooling, memory and processor of the host" if whole_host else "",
                 evidence=tuple(f"{entry.member.place}: {entry.words}" for entry in group),
-                remedy=f"{remedy}; to see it again: {command(all_, [host], Scope.DEVICE)}",
+                remedy=f"{remedy}; to see it again: {command(scribe, [host], Scope.DEVICE)}",
                 culprit=Culprit(*named, ids, f"slow {kind.words}") if far else None,
             )

@@ -15,7 +15,7 @@ FAIL, FAIL_FAR = 1 / 2, 5.0
 
 
 @cluster_check("PRB118", "No host's processors are slow, busy with something else, or wrong", several=False)
-def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: a host whose processors belong to somebody else (a job that was left behind, a container with a share of
     them, a throttled clock) feeds its devices late, and the whole job waits for it, while its devices and links are
     well. One thread a rank multiplies matrices on the host's processor; a host is compared with the median rank: 1.5
@@ -29,7 +29,7 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
     for host in sorted({observation.test.members[0].host for observation in results if observation.test.wrong_values}):
         own = [observation for observation in results if observation.test.members[0].host == host]
         wrong = [observation for observation in own if observation.test.wrong_values]
-        yield all_.bad(
+        yield scribe.bad(
             f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
             host=host,
             expected="0 wrong values",
@@ -45,9 +45,9 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
     if peers is None:
         planned = {observation.test.members[0].place for observation in results}
         if len(planned) < FEWEST:
-            yield all_.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
+            yield scribe.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
         else:
-            yield all_.unknown(f"fewer than {FEWEST} of {len(planned)} ranks brought a time", host=None)
+            yield scribe.unknown(f"fewer than {FEWEST} of {len(planned)} ranks brought a time", host=None)
         return
     steady_limit = peers.median * steady
     for host, speed in sorted(_hosts(ranks).items()):
@@ -55,7 +55,7 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
             continue
         far = speed < min(steady_limit, peers.limit(FAIL, FAIL_FAR))
         ids = tuple(observation.test.id for observation in results if observation.test.members[0].host == host)
-        yield (all_.bad if far else all_.warn)(
+        yield (scribe.bad if far else scribe.warn)(
             f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
             f"has {_gflops(peers.median)}",
             host=host,
@@ -63,7 +63,7 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
             found=f"{speed / peers.median:.0%}",
             cause="another job, a limit on what it may use, or a low clock",
             remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
-            + command(all_, [host], Scope.DEVICE),
+            + command(scribe, [host], Scope.DEVICE),
             culprit=Culprit("host", (host,), ids, "processors slow or busy") if far else None,
         )
 

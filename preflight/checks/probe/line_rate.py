@@ -30,7 +30,7 @@ def _along_a_rail(seen: Observation) -> bool:
 
 
 @cluster_check("PRB116", "Pairs along a rail reach their ports' line rate", several=False, optional=("baseline",))
-def line_rate(all_: All, observations: tuple[Observation, ...], baseline: Baseline | None) -> Iterator[Finding]:
+def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Baseline | None) -> Iterator[Finding]:
     """Why: where all rails are equally slow, no comparison shows it. Two ranks along a rail that move 256 MiB or more
     get 88 to 95 % of what a healthy port carries; below 85 % is a warning, below 70 % a failure. Where less was moved,
     a pair below 10 % at the largest size is a warning, from 4 MiB on. It is none where the saved baseline has the same
@@ -48,13 +48,13 @@ def line_rate(all_: All, observations: tuple[Observation, ...], baseline: Baseli
     large = [observation for observation in pairs if observation.test.bytes >= LARGE]
     pairs = large or pairs
     if why := _why_not(pairs):
-        yield all_.skip(why)
+        yield scribe.skip(why)
         return
     if not large:
-        small_judgements = list(_far_below(all_, [observation.test for observation in pairs], baseline))
-        yield from spoken(all_, small_judgements, _CAUSE, _REMEDY)
+        small_judgements = list(_far_below(scribe, [observation.test for observation in pairs], baseline))
+        yield from spoken(scribe, small_judgements, _CAUSE, _REMEDY)
         if all(judgement.outcome is Outcome.PASS for judgement in small_judgements):
-            yield all_.skip(_TOO_LITTLE)
+            yield scribe.skip(_TOO_LITTLE)
         return
     measured = [
         observation.test
@@ -62,7 +62,7 @@ def line_rate(all_: All, observations: tuple[Observation, ...], baseline: Baseli
         if observation.test.line_rate is not None and observation.test.busbw_GBps
     ]
     if len(measured) < len(large):
-        yield all_.unknown(
+        yield scribe.unknown(
             f"of {len(large) - len(measured)} of {len(large)} measurements it is not known how fast the ports are",
             host=None,
             remedy="hccn_tool -i N -speed -g on both hosts",
@@ -73,7 +73,7 @@ def line_rate(all_: All, observations: tuple[Observation, ...], baseline: Baseli
         share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
         outcome = Outcome.FAIL if share < FAIL else Outcome.WARN if share < WARN else Outcome.PASS
         judged.append(Judged(measured_shape, busbw, share, outcome, WARN, f"the {busbw / share:.2f} GB/s of its port"))
-    yield from spoken(all_, judged, _CAUSE, _REMEDY)
+    yield from spoken(scribe, judged, _CAUSE, _REMEDY)
 
 
 def _why_not(pairs: Sequence[Observation]) -> str:
@@ -87,14 +87,14 @@ def _why_not(pairs: Sequence[Observation]) -> str:
     return ""
 
 
-def _far_below(all_: All, tests: Sequence[TestResult], baseline: Baseline | None) -> Iterator[Judged]:
+def _far_below(scribe: All, tests: Sequence[TestResult], baseline: Baseline | None) -> Iterator[Judged]:
     """Yield the judgement of each pair's best measurement at the largest size of all."""
     largest = max(test.bytes for test in tests)
     measured = [test for test in tests if test.bytes == largest and test.line_rate is not None and test.busbw_GBps]
     best = {shape(test): test for test in sorted(measured, key=lambda test: test.line_rate or 0.0)}
     saved = compare(baseline, figures(best.values())) if baseline else []
     normal = {comparison.now.shape for comparison in saved if comparison.outcome is Outcome.PASS}
-    least = all_.cluster.probe.expect.get(Scope.PAIR, 0.0)
+    least = scribe.cluster.probe.expect.get(Scope.PAIR, 0.0)
     for measured_shape, test in best.items():
         share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
         is_normal = share >= FAR or measured_shape in normal or (least and busbw >= least)
@@ -103,7 +103,7 @@ def _far_below(all_: All, tests: Sequence[TestResult], baseline: Baseline | None
 
 
 @cluster_check("PRB117", "The probe measures what the inventory expects", several=False)
-def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def expected(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: who knows what the cluster gave when it was handed over, or what a job needs, can say so: `expect = { pair =
     20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. all_reduce at its largest size may not stay below it.
 
@@ -112,9 +112,9 @@ def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
     Mend: whatever PRB103, PRB115 and PRB116 name; where they are content, the number is too high, or the size too
     small: `sizes` under `[probe]`
     """
-    wanted = all_.cluster.probe.expect
+    wanted = scribe.cluster.probe.expect
     if not wanted:
-        yield all_.skip("the inventory expects no bandwidth: expect under [probe]")
+        yield scribe.skip("the inventory expects no bandwidth: expect under [probe]")
         return
     judged = []
     for scope, least in wanted.items():
@@ -125,7 +125,7 @@ def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
         ]
         measured = figures(tests)
         if not measured and any(test.outcome in _MEASURED for test in tests):
-            yield all_.unknown(f"{scope}: all_reduce brought no bandwidth to hold against {least:g} GB/s", host=None)
+            yield scribe.unknown(f"{scope}: all_reduce brought no bandwidth to hold against {least:g} GB/s", host=None)
         largest = max((figure.shape.bytes for figure in measured), default=0)
         judged += [
             Judged(
@@ -140,5 +140,5 @@ def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
             if figure.shape.bytes == largest
         ]
     yield from spoken(
-        all_, judged, "", "what PRB103, PRB115 and PRB116 say of it; else a smaller number in the inventory"
+        scribe, judged, "", "what PRB103, PRB115 and PRB116 say of it; else a smaller number in the inventory"
     )

@@ -19,7 +19,7 @@ _SOCKET = "Socket"
     "NCCL sends between hosts as jobs are to, and not over sockets unasked",
     products=frozenset({Product.NVIDIA}),
 )
-def transport(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def transport(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: where NCCL cannot use RDMA it takes sockets, and says so in its log alone: the job runs, ten times slower. A
     container without /dev/infiniband or libibverbs is enough, or NCCL_IB_DISABLE=1 of an old trial. The probe's ranks
     write NCCL's log, and what it says of the network counts, not what is installed. It is judged where the inventory's
@@ -30,14 +30,14 @@ def transport(all_: All, observations: tuple[Observation, ...]) -> Iterator[Find
 
     Mend: what ENV115 and ENV116 say; in a container --device /dev/infiniband and libibverbs1
     """
-    wanted = all_.cluster.probe.transport
+    wanted = scribe.cluster.probe.transport
     views = ways_between(observations)
     if not views:
-        yield all_.skip("no ranks of several hosts met over NCCL")
+        yield scribe.skip("no ranks of several hosts met over NCCL")
         return
     sockets = [view for view in views if view.way and view.way.between_hosts == _SOCKET]
     if not wanted and sockets:
-        yield all_.skip(
+        yield scribe.skip(
             "NCCL sends over sockets, and the inventory does not say what it is to use: transport under [probe]"
         )
         return
@@ -45,17 +45,17 @@ def transport(all_: All, observations: tuple[Observation, ...]) -> Iterator[Find
     for view in views if wanted else ():
         by_host[view.member.host].append(view)
     for host, own in by_host.items():
-        yield from _judged(all_, host, own, wanted)
+        yield from _judged(scribe, host, own, wanted)
 
 
-def _judged(all_: All, host: str, views: Sequence[RankView], wanted: str) -> Iterator[Finding]:
+def _judged(scribe: All, host: str, views: Sequence[RankView], wanted: str) -> Iterator[Finding]:
     """Yield the finding of one host, in which the first wrong rank represents all."""
     with_network = [view for view in views if view.way and view.way.between_hosts]
     wrong = [view for view in with_network if view.way and (view.way.between_hosts == _SOCKET) == (wanted == "ib")]
     missing = [line for view in views for line in view.logs if _NO_DEVICE.search(line)]
     if wrong and wrong[0].way:
         way = wrong[0].way
-        yield all_.bad(
+        yield scribe.bad(
             f"{host}: NCCL sends over {way.between_hosts}, and jobs are to use {wanted} ({len(wrong)} of {len(views)} "
             "ranks)",
             host=host,
@@ -67,7 +67,7 @@ def _judged(all_: All, host: str, views: Sequence[RankView], wanted: str) -> Ite
             else 'NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
         )
     elif wanted == "ib" and missing:
-        yield all_.bad(
+        yield scribe.bad(
             f"{host}: NCCL finds no RDMA device",
             host=host,
             expected="ib",
@@ -76,7 +76,7 @@ def _judged(all_: All, host: str, views: Sequence[RankView], wanted: str) -> Ite
             remedy="see ENV116; ls /sys/class/infiniband /dev/infiniband where jobs run",
         )
     elif not with_network:
-        yield all_.unknown(
+        yield scribe.unknown(
             f"{host}: NCCL's log does not say by what it sends",
             host=host,
             remedy="unset NCCL_DEBUG and NCCL_DEBUG_FILE where jobs run; ranks that never connected: PRB101",

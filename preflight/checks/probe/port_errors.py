@@ -19,7 +19,7 @@ SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as h
     products=NPU | {Product.NVIDIA},
     several=False,
 )
-def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
+def counted_meanwhile(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
     """Why: counters that go back to the start of the driver tell of cables that were changed long ago. What they count
     while the probe sends is of today: a link that went away, damaged packets, packets that were sent again. So they are
     read before the tests and after them whenever the probe sent over RDMA, also where all tests passed: a collective
@@ -33,20 +33,22 @@ def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
     by_host: dict[str, list[PortCount]] = defaultdict(list)
     for port in link_counts.ports:
         by_host[port.host].append(port)
-    for host in (host.name for host in all_.hosts):
+    for host in (host.name for host in scribe.hosts):
         if why := link_counts.unknown.get(host):
-            yield all_.unknown(f"{host}: what its ports counted is not known: {why}", host=host)
+            yield scribe.unknown(f"{host}: what its ports counted is not known: {why}", host=host)
         if host in link_counts.without:
-            yield all_.skip(f"{host}: its ports tell no counters", host=host)
+            yield scribe.skip(f"{host}: its ports tell no counters", host=host)
     used_rdma = any(port.packets is None or port.packets or port.errors for port in link_counts.ports)
-    for host in (host.name for host in all_.hosts if by_host[host.name]):
+    for host in (host.name for host in scribe.hosts if by_host[host.name]):
         ports = by_host[host]
         if not used_rdma:
-            yield all_.skip(f"{host}: no RDMA port counted a packet during the tests: they went another way", host=host)
+            yield scribe.skip(
+                f"{host}: no RDMA port counted a packet during the tests: they went another way", host=host
+            )
             continue
         bad = [port for port in ports if _are_many(port)]
         for port in bad:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{host}: {port.port}: {told_of(port.errors)} during the tests",
                 host=host,
                 device=port.device,
@@ -59,7 +61,7 @@ def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
         if not bad:
             packets = sum(port.packets or 0 for port in ports)
             error_note = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
-            yield all_.finding(
+            yield scribe.finding(
                 Outcome.PASS,
                 f"{host}: {len(ports)} ports counted {packets} packets during the tests{error_note}",
                 host=host,

@@ -20,7 +20,7 @@ _RANGE = "net.ipv4.ip_local_port_range"
 
 @cluster_check("PRB114", "Every host reaches the ports that the job will use", optional=("arrivals", "sockets"))
 def reaches_the_ports(
-    all_: All,
+    scribe: All,
     rehearsal: Rehearsal,
     arrivals: Mapping[str, Arrivals | None],
     sockets: Mapping[str, Sockets | None],
@@ -34,37 +34,37 @@ def reaches_the_ports(
 
     Mend: preflight configure-firewall; then security groups of the cloud and ACLs of switches; end who holds a port
     """
-    host_names = {host.name for host in all_.hosts}
+    host_names = {host.name for host in scribe.hosts}
     if not rehearsal.hosts:
-        yield all_.unknown("nobody took part in the port rehearsal", host=None)
+        yield scribe.unknown("nobody took part in the port rehearsal", host=None)
     for attendance in rehearsal.hosts:
         if attendance.host in host_names:
-            yield from _of_itself(all_, attendance, sockets.get(attendance.host))
+            yield from _of_itself(scribe, attendance, sockets.get(attendance.host))
     lost_connections = lost(rehearsal)
     blocked_hosts = {wall.target.host for wall in lost_connections.walls if wall.all_ports}
     findings = [
-        (visits_of_host, _cut_off(all_, attendance, visits_of_host, both_ways=attendance in blocked_hosts))
+        (visits_of_host, _cut_off(scribe, attendance, visits_of_host, both_ways=attendance in blocked_hosts))
         for attendance, visits_of_host in lost_connections.cut_off.items()
     ]
     walls = [
         wall for wall in lost_connections.walls if not (wall.all_ports and wall.target.host in lost_connections.cut_off)
     ]
-    findings += [(wall.visits, _wall(all_, wall, len(rehearsal.hosts))) for wall in walls]
-    findings += [(path.visits, _path(all_, path)) for path in lost_connections.paths]
+    findings += [(wall.visits, _wall(scribe, wall, len(rehearsal.hosts))) for wall in walls]
+    findings += [(path.visits, _path(scribe, path)) for path in lost_connections.paths]
     for visits, finding in findings:
         if _said_before(visits, arrivals):
-            yield all_.skip("FWL101 or FWL104 has seen the same connections die", host=finding.host)
+            yield scribe.skip("FWL101 or FWL104 has seen the same connections die", host=finding.host)
         else:
             yield finding
     for source, reasons in untried(rehearsal.visits).items():
         for why, count in reasons.items():
-            yield all_.unknown(f"{source}: it could not try {count} connections: {why}", host=source)
+            yield scribe.unknown(f"{source}: it could not try {count} connections: {why}", host=source)
 
 
-def _of_itself(all_: All, one: Attendance, sockets: Sockets | None) -> Iterator[Finding]:
+def _of_itself(scribe: All, one: Attendance, sockets: Sockets | None) -> Iterator[Finding]:
     """Yield the findings of a host without the others: its absence, or the holders of its ports."""
     if one.error:
-        yield all_.unknown(f"{one.host}: it took no part: {one.error}", host=one.host)
+        yield scribe.unknown(f"{one.host}: it took no part: {one.error}", host=one.host)
     reported_ports = {socket.local_port for socket in sockets.on_job_ports} if sockets else set()
     holders: dict[str, list[Taken]] = defaultdict(list)
     for busy_port in one.taken:
@@ -73,8 +73,8 @@ def _of_itself(all_: All, one: Attendance, sockets: Sockets | None) -> Iterator[
     for holder, busy_ports in holders.items():
         ports, first = [busy_port.port for busy_port in busy_ports], busy_ports[0]
         other_run = owner(None, first.pid, first.process) is Owner.OTHER_RUN
-        yield (all_.warn if other_run else all_.bad)(
-            f"{one.host}: {_named(all_, ports)} held by {holder}",
+        yield (scribe.warn if other_run else scribe.bad)(
+            f"{one.host}: {_named(scribe, ports)} held by {holder}",
             host=one.host,
             expected="free",
             found=holder,
@@ -98,9 +98,9 @@ def _culprit(cause: str, *hosts: str) -> Culprit:
     return Culprit("link" if len(hosts) > 1 else "host", tuple(sorted(hosts)), (), cause)
 
 
-def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:
+def _cut_off(scribe: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:
     nor = ", and none comes in" if both_ways else ""
-    return all_.bad(
+    return scribe.bad(
         f"{source}: its connections reach none of {len(visits)} other hosts{nor}",
         host=source,
         expected="connected",
@@ -113,13 +113,13 @@ def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bo
     )
 
 
-def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
+def _wall(scribe: All, wall: Wall, hosts: int) -> Finding:
     senders = {visit.source for visit in wall.visits}
     # No connection succeeds, and no other host tried.
     lone_sender = senders if wall.all_ports and len(senders) == 1 else ()
     subject = "the other host does" if hosts == 2 else "other hosts do"
-    objects = "any port that it listens on" if wall.all_ports else _ports(all_, wall)
-    return all_.bad(
+    objects = "any port that it listens on" if wall.all_ports else _ports(scribe, wall)
+    return scribe.bad(
         f"{wall.target.host}: {subject} not reach {objects}",
         host=wall.target.host,
         peer=wall.visits[0].source,
@@ -127,12 +127,12 @@ def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
         found=told(wall.visits, wall.ports),
         evidence=_evidence(wall.visits, wall.ports),
         cause=_cause(wall.target, wall.visits),
-        remedy=_remedy(all_, wall.ephemeral),
+        remedy=_remedy(scribe, wall.ephemeral),
         culprit=_culprit("port blocked", wall.target.host, *lone_sender),
     )
 
 
-def _path(all_: All, path: Path) -> Finding:
+def _path(scribe: All, path: Path) -> Finding:
     from preflight.inventory import fold  # ClusterShell is slow to load
 
     host = path.target.host
@@ -143,7 +143,7 @@ def _path(all_: All, path: Path) -> Finding:
         if path.both_ways
         else (f"from {sources} do not come through")
     )
-    return all_.bad(
+    return scribe.bad(
         f"{host}: connections {connections}, others do",
         host=host,
         peer=path.visits[0].source,
@@ -156,17 +156,17 @@ def _path(all_: All, path: Path) -> Finding:
     )
 
 
-def _ports(all_: All, wall: Wall) -> str:
+def _ports(scribe: All, wall: Wall) -> str:
     ephemeral = wall.ports & set(wall.target.ephemeral)
-    words = [_named(all_, sorted(wall.ports - ephemeral))] if wall.ports - ephemeral else []
+    words = [_named(scribe, sorted(wall.ports - ephemeral))] if wall.ports - ephemeral else []
     if ephemeral:
         words.append(f"ports that the kernel chooses ({PortSet.of((port, port) for port in ephemeral)})")
     return " and ".join(words)
 
 
-def _named(all_: All, ports: list[int]) -> str:
+def _named(scribe: All, ports: list[int]) -> str:
     """Return `port 29500 (master)`, or `ports 29500,60000-60031 (master, HCCL)`."""
-    purposes = ", ".join(dict.fromkeys(all_.cluster.purpose(port) for port in ports))
+    purposes = ", ".join(dict.fromkeys(scribe.cluster.purpose(port) for port in ports))
     return f"port{'s' if len(ports) > 1 else ''} {PortSet.of((port, port) for port in ports)} ({purposes})"
 
 
@@ -187,8 +187,8 @@ def _by_strangers(visits: tuple[Visit, ...]) -> str:
     return "somebody else is at that address or port: a proxy, a rule that redirects, another host with the address"
 
 
-def _remedy(all_: All, ephemeral: bool) -> str:
-    cluster = all_.cluster
+def _remedy(scribe: All, ephemeral: bool) -> str:
+    cluster = scribe.cluster
     if ephemeral and not cluster.listens_anywhere:
         return f"open {_RANGE} between the hosts, or use hccl: gloo and nccl listen where the kernel chooses"
     opens = f"{_RANGE} between the hosts" if ephemeral else "the job's ports between the hosts"

@@ -36,7 +36,7 @@ class Judged:
         return f"{shown_GBps(self.busbw)} GB/s, {self.share:.0%} of {self.against} ({self.what})"
 
 
-def spoken(all_: All, judged: Iterable[Judged], cause: str, remedy: str) -> Iterator[Finding]:
+def spoken(scribe: All, judged: Iterable[Judged], cause: str, remedy: str) -> Iterator[Finding]:
     """Yield a finding for each group of ranks that is too slow, about its worst figure, with the others as evidence.
 
     If all pairs are too slow, they share one finding, since no single pair is at fault."""
@@ -48,22 +48,22 @@ def spoken(all_: All, judged: Iterable[Judged], cause: str, remedy: str) -> Iter
     if len(pairs) == sum(scope is Scope.PAIR for scope, _ in groups) >= FEWEST:
         bad = {(scope, place): figures for (scope, place), figures in bad.items() if scope is not Scope.PAIR}
         shared = "what all pairs share: switches, MTU, flow control, versions, or a job beside the probe"
-        yield _finding(all_, f"all {len(pairs)} pairs, the slowest", pairs, shared, remedy)
+        yield _finding(scribe, f"all {len(pairs)} pairs, the slowest", pairs, shared, remedy)
     for figures in bad.values():
         shape = figures[0].shape
         if shape.scope is Scope.PAIR:
             place, _, peer = shape.place.partition(" ")
             host, _, device = place.partition("/")
             name = f"{host}: device {device} and {peer}"
-            yield _finding(all_, name, figures, cause, remedy, host=host, device=int(device), peer=peer)
+            yield _finding(scribe, name, figures, cause, remedy, host=host, device=int(device), peer=peer)
         elif shape.scope is Scope.HOST:
-            yield _finding(all_, f"{shape.place}: its {shape.ranks} ranks", figures, cause, remedy, host=shape.place)
+            yield _finding(scribe, f"{shape.place}: its {shape.ranks} ranks", figures, cause, remedy, host=shape.place)
         else:
-            yield _finding(all_, f"{shape.place or 'all'}, {shape.ranks} ranks", figures, cause, remedy)
+            yield _finding(scribe, f"{shape.place or 'all'}, {shape.ranks} ranks", figures, cause, remedy)
 
 
 def _finding(
-    all_: All,
+    scribe: All,
     name: str,
     same: list[Judged],
     cause: str,
@@ -74,7 +74,7 @@ def _finding(
     peer: str | None = None,
 ) -> Finding:
     worst, *other_figures = same
-    return all_.finding(
+    return scribe.finding(
         worst.outcome,
         f"{name}: {worst.words}",
         host=host,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.bandwidth_findings import Judged, spoken
+from preflight.checks.shared.bandwidth_findings import ComparedBandwidth, slow_findings
 from preflight.model.figures import (
     LIMITS,
     Baseline,
@@ -58,7 +58,7 @@ def as_saved(scribe: All, observations: tuple[Observation, ...], baseline: Basel
             f"run {baseline.run}, the baseline, was over other hosts, scopes or sizes than were asked for now: its "
             f"figures{scopes_note} are no measure"
         )
-    yield from spoken(
+    yield from slow_findings(
         scribe,
         map(_judged, compared),
         "something has changed since the baseline was saved",
@@ -85,8 +85,8 @@ def _places(test: TestResult) -> frozenset[str]:
     return frozenset(member.place for member in test.members)
 
 
-def _judged(comparison: Comparison) -> Judged:
+def _judged(comparison: Comparison) -> ComparedBandwidth:
     was, now = comparison.was, comparison.now
     least = LIMITS[now.shape.scope][0]
     against = f"the baseline's {shown_GBps(was.busbw)} GB/s"
-    return Judged(now.shape, now.busbw, comparison.share, comparison.outcome, least, against)
+    return ComparedBandwidth(now.shape, now.busbw, comparison.share, comparison.outcome, least, against)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import command
+from preflight.checks.shared.speed_limits import SpeedLimits, speed_limits
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Observation, Scope
-from preflight.model.peers import FEWEST, usual
+from preflight.model.peers import FEWEST
 
 OP = "processor"
-WARN, WARN_FAR = 1 / 1.5, 3.0  # share of the median rank, and spreads from it
-FAIL, FAIL_FAR = 1 / 2, 5.0
+WARN, FAIL = 1 / 1.5, 1 / 2  # shares of the median rank
 
 
 @cluster_check("PRB118", "No host's processors are slow, busy with something else, or wrong", several=False)
@@ -26,9 +26,31 @@ def processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[F
     Mend: end what uses them, lift the limit, or take the host out of jobs
     """
     results = [observation for observation in observations if observation.test.op == OP]
+    yield from _wrong(scribe, results)
+    speeds: dict[str, list[float]] = defaultdict(list)
+    for observation in results:
+        if observation.test.tflops:
+            speeds[observation.test.members[0].place].append(observation.test.tflops)
+    limits = speed_limits(speeds.values(), WARN, FAIL)
+    if limits:
+        yield from _slow(scribe, results, limits, _hosts(speeds))
+        return
+    ranks = {observation.test.members[0].place for observation in results}
+    if len(ranks) < FEWEST:
+        yield scribe.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
+    else:
+        yield scribe.unknown(f"fewer than {FEWEST} of {len(ranks)} ranks brought a time", host=None)
+
+
+def _of_host(results: Sequence[Observation], host: str) -> list[Observation]:
+    return [observation for observation in results if observation.test.members[0].host == host]
+
+
+def _wrong(scribe: All, results: Sequence[Observation]) -> Iterator[Finding]:
     for host in sorted({observation.test.members[0].host for observation in results if observation.test.wrong_values}):
-        own = [observation for observation in results if observation.test.members[0].host == host]
+        own = _of_host(results, host)
         wrong = [observation for observation in own if observation.test.wrong_values]
+        ids = tuple(observation.test.id for observation in wrong)
         yield scribe.bad(
             f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
             host=host,
@@ -36,60 +58,39 @@ def processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[F
             found=f"{sum(observation.test.wrong_values for observation in wrong)} wrong values",
             evidence=tuple(observation.ranks[0].first_wrong[:120] for observation in wrong),
             remedy="take the host out of jobs; look for memory errors: journalctl -k | grep -i -e mce -e edac",
-            culprit=Culprit(
-                "host", (host,), tuple(observation.test.id for observation in wrong), "processors compute wrongly"
-            ),
+            culprit=Culprit("host", (host,), ids, "processors compute wrongly"),
         )
-    ranks, steady = _ranks(results)
-    peers = usual(list(ranks.values()))
-    if peers is None:
-        planned = {observation.test.members[0].place for observation in results}
-        if len(planned) < FEWEST:
-            yield scribe.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
-        else:
-            yield scribe.unknown(f"fewer than {FEWEST} of {len(planned)} ranks brought a time", host=None)
-        return
-    steady_limit = peers.median * steady
-    for host, speed in sorted(_hosts(ranks).items()):
-        if speed >= min(steady_limit, peers.limit(WARN, WARN_FAR)):
+
+
+def _hosts(speeds: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the median of each host's ranks. The better measurement of a rank counts."""
+    from statistics import median  # its import costs more than listing all checks
+
+    by_host: dict[str, list[float]] = defaultdict(list)
+    for place, measured in speeds.items():
+        by_host[place.partition("/")[0]].append(max(measured))
+    return {host: median(ranks) for host, ranks in by_host.items()}
+
+
+def _slow(
+    scribe: All, results: Sequence[Observation], limits: SpeedLimits, hosts: Mapping[str, float]
+) -> Iterator[Finding]:
+    for host, speed in sorted(hosts.items()):
+        if speed >= limits.warn:
             continue
-        far = speed < min(steady_limit, peers.limit(FAIL, FAIL_FAR))
-        ids = tuple(observation.test.id for observation in results if observation.test.members[0].host == host)
+        far = speed < limits.fail
+        ids = tuple(observation.test.id for observation in _of_host(results, host))
         yield (scribe.bad if far else scribe.warn)(
             f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
-            f"has {_gflops(peers.median)}",
+            f"has {_gflops(limits.median)}",
             host=host,
             expected=f"{WARN:.0%} of the median or more",
-            found=f"{speed / peers.median:.0%}",
+            found=f"{speed / limits.median:.0%}",
             cause="another job, a limit on what it may use, or a low clock",
             remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
             + command(scribe, [host], Scope.DEVICE),
             culprit=Culprit("host", (host,), ids, "processors slow or busy") if far else None,
         )
-
-
-def _ranks(done: Sequence[Observation]) -> tuple[Mapping[str, float], float]:
-    """Return device → TFLOP/s of its rank, and the median of worse / better measurement of a rank.
-
-    The better measurement counts, since noise only makes a rank slower."""
-    measured: dict[str, list[float]] = defaultdict(list)
-    for observation in done:
-        if observation.test.tflops:
-            measured[observation.test.members[0].place].append(observation.test.tflops)
-    from statistics import median  # its import costs more than listing all checks
-
-    ratios = [min(speeds) / max(speeds) for speeds in measured.values()]
-    return {place: max(speeds) for place, speeds in measured.items()}, median(ratios) if ratios else 1.0
-
-
-def _hosts(ranks: Mapping[str, float]) -> dict[str, float]:
-    """Return the median of each host's ranks."""
-    of_host: dict[str, list[float]] = defaultdict(list)
-    for place, speed in ranks.items():
-        of_host[place.partition("/")[0]].append(speed)
-    from statistics import median
-
-    return {host: median(speeds) for host, speeds in of_host.items()}
 
 
 def _gflops(tflops: float) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.bandwidth_findings import Judged, spoken
+from preflight.checks.shared.bandwidth_findings import ComparedBandwidth, slow_findings
 from preflight.model.figures import Baseline, compare, figures, shape
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
@@ -52,7 +52,7 @@ def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Base
         return
     if not large:
         small_judgements = list(_far_below(scribe, [observation.test for observation in pairs], baseline))
-        yield from spoken(scribe, small_judgements, _CAUSE, _REMEDY)
+        yield from slow_findings(scribe, small_judgements, _CAUSE, _REMEDY)
         if all(judgement.outcome is Outcome.PASS for judgement in small_judgements):
             yield scribe.skip(_TOO_LITTLE)
         return
@@ -72,8 +72,10 @@ def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Base
     for measured_shape, test in best.items():
         share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
         outcome = Outcome.FAIL if share < FAIL else Outcome.WARN if share < WARN else Outcome.PASS
-        judged.append(Judged(measured_shape, busbw, share, outcome, WARN, f"the {busbw / share:.2f} GB/s of its port"))
-    yield from spoken(scribe, judged, _CAUSE, _REMEDY)
+        judged.append(
+            ComparedBandwidth(measured_shape, busbw, share, outcome, WARN, f"the {busbw / share:.2f} GB/s of its port")
+        )
+    yield from slow_findings(scribe, judged, _CAUSE, _REMEDY)
 
 
 def _why_not(pairs: Sequence[Observation]) -> str:
@@ -87,7 +89,7 @@ def _why_not(pairs: Sequence[Observation]) -> str:
     return ""
 
 
-def _far_below(scribe: All, tests: Sequence[TestResult], baseline: Baseline | None) -> Iterator[Judged]:
+def _far_below(scribe: All, tests: Sequence[TestResult], baseline: Baseline | None) -> Iterator[ComparedBandwidth]:
     """Yield the judgement of each pair's best measurement at the largest size of all."""
     largest = max(test.bytes for test in tests)
     measured = [test for test in tests if test.bytes == largest and test.line_rate is not None and test.busbw_GBps]
@@ -99,7 +101,7 @@ def _far_below(scribe: All, tests: Sequence[TestResult], baseline: Baseline | No
         share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
         is_normal = share >= FAR or measured_shape in normal or (least and busbw >= least)
         outcome = Outcome.PASS if is_normal else Outcome.WARN
-        yield Judged(measured_shape, busbw, share, outcome, FAR, f"the {busbw / share:.2f} GB/s of its port")
+        yield ComparedBandwidth(measured_shape, busbw, share, outcome, FAR, f"the {busbw / share:.2f} GB/s of its port")
 
 
 @cluster_check("PRB117", "The probe measures what the inventory expects", several=False)
@@ -128,7 +130,7 @@ def expected(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Fin
             yield scribe.unknown(f"{scope}: all_reduce brought no bandwidth to hold against {least:g} GB/s", host=None)
         largest = max((figure.shape.bytes for figure in measured), default=0)
         judged += [
-            Judged(
+            ComparedBandwidth(
                 figure.shape,
                 figure.busbw,
                 share := figure.busbw / least,
@@ -139,6 +141,6 @@ def expected(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Fin
             for figure in measured
             if figure.shape.bytes == largest
         ]
-    yield from spoken(
+    yield from slow_findings(
         scribe, judged, "", "what PRB103, PRB115 and PRB116 say of it; else a smaller number in the inventory"
     )

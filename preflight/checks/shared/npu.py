@@ -3,6 +3,7 @@
 If one cause makes several readings wrong, only the check nearest to the cause reports it. For a device without an
 address, the mask, the health and /etc/hccn.conf are not reported as well."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Interface
 from typing import Any
@@ -61,25 +62,37 @@ def untold(
     wholly unreadable device is reported once."""
     failed, refusals = set[tuple[int, str]](), set[tuple[tuple[int, ...], str]]()
     for reading in readings:
-        errors = {
-            device: result.error or ("" if unset else "its tool told nothing")
-            for device, result in reading.items()
-            if result.error or result.value is None
-        }
-        failed |= {(device, error) for device, error in errors.items() if error and not _silent(error)}
-        for error in {error for error in errors.values() if _silent(error)}:
-            devices = tuple(device for device in errors if errors[device] == error)
-            if len(devices) == len(reading):
-                refusals.add(((), error))
-            elif refused(error):
-                refusals.add((devices, error))
+        errors = _errors(reading, unset=unset)
+        failed |= {(device, error) for device, error in errors.items() if not _silent(error)}
+        refusals.update(_refusals(errors, len(reading)))
     for devices, error in sorted(refusals):
         subject = f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}: " if devices else ""
         yield scribe.finding(Outcome.SKIP, f"{host.name}: {subject}not told: {error}", host=host.name)
-    for device, error in sorted(failed):
+    for number, error in sorted(failed):
         yield scribe.finding(
-            Outcome.UNKNOWN, f"{host.name}: device {device}: could not look: {error}", host=host.name, device=device
+            Outcome.UNKNOWN, f"{host.name}: device {number}: could not look: {error}", host=host.name, device=number
         )
+
+
+def _errors(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[int, str]:
+    return {
+        device: result.error or "its tool told nothing"
+        for device, result in reading.items()
+        if result.error or (result.value is None and not unset)
+    }
+
+
+def _refusals(errors: Mapping[int, str], devices: int) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield devices without a reading and their tool's reason, `()` for all devices of the host."""
+    by_error: dict[str, list[int]] = defaultdict(list)
+    for device, error in errors.items():
+        if _silent(error):
+            by_error[error].append(device)
+    for error, silent_devices in by_error.items():
+        if len(silent_devices) == devices:
+            yield (), error
+        elif refused(error):
+            yield tuple(silent_devices), error
 
 
 def _silent(error: str) -> bool:

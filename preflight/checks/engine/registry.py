@@ -122,44 +122,38 @@ class Scribe:
             raise ValueError(f"{self.check.id} carries a change of {change.area}, and does not declare that")
         return Finding(self.check.id, outcome, summary, **details)
 
+    def bad(self, summary: str, **details: Any) -> Finding:
+        """Return a finding of the check's own severity, which is `fail` by default."""
+        return self.finding(self.check.severity, summary, **details)
+
+    def warn(self, summary: str, **details: Any) -> Finding:
+        return self.finding(Outcome.WARN, summary, **details)
+
+    def unknown(self, summary: str, **details: Any) -> Finding:
+        return self.finding(Outcome.UNKNOWN, summary, **details)
+
+    def skip(self, summary: str, **details: Any) -> Finding:
+        return self.finding(Outcome.SKIP, summary, **details)
+
 
 @dataclass(frozen=True)
 class Here(Scribe):
-    """One host, as a host check sees it."""
+    """One host, as a host check sees it. Its findings are about this host."""
 
     host: Host
 
-    def bad(self, summary: str, **more: Any) -> Finding:
-        """Return a finding of the check's own severity, which is `fail` by default."""
-        return self.finding(self.check.severity, summary, host=self.host.name, **more)
-
-    def warn(self, summary: str, **more: Any) -> Finding:
-        return self.finding(Outcome.WARN, summary, host=self.host.name, **more)
-
-    def unknown(self, summary: str, **more: Any) -> Finding:
-        return self.finding(Outcome.UNKNOWN, summary, host=self.host.name, **more)
-
-    def skip(self, summary: str) -> Finding:
-        return self.finding(Outcome.SKIP, summary, host=self.host.name)
+    def finding(self, outcome: Outcome, summary: str, **details: Unpack[Details]) -> Finding:
+        details.setdefault("host", self.host.name)
+        return super().finding(outcome, summary, **details)
 
 
 @dataclass(frozen=True)
 class All(Scribe):
-    """The cluster, as a cluster check sees it. `hosts`: those with all facts that the check needs."""
+    """The cluster, as a cluster check sees it. `hosts`: those with all facts that the check needs.
+
+    A finding without `host` is about the cluster as a whole."""
 
     hosts: tuple[Host, ...]
-
-    def bad(self, summary: str, *, host: str | None, **more: Any) -> Finding:
-        return self.finding(self.check.severity, summary, host=host, **more)
-
-    def warn(self, summary: str, *, host: str | None, **more: Any) -> Finding:
-        return self.finding(Outcome.WARN, summary, host=host, **more)
-
-    def unknown(self, summary: str, *, host: str | None, **more: Any) -> Finding:
-        return self.finding(Outcome.UNKNOWN, summary, host=host, **more)
-
-    def skip(self, summary: str, *, host: str | None = None) -> Finding:
-        return self.finding(Outcome.SKIP, summary, host=host)
 
 
 _Function = Callable[..., Iterator[Finding]]

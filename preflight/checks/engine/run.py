@@ -84,7 +84,7 @@ def _run(
         return
     for host in ready_hosts:
         scribe = Here(check, cluster, host)
-        yield from _call(scribe, inputs[host.name]) or [scribe.finding(Outcome.PASS, check.title, host=host.name)]
+        yield from _call(scribe, inputs[host.name]) or [scribe.finding(Outcome.PASS, check.title)]
 
 
 def _not_checked(here: Here, reason: str | Missing | NotRun) -> Finding:
@@ -169,7 +169,6 @@ def _call(scribe: Here | All, inputs: Mapping[str, object]) -> list[Finding]:
             scribe.finding(
                 Outcome.UNKNOWN,
                 f"check crashed: {type(error).__name__}: {error}",
-                host=scribe.host.name if isinstance(scribe, Here) else None,
                 remedy="this is a bug in preflight; please report it with the facts (preflight facts -o json)",
                 evidence=(f"{where.name}, line {where.lineno}",),
             )

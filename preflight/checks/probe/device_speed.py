@@ -73,20 +73,19 @@ def _judge(
     results = [observation for observation in observations if observation.test.op in {kind.op for kind in kinds}]
     wrong = {observation.ranks[0].member for observation in results if observation.test.wrong_values}
     for member in sorted(wrong, key=lambda member: member.place):
-        yield _wrong(scribe, [observation for observation in results if observation.ranks[0].member == member], verb)
-    if not any(view.on_host for observation in results for view in observation.ranks):
+        yield _wrong(scribe, results, member, verb)
+    if not any(observation.ranks[0].on_host for observation in results):
         yield from _compare(scribe, results, kinds, wrong, remedy)
     elif not wrong:
         yield scribe.skip("tensors were in the hosts' memory (gloo, or a stand-in): no device to compare")
 
 
-def _wrong(scribe: All, results: Sequence[Observation], verb: str) -> Finding:
-    member = results[0].ranks[0].member
-    wrong = [observation for observation in results if observation.test.wrong_values]
+def _wrong(scribe: All, results: Sequence[Observation], member: Member, verb: str) -> Finding:
+    own = [observation for observation in results if observation.ranks[0].member == member]
+    wrong = [observation for observation in own if observation.test.wrong_values]
     ids = tuple(observation.test.id for observation in wrong)
     return scribe.bad(
-        f"{member.host}: device {member.device} {verb} wrongly: {len(wrong)} of {len(results)} tests brought wrong "
-        "values",
+        f"{member.host}: device {member.device} {verb} wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
         host=member.host,
         device=member.device,
         expected="0 wrong values",
@@ -115,7 +114,7 @@ def _compare(
 ) -> Iterator[Finding]:
     devices = {observation.ranks[0].member for observation in results}
     if len(_measured(results)) < FEWEST <= len(devices):
-        yield scribe.unknown(f"fewer than {FEWEST} of {len(devices)} devices brought a time", host=None)
+        yield scribe.unknown(f"fewer than {FEWEST} of {len(devices)} devices brought a time")
     elif len(_measured(results)) < FEWEST and not wrong:
         yield scribe.skip(f"fewer than {FEWEST} devices were tested alone: no median to compare with")
     for kind in kinds:
@@ -177,7 +176,8 @@ def _slow_finding(
     else:
         device, subject, cause = worst.member.device, f"device {worst.member.device}", ""
         culprit = Culprit("device", (worst.member.place,), ids, f"slow {kind.words}")
-    return (scribe.bad if far else scribe.warn)(
+    report, at_fault = (scribe.bad, culprit) if far else (scribe.warn, None)
+    return report(
         f"{host}: {subject}: {kind.words} are slow: {worst.words}",
         host=host,
         device=device,
@@ -186,5 +186,5 @@ def _slow_finding(
         cause=cause,
         evidence=tuple(f"{entry.member.place}: {entry.words}" for entry in slow),
         remedy=f"{remedy}; to see it again: {command(scribe, [host], Scope.DEVICE)}",
-        culprit=culprit if far else None,
+        culprit=at_fault,
     )

@@ -39,7 +39,7 @@ def processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[F
     if len(ranks) < FEWEST:
         yield scribe.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
     else:
-        yield scribe.unknown(f"fewer than {FEWEST} of {len(ranks)} ranks brought a time", host=None)
+        yield scribe.unknown(f"fewer than {FEWEST} of {len(ranks)} ranks brought a time")
 
 
 def _of_host(results: Sequence[Observation], host: str) -> list[Observation]:

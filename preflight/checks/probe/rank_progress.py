@@ -56,7 +56,7 @@ def all_arrive(
     communicator: the device's address, link and TLS switch; iteration: the fabric
     """
     if not observations:
-        yield scribe.unknown("the probe brought no results", host=None)
+        yield scribe.unknown("the probe brought no results")
     yield from _cut_off(scribe, observations)
     yield from _not_run(scribe, observations, limit)
     results = ProbeResults(scribe, observations, causes)
@@ -92,7 +92,6 @@ def _not_run(scribe: All, observations: Sequence[Observation], limit: TimeLimit 
         spent = f": the budget of {limit.budget:.0f} s was spent; {limit.enough:.0f} s would do" if limit else ""
         yield scribe.unknown(
             f"{len(ids)} tests did not run{spent}",
-            host=None,
             remedy=short_budget.remedy(limit) if limit else "",
             evidence=(f"tests {', '.join(ids[:8])}",),
         )
@@ -219,7 +218,6 @@ def _too_short(scribe: All, limit: TimeLimit, hangs: _Hangs) -> Iterator[Finding
     if lines:
         yield scribe.unknown(
             short_budget.sentence(limit, lines[0]),
-            host=None,
             remedy=short_budget.remedy(limit),
             evidence=tuple(lines[:_SHOWN]),
         )

@@ -121,10 +121,12 @@ def no_slow_rail(
     healthy = _along_rails(bandwidths, slow)
     slowest = min(healthy, default=0.0)
     for culprit in culprits:
-        speeds = _pairs_of(culprit, observations)
-        yield _slow(results, _Peers(usual(healthy) or peers, slowest), culprit, speeds, again=True)
-    unexplained = (pair for pair in sorted(slow) if not any(culprit.explains(pair) for culprit in culprits))
-    yield from _slow_pairs(results, _Peers(peers, slowest), {pair: bandwidths[pair] for pair in unexplained})
+        norm = _Peers(usual(healthy) or peers, slowest)
+        yield _slow(results, norm, culprit, _pairs_of(culprit, observations), again=True)
+    speeds = {
+        pair: bandwidths[pair] for pair in sorted(slow) if not any(culprit.explains(pair) for culprit in culprits)
+    }
+    yield from _slow_pairs(results, _Peers(peers, slowest), speeds)
     if not slow:
         yield from _slow_together(results, culprits)
         yield from _unlike(results, bandwidths, peers)
@@ -139,7 +141,7 @@ def _not_compared(results: ProbeResults) -> Finding:
     pairs = {_pair(test) for test in results.tests.values() if test.scope is Scope.PAIR}
     if sum(map(_is_along_a_rail, pairs)) < FEWEST:
         return results.scribe.skip(f"there are fewer than {FEWEST} pairs along the rails: no median to compare with")
-    return results.scribe.unknown(f"fewer than {FEWEST} of the pairs along the rails brought a bandwidth", host=None)
+    return results.scribe.unknown(f"fewer than {FEWEST} of the pairs along the rails brought a bandwidth")
 
 
 def _slow_pairs(results: ProbeResults, peers: _Peers, speeds: Mapping[_Pair, float]) -> Iterator[Finding]:
@@ -172,7 +174,6 @@ def _slow_together(results: ProbeResults, culprits: Sequence[Named]) -> Iterator
     least = f", the slowest pair that is well has {min(healthy):.2f}" if healthy else ""
     yield results.scribe.warn(
         f"all {len(together.members)} ranks together are slow: {together.busbw_GBps or 0:.2f} GB/s{least}",
-        host=None,
         cause="what only all of them use: uplinks and spines, or what HCCL or NCCL makes of so many ranks",
         evidence=(f"test {together.id}",),
         remedy="load and errors of the uplinks; the same with half of the hosts: preflight probe --limit HOSTS",
@@ -193,7 +194,6 @@ def _unlike(results: ProbeResults, bandwidths: Mapping[_Pair, float], peers: Usu
     if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and a pair differs as much from itself
         yield results.scribe.warn(
             f"pairs along the rails have from {lowest:.2f} to {highest:.2f} GB/s: no median tells who of them is slow",
-            host=None,
             expected="pairs that are alike",
             found=f"{lowest:.2f} to {highest:.2f} GB/s",
             evidence=tuple(f"{first} with {second}: {speed:.2f} GB/s" for (first, second), speed in ranked),

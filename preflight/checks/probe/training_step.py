@@ -34,7 +34,7 @@ def same_parameters(
     if not steps:
         yield scribe.skip("no training step was tried")
     elif not any(map(_was_done, steps)):
-        yield scribe.unknown("the training step was not done", host=None)
+        yield scribe.unknown("the training step was not done")
     # Wrong copies, products or collectives are the cause, and a wrong training step follows from them.
     elif not any(observation.test.wrong_values for observation in observations if observation not in steps):
         wrong = list(filter(_wrong_views, steps))
@@ -101,7 +101,6 @@ def _without_source(results: ProbeResults, located: Sequence[Located] | None) ->
     if not culprits:
         yield results.scribe.bad(
             f"{summary} on {len(views)} of {len(results.observations[0].ranks)} ranks",
-            host=None,
             expected="those of one process",
             evidence=_evidence(views),
             remedy=remedy,
@@ -115,7 +114,6 @@ def _drifting(scribe: All, steps: Iterable[Observation]) -> Iterator[Finding]:
             yield scribe.warn(
                 f"after a training step {len(drifting)} of {len(observation.ranks)} ranks differ from the others in "
                 "the last bits",
-                host=None,
                 expected="the same bits on all ranks",
                 cause="all_reduce adds up in another order on each rank",
                 evidence=tuple(view.member.place for view in drifting[:5]),

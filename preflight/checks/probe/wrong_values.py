@@ -46,7 +46,7 @@ def values_exact(
     if all(map(_is_alone, observations)) and any(map(_has_run, observations)):
         yield scribe.skip("each device was tested alone, no two met")
     elif not any(map(_compared_values, collectives)):
-        yield scribe.unknown("no test came as far as comparing values", host=None)
+        yield scribe.unknown("no test came as far as comparing values")
     wrong = [observation for observation in collectives if observation.test.outcome is TestOutcome.WRONG_DATA]
     if wrong:
         yield from _wrong_data(ProbeResults(scribe, observations, causes), wrong, located)
@@ -77,7 +77,6 @@ def _leftovers(scribe: All, collectives: Sequence[Observation]) -> Iterator[Find
     if evidence:
         yield scribe.unknown(
             "wrong values were seen, but only in tests that failed or hung (PRB101)",
-            host=None,
             evidence=tuple(evidence[:_SHOWN]),
         )
 
@@ -178,7 +177,6 @@ def _unknown_sources(scribe: All, unexplained: Iterable[Observation]) -> Iterato
     if everywhere:
         yield scribe.bad(
             "all ranks of a test received wrong values, of an unknown one",
-            host=None,
             expected=_EXPECTED,
             found=f"wrong for all in {len(everywhere)} tests",
             evidence=tuple(everywhere[:_SHOWN]),

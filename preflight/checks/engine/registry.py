@@ -160,8 +160,8 @@ _Function = Callable[..., Iterator[Finding]]
 _REGISTERED: dict[str, Check] = {}
 
 
-class Declared(TypedDict, total=False):
-    """The optional declarations of a check besides its id and title: fields of `Check`."""
+class CheckOptions(TypedDict, total=False):
+    """The optional fields of `Check`."""
 
     optional: tuple[str, ...]
     severity: Outcome
@@ -169,28 +169,28 @@ class Declared(TypedDict, total=False):
     configures: Area | None
 
 
-def host_check(id_: str, title: str, **declared: Unpack[Declared]) -> Callable[[_Function], _Function]:
+def host_check(id_: str, title: str, **options: Unpack[CheckOptions]) -> Callable[[_Function], _Function]:
     """Register a check of one host: `function(here: Here, section, …)`.
 
     `optional`: sections that the check can do without. It gets None for those that could not be collected.
     `configures`: the area of a check with changes in its findings."""
-    return _register(partial(Check, id_, title, "host", **declared))
+    return _register(partial(Check, id_, title, "host", **options))
 
 
 def cluster_check(
-    id_: str, title: str, *, several: bool = True, **declared: Unpack[Declared]
+    id_: str, title: str, *, several: bool = True, **options: Unpack[CheckOptions]
 ) -> Callable[[_Function], _Function]:
     """Register a check that compares hosts, `function(all_: All, section: Mapping[host, value], …)`.
 
     `several`: the check is skipped for a single host, which gives nothing to compare. The other parameters are those of
     host checks."""
-    return _register(partial(Check, id_, title, "cluster", several=several, **declared))
+    return _register(partial(Check, id_, title, "cluster", several=several, **options))
 
 
-def _register(declared: Callable[[_Function, tuple[str, ...]], Check]) -> Callable[[_Function], _Function]:
+def _register(make_check: Callable[[_Function, tuple[str, ...]], Check]) -> Callable[[_Function], _Function]:
     def decorate(function: _Function) -> _Function:
         code = function.__code__
-        check = declared(function, code.co_varnames[1 : code.co_argcount])
+        check = make_check(function, code.co_varnames[1 : code.co_argcount])
         if check.id in _REGISTERED:
             raise ValueError(f"check id {check.id} is used twice; ids are never reused")
         _REGISTERED[check.id] = check

@@ -22,7 +22,7 @@ from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 
 
 @cluster_check("PRB115", "The probe's figures are those of the saved baseline", several=False)
-def as_saved(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
+def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
     """Why: what is equally slow everywhere shows in no comparison among peers: a switch with another configuration, a
     new driver, a job beside the probe. Each bandwidth, at the largest size that both have, is compared with that of the
     same operation over the same ranks in the saved run: a warning below 93 % and a failure below 80 % for pairs and

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from preflight.attribution.culprit_words import by_id
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import command
 from preflight.checks.shared.speed_limits import speed_limits
@@ -38,7 +39,7 @@ _WIDTH = "compare speed and width of its PCIe link with the others': lspci -vv, 
 
 
 @cluster_check("PRB111", "No device computes slowly or wrongly", several=False)
-def computes(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: one slow device slows every step of a job, and one that computes wrong now and then spoils the result
     without an error. Each multiplies matrices of small integers alone, before any network: every value has to be right
     every time. The time is compared with the median device: 1.05 times is a warning, 1.2 times a failure, more where
@@ -54,7 +55,7 @@ def computes(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Fin
 @cluster_check(
     "PRB112", "Memory of every device, and copies to and from it, are right and as fast as the others'", several=False
 )
-def copies(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: a device whose PCIe link came up with half its lanes loads its data at half the speed, one whose memory is
     slow or loses bits spoils every job; none of that shows on the network. Every value is compared; the time with the
     median device: within the device 1.05 times is a warning and 1.15 times a failure, to and from the host 1.15 times
@@ -83,7 +84,7 @@ def _judge(
 def _wrong(scribe: All, results: Sequence[Observation], member: Member, verb: str) -> Finding:
     own = [observation for observation in results if observation.ranks[0].member == member]
     wrong = [observation for observation in own if observation.test.wrong_values]
-    ids = tuple(observation.test.id for observation in wrong)
+    ids = tuple(by_id(wrong))
     return scribe.bad(
         f"{member.host}: device {member.device} {verb} wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
         host=member.host,

@@ -21,7 +21,7 @@ _OTHER_MPI = (
 
 
 @cluster_check("PRB104", "HCCL Test runs over all devices, and its results are right", products=NPU, several=False)
-def hccl_test_passes(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
+def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
     """Why: where jobs have no torch (MindSpore), the probe cannot run; the vendor's HCCL Test does an all_reduce over
     the same devices and checks its results. It is one job over all: it says that something is wrong, seldom where. Its
     alg_bandwidth counts 2^30 bytes as a GB; the table here has 10^9, computed from its times, and busbw from that.
@@ -44,7 +44,7 @@ def hccl_test_passes(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
     if isinstance(result, Missing):
         return
     for code in result.codes:  # HCCL's own verdict, unlike a failed start or an unreadable table
-        yield scribe.bad(_ended_with(code), remedy=remedy)
+        yield scribe.bad(_retcode_problem(code), remedy=remedy)
     for trouble in result.trouble:
         yield scribe.unknown(trouble, remedy=remedy)
     problem, cause = _table_problem(hccl_test, result)
@@ -91,7 +91,7 @@ def _result_problem(run: HcclTestRun, result: HcclTest) -> str:
     return ""
 
 
-def _ended_with(code: int) -> str:
+def _retcode_problem(code: int) -> str:
     """Return a sentence about a code of HCCL or the runtime."""
     error_meaning = meaning(f"retcode: {code}")
     explanation = (

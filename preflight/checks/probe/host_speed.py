@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from preflight.attribution.culprit_words import by_id
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import command
 from preflight.checks.shared.speed_limits import SpeedLimits, speed_limits
@@ -15,7 +16,7 @@ WARN, FAIL = 1 / 1.5, 1 / 2  # shares of the median rank
 
 
 @cluster_check("PRB118", "No host's processors are slow, busy with something else, or wrong", several=False)
-def processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: a host whose processors belong to somebody else (a job that was left behind, a container with a share of
     them, a throttled clock) feeds its devices late, and the whole job waits for it, while its devices and links are
     well. One thread a rank multiplies matrices on the host's processor; a host is compared with the median rank: 1.5
@@ -50,7 +51,7 @@ def _wrong(scribe: All, results: Sequence[Observation]) -> Iterator[Finding]:
     for host in sorted({observation.test.members[0].host for observation in results if observation.test.wrong_values}):
         own = _of_host(results, host)
         wrong = [observation for observation in own if observation.test.wrong_values]
-        ids = tuple(observation.test.id for observation in wrong)
+        ids = tuple(by_id(wrong))
         yield scribe.bad(
             f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
             host=host,
@@ -79,7 +80,7 @@ def _slow(
         if speed >= limits.warn:
             continue
         far = speed < limits.fail
-        ids = tuple(observation.test.id for observation in _of_host(results, host))
+        ids = tuple(by_id(_of_host(results, host)))
         yield (scribe.bad if far else scribe.warn)(
             f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
             f"has {_gflops(limits.median)}",

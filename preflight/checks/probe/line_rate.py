@@ -113,7 +113,7 @@ def _is_enough(scribe: All, test: TestResult) -> bool:
 
 
 @cluster_check("PRB117", "The probe measures what the inventory expects", several=False)
-def expected(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: who knows what the cluster gave when it was handed over, or what a job needs, can say so: `expect = { pair =
     20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. all_reduce at its largest size may not stay below it.
 

@@ -23,7 +23,7 @@ _REMEDIES = {  # by the network that jobs are to use
     "NCCL sends between hosts as jobs are to, and not over sockets unasked",
     products=frozenset({Product.NVIDIA}),
 )
-def transport(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: where NCCL cannot use RDMA it takes sockets, and says so in its log alone: the job runs, ten times slower. A
     container without /dev/infiniband or libibverbs is enough, or NCCL_IB_DISABLE=1 of an old trial. The probe's ranks
     write NCCL's log, and what it says of the network counts, not what is installed. It is judged where the inventory's

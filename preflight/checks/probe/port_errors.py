@@ -19,7 +19,7 @@ SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as h
     products=NPU | {Product.NVIDIA},
     several=False,
 )
-def counted_meanwhile(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
+def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
     """Why: counters that go back to the start of the driver tell of cables that were changed long ago. What they count
     while the probe sends is of today: a link that went away, damaged packets, packets that were sent again. So they are
     read before the tests and after them whenever the probe sent over RDMA, also where all tests passed: a collective

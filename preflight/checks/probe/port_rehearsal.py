@@ -21,7 +21,7 @@ _RANGE = "net.ipv4.ip_local_port_range"
 
 
 @cluster_check("PRB114", "Every host reaches the ports that the job will use", optional=("arrivals", "sockets"))
-def reaches_the_ports(
+def port_reachability(
     scribe: All,
     rehearsal: Rehearsal,
     arrivals: Mapping[str, Arrivals | None],
@@ -41,7 +41,7 @@ def reaches_the_ports(
         yield scribe.unknown("nobody took part in the port rehearsal")
     for attendance in rehearsal.hosts:
         if attendance.host in hosts:
-            yield from _of_itself(scribe, attendance, sockets.get(attendance.host))
+            yield from _own_findings(scribe, attendance, sockets.get(attendance.host))
     for visits, finding in _lost_connections(scribe, rehearsal):
         if _is_reported(visits, arrivals):
             yield scribe.skip("FWL101 or FWL104 has seen the same connections die", host=finding.host)
@@ -52,7 +52,7 @@ def reaches_the_ports(
             yield scribe.unknown(f"{source}: it could not try {count} connections: {why}", host=source)
 
 
-def _of_itself(scribe: All, attendance: Attendance, sockets: Sockets | None) -> Iterator[Finding]:
+def _own_findings(scribe: All, attendance: Attendance, sockets: Sockets | None) -> Iterator[Finding]:
     """Yield the findings of a host without the others: its absence, or the holders of its ports."""
     host = attendance.host
     if attendance.error:
@@ -63,17 +63,21 @@ def _of_itself(scribe: All, attendance: Attendance, sockets: Sockets | None) -> 
         if busy_port.port not in reported_ports:
             holders[_holder(busy_port)].append(busy_port)
     for holder, busy_ports in holders.items():
-        yield _held(scribe, host, holder, busy_ports)
+        yield _busy(scribe, host, holder, busy_ports)
 
 
-def _held(scribe: All, host: str, holder: str, busy_ports: Sequence[Taken]) -> Finding:
-    pid, ports = busy_ports[0].pid, _named(scribe, [busy_port.port for busy_port in busy_ports])
-    report, culprit = scribe.bad, _culprit("port held", host)
+def _busy(scribe: All, host: str, holder: str, busy_ports: Sequence[Taken]) -> Finding:
+    pid, ports = busy_ports[0].pid, [busy_port.port for busy_port in busy_ports]
+    other_run = owner(None, pid, busy_ports[0].process) is Owner.OTHER_RUN
     remedy = end(host, pid, "stop its service") if pid else f"on {host}, as root: ss -tanp"
-    if owner(None, pid, busy_ports[0].process) is Owner.OTHER_RUN:
-        report, culprit, remedy = scribe.warn, None, wait(host, pid)
-    summary = f"{host}: {ports} held by {holder}"
-    return report(summary, host=host, expected="free", found=holder, culprit=culprit, remedy=remedy)
+    return (scribe.warn if other_run else scribe.bad)(
+        f"{host}: {_port_words(scribe, ports)} held by {holder}",
+        host=host,
+        expected="free",
+        found=holder,
+        culprit=None if other_run else _culprit("port held", host),
+        remedy=wait(host, pid) if other_run else remedy,
+    )
 
 
 def _holder(taken: Taken) -> str:
@@ -155,7 +159,7 @@ def _path(scribe: All, path: Path) -> Finding:
         path.visits,
         host=host,
         peer=path.visits[0].source,
-        cause=_by_strangers(path.visits) or "the path between them, or a rule about these senders",
+        cause=_other_listener(path.visits) or "the path between them, or a rule about these senders",
         remedy=f"{BETWEEN}; on {sources} the route and the output chain",
         culprit=_culprit("port blocked on the way", host, *dict.fromkeys(senders)),
     )
@@ -163,13 +167,13 @@ def _path(scribe: All, path: Path) -> Finding:
 
 def _ports(scribe: All, wall: Wall) -> str:
     ephemeral = wall.ports & set(wall.target.ephemeral)
-    words = [_named(scribe, sorted(wall.ports - ephemeral))] if wall.ports - ephemeral else []
+    words = [_port_words(scribe, sorted(wall.ports - ephemeral))] if wall.ports - ephemeral else []
     if ephemeral:
         words.append(f"ports that the kernel chooses ({PortSet.of((port, port) for port in ephemeral)})")
     return " and ".join(words)
 
 
-def _named(scribe: All, ports: list[int]) -> str:
+def _port_words(scribe: All, ports: list[int]) -> str:
     """Return `port 29500 (master)`, or `ports 29500,60000-60031 (master, HCCL)`."""
     purposes = ", ".join(dict.fromkeys(scribe.cluster.purpose(port) for port in ports))
     return f"port{'s' if len(ports) > 1 else ''} {PortSet.of((port, port) for port in ports)} ({purposes})"
@@ -183,10 +187,10 @@ def _cause(target: Attendance, visits: tuple[Visit, ...]) -> str:
         return f"rejected by {', '.join(by[:4])}: a router or firewall on the way"
     if How.REFUSED in hows(visits):
         return "a firewall, its own or one on the way, resets them (REJECT): the port listens"
-    return _by_strangers(visits) or "its firewall drops them, or something in between does"
+    return _other_listener(visits) or "its firewall drops them, or something in between does"
 
 
-def _by_strangers(visits: tuple[Visit, ...]) -> str:
+def _other_listener(visits: tuple[Visit, ...]) -> str:
     if not hows(visits) <= {How.MUTE, How.STRANGER}:
         return ""
     return "somebody else is at that address or port: a proxy, a rule that redirects, another host with the address"

@@ -21,7 +21,7 @@ from preflight.attribution.stopped_ranks import (
     passed_later,
 )
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding
+from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding, unproven
 from preflight.facts.error_meanings import Meaning, meaning
 from preflight.facts.hung_rank_causes import usual
 from preflight.model.cluster import Cluster
@@ -36,7 +36,7 @@ _MANY = 3  # pairs without a known culprit; more of them are one finding
 @cluster_check(
     "PRB101", "Every rank arrives at every stage of the probe", several=False, optional=("located", "causes", "limit")
 )
-def all_arrive(
+def rank_progress(
     scribe: All,
     observations: tuple[Observation, ...],
     located: tuple[Located, ...] | None,
@@ -250,14 +250,13 @@ def _by_stage(results: ProbeResults, straggler: Behind, culprits: Sequence[Named
     whole = len(views) > 1 and len(views) == sum(view.member.host == host for view in first.ranks)
     kind = "host" if whole or straggler.stage == "none" or views[0].end is End.LOST else "device"
     members = (host,) if kind == "host" else tuple(sorted(straggler.places))
-    fault = Located(kind, members, tuple(by_id(straggler.seen)), first.test.outcome)
     lines = (
         line
         for culprit in culprits
         if culprit.part(straggler.places)
         for line in partner_evidence(culprit.one, results.tests)
     )
-    return _Suspect(Named(fault, proven=False), straggler, tuple(lines))
+    return _Suspect(unproven(kind, members, straggler.seen, first.test.outcome), straggler, tuple(lines))
 
 
 def _tests(straggler: Behind) -> str:
@@ -364,7 +363,7 @@ def _many_pairs(results: ProbeResults, stops: Sequence[Stop]) -> Finding:
     places = {place for stop in stops for place in stop.places}
     return culprit_finding(
         results,
-        _unproven("group", failures, sorted(places)),
+        unproven("group", sorted(places), failures, failures[0].test.outcome),
         replace(
             _symptom(results, failures, first.stage),
             summary=f"{len(stops)} pairs of devices stopped together, and nobody can be named",
@@ -386,7 +385,7 @@ def _stop_findings(results: ProbeResults, stop: Stop, neighbours: Sequence[str])
         return
     yield culprit_finding(
         results,
-        _unproven("group", stop.seen, sorted(stop.places)),
+        unproven("group", sorted(stop.places), stop.seen, first.test.outcome),
         replace(
             symptom,
             summary=f"all {len(stop.members)} ranks stopped after {stop.stage}: they waited for one another "
@@ -404,7 +403,7 @@ def _pair_findings(results: ProbeResults, stop: Stop, symptom: Symptom, once: st
     findings = [
         culprit_finding(
             results,
-            _unproven("link", stop.seen, [member.place, peer.place]),
+            unproven("link", (member.place, peer.place), stop.seen, stop.seen[0].test.outcome),
             replace(
                 symptom,
                 summary=f"{member.host}: device {member.device} and {peer.place} stopped together after {stop.stage}"
@@ -424,11 +423,6 @@ def _is_at_fault(finding: Finding) -> bool:
     """Return whether the finding is about the object that facts show to be at fault."""
     members = finding.culprit.members if finding.culprit else ()
     return finding.host in members or f"{finding.host}/{finding.device}" in members
-
-
-def _unproven(kind: str, failures: Sequence[Observation], members: Iterable[str]) -> Named:
-    """Return a group or link of which no member is proven at fault."""
-    return Named(Located(kind, tuple(members), tuple(by_id(failures)), failures[0].test.outcome), proven=False)
 
 
 def _trouble(view: RankView) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from preflight.attribution.culprit_words import Named, named, sentence
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding
+from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding, unproven
 from preflight.model.finding import Finding
 from preflight.model.measure import Located, Observation, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
@@ -92,7 +92,7 @@ class _Peers:
 
 
 @cluster_check("PRB103", "No rail is slow", optional=("located", "causes"))
-def no_slow_rail(
+def link_bandwidth(
     scribe: All,
     observations: tuple[Observation, ...],
     located: tuple[Located, ...] | None,
@@ -147,13 +147,9 @@ def _not_compared(results: ProbeResults) -> Finding:
 def _slow_pairs(results: ProbeResults, peers: _Peers, speeds: Mapping[_Pair, float]) -> Iterator[Finding]:
     """Yield the findings about slow pairs without a known culprit. Many of them are one finding."""
     observations = results.observations
-    again = {pair: all(_slow_rounds(observations, place) > 1 for place in pair) for pair in speeds}
-    if len(speeds) > _MANY:
-        group = _unproven(observations, "group", *speeds)
-        yield _slow(results, peers, group, speeds, again=any(again.values()))
-        return
-    for pair, speed in speeds.items():
-        yield _slow(results, peers, _unproven(observations, "link", pair), {pair: speed}, again=again[pair])
+    for pairs in [list(speeds)] if len(speeds) > _MANY else [[pair] for pair in speeds]:
+        again = any(all(_slow_rounds(observations, place) > 1 for place in pair) for pair in pairs)
+        yield _slow(results, peers, _unproven(observations, pairs), {pair: speeds[pair] for pair in pairs}, again=again)
 
 
 def _together(observations: Sequence[Observation]) -> TestResult | None:
@@ -202,13 +198,14 @@ def _unlike(results: ProbeResults, bandwidths: Mapping[_Pair, float], peers: Usu
         )
 
 
-def _unproven(observations: Sequence[Observation], kind: str, *pairs: _Pair) -> Named:
+def _unproven(observations: Sequence[Observation], pairs: Sequence[_Pair]) -> Named:
     """Return the slow pairs as an object of which neither end is proven at fault."""
-    wanted = {frozenset(pair) for pair in pairs}
-    slow = (observation.test for observation in observations if observation.test.outcome is TestOutcome.SLOW)
-    ids = tuple(test.id for test in slow if frozenset(member.place for member in test.members) in wanted)
-    members = pairs[0] if kind == "link" else tuple(sorted({place for pair in pairs for place in pair}))
-    return Named(Located(kind, members, ids, TestOutcome.SLOW), proven=False)
+    wanted = set(pairs)
+    slow = (observation for observation in observations if observation.test.outcome is TestOutcome.SLOW)
+    of_two = (observation for observation in slow if len(observation.test.members) == 2)
+    failures = [observation for observation in of_two if _pair(observation.test) in wanted]
+    kind = "link" if len(pairs) == 1 else "group"
+    return unproven(kind, sorted({place for pair in pairs for place in pair}), failures, TestOutcome.SLOW)
 
 
 def _pairs_of(culprit: Named, observations: Sequence[Observation]) -> dict[_Pair, float]:

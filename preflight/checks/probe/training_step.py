@@ -16,7 +16,7 @@ _TROUBLE = "trains wrongly"
 @cluster_check(
     "PRB113", "A training step brings the same parameters on every rank", several=False, optional=("located", "causes")
 )
-def same_parameters(
+def training_step(
     scribe: All,
     observations: tuple[Observation, ...],
     located: tuple[Located, ...] | None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from preflight.attribution.culprit_words import Named, by_id, named
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding
+from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding, unproven
 from preflight.model.finding import Finding
 from preflight.model.measure import Located, Member, Observation, RankView, Scope, TestOutcome
 from preflight.model.outcome import Outcome
@@ -24,11 +24,11 @@ class _Source:
 
     member: Member
     lines: list[str] = field(default_factory=list)  # of the ranks that received wrong values
-    tests: dict[str, None] = field(default_factory=dict)  # ids, in order
+    observations: list[Observation] = field(default_factory=list)
 
 
 @cluster_check("PRB102", "Every value that a collective brings is exact", several=False, optional=("located", "causes"))
-def values_exact(
+def collective_values(
     scribe: All,
     observations: tuple[Observation, ...],
     located: tuple[Located, ...] | None,
@@ -125,7 +125,7 @@ def _by_pattern(results: ProbeResults, source: _Source) -> Finding:
     member, lines = source.member, source.lines
     return culprit_finding(
         results,
-        Named(Located("device", (member.place,), tuple(source.tests), TestOutcome.WRONG_DATA), proven=False),
+        unproven("device", (member.place,), source.observations, TestOutcome.WRONG_DATA),
         Symptom(
             _TROUBLE,
             f"{member.host}: device {member.device} (rank {member.rank}): its data arrives wrong",
@@ -159,7 +159,7 @@ def _sources(wrong: Iterable[Observation]) -> dict[str, _Source]:
                 member = members[view.suspect_rank]
                 source = sources.setdefault(member.place, _Source(member))
                 source.lines.append(_line(observation, view))
-                source.tests.setdefault(observation.test.id)
+                source.observations.append(observation)
     return sources
 
 

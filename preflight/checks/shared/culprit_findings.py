@@ -66,6 +66,11 @@ class Symptom:
     alone: bool = False
 
 
+def unproven(kind: str, members: Iterable[str], failures: Iterable[Observation], outcome: TestOutcome) -> Named:
+    """Return an object that failed as a whole, without proof which member is at fault."""
+    return Named(Located(kind, tuple(members), tuple(by_id(failures)), outcome), proven=False)
+
+
 def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, outcome: Outcome | None = None) -> Finding:
     """Return the one finding about an object that tests identify, with the explanation from the facts.
 

@@ -8,12 +8,11 @@ from preflight.checks.engine.registry import All, Here
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
-from preflight.model.outcome import Outcome
 
 
 def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
     """Yield the one skip of a host without an answer of nvidia-smi, or with an answer of names alone."""
     if nvidia.gpus.value is None:
-        yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
+        yield scribe.skip("nvidia-smi gives no answer, see GPU101", host=host.name)
     elif nvidia.gpus.value.names_alone:
-        yield scribe.finding(Outcome.SKIP, "nvidia-smi tells no more than names, see GPU101", host=host.name)
+        yield scribe.skip("nvidia-smi tells no more than names, see GPU101", host=host.name)

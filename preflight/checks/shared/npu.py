@@ -6,6 +6,7 @@ address, the mask, the health and /etc/hccn.conf are not reported as well."""
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Interface
+from itertools import product
 from typing import Any
 
 from preflight.checks.engine.registry import All, Here
@@ -15,7 +16,6 @@ from preflight.facts.types import Hccn, HccnDevice, Reading
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
-from preflight.model.outcome import Outcome
 
 
 def planned_device(host: Host, index: int) -> Device:
@@ -62,37 +62,26 @@ def untold(
     wholly unreadable device is reported once."""
     failed, refusals = set[tuple[int, str]](), set[tuple[tuple[int, ...], str]]()
     for reading in readings:
-        errors = _errors(reading, unset=unset)
-        failed |= {(device, error) for device, error in errors.items() if not _silent(error)}
-        refusals.update(_refusals(errors, len(reading)))
-    for devices, error in sorted(refusals):
-        subject = f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}: " if devices else ""
-        yield scribe.finding(Outcome.SKIP, f"{host.name}: {subject}not told: {error}", host=host.name)
-    for number, error in sorted(failed):
-        yield scribe.finding(
-            Outcome.UNKNOWN, f"{host.name}: device {number}: could not look: {error}", host=host.name, device=number
-        )
+        for error, devices in _by_error(reading, unset=unset).items():
+            if not _silent(error):
+                failed.update(product(devices, [error]))
+            elif len(devices) == len(reading):
+                refusals.add(((), error))
+            elif refused(error):
+                refusals.add((tuple(devices), error))
+    for numbers, error in sorted(refusals):
+        subject = f"device{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
+        yield scribe.skip(f"{host.name}: {subject}not told: {error}", host=host.name)
+    for device, error in sorted(failed):
+        yield scribe.unknown(f"{host.name}: device {device}: could not look: {error}", host=host.name, device=device)
 
 
-def _errors(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[int, str]:
-    return {
-        device: result.error or "its tool told nothing"
-        for device, result in reading.items()
-        if result.error or (result.value is None and not unset)
-    }
-
-
-def _refusals(errors: Mapping[int, str], devices: int) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Yield devices without a reading and their tool's reason, `()` for all devices of the host."""
+def _by_error(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[str, list[int]]:
     by_error: dict[str, list[int]] = defaultdict(list)
-    for device, error in errors.items():
-        if _silent(error):
-            by_error[error].append(device)
-    for error, silent_devices in by_error.items():
-        if len(silent_devices) == devices:
-            yield (), error
-        elif refused(error):
-            yield tuple(silent_devices), error
+    for device, result in reading.items():
+        if result.error or (result.value is None and not unset):
+            by_error[result.error or "its tool told nothing"].append(device)
+    return by_error
 
 
 def _silent(error: str) -> bool:

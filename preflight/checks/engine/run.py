@@ -87,17 +87,17 @@ def _run(
         yield from _call(scribe, inputs[host.name]) or [scribe.finding(Outcome.PASS, check.title)]
 
 
-def _not_checked(here: Here, reason: str | Missing | NotRun) -> Finding:
+def _not_checked(scribe: Here, reason: str | Missing | NotRun) -> Finding:
     if isinstance(reason, Missing):
-        return here.unknown(f"{here.host.name}: could not look: {reason.error}")
-    return here.skip(f"not looked at: {reason.reason}" if isinstance(reason, NotRun) else reason)
+        return scribe.unknown(f"{scribe.host.name}: could not look: {reason.error}")
+    return scribe.skip(f"not looked at: {reason.reason}" if isinstance(reason, NotRun) else reason)
 
 
 def _run_over_all(scribe: All, inputs: Mapping[str, Mapping[str, object]], subjects: int) -> Iterator[Finding]:
     if not scribe.hosts:
         return
     if scribe.check.several and subjects < 2:
-        yield Here(scribe.check, scribe.cluster, scribe.hosts[0]).skip("only one host is looked at: nothing to compare")
+        yield scribe.skip("only one host is looked at: nothing to compare", host=scribe.hosts[0].name)
         return
     findings = _call(scribe, _by_host(scribe.check, inputs))
     yield from findings

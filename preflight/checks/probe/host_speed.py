@@ -1,7 +1,8 @@
 """Checks of processor speed: every host's processors are as fast as those of the others."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from statistics import median
 
 from preflight.attribution.culprit_words import by_id
 from preflight.checks.engine.registry import All, cluster_check
@@ -26,72 +27,70 @@ def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Itera
 
     Mend: end what uses them, lift the limit, or take the host out of jobs
     """
-    results = [observation for observation in observations if observation.test.op == OP]
-    yield from _wrong(scribe, results)
-    speeds: dict[str, list[float]] = defaultdict(list)
-    for observation in results:
-        if observation.test.tflops:
-            speeds[observation.test.members[0].place].append(observation.test.tflops)
-    limits = speed_limits(speeds.values(), WARN, FAIL)
+    hosts = sorted(_by_host(observations).items())
+    for host, results in hosts:
+        yield from _wrong(scribe, host, results)
+    limits = speed_limits([speeds for _, results in hosts for speeds in _ranks(results).values()], WARN, FAIL)
     if limits:
-        yield from _slow(scribe, results, limits, _hosts(speeds))
+        for host, results in hosts:
+            yield from _slow(scribe, host, results, limits)
         return
-    ranks = {observation.test.members[0].place for observation in results}
-    if len(ranks) < FEWEST:
+    planned = len({observation.test.members[0].place for _, results in hosts for observation in results})
+    if planned < FEWEST:
         yield scribe.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
     else:
-        yield scribe.unknown(f"fewer than {FEWEST} of {len(ranks)} ranks brought a time")
+        yield scribe.unknown(f"fewer than {FEWEST} of {planned} ranks brought a time")
 
 
-def _of_host(results: Sequence[Observation], host: str) -> list[Observation]:
-    return [observation for observation in results if observation.test.members[0].host == host]
+def _by_host(observations: Sequence[Observation]) -> dict[str, list[Observation]]:
+    by_host: dict[str, list[Observation]] = defaultdict(list)
+    for observation in observations:
+        if observation.test.op == OP:
+            by_host[observation.test.members[0].host].append(observation)
+    return by_host
 
 
-def _wrong(scribe: All, results: Sequence[Observation]) -> Iterator[Finding]:
-    for host in sorted({observation.test.members[0].host for observation in results if observation.test.wrong_values}):
-        own = _of_host(results, host)
-        wrong = [observation for observation in own if observation.test.wrong_values]
-        ids = tuple(by_id(wrong))
+def _ranks(results: Sequence[Observation]) -> dict[int, list[float]]:
+    """Return TFLOP/s by device."""
+    speeds: dict[int, list[float]] = defaultdict(list)
+    for test in (observation.test for observation in results):
+        if test.tflops:
+            speeds[test.members[0].device].append(test.tflops)
+    return speeds
+
+
+def _wrong(scribe: All, host: str, results: Sequence[Observation]) -> Iterator[Finding]:
+    wrong = [observation for observation in results if observation.test.wrong_values]
+    if wrong:
         yield scribe.bad(
-            f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
+            f"{host}: its processors compute wrongly: {len(wrong)} of {len(results)} tests brought wrong values",
             host=host,
             expected="0 wrong values",
             found=f"{sum(observation.test.wrong_values for observation in wrong)} wrong values",
             evidence=tuple(observation.ranks[0].first_wrong[:120] for observation in wrong),
             remedy="take the host out of jobs; look for memory errors: journalctl -k | grep -i -e mce -e edac",
-            culprit=Culprit("host", (host,), ids, "processors compute wrongly"),
+            culprit=Culprit("host", (host,), tuple(by_id(wrong)), "processors compute wrongly"),
         )
 
 
-def _hosts(speeds: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return the median of each host's ranks. The better measurement of a rank counts."""
-    from statistics import median  # its import costs more than listing all checks
-
-    by_host: dict[str, list[float]] = defaultdict(list)
-    for place, measured in speeds.items():
-        by_host[place.partition("/")[0]].append(max(measured))
-    return {host: median(ranks) for host, ranks in by_host.items()}
-
-
-def _slow(
-    scribe: All, results: Sequence[Observation], limits: SpeedLimits, hosts: Mapping[str, float]
-) -> Iterator[Finding]:
-    for host, speed in sorted(hosts.items()):
-        if speed >= limits.warn:
-            continue
-        far = speed < limits.fail
-        ids = tuple(by_id(_of_host(results, host)))
-        yield (scribe.bad if far else scribe.warn)(
-            f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
-            f"has {_gflops(limits.median)}",
-            host=host,
-            expected=f"{WARN:.0%} of the median or more",
-            found=f"{speed / limits.median:.0%}",
-            cause="another job, a limit on what it may use, or a low clock",
-            remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
-            + command(scribe, [host], Scope.DEVICE),
-            culprit=Culprit("host", (host,), ids, "processors slow or busy") if far else None,
-        )
+def _slow(scribe: All, host: str, results: Sequence[Observation], limits: SpeedLimits) -> Iterator[Finding]:
+    """Yield the finding about a host with slow processors. The better measurement of a rank counts."""
+    ranks = [max(speeds) for speeds in _ranks(results).values()]
+    speed = median(ranks) if ranks else limits.median
+    if speed >= limits.warn:
+        return
+    far = speed < limits.fail
+    yield (scribe.bad if far else scribe.warn)(
+        f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
+        f"has {_gflops(limits.median)}",
+        host=host,
+        expected=f"{WARN:.0%} of the median or more",
+        found=f"{speed / limits.median:.0%}",
+        cause="another job, a limit on what it may use, or a low clock",
+        remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
+        + command(scribe, [host], Scope.DEVICE),
+        culprit=Culprit("host", (host,), tuple(by_id(results)), "processors slow or busy") if far else None,
+    )
 
 
 def _gflops(tflops: float) -> str:

@@ -308,7 +308,7 @@ def _progress(suspect: _Suspect) -> str:
 
 
 def _contrast(results: ProbeResults, suspect: _Suspect) -> str:
-    """Return the partners that do well without the suspect, or the ranks that waited for it."""
+    """Return the partners that pass with others, or the ranks that waited for the suspect."""
     partner_places = partners(suspect.culprit.one, results.tests) if suspect.culprit.proven else []
     if len(partner_places) > 1:
         return f"so with {' and '.join(partner_places[:3])}, which do well with others"

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from preflight.attribution.culprit_words import Named, named, sentence
 from preflight.checks.engine.registry import All, cluster_check
@@ -239,8 +240,6 @@ def _points_out(culprit: Named, near: str, far: str) -> bool:
 
 def _directions(observations: Sequence[Observation], culprit: Named) -> str:
     """Return `it sends at 0.40 GB/s, receives at 1.90`, or the direction alone. The figures are medians."""
-    from statistics import median  # its import costs more than listing all checks
-
     ways = list(_one_way(observations))
     sent = [speed for sender, receiver, speed in ways if _points_out(culprit, sender, receiver)]
     received = [speed for sender, receiver, speed in ways if _points_out(culprit, receiver, sender)]
@@ -250,7 +249,7 @@ def _directions(observations: Sequence[Observation], culprit: Named) -> str:
 
 
 def _problem(culprit: Named, pairs: int) -> tuple[str, str]:
-    """Return what is slow, and the likely cause."""
+    """Return the problem and its likely cause, in words."""
     host, _, device = culprit.one.members[0].partition("/") if culprit.one.members else ("", "", "")
     subject = f"{host}: device {device}" if device else f"{host}: it"
     if culprit.kind == "link":

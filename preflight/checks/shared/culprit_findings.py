@@ -133,8 +133,8 @@ def _at_fault(culprit: Named, explanation: Why, trouble: str) -> Culprit | None:
     """Return the object at fault, or None if tests cannot decide between objects, and facts do not, either."""
     kind, members = _decided(culprit, explanation)
     # A pair that failed once does not prove a faulty link, unless facts do, or unless both ends are in one host.
-    unproven = kind == "link" and not (culprit.proven or explanation.words) and len(hosts_of(members)) > 1
-    if kind == "group" or unproven:
+    is_open = kind == "link" and not (culprit.proven or explanation.words) and len(hosts_of(members)) > 1
+    if kind == "group" or is_open:
         return None
     return Culprit(kind, members, culprit.one.tests, explanation.words or trouble)
 

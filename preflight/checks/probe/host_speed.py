@@ -23,9 +23,9 @@ def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Itera
     well. One thread a rank multiplies matrices on the host's processor; a host is compared with the median rank: 1.5
     times slower is a warning, twice as slow a failure, more where ranks differ from each other or from themselves.
 
-    By hand: top; cat /sys/fs/cgroup/cpu.stat; the clock: grep MHz /proc/cpuinfo
+    Check manually: top; cat /sys/fs/cgroup/cpu.stat; the clock: grep MHz /proc/cpuinfo
 
-    Mend: end what uses them, lift the limit, or take the host out of jobs
+    Fix: end what uses them, lift the limit, or take the host out of jobs
     """
     hosts = sorted(_by_host(observations).items())
     for host, results in hosts:

@@ -38,9 +38,9 @@ def collective_values(
     sends patterns whose exact result is known on every rank, and compares every element. Whose part was wrong is told
     by the pattern, or by tests with other partners. One that is wrong now and then is a failure, too.
 
-    By hand: no tool of the vendor compares values; preflight probe --inventory hosts.toml
+    Check manually: no tool of the vendor compares values; preflight probe --inventory hosts.toml
 
-    Mend: take the device that is named out of jobs; run the probe again with another partner before it is replaced
+    Fix: take the device that is named out of jobs; run the probe again with another partner before it is replaced
     """
     collectives = [observation for observation in observations if _is_collective(observation)]
     if all(map(_is_alone, observations)) and any(map(_has_run, observations)):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from preflight.attribution.causes import FailureMode, Why, why
+from preflight.attribution.causes import FailureMode, LocatedFailure, Why, why
 from preflight.attribution.culprit_words import (
     SHOWN,
     Named,
@@ -114,14 +114,14 @@ def _subject(culprit: Named) -> Subject:
 
 def _explanation(results: ProbeResults, fault: Located, *, alone: bool) -> Why:
     members = fault.members or tuple(sorted(host.name for host in results.scribe.hosts))
-    return why(
+    failure = LocatedFailure(
         results.scribe.cluster,
         replace(fault, members=members),
         _MODES.get(fault.outcome, FailureMode.ALONE if alone else FailureMode.TOGETHER),
         results.backend(fault),
-        results.causes,
-        all_devices=_common_scope(failed_tests(fault, results.tests)) is Scope.ALL,
+        _common_scope(failed_tests(fault, results.tests)) is Scope.ALL,
     )
+    return why(failure, results.causes)
 
 
 def _is_reported(culprit: Named, explanation: Why) -> bool:

@@ -39,15 +39,15 @@ def judged(
     for name, choice in chosen.items():
         if isinstance(choice, str):
             yield scribe.bad(f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=library.remedy)
-    unreached = list(_unreached(scribe, library, choices, network, arrivals)) if len(scribe.hosts) > 1 else []
+    unreached = list(_connection_problems(scribe, library, choices, network, arrivals)) if len(scribe.hosts) > 1 else []
     yield from unreached
     unreached_hosts = {finding.host for finding in unreached}
     for host in scribe.hosts:
         if host.name in choices and host.name not in unreached_hosts:
-            yield from _other_than_planned(scribe, library, host, choices[host.name], network[host.name])
+            yield from _unplanned(scribe, library, host, choices[host.name], network[host.name])
 
 
-def _unreached(
+def _connection_problems(
     scribe: All,
     library: Library,
     choices: Mapping[str, NicChoice],
@@ -69,15 +69,13 @@ def _unreached(
             )
         else:
             places[name] = choice.address.network
-    crossed = _crossed(choices, places, arrivals)
+    connected = _connected_networks(choices, places, arrivals)
     for odd in odd_ones(places):
-        if odd.value not in crossed:
-            yield from _apart(scribe, library, odd, choices, network[odd.host])
+        if odd.value not in connected:
+            yield from _in_other_network(scribe, library, odd, choices, network[odd.host])
 
 
-def _other_than_planned(
-    scribe: All, library: Library, host: Host, choice: NicChoice, network: Network
-) -> Iterator[Finding]:
+def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, network: Network) -> Iterator[Finding]:
     wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
     if len(wanted) == 1 and choice.nic not in wanted:
         yield scribe.warn(
@@ -90,7 +88,7 @@ def _other_than_planned(
         )
 
 
-def _crossed(
+def _connected_networks(
     choices: Mapping[str, NicChoice], places: Mapping[str, Place], arrivals: Mapping[str, Arrivals | None]
 ) -> set[Place]:
     """Return the networks with connections that were tried from another network to a chosen address.
@@ -106,7 +104,7 @@ def _crossed(
     }
 
 
-def _apart(
+def _in_other_network(
     scribe: All, library: Library, odd: Odd[Place], choices: Mapping[str, NicChoice], network: Network
 ) -> Iterator[Finding]:
     """Yield the finding about a host with its NIC in another network than the others' NICs. The route to them has to

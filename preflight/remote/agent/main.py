@@ -40,11 +40,11 @@ import signal
 import sys
 import time
 
-from agent.agent import Agent, line_of
-from agent.children import describe
+from agent.events import describe, line_of
 from agent.lease import HostBusyError, Lease
 from agent.processes import adopt_orphans, mark, outlive_parent
 from agent.settle import settle
+from worker.torch_import import import_torch
 
 # Set before torch is imported. Neither torch_npu nor thread pools survive a fork, so torch must not load torch_npu by
 # itself. Warnings of torch would be taken for the error message of a rank that died.
@@ -77,9 +77,9 @@ def main():
     try:
         lease = Lease(hello)
         waiting_pids = take(lease, hello, say)
-        from worker.rank import prepare
+        versions = import_torch(hello["trains"])
+        from agent.agent import Agent  # imports the workers' modules, and those use torch
 
-        versions = prepare(hello["trains"])
         stage = "torch"
         for pid in waiting_pids:
             os.waitpid(pid, 0)

@@ -32,10 +32,7 @@ def choose_nic(wanted, address):
     """
     nics = interfaces()
     if wanted is None:
-        try:
-            addresses = {info[4][0] for info in socket.getaddrinfo(address, None, socket.AF_INET)}
-        except OSError:
-            addresses = {address}
+        addresses = ipv4_addresses(address)
         matching = [nic for nic in nics if nic[1] in addresses]
         condition = "the address %s" % address
     elif "/" in wanted:
@@ -45,10 +42,18 @@ def choose_nic(wanted, address):
     else:
         matching = [nic for nic in nics if nic[0] == wanted]
         condition = "the name %s and an IPv4 address" % wanted
-    if not matching:
-        available = ", ".join("%s %s" % nic for nic in nics)
-        raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (condition, available))
-    return matching[0]
+    if matching:
+        return matching[0]
+    available = ", ".join(map(" ".join, nics))
+    raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (condition, available))
+
+
+def ipv4_addresses(name):
+    """Return the IPv4 addresses of a host; the name itself where it cannot be resolved."""
+    try:
+        return {info[4][0] for info in socket.getaddrinfo(name, None, socket.AF_INET)}
+    except OSError:
+        return {name}
 
 
 def nccl_files(environ):

@@ -14,10 +14,10 @@ _LOOKS, _PAUSE = 4, 0.05  # repeated reads of the state of a process in a driver
 class Worker:
     """A forked rank: its pipes and its progress."""
 
-    def __init__(self, group, rank, pid, report, output, order):
+    def __init__(self, group, rank, pid, pipes):
         self.group, self.rank, self.pid = group, rank, pid
-        self.report, self.output, self.order = report, output, order
-        self.pipes = {report, output}  # pipes that may still have output
+        self.report, self.output, self.order = pipes
+        self.pipes = {self.report, self.output}  # pipes that may still have output
         for fd in self.pipes:
             os.set_blocking(fd, False)
         self.unread = b""
@@ -37,6 +37,10 @@ class Worker:
         self.unread = self.unread[-REPORT:]
         return lines
 
+    def is_overdue(self, now):
+        """Return whether the worker has reported nothing for longer than its deadline, without waiting for its turn."""
+        return not (self.waiting or self.killed) and now - self.last > self.group.deadline
+
     def prints(self, data):
         self.printed = (self.printed + data)[-TAIL:]
 
@@ -53,7 +57,7 @@ class Worker:
         return "killed", "signal %d" % info.si_status
 
 
-class Group:
+class WorkerGroup:
     """The workers of one communicator on this host: one process group, killed as a whole."""
 
     def __init__(self, name, deadline, takes_turns, tests):
@@ -65,6 +69,10 @@ class Group:
         """True if a rank that reports `event` then waits for a go: before each test, if the group takes turns."""
         before_next = event["at"] == "result" and event["test"] + 1 < self.tests
         return self.takes_turns and (before_next or event.get("stage") == "communicator")
+
+    def alive(self):
+        """Return the workers that have not ended."""
+        return [worker for worker in self.workers if not worker.ended]
 
     @property
     def pgid(self):

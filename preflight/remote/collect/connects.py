@@ -24,9 +24,7 @@ def look_connects(request, deadline):
     the others: a job may be at work there.
     """
     options = request["connects"]
-    ports = list(options["ports"])
-    if options["ephemeral"]:
-        ports += [int(port) for port in (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()]
+    ports = ports_to_try(options)
     results, unanswered = [], []
     for host, name in options["targets"]:
         try:
@@ -35,7 +33,7 @@ def look_connects(request, deadline):
         except (OSError, UnicodeError):
             results.append({"host": host, "error": "%s does not resolve there" % name})
             continue
-        for port in sorted(set(ports)):
+        for port in ports:
             entry = {"host": host, "address": place[0], "port": port}
             unanswered.append((family, (place[0], port, *place[2:]), entry, None))
     for _ in range(ATTEMPTS):
@@ -44,6 +42,14 @@ def look_connects(request, deadline):
                 connection.close()
         unanswered = attempt(unanswered, request["ports"], min(deadline, time.monotonic() + ANSWER_SECONDS), results)
     return results + [dict(entry, **closed(connection, errno.ETIMEDOUT)) for _, _, entry, connection in unanswered]
+
+
+def ports_to_try(options):
+    """Return the job's ports, with the first and the last of the ephemeral ports if they are wanted."""
+    ports = list(options["ports"])
+    if options["ephemeral"]:
+        ports += map(int, (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split())
+    return sorted(set(ports))
 
 
 def attempt(places, job_ports, until, found):

@@ -2,6 +2,7 @@
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
+import collections
 import os
 import re
 import threading
@@ -11,7 +12,12 @@ from collect.tools import LookError, attempt, command, each, read, required
 
 # Temporary answers, and the seconds to wait for another one. Just after boot the tool still restores the settings. A
 # device that has just got a detect address has not probed it yet.
-PASSING = {"cfg": (("status:START",), 10), "net_health": (("status: Init", "status: Detect ip set"), 5)}
+Passing = collections.namedtuple("Passing", "texts seconds")
+PASSING = {
+    "cfg": Passing(("status:START",), 10),
+    "net_health": Passing(("status: Init", "status: Detect ip set"), 5),
+}
+NEVER_PASSING = Passing((), 0)
 HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
 QUERY_SECONDS = 10  # limit of one query: one that hangs leaves time for those after it
 looked = threading.Event()  # set once look_hccn has ended
@@ -29,12 +35,12 @@ def hccn(tool, device, arguments, deadline):
         pause = min(1.0, pause * 2)
 
 
-def hccn_settled(tool, device, arguments, passing, seconds, deadline):
-    """Call hccn_tool, again while its answer is a temporary one and `seconds` are not over. Return the last answer."""
-    end = min(deadline, time.monotonic() + seconds)
+def hccn_settled(tool, device, arguments, passing, deadline):
+    """Call hccn_tool, again for some seconds while its answer is a temporary one. Return the last answer."""
+    end = min(deadline, time.monotonic() + passing.seconds)
     while True:
         answer = hccn(tool, device, arguments, min(deadline, time.monotonic() + QUERY_SECONDS))
-        if not any(text in answer["out"] for text in passing) or time.monotonic() + 0.5 > end:
+        if not any(text in answer["out"] for text in passing.texts) or time.monotonic() + 0.5 > end:
             return answer
         time.sleep(0.5)
 
@@ -73,8 +79,8 @@ def look_devices(request, deadline):
         answers = {}
         for name, option in request["readings"]:
             probes_nothing = name == "net_health" and "0.0.0.0" in answers.get("netdetect", {}).get("out", "0.0.0.0")
-            passing, seconds = ((), 0) if probes_nothing else PASSING.get(name, ((), 0))
-            answers[name] = hccn_settled(tool, device, ["-" + name, option], passing, seconds, deadline)
+            passing = NEVER_PASSING if probes_nothing else PASSING.get(name, NEVER_PASSING)
+            answers[name] = hccn_settled(tool, device, ["-" + name, option], passing, deadline)
         for name in deep:
             answers[name] = hccn(tool, device, ["-" + name, "-g"], min(deadline, time.monotonic() + QUERY_SECONDS))
         return answers

@@ -25,15 +25,7 @@ def look_load(request, deadline):
         raise LookError("other users' processes are hidden here (hidepid of /proc); root is shown them")
     processors, limit = usable(), limited()
     much = MUCH * min(processors, limit or processors)
-    watch = Watch()
-    watch.look()
-    while watch.looks < FEW or (watch.looks < MANY and sum(watch.wanted().values()) >= much):
-        if time.monotonic() + APART >= deadline:
-            break
-        time.sleep(APART)
-        watch.look()
-    if watch.looks < FEW:
-        raise LookError("the processes could be looked at %d times, %d are needed" % (watch.looks, FEW))
+    watch = watched(much, deadline)
     demand = watch.wanted()
     use = watch.used()
     notable_keys = [key for key in demand if demand[key] >= NOTABLE]
@@ -49,6 +41,20 @@ def look_load(request, deadline):
             for key in busiest
         ],
     }
+
+
+def watched(much, deadline):
+    """Return the samples: a few, or many while at least `much` is in demand. Raise LookError if there is no time."""
+    watch = Watch()
+    watch.look()
+    while watch.looks < FEW or (watch.looks < MANY and sum(watch.wanted().values()) >= much):
+        if time.monotonic() + APART >= deadline:
+            break
+        time.sleep(APART)
+        watch.look()
+    if watch.looks < FEW:
+        raise LookError("the processes could be looked at %d times, %d are needed" % (watch.looks, FEW))
+    return watch
 
 
 def usable():

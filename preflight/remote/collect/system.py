@@ -49,8 +49,8 @@ def logind():
     parts = {}  # a file of the same name in a later folder replaces an earlier one
     for folder in folders:
         parts.update((os.path.basename(path), path) for path in listed(folder + "/logind.conf.d", ".conf"))
-    mains = [path for path in (folder + "/logind.conf" for folder in folders) if os.path.isfile(path)]
-    paths = mains[-1:] + [parts[name] for name in sorted(parts) if os.path.isfile(parts[name])]
+    mains = list(filter(os.path.isfile, (folder + "/logind.conf" for folder in folders)))
+    paths = mains[-1:] + list(filter(os.path.isfile, (parts[name] for name in sorted(parts))))
     return [[path, read(path) or ""] for path in paths]
 
 

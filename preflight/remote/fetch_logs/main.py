@@ -41,7 +41,7 @@ import sys
 import time
 import zlib
 
-from collect.tools import LookError, adopt_orphans, command, end_descendants, find
+from collect.tools import LookError, Start, adopt_orphans, command, end_descendants, find
 
 SECONDS = 60  # for reading; files that are left then are listed
 FOUND = 20000  # files of a pattern that are examined
@@ -198,13 +198,15 @@ def tail(path, most):
         return file.read(most), begin
 
 
-class Answer:
+class LogFiles:
+    """Files that match the request's patterns: those that are sent, and those that are left out."""
+
     def __init__(self, request):
         self.request = request
         self.until = time.monotonic() + SECONDS
         self.room = request["most"]
         self.mounts = mounts()
-        self.found = {}  # path -> (time of its last change, number of its pattern, status)
+        self.selected = {}  # path -> (time of its last change, number of its pattern, status)
         self.files, self.left, self.nothing = [], [], []
         self.left_more = self.older = 0
 
@@ -215,6 +217,7 @@ class Answer:
             self.left_more += 1
 
     def find(self, pattern, number):
+        """Select the recent files of a pattern. Return whether it matches any, or a closed folder may hide them."""
         matched = False
         candidates = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
         for count, (path, in_folder) in enumerate(candidates):
@@ -222,28 +225,30 @@ class Answer:
                 self.leave(pattern, "so many files that not all were looked at")
                 break
             matched = True
-            if in_folder and path.lower().endswith(tuple(self.request["passed"])):
-                continue
-            try:
-                status = os.lstat(path)
-            except OSError as error:
-                self.leave(path, error.strerror)
-                continue
-            if stat.S_ISDIR(status.st_mode):
-                continue
-            if time.time() - status.st_mtime > self.request["age"]:
-                self.older += 1
-            elif stat.S_ISREG(status.st_mode):
-                self.found.setdefault(path, (status.st_mtime, number, status))
-            else:
-                self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "no ordinary file")
+            if not (in_folder and path.lower().endswith(tuple(self.request["passed"]))):
+                self.select(path, number)
         closed = None if matched or number is None else closed_folder(pattern)
         if closed:
             self.leave(closed, "this user may not look into it")
         return matched or bool(closed)
 
+    def select(self, path, number):
+        try:
+            status = os.lstat(path)
+        except OSError as error:
+            self.leave(path, error.strerror)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            return
+        if time.time() - status.st_mtime > self.request["age"]:
+            self.older += 1
+        elif stat.S_ISREG(status.st_mode):
+            self.selected.setdefault(path, (status.st_mtime, number, status))
+        else:
+            self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "no ordinary file")
+
     def take(self):
-        for path, (mtime, number, status) in sorted(self.found.items(), key=lambda item: -item[1][0]):
+        for path, (mtime, number, status) in sorted(self.selected.items(), key=lambda item: -item[1][0]):
             if self.room <= 0:
                 self.leave(path, "more than may be fetched from a host; newer files came first")
                 continue
@@ -310,7 +315,7 @@ def inside(asked, most):
     name = asked["argv"][0]  # its arguments are a person's, and may hold a secret
     until = time.monotonic() + SECONDS + 30
     try:
-        result = command(asked["argv"], until, asked["program"].encode("utf-8"), 2 * most + (1 << 20), name)
+        result = command(asked["argv"], until, 2 * most + (1 << 20), name, Start(asked["program"].encode("utf-8")))
     except LookError as error:
         return {"text": "", "why": str(error)}
     return {"text": packed((result["out"] + result["err"]).encode("utf-8")), "why": ""}
@@ -320,7 +325,7 @@ def main():
     start = time.time()
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     adopt_orphans()
-    answer = Answer(request)
+    answer = LogFiles(request)
     for pattern in plog_patterns(request["user"]):
         answer.find(pattern, None)
     for number, pattern in enumerate(request["globs"]):

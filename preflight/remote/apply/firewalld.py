@@ -9,7 +9,7 @@ import re
 from xml.etree import ElementTree
 
 from apply.files import partial_path, read_file, remove_partial, sync_directory, write_file
-from apply.kinds import Kind, after_alone
+from apply.kinds import ChangeKind, after_alone
 from apply.tools import GoneError, StepError, call, must
 
 PRIORITY = "-29517"  # marks a rich rule as ours, as it has no comment
@@ -167,6 +167,8 @@ def try_to_write(path):
 
 
 KINDS = {
-    "firewalld-rules": Kind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
-    "firewalld-permanent": Kind(read_permanent, write_permanent, same_rules, lines=True, rewrites=(ZONE_FILE, BACKUP)),
+    "firewalld-rules": ChangeKind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
+    "firewalld-permanent": ChangeKind(
+        read_permanent, write_permanent, same_rules, lines=True, rewrites=(ZONE_FILE, BACKUP)
+    ),
 }

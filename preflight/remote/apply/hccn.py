@@ -11,7 +11,7 @@ import shutil
 import time
 
 from apply.hccn_conf import CONF, prepare_conf, saved, spelled, stated
-from apply.kinds import Kind
+from apply.kinds import ChangeKind
 from apply.tools import ENVIRONMENT, StepError, call
 
 BUSY_SECONDS = 15  # limit of the retries while hccn_tool is busy
@@ -187,7 +187,7 @@ def write_recovery(target, value):
 
 
 def kind(read, write, upsets=()):
-    return Kind(read, write, settle=SETTLE_SECONDS, rewrites=(CONF,), upsets=upsets)
+    return ChangeKind(read, write, settle=SETTLE_SECONDS, rewrites=(CONF,), upsets=upsets)
 
 
 KINDS = {

@@ -7,7 +7,7 @@ meanwhile.
 import os
 import re
 
-from apply.kinds import Kind, after_alone, merge_rules, same_chain
+from apply.kinds import ChangeKind, after_alone, merge_rules, same_chain
 from apply.tools import ENVIRONMENT, TAG, StepError, must
 
 PROGRAMS = ("iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy")
@@ -111,6 +111,6 @@ def merge_input(found, before, after):
 
 
 KINDS = {
-    "iptables-rules": Kind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
-    "iptables-input": Kind(read_input, write_input, same_chain, merge=merge_input),
+    "iptables-rules": ChangeKind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
+    "iptables-input": ChangeKind(read_input, write_input, same_chain, merge=merge_input),
 }

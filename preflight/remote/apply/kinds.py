@@ -1,6 +1,7 @@
 """Kinds of changes: a kind is a reader and a writer of text. MODULES maps each kind to its module."""
 
 import importlib
+import itertools
 import re
 
 from apply.tools import StepError
@@ -76,13 +77,17 @@ def merge_rules(found, before, after):
     nothing that `after` opens.
     """
     our_texts = {without_counts(rule).strip() for rule in before + after}
-    foreign = [number for number, rule in enumerate(found) if without_counts(rule).strip() not in our_texts]
-    ours = [number for number in range(len(found)) if number not in foreign]
-    ahead = [found[number] for number in foreign if ours and number < ours[0]]
-    return ahead + after + [found[number] for number in foreign if not ours or number > ours[0]]
+
+    def is_foreign(rule):
+        return without_counts(rule).strip() not in our_texts
+
+    ahead = list(itertools.takewhile(is_foreign, found))
+    if len(ahead) == len(found):  # no rule of ours is left
+        return after + ahead
+    return ahead + after + list(filter(is_foreign, found[len(ahead) :]))
 
 
-class Kind:
+class ChangeKind:
     """Reader and writer of one kind of value: `read(target)` → text or None, `write(target, text or None)`.
 
     `same`      Function of a value. Two values are the same if their results are equal.

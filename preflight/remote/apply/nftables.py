@@ -3,7 +3,7 @@
 import re
 
 from apply.allowed import is_nft_chain, nft_head
-from apply.kinds import Kind, after_alone, merge_rules, same_chain
+from apply.kinds import ChangeKind, after_alone, merge_rules, same_chain
 from apply.tools import TAG, GoneError, StepError, call, must
 
 OUR_COMMENT = ' comment "%s"' % TAG
@@ -107,6 +107,6 @@ def merge_nft_input(found, before, after):
 
 
 KINDS = {
-    "nft-rules": Kind(read_nft_rules, write_nft_rules, same_rules, merge=after_alone),
-    "nft-input": Kind(read_nft_input, write_nft_input, same_chain, merge=merge_nft_input),
+    "nft-rules": ChangeKind(read_nft_rules, write_nft_rules, same_rules, merge=after_alone),
+    "nft-input": ChangeKind(read_nft_input, write_nft_input, same_chain, merge=merge_nft_input),
 }

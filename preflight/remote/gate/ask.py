@@ -81,9 +81,9 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
     progress = {"host": host_name, "opens": None, "at": "its start", "trouble": "what looks was ended"}
 
     def look(say):
-        from gate.decide import decide
+        from gate.decide import Files, decide  # in the child: no disk that hangs holds its parent
 
-        answer = decide(context, environment, say, root, owner)
+        answer = decide(context, environment, say, Files(root, owner))
         say(answer=answer.fields())
         write(answer)
 

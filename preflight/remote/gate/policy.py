@@ -3,7 +3,7 @@
 import os
 
 from gate.answer import JOB_CONTEXTS
-from gate.files import NotBelieved, believed, is_number, parsed
+from gate.files import UntrustedError, believed, is_number, parsed
 
 PLACE = "etc/preflight/gate.json"
 OFF = "etc/preflight/gate.off"
@@ -61,26 +61,26 @@ def named(check, words):
 
 
 def load(root="/", owner=0):
-    """Return (the policy, the reason why gate.off does not count or ""). Raise NotBelieved."""
+    """Return (the policy, the reason why gate.off does not count or ""). Raise UntrustedError."""
     path = os.path.join(root, PLACE)
     content = parsed(path, LIMIT, owner)
     if content is None:
-        raise NotBelieved("there is no %s; %s" % (path, INSTALL))
+        raise UntrustedError("there is no %s; %s" % (path, INSTALL))
     schema = content.get("schema")
     if schema != "preflight.gate/1":
-        raise NotBelieved("%s is of another version, %.40r; %s" % (path, schema, INSTALL))
+        raise UntrustedError("%s is of another version, %.40r; %s" % (path, schema, INSTALL))
     misfit = misfits(content, FIELDS) or misfits(content["expect"], EXPECTED)
     if misfit:
-        raise NotBelieved("%s: %s is missing or of the wrong kind; %s" % (path, misfit, INSTALL))
+        raise UntrustedError("%s: %s is missing or of the wrong kind; %s" % (path, misfit, INSTALL))
     trouble, switched_off = "", []
     try:
         switched_off = switches(believed(os.path.join(root, OFF), OFF_LIMIT, owner) or b"")
-    except NotBelieved as error:
+    except UntrustedError as error:
         trouble = "%s: nothing is switched off by it" % error
     try:
         return Policy(content, switched_off), trouble
     except ValueError as error:
-        raise NotBelieved("%s: %s; %s" % (path, error, INSTALL)) from None
+        raise UntrustedError("%s: %s; %s" % (path, error, INSTALL)) from None
 
 
 def misfits(found, kinds):

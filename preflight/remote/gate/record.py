@@ -5,6 +5,8 @@ A line that cannot be written is lost, and the answer is the same. A line cut of
 skip it.
 """
 
+import fcntl
+import json
 import os
 import time
 
@@ -16,8 +18,6 @@ LINE = 4096  # most bytes: a line is one write, so that the lines of two gates d
 
 def record(answer, environment, root="/", **more):
     """Write the answer down, with its extra fields: the `seconds` that it took, a `note` on the actions."""
-    import json
-
     fields = dict(answer.fields(), time=round(time.time(), 3), **more)
     job = environment.get("SLURM_JOB_ID", "")
     if job.isdecimal():
@@ -52,8 +52,6 @@ def opened(path):
 
 def renamed(path, descriptor):
     """Rename the full file to the older one, unless another gate does so. Return whether it has been renamed."""
-    import fcntl
-
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.stat(path).st_ino == os.fstat(descriptor).st_ino:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 
-from gate.main import UsageError as GateUsageError
-from gate.main import asked
+from gate.main import GateUsageError, asked
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import select

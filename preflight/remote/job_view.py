@@ -248,11 +248,14 @@ def contained():
     return "\0container=" in "\0" + first or any(mark in groups for mark in marks)
 
 
+def job_environment():
+    """Return the environment, with the variables that NCCL adds to it from its files."""
+    return dict({name: value for name, (_, value) in nccl_files()[0].items()}, **os.environ)
+
+
 def variables(prefixes):
     """Return the variables with these prefixes. A value that may be a secret does not leave the host."""
-    values = {name: value for name, (_, value) in nccl_files()[0].items()}
-    values.update(os.environ)
-    values = {name: value for name, value in values.items() if name.startswith(prefixes)}
+    values = {name: value for name, value in job_environment().items() if name.startswith(prefixes)}
     return {plain(name): "[redacted]" if secret(name, value) else plain(value) for name, value in values.items()}
 
 
@@ -292,7 +295,7 @@ def lines_of(path):
 
 def paths_in(names):
     """Return the absolute paths that variables name; any other would be relative to the job's own folder."""
-    values = dict({name: value for name, (_, value) in nccl_files()[0].items()}, **os.environ)
+    values = job_environment()
     return [values[name] for name in names if values.get(name, "").startswith("/")]
 
 

@@ -99,21 +99,30 @@ def network_environment(hello, nic, address, environ):
     return environment
 
 
-def listen(address, ports):
-    """Return a socket that listens on the first free port of `ports`, or else on any free port; on `address` only.
+def listener(address, port):
+    """Return a socket that listens. Raise OSError if it cannot.
 
-    Its connections are reset when they are closed (they inherit SO_LINGER), so that none holds a job's port in
-    TIME-WAIT afterwards.
+    SO_REUSEADDR: connections of a job that are left in TIME-WAIT do not keep its next job from the port. SO_LINGER,
+    which accepted connections inherit: they are reset when they are closed, so that nothing stays in TIME-WAIT and the
+    job can bind at once.
     """
-    for port in [*ports, 0]:
-        sock = socket.socket()
+    sock = socket.socket()
+    try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.bind((address, port))
+        sock.listen(1024)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def listen(address, ports):
+    """Return a socket that listens on the first free port of `ports`, or else on any free port; on `address` only."""
+    for port in [*ports, 0]:
         try:
-            sock.bind((address, port))
-            sock.listen(1024)
+            return listener(address, port)
         except OSError:
-            sock.close()
             continue
-        return sock
     raise OSError("no port is free to listen on at %s" % address)

@@ -106,17 +106,23 @@ def adopt_orphans():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def stat_fields(pid):
+    """Return the fields of /proc/PID/stat after the process's name: its state, its parent and so on; [] if it cannot be
+    read."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return stat.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def descendants(ancestor, spare=()):
     """Return the pids of all live descendants of `ancestor`, except for `spare` and their descendants."""
     children = {}
-    for name in os.listdir("/proc"):
-        try:
-            with open("/proc/%d/stat" % int(name)) as stat:
-                state, parent = stat.read().rpartition(")")[2].split()[:2]
-        except (OSError, ValueError):
-            continue  # no process, or it has ended
-        if state != "Z":
-            children.setdefault(int(parent), []).append(int(name))
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        fields = stat_fields(pid)
+        if fields and fields[0] != "Z":
+            children.setdefault(int(fields[1]), []).append(pid)
     pids, generation = [], [ancestor]
     while generation:
         generation = [child for pid in generation for child in children.get(pid, ()) if child not in spare]
@@ -145,11 +151,7 @@ def end_descendants(ancestor, spare=()):
 def state_of(pid):
     """Return the letter of /proc/PID/stat: R running, S sleeping, D in a driver, T stopped; empty if it cannot be
     read."""
-    try:
-        with open("/proc/%d/stat" % pid) as stat:
-            return stat.read().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+    return (stat_fields(pid) or [""])[0]
 
 
 def lasting_state_of(pid):

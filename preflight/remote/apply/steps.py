@@ -3,6 +3,7 @@
 import select
 import sys
 import time
+from functools import partial
 
 from apply.kinds import kind_of
 from apply.tools import GoneError, StepError, sentence
@@ -15,20 +16,11 @@ def failed(message):
     return {"state": "failed", "found": None, "message": message}
 
 
-class StepLog:
-    """Journal of one step."""
-
-    def __init__(self, journal, fields):
-        self.journal, self.fields = journal, fields
-
-    def begin(self, value, after, others):
-        self.journal.note("begin", before=value, after=after, others=others, **self.fields)
-
-    def end(self, state, found=None, message="", **more):
-        """Write the step's result down, and return it."""
-        result = {"state": state, "found": found, "message": message}
-        self.journal.note("end", sync=False, **dict(self.fields, **dict(more, **result)))
-        return result
+def end(note, state, found=None, message="", **more):
+    """Write a step's result down, and return it."""
+    result = {"state": state, "found": found, "message": message}
+    note("end", sync=False, **dict(more, **result))
+    return result
 
 
 def step(change, journal, partly=False, forced=False, **number):
@@ -39,28 +31,28 @@ def step(change, journal, partly=False, forced=False, **number):
     left counts as `before`. `forced`: any state of the live firewall counts as `before`.
     """
     kind, target, after = kind_of(change["kind"]), change["target"], change["after"]
-    log = StepLog(journal, dict(number, kind=change["kind"], target=target, area=change["area"]))
+    note = partial(journal.note, kind=change["kind"], target=target, area=change["area"], **number)
     try:
         value = kind.read(target)
     except GoneError as error:
         if not forced:
-            return log.end("failed", message="could not be read: " + sentence(error))
-        return log.end("already", after=after, message="nothing is left to take back: " + sentence(error))
+            return end(note, "failed", message="could not be read: " + sentence(error))
+        return end(note, "already", after=after, message="nothing is left to take back: " + sentence(error))
     except (StepError, OSError) as error:
-        return log.end("failed", message="could not be read: " + sentence(error))
+        return end(note, "failed", message="could not be read: " + sentence(error))
     forced = forced and kind.merge is not None
     after = kind.aim(value, change) if forced else after
     if kind.same(value) == kind.same(after):
-        return log.end("already", after=after)
+        return end(note, "already", after=after)
     if not forced and is_moved(kind, value, change, journal, partly):
-        return log.end("moved", value)
-    return write(kind, target, value, after, log)
+        return end(note, "moved", value)
+    return write(kind, target, value, after, note)
 
 
-def write(kind, target, value, after, log):
+def write(kind, target, value, after, note):
     """Write `after` over `value`, read it back, and return the result."""
     first_state = (kind.same(value), kind.others(target))
-    log.begin(value, after, first_state[1])
+    note("begin", before=value, after=after, others=first_state[1])
     problem, is_unknown = "", False
     try:
         kind.write(target, after)
@@ -72,10 +64,10 @@ def write(kind, target, value, after, log):
         is_unknown, problem = True, problem or "could not be read back: " + sentence(error)
     side_effects = kind.others(target)
     if is_unknown:
-        return dict(log.end("failed", None, problem, others=side_effects, unknown=True), maybe=True)
+        return dict(end(note, "failed", None, problem, others=side_effects, unknown=True), maybe=True)
     if kind.same(value) == kind.same(after):  # the state of the host counts, not the tool's message
-        return log.end("done", message=problem, others=side_effects)
-    result = log.end("failed" if problem else "did-not-stick", value, problem, others=side_effects)
+        return end(note, "done", message=problem, others=side_effects)
+    result = end(note, "failed" if problem else "did-not-stick", value, problem, others=side_effects)
     return dict(result, maybe=(kind.same(value), side_effects) != first_state)
 
 

@@ -23,9 +23,19 @@ def undo_of(directory, run):
     effects = Effects()
     for record in run_records:
         effects.add(record)
-    changes = list(filter(differs, reversed(list(effects.of_target.values()))))
-    files_left = [change["target"] for change in changes if change["lines"] and has_moved(change)]
-    return [inverse(change) for change in changes if change["target"] not in files_left], files_left
+    changed = list(filter(differs, reversed(list(effects.of_target.values()))))
+    files_left = [effect.target for effect in changed if effect.lines and has_moved(effect)]
+    return [inverse(effect) for effect in changed if effect.target not in files_left], files_left
+
+
+class Effect:
+    """First and last value of a target. `lines`: the step itself removes all of our lines. `frozen`: another program
+    has changed the target since `last`."""
+
+    def __init__(self, area, kind, target, value, lines=False):
+        self.area, self.kind, self.target, self.lines = area, kind, target, lines
+        self.first = self.last = value
+        self.frozen = False
 
 
 class Effects:
@@ -45,57 +55,43 @@ class Effects:
         elif record["event"] == "end" and record["state"] == "already" and "after" in record:
             own_effect = self.of_target.get((record["kind"], record["target"]))
             if own_effect:  # taken back by a guardian that could not write, or by another program
-                own_effect["last"] = record["after"]
+                own_effect.last = record["after"]
 
     def begin(self, record):
         """Return the effect of a step that begins, on its own target."""
         lines = kind_of(record["kind"]).lines
         for kind, target, value in record["others"]:
-            side_effect = self.of_target.setdefault((kind, target), effect(record, kind, target, value, lines))
-            if kind == "file" and value != side_effect["last"]:  # later writes by a tool are not ours alone
-                side_effect["frozen"] = True
-        kind, target = record["kind"], record["target"]
-        own_effect = self.of_target.setdefault((kind, target), effect(record, kind, target, record["before"]))
-        own_effect["last"] = record["after"]
+            side_effect = self.of_target.setdefault((kind, target), Effect(record["area"], kind, target, value, lines))
+            if kind == "file" and value != side_effect.last:  # later writes by a tool are not ours alone
+                side_effect.frozen = True
+        key = record["kind"], record["target"]
+        own_effect = self.of_target.setdefault(key, Effect(record["area"], *key, record["before"]))
+        own_effect.last = record["after"]
         return own_effect
 
     def end(self, record, own_effect, new_value):
         """Set the last values after a step."""
         is_made = record["state"] == "done" or record.get("unknown")
-        own_effect["last"] = new_value if is_made else record["found"]
+        own_effect.last = new_value if is_made else record["found"]
         for kind, target, value in record["others"]:
-            if not self.of_target[(kind, target)]["frozen"]:
-                self.of_target[(kind, target)]["last"] = value
+            if not self.of_target[kind, target].frozen:
+                self.of_target[kind, target].last = value
 
 
-def effect(record, kind, target, value, lines=False):
-    """Return the first and last value of a target. `lines`: the step itself removes all of our lines. `frozen`: another
-    program has changed the target since `last`."""
-    return {
-        "kind": kind,
-        "target": target,
-        "area": record["area"],
-        "first": value,
-        "last": value,
-        "lines": lines,
-        "frozen": False,
-    }
-
-
-def inverse(change):
+def inverse(effect):
     """Return the change that leads from the last value back to the first."""
-    target = {name: change[name] for name in ("kind", "target", "area")}
-    return dict(target, before=change["last"], after=change["first"])
+    target = {"kind": effect.kind, "target": effect.target, "area": effect.area}
+    return dict(target, before=effect.last, after=effect.first)
 
 
-def has_moved(change):
+def has_moved(effect):
     """Return whether another program has changed the target since."""
-    return value_of(change["kind"], change["target"]) not in (change["first"], change["last"])
+    return value_of(effect.kind, effect.target) not in (effect.first, effect.last)
 
 
-def differs(change):
-    comparable = kind_of(change["kind"]).same
-    return comparable(change["first"]) != comparable(change["last"])
+def differs(effect):
+    comparable = kind_of(effect.kind).same
+    return comparable(effect.first) != comparable(effect.last)
 
 
 def rollbacks_of(directory, run):

@@ -4,6 +4,7 @@
 
 import os
 
+from collect.own import parent_of
 from collect.tools import FILE_LIMIT, command, find, listed, read, required, runs, texts
 
 
@@ -114,8 +115,7 @@ def ssh_connection():
                 for variable in file.read().split(b"\0"):
                     if variable.startswith(b"SSH_CONNECTION="):
                         return variable.partition(b"=")[2].decode("utf-8", "replace")
-            with open("/proc/%d/stat" % pid) as file:
-                pid = int(file.read().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
+        except OSError:
             return None
+        pid = parent_of(pid)
     return None

@@ -3,12 +3,11 @@
 # ruff: noqa: ARG001  (the sections have one signature)
 
 import collections
-import os
 import re
 import threading
 import time
 
-from collect.tools import LookError, attempt, command, each, read, required
+from collect.tools import LookError, attempt, command, device_numbers, each, read, required
 
 # Temporary answers, and the seconds to wait for another one. Just after boot the tool still restores the settings. A
 # device that has just got a detect address has not probed it yet.
@@ -45,11 +44,6 @@ def hccn_settled(tool, device, arguments, passing, deadline):
         time.sleep(0.5)
 
 
-def davinci():
-    """Return the ids of the device nodes; a device's -i is the N of /dev/davinciN."""
-    return [int(entry[7:]) for entry in os.listdir("/dev") if entry[:7] == "davinci" and entry[7:].isdigit()]
-
-
 def known(tool, names, deadline):
     """Return those of `names` that this hccn_tool lists in its help; all, if no line of the help is understood."""
     try:
@@ -70,7 +64,7 @@ def look_hccn(request, deadline):
 
 def look_devices(request, deadline):
     tool = required(*HCCN_TOOL)
-    devices = sorted(set(request["devices"]) | set(davinci()))
+    devices = sorted(set(request["devices"]) | set(device_numbers("davinci")))
     if not devices:
         raise LookError("no device: the inventory names none, and there is no /dev/davinciN")
     deep = known(tool, request["deep_readings"], deadline) if request.get("deep_readings") else []

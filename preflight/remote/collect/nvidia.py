@@ -8,7 +8,7 @@ import re
 import time
 from collections import deque
 
-from collect.tools import COMMAND_LIMIT, LookError, attempt, each, find, listed, listing, read, runs
+from collect.tools import COMMAND_LIMIT, attempt, each, find, listed, listing, read, runs, word
 
 QUERIES = ("-q", "nvlink -s", "topo -m")
 COUNTERS = "nvlink -e"  # called only without journalctl, so that four processes are the most
@@ -157,7 +157,7 @@ def pci():
     """Return GPUs as [bus, lanes, most lanes, whether it answers], and the bus ids of NVSwitches."""
     gpus, switches = [], []
     for bus in sorted(listing(PCI)):
-        values = {name: word(os.path.join(PCI, bus, name)) for name in PCI_FILES}
+        values = {name: word(os.path.join(PCI, bus, name), 40) for name in PCI_FILES}
         if values["vendor"] != NVIDIA:
             continue
         if values["class"].startswith(DISPLAYS):
@@ -165,13 +165,6 @@ def pci():
         elif values["class"].startswith(SWITCH):
             switches.append(bus)
     return gpus, switches
-
-
-def word(path):
-    try:
-        return (read(path, 4096) or "").strip()[:40]
-    except LookError:
-        return ""
 
 
 def alive(bus):

@@ -7,7 +7,7 @@ import os
 import re
 import time
 
-from collect.tools import LookError, attempt, each, find, listing, read
+from collect.tools import attempt, each, find, listing, word
 
 INFINIBAND = "/sys/class/infiniband"
 PCI = "/sys/bus/pci/devices"
@@ -73,14 +73,6 @@ def kernel_facts():
 def joined(texts):
     """Return the texts of all devices, in the order of the devices' names."""
     return "".join(texts[name] for name in sorted(texts))
-
-
-def word(path):
-    """Return the text of a kernel's file; "" where there is none, or the kernel gives none."""
-    try:
-        return (read(path) or "").strip()
-    except LookError:  # an empty slot of GIDs gives EINVAL
-        return ""
 
 
 def lines_of(device, files):

@@ -5,6 +5,7 @@ import os
 import pwd
 import time
 
+from collect.own import parent_of
 from collect.tools import LookError, Start, as_user, command, read
 
 MARK = "preflight-login"
@@ -49,7 +50,7 @@ def environment_before_sudo():
     """Return the environment of the sudo process that started this one: sudo has changed its child's."""
     pid = os.getpid()
     while pid > 1 and (read("/proc/%d/comm" % pid) or "").strip() != "sudo":
-        pid = int((read("/proc/%d/stat" % pid) or ") S 0").rpartition(")")[2].split()[1])
+        pid = parent_of(pid)
     if pid <= 1:
         raise LookError("the environment before sudo could not be found")
     lines = (read("/proc/%d/environ" % pid) or "").split("\0")

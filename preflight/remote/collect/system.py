@@ -5,11 +5,9 @@
 import os
 import pwd
 import socket
-import threading
-import time
 
 from collect.own import preflight_processes
-from collect.tools import LookError, command, listed, listing, read, required
+from collect.tools import LookError, command, each, listed, listing, read, required
 
 
 def look_os(request, deadline):
@@ -92,32 +90,20 @@ def look_names(request, deadline):
     """Return the addresses of all names, resolved eight at a time: one dead name server must not cost a timeout per
     host."""
     own_name = socket.gethostname()
-    todo = [own_name] + request["names"]
-    answers = {}
-
-    def work():
-        while todo:
-            try:
-                name = todo.pop()
-            except IndexError:
-                return
-            try:
-                # As bytes: a text would load the IDNA codec, 5 ms.
-                entries = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
-                answers[name] = [entry[4][0] for entry in entries]
-            except (OSError, UnicodeError):
-                answers[name] = []
-
-    wanted_names = set(todo)
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(min(8, len(todo)))]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(max(0, deadline - time.monotonic()))
-    unresolved = sorted(wanted_names - set(answers))
+    names = set([own_name] + request["names"])
+    answers = each(names, addresses_of, deadline - 0.5, 8)
+    unresolved = sorted(names - set(answers))
     if unresolved:
         raise LookError("%s did not resolve, or fail to, in time" % ", ".join(unresolved[:4]))
     return {"hostname": answers[own_name], "cluster": {name: answers[name] for name in request["names"]}}
+
+
+def addresses_of(name):
+    try:
+        # As bytes: a text would load the IDNA codec, 5 ms.
+        return [entry[4][0] for entry in socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        return []
 
 
 def look_environment(request, deadline):

@@ -67,6 +67,20 @@ def listing(folder):
         raise LookError("%s cannot be listed: %s" % (folder, error.strerror)) from None
 
 
+def word(path, longest=None):
+    """Return the text of a kernel's file; "" where there is none, or the kernel gives none."""
+    try:
+        return (read(path) or "").strip()[:longest]
+    except LookError:  # an empty slot of GIDs gives EINVAL
+        return ""
+
+
+def device_numbers(name):
+    """Return the numbers of the device nodes /dev/NAME0, /dev/NAME1 …"""
+    begin = len(name)
+    return [int(node[begin:]) for node in listing("/dev") if node[:begin] == name and node[begin:].isdigit()]
+
+
 def listed(folder, ending):
     try:
         return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ending)]

@@ -73,6 +73,13 @@ class Child:
             pass  # the child has ended, or is not yet a group: then its alarm ends it
 
 
+def record_in_child(write):
+    """Call `write` in a child, and wait a short time: a disk may hang as any other part may."""
+    writer = Child(lambda _: write())
+    writer.said(time.monotonic() + RECORD)
+    writer.end()
+
+
 def ask(context, environment, seconds=SECONDS, root="/", owner=0):
     """Return the answer, which has been written down. `root` and `owner` are for tests, as in decide.py."""
     begin = time.monotonic()
@@ -106,7 +113,5 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
         child.end()
     cause = "no answer within %g s" % seconds if timed_out else progress["trouble"]
     answer = nobody_knows(context, progress["host"], "%s, at %s" % (cause, progress["at"]), progress["opens"])
-    writer = Child(lambda _: write(answer))
-    writer.said(time.monotonic() + RECORD)
-    writer.end()
+    record_in_child(lambda: write(answer))
     return answer

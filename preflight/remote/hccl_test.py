@@ -109,7 +109,7 @@ def hostfile_lines(request, is_open_mpi):
     return [("%s slots=%d" if is_open_mpi else "%s:%d") % (address, request["slots"]) for address in request["hosts"]]
 
 
-def by_hand(request, mpirun, is_open_mpi):
+def manual_command(request, mpirun, is_open_mpi):
     """Return one line for a shell that does the same where the jobs' environment is set."""
     lines = " ".join(shlex.quote(line) for line in hostfile_lines(request, is_open_mpi))
     assignments = " ".join("%s=%s" % (name, shlex.quote(value)) for name, value in sorted(request["variables"].items()))
@@ -212,7 +212,7 @@ def do(request):
     if len(request["hosts"]) > 1:
         os.environ.pop("HCCL_IF_IP", None)  # it can be right on only one of the hosts
     mpirun, is_open_mpi = find_mpirun()
-    line = by_hand(request, mpirun, is_open_mpi)
+    line = manual_command(request, mpirun, is_open_mpi)
     failed = cannot_log_in(request["hosts"][1:])
     if failed:
         host, error = failed[0]

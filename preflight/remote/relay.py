@@ -115,7 +115,7 @@ class Relay:
         self.selector = selectors.DefaultSelector()
         self.texts = {}
         self.programs = {}
-        self.heard = bytearray()
+        self.unread = bytearray()
 
     def serve(self):
         for name in names():
@@ -141,31 +141,31 @@ class Relay:
         *lines, partial = data.split(b"\n")
         for line in lines:
             signal.alarm(SILENCE)
-            self.heard += line
+            self.unread += line
             try:
-                command = json.loads(self.heard.decode("ascii"))
+                command = json.loads(self.unread.decode("ascii"))
             except ValueError:
                 command = {}  # the controller notices the loss by the answers that it misses
-            self.heard = bytearray()
+            self.unread = bytearray()
             self.obey(command)
-        self.heard += partial
+        self.unread += partial
 
-    def obey(self, said):
+    def obey(self, command):
         data = b""
-        if "data" in said:
-            name, first, last = said.get("like", ("", 0, 0))
+        if "data" in command:
+            name, first, last = command.get("like", ("", 0, 0))
             unpack = zlib.decompressobj(zdict=self.texts.get(name, b"")[first:last])
-            data = unpack.decompress(base64.b64decode(said["data"]))
-        if "to" not in said:
-            if "text" in said:
-                self.texts[said["text"]] = data
+            data = unpack.decompress(base64.b64decode(command["data"]))
+        if "to" not in command:
+            if "text" in command:
+                self.texts[command["text"]] = data
             return
-        for name, nodes in said["to"].items():
+        for name, nodes in command["to"].items():
             if any(first <= self.channel.node <= last for first, last in nodes):
-                if "run" in said:
-                    self.start(name, said["run"], self.texts.get(said["text"], b""))
+                if "run" in command:
+                    self.start(name, command["run"], self.texts.get(command["text"], b""))
                 elif name in self.programs:
-                    self.tell(self.programs[name], said, data)
+                    self.feed(self.programs[name], command, data)
 
     def start(self, name, argv, text):
         try:
@@ -177,14 +177,14 @@ class Relay:
         for stream in program.open:
             self.selector.register(stream, selectors.EVENT_READ, program)
 
-    def tell(self, program, said, data):
+    def feed(self, program, command, data):
         program.stdin_data += data
         if len(program.stdin_data) > MOST:
             program.kill()
-        program.last = program.last or "data" not in said
-        if "end" in said:
+        program.last = program.last or "data" not in command
+        if "end" in command:
             program.stdin_data = bytearray()
-            program.kill_at = time.monotonic() + said["end"]
+            program.kill_at = time.monotonic() + command["end"]
 
     def look_after(self, program):
         stdin = program.process.stdin

@@ -265,7 +265,7 @@ def test_scontrol_is_looked_for_beside_the_daemon_that_runs_us(tmp_path: Path, m
     scontrol.write_text("")
     scontrol.chmod(0o755)
     monkeypatch.setattr(os.path, "realpath", lambda _: str(tmp_path / "sbin" / "slurmd"))
-    assert slurm_nodes.found() == str(scontrol)
+    assert slurm_nodes.find_scontrol() == str(scontrol)
 
 
 def test_a_reason_is_one_short_line_of_ascii() -> None:

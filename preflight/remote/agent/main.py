@@ -76,7 +76,7 @@ def main():
     lease = None
     try:
         lease = Lease(hello)
-        waiting_pids = take(lease, hello, say)
+        waiting_pids = take_lease(lease, hello, say)
         versions = import_torch(hello["trains"])
         from agent.agent import Agent  # imports the workers' modules, and those use torch
 
@@ -114,7 +114,7 @@ def await_go_ahead():
             return
 
 
-def take(lease, hello, say):
+def take_lease(lease, hello, say):
     """Take the lease, and report the agents of other runs that were ended for it.
 
     Return the pids of children to wait for. They make sure that the devices of the ended agents are free.

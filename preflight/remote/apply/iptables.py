@@ -101,11 +101,11 @@ def write_input(target, value):
     must(program(target) + "-restore", "-w", "--noflush", stdin="\n".join(table))
 
 
-def merge_input(found, before, after):
+def merge_input(current, before, after):
     """Return `after` merged into the chain that is there, with the policy of `after`."""
     if after == "present":
         return after
-    chains = [(value or "-P INPUT ACCEPT").splitlines() for value in (found, before, after)]
+    chains = [(value or "-P INPUT ACCEPT").splitlines() for value in (current, before, after)]
     merged_lines = chains[-1][:1] + merge_rules(*(lines[1:] for lines in chains))
     return None if merged_lines == ["-P INPUT ACCEPT"] else "\n".join(merged_lines)
 

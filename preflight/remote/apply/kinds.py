@@ -70,8 +70,8 @@ def after_alone(_found, _before, after):
     return after
 
 
-def merge_rules(found, before, after):
-    """Return the rules of `after`, and those of `found` that another program has made since `before`.
+def merge_rules(current, before, after):
+    """Return the rules of `after`, and those of `current` that another program has made since `before`.
 
     A foreign rule ahead of every rule of `before` stays ahead. The other foreign rules come last, so that they shut
     nothing that `after` opens.
@@ -81,10 +81,10 @@ def merge_rules(found, before, after):
     def is_foreign(rule):
         return without_counts(rule).strip() not in our_texts
 
-    ahead = list(itertools.takewhile(is_foreign, found))
-    if len(ahead) == len(found):  # no rule of ours is left
+    ahead = list(itertools.takewhile(is_foreign, current))
+    if len(ahead) == len(current):  # no rule of ours is left
         return after + ahead
-    return ahead + after + list(filter(is_foreign, found[len(ahead) :]))
+    return ahead + after + list(filter(is_foreign, current[len(ahead) :]))
 
 
 class ChangeKind:
@@ -95,7 +95,7 @@ class ChangeKind:
     `lines`     True if the writer changes the value line by line, so that an interrupted one leaves some of the lines.
     `rewrites`  Files that the tool behind the writer writes as well.
     `upsets`    Kinds that the writer may change besides, for the same target.
-    `merge`     For the live firewall: (found, before, after) → the value to write so that `after` holds, whatever
+    `merge`     For the live firewall: (current, before, after) → the value to write so that `after` holds, whatever
                 other rules there are.
     `load`      `load(target)` makes the live firewall agree with files that the reader reads. It raises on failure.
     """
@@ -108,9 +108,9 @@ class ChangeKind:
         if more:
             raise TypeError("a kind has no %s" % ", ".join(more))
 
-    def aim(self, found, change):
-        """Return the value that a forced change has to write over `found`."""
-        return self.merge(found, change["before"], change["after"]) if self.merge else change["after"]
+    def aim(self, current, change):
+        """Return the value that a forced change has to write over `current`."""
+        return self.merge(current, change["before"], change["after"]) if self.merge else change["after"]
 
     def others(self, target):
         """Return the values that the writer may change besides, as they are now: [[kind, target, value], …]."""

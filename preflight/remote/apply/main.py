@@ -73,7 +73,7 @@ START_SECONDS = 60.0  # for the request to arrive
 PUT_IN_ORDER = "another run has put this one in order before it could go on: run the same command again"
 
 
-def look(request):
+def compare_changes(request):
     changes = request["plain"] + request["guarded"] + request["kept"]
     return dict(under_way(request), results=[compare(change) for change in changes])
 
@@ -193,7 +193,7 @@ def undo(request):
 
 
 ACTIONS = {
-    "compare": look,
+    "compare": compare_changes,
     "recover": put_in_order,
     "apply": apply,
     "confirm": confirm,

@@ -96,12 +96,12 @@ def write_nft_input(target, value):
     must("nft", "-f", "-", stdin=(delete if listing else "") + (value or ""))
 
 
-def merge_nft_input(found, before, after):
+def merge_nft_input(current, before, after):
     """Return `after` merged into the chain that is there. A listed chain ends with two lines that close it and its
     table."""
-    if found is None or after in (None, "present"):
+    if current is None or after in (None, "present"):
         return after
-    chains = [(value or "").splitlines() for value in (found, before, after)]
+    chains = [(value or "").splitlines() for value in (current, before, after)]
     head, tail = chains[-1][: nft_head(chains[-1])], chains[-1][-2:]
     return "\n".join(head + merge_rules(*(lines[nft_head(lines) : -2] for lines in chains)) + tail) + "\n"
 

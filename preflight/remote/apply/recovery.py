@@ -63,16 +63,16 @@ def recovery_note(run_records, journal):
     return "an earlier run (%s) was cut off here and was put in order%s" % (owner, exception)
 
 
-def guarded_of(done):
+def guarded_of(run_records):
     """Return the changes that take the guarded steps of a run back, last first, from its records."""
-    guarded = [record for record in done if record["event"] == "begin" and record.get("phase") == "guarded"]
+    guarded = [record for record in run_records if record["event"] == "begin" and record.get("phase") == "guarded"]
     return [back(record) for record in reversed(guarded)]
 
 
-def verdict_on(done, watch, run, verdict):
+def verdict_on(run_records, watch, run, verdict):
     """Return the verdict that holds; `verdict`, if there is none yet. The journal keeps a confirmation for good, any
     other verdict lasts as long as the host runs."""
-    if any(record["event"] == "confirmed" for record in done):
+    if any(record["event"] == "confirmed" for record in run_records):
         return "confirmed"
     return claim(watch, run, verdict)[0]
 

@@ -71,10 +71,10 @@ def write(kind, target, value, after, note):
     return dict(result, maybe=(kind.same(value), side_effects) != first_state)
 
 
-def is_moved(kind, found, change, journal, partly):
+def is_moved(kind, value, change, journal, partly):
     """Return whether the target has another value than the change expects."""
-    is_expected = kind.same(found) == kind.same(expected(change, journal))
-    return not is_expected and not (partly and between(kind, found, change))
+    is_expected = kind.same(value) == kind.same(expected(change, journal))
+    return not is_expected and not (partly and between(kind, value, change))
 
 
 def expected(change, journal):
@@ -84,11 +84,11 @@ def expected(change, journal):
     return value_after if value_before == change["before"] else change["before"]
 
 
-def between(kind, found, change):
+def between(kind, value, change):
     """Return whether a writer that was cut off between `before` and `after`, in either direction, may have left
-    `found`."""
+    `value`."""
     ends = set((change["before"] or "").splitlines()) | set((change["after"] or "").splitlines())
-    return kind.lines and set((found or "").splitlines()) <= ends
+    return kind.lines and set((value or "").splitlines()) <= ends
 
 
 def read_back(kind, target, after, settle):

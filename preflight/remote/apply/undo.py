@@ -19,7 +19,7 @@ def undo_of(directory, run):
     if run_records is None:
         return None, []
     for rollback in rollbacks_of(directory, run):
-        run_records += numbered(records(directory, rollback), rollback)
+        run_records += with_run(records(directory, rollback), rollback)
     effects = Effects()
     for record in run_records:
         effects.add(record)
@@ -109,6 +109,6 @@ def rollbacks_of(directory, run):
     return sorted(family[1:])  # a run's id begins with its time
 
 
-def numbered(done, run):
+def with_run(run_records, run):
     """Return a run's records with numbers that no other run has."""
-    return [dict(record, run=run) for record in done]
+    return [dict(record, run=run) for record in run_records]

@@ -19,7 +19,7 @@ PASSING = {
 NEVER_PASSING = Passing((), 0)
 HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
 QUERY_SECONDS = 10  # limit of one query: one that hangs leaves time for those after it
-looked = threading.Event()  # set once look_hccn has ended
+hccn_done = threading.Event()  # set once look_hccn has ended
 
 
 def hccn(tool, device, arguments, deadline):
@@ -44,7 +44,7 @@ def hccn_settled(tool, device, arguments, passing, deadline):
         time.sleep(0.5)
 
 
-def known(tool, names, deadline):
+def supported(tool, names, deadline):
     """Return those of `names` that this hccn_tool lists in its help; all, if no line of the help is understood."""
     try:
         text = command([tool, "-h"], min(deadline, time.monotonic() + QUERY_SECONDS))
@@ -59,7 +59,7 @@ def look_hccn(request, deadline):
     try:
         return look_devices(request, deadline)
     finally:
-        looked.set()
+        hccn_done.set()
 
 
 def look_devices(request, deadline):
@@ -67,7 +67,7 @@ def look_devices(request, deadline):
     devices = sorted(set(request["devices"]) | set(device_numbers("davinci")))
     if not devices:
         raise LookError("no device: the inventory names none, and there is no /dev/davinciN")
-    deep = known(tool, request["deep_readings"], deadline) if request.get("deep_readings") else []
+    deep = supported(tool, request["deep_readings"], deadline) if request.get("deep_readings") else []
 
     def readings(device):
         answers = {}

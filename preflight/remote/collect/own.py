@@ -68,13 +68,13 @@ def with_descendants(runs_of_pids, own_pids):
     return run_of
 
 
-def below(children, pid, known):
-    """Add the descendants of `pid` to `known`, and return it."""
+def below(children, pid, pids):
+    """Add the descendants of `pid` to `pids`, and return it."""
     generation = [pid]
     while generation:
-        generation = [child for parent in generation for child in children.get(parent, ()) if child not in known]
-        known.update(generation)
-    return known
+        generation = [child for parent in generation for child in children.get(parent, ()) if child not in pids]
+        pids.update(generation)
+    return pids
 
 
 def parent_of(pid):

@@ -90,7 +90,7 @@ def pieces(document):
     yield "}"
 
 
-def written(marker, document):
+def write_answer(marker, document):
     """Write the framed answer to stdout."""
     texts = list(pieces(document))
     length = sum(len(text) if isinstance(text, str) else (len(text) + 2) // 3 * 4 for text in texts)
@@ -106,7 +106,7 @@ def written(marker, document):
     out.flush()
 
 
-def told(path):
+def path_text(path):
     return os.fsencode(path).decode("utf-8", "replace")[:LONGEST]
 
 
@@ -129,7 +129,7 @@ def plog_patterns(user):
     return [os.path.join(glob.escape(root), folder, "*.log") for root in sorted(roots) for folder in FOLDERS]
 
 
-def expanded(pattern):
+def expand_home(pattern):
     """Return the pattern with ~ as the home of the session's user, also if the session is root's by sudo."""
     if pattern.startswith("~/"):
         return os.path.expanduser("~" + os.environ.get("SUDO_USER", "") + pattern[1:])
@@ -212,7 +212,7 @@ class LogFiles:
 
     def leave(self, path, why):
         if len(self.left) < NAMED:
-            self.left.append({"path": told(path), "why": why})
+            self.left.append({"path": path_text(path), "why": why})
         else:
             self.left_more += 1
 
@@ -264,7 +264,7 @@ class LogFiles:
             device = "%d:%d" % (os.major(status.st_dev), os.minor(status.st_dev))
             self.files.append(
                 {
-                    "path": told(path),
+                    "path": path_text(path),
                     "glob": number,
                     "shared": self.mounts.get(device, ""),
                     "inode": status.st_ino,
@@ -307,15 +307,17 @@ def kernel(age):
     return {"text": "", "why": reason}
 
 
-def inside(asked, most):
+def inside(container, most):
     """Return the output of this program in the jobs' container.
 
     Its limit is twice the bytes of files, which is what base64 and the other fields take, and 1 MiB.
     """
-    name = asked["argv"][0]  # its arguments are a person's, and may hold a secret
+    name = container["argv"][0]  # its arguments are a person's, and may hold a secret
     until = time.monotonic() + SECONDS + 30
     try:
-        result = command(asked["argv"], until, 2 * most + (1 << 20), name, Start(asked["program"].encode("utf-8")))
+        result = command(
+            container["argv"], until, 2 * most + (1 << 20), name, Start(container["program"].encode("utf-8"))
+        )
     except LookError as error:
         return {"text": "", "why": str(error)}
     return {"text": packed((result["out"] + result["err"]).encode("utf-8")), "why": ""}
@@ -329,7 +331,7 @@ def main():
     for pattern in plog_patterns(request["user"]):
         answer.find(pattern, None)
     for number, pattern in enumerate(request["globs"]):
-        if not answer.find(expanded(pattern), number):
+        if not answer.find(expand_home(pattern), number):
             answer.nothing.append(pattern)
     answer.take()
     document = {
@@ -343,5 +345,5 @@ def main():
         "zone": time.localtime().tm_gmtoff,
         "clock": [start, time.time()],
     }
-    written(request["marker"], document)
+    write_answer(request["marker"], document)
     end_descendants()

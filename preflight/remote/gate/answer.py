@@ -78,7 +78,7 @@ class GateAnswer:
         return {1: 42, 3: 43}.get(code, code) if self.context == "init" else code
 
 
-def opened(fields):
+def answer_from(fields):
     """Return the answer with these fields."""
     answer = GateAnswer(fields["context"], fields["host"], fields["outcome"], fields["reasons"], fields["open"])
     answer.age = fields["age"]
@@ -89,7 +89,7 @@ def reason(check, outcome, summary, device=None):
     return {"check": check, "outcome": outcome, "device": device, "summary": summary}
 
 
-def nobody_knows(context, host, summary, opens_unknown=None):
+def unknown_answer(context, host, summary, opens_unknown=None):
     """Return the answer "unknown" for an error of the gate itself. Without a policy, requests from within a job close
     and the other contexts open."""
     opens = context not in JOB_CONTEXTS if opens_unknown is None else opens_unknown

@@ -5,7 +5,7 @@ import os
 import time
 from functools import partial
 
-from gate.answer import GateAnswer, nobody_knows, reason, worst
+from gate.answer import GateAnswer, reason, unknown_answer, worst
 from gate.files import UntrustedError
 from gate.jobs import job_devices
 from gate.live import CheckedHost, closed_nodes, device_nodes, free_ports, host_nic, leftovers, reserved_ports
@@ -41,18 +41,18 @@ def decide(context, environment, say=silent, files=HOST, now=None):
     try:
         policy, trouble = load(*files)
     except UntrustedError as error:
-        return nobody_knows(context, host_name, str(error))
+        return unknown_answer(context, host_name, str(error))
     say(host=policy.host, opens=policy.opens(context), at="the verdict")
     reasons = [reason("gate", "warn", trouble)] if trouble else []
     own_devices = None if context == "health" else job_devices(environment)
     host = CheckedHost(policy, devices_that_count(policy, own_devices), files.root)
     if context == "task":  # the Prolog has checked the host, and may have kept it in service for a reason
-        return summed_up(context, policy, reasons + (closed_nodes(host) if own_devices else []), None)
+        return final_answer(context, policy, reasons + (closed_nodes(host) if own_devices else []), None)
     verdict = known(policy, now, *files)
     reasons += verdict.troubles + adapt_to_container(context, host, own_devices)
-    problems = [problem for problem in verdict.problems(now, policy.host) if counts(problem, own_devices)]
-    reasons += checked(context, host, verdict.rebooted, problems, say)
-    return summed_up(context, policy, reasons, verdict.age(now))
+    problems = [problem for problem in verdict.problems(now, policy.host) if concerns(problem, own_devices)]
+    reasons += current_reasons(context, host, verdict.rebooted, problems, say)
+    return final_answer(context, policy, reasons, verdict.age(now))
 
 
 def devices_that_count(policy, own_devices):
@@ -74,7 +74,7 @@ def adapt_to_container(context, host, own_devices):
     return [reason("gate", "warn", summary)]
 
 
-def checked(context, host, rebooted, problems, say):
+def current_reasons(context, host, rebooted, problems, say):
     """Return the reasons of the live checks, and the verdict's problems that these have not checked again."""
     links = rebooted or context == "health" or any(problem["check"] in LINKS for problem in problems)
     results = {}
@@ -121,13 +121,13 @@ def link_checks(host):
         yield "NPU101", partial(vendor.addresses, host.devices, host.policy.addresses, until)
 
 
-def counts(problem, mine):
+def concerns(problem, own_devices):
     """Return whether a problem of a verdict still counts, and concerns this job."""
-    concerns_job = problem["device"] is None or mine is None or problem["device"] in mine
+    concerns_job = problem["device"] is None or own_devices is None or problem["device"] in own_devices
     return concerns_job and problem["check"] not in PASSING
 
 
-def summed_up(context, policy, reasons, age):
+def final_answer(context, policy, reasons, age):
     entries = []
     for entry in reasons:
         check, outcome, summary = entry["check"], entry["outcome"], entry["summary"][:LONGEST]

@@ -9,7 +9,7 @@ class UntrustedError(Exception):
     """Reason not to accept a file: one sentence."""
 
 
-def believed(path, limit, owner=0):
+def read_trusted(path, limit, owner=0):
     """Return the bytes of a file of at most `limit` bytes that `owner` alone can have written; None where there is
     none.
 
@@ -54,9 +54,9 @@ def read(descriptor, limit):
     return data
 
 
-def parsed(path, limit, owner=0):
+def read_json(path, limit, owner=0):
     """Return the JSON object in an accepted file; None where there is none. Raise UntrustedError."""
-    data = believed(path, limit, owner)
+    data = read_trusted(path, limit, owner)
     if data is None:
         return None
     try:

@@ -181,13 +181,13 @@ def holders(host, wanted, passed_over=()):
             continue
         except OSError:
             continue  # the process has ended
-        for value, process in held(folder, descriptors, wanted):
+        for value, process in held_files(folder, descriptors, wanted):
             if process not in passed_over:
                 holder_of.setdefault(value, (pid, process))
     return holder_of, all_seen
 
 
-def held(folder, descriptors, wanted):
+def held_files(folder, descriptors, wanted):
     """Yield (value of the file, name of the process) for each wanted file that a process has open."""
     for number in descriptors:
         try:

@@ -32,11 +32,11 @@ def record(answer, environment, root="/", **more):
 def append(path, line):
     """Append the line, or do nothing without the folder, which preflight makes with its first change here."""
     try:
-        descriptor = opened(path)
+        descriptor = open_log(path)
         size = os.fstat(descriptor).st_size
-        if size > LIMIT and renamed(path, descriptor):
+        if size > LIMIT and rename_full(path, descriptor):
             os.close(descriptor)
-            descriptor = opened(path)
+            descriptor = open_log(path)
         elif size > MOST:  # the gate that renames it makes no progress
             line = b""
         os.write(descriptor, line)
@@ -45,12 +45,12 @@ def append(path, line):
         pass
 
 
-def opened(path):
+def open_log(path):
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(path, flags, 0o600)
 
 
-def renamed(path, descriptor):
+def rename_full(path, descriptor):
     """Rename the full file to the older one, unless another gate does so. Return whether it has been renamed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

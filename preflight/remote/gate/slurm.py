@@ -14,7 +14,7 @@ once.
 import sys
 import time
 
-from gate.files import UntrustedError, parsed
+from gate.files import UntrustedError, read_json
 
 PLACE = "/etc/preflight/gate.json"
 LIMIT = 256 * 1024  # bytes of the file
@@ -46,7 +46,7 @@ def run(context, decide, environment):
 def rules(place=PLACE, owner=0):
     """Return the limit on drained nodes, and whether a node that is good again is returned to service."""
     try:
-        settings = parsed(place, LIMIT, owner) or {}
+        settings = read_json(place, LIMIT, owner) or {}
     except UntrustedError:
         settings = {}
     drain = settings.get("drain")

@@ -42,17 +42,17 @@ def run(environment, settings_file=SETTINGS):
         unknown_rule = settings.get("unknown", "open")
         if "slurm_conf" in settings:  # slurmctld does not pass the path of its slurm.conf
             environment = dict(environment, SLURM_CONF=settings["slurm_conf"])
-        skip_reason = left_out(asked_now(environment, settings), environment, settings)
+        skip_reason = reason_to_skip(new_scontrol(environment, settings), environment, settings)
         if skip_reason:
             return end(job, 0, "not probed: " + skip_reason)
-        proof = proved(environment, settings)
-        return judged(job, proof, asked_now(environment, settings), environment)
+        proof = run_proof(environment, settings)
+        return decide_job(job, proof, new_scontrol(environment, settings), environment)
     except (UnknownError, slurm.SlurmError, KeyError, TypeError, ValueError, OSError) as error:
         sentence = "nobody knows whether its nodes are good: %s: %s" % (type(error).__name__, error)
         return end(job, 0 if unknown_rule == "open" else 1, sentence)
 
 
-def asked_now(environment, settings):
+def new_scontrol(environment, settings):
     return slurm.Scontrol(environment, time.monotonic() + SLURM, settings.get("scontrol", ""))
 
 
@@ -71,7 +71,7 @@ def read(path):
     return settings
 
 
-def left_out(scontrol, environment, settings):
+def reason_to_skip(scontrol, environment, settings):
     """Return the reason not to probe these nodes; "" if they are the job's alone and worth a probe."""
     nodes = int(environment.get("SLURM_JOB_NUM_NODES", "0"))
     if 0 < nodes < settings.get("least", 2):
@@ -83,7 +83,7 @@ def left_out(scontrol, environment, settings):
     return ""
 
 
-def proved(environment, settings):
+def run_proof(environment, settings):
     """Return the proof's answer. Raise UnknownError."""
     seconds = float(settings.get("seconds", SECONDS))
     command = [settings["preflight"], "gate", "controller", "-i", settings["inventory"], "--seconds", "%d" % seconds]
@@ -131,7 +131,7 @@ def proved(environment, settings):
     return proof
 
 
-def judged(job, proof, scontrol, environment):
+def decide_job(job, proof, scontrol, environment):
     """Decide about the job and the bad ones among its nodes, and return the exit code."""
     sentence = slurm.one_line(proof["sentence"])
     requeue = Requeue(job, scontrol, environment, proof["requeues"])
@@ -139,10 +139,10 @@ def judged(job, proof, scontrol, environment):
         return requeue.end(sentence)
     if proof["outcome"] == "unknown" or not proof["bad"]:
         return end(job, 0, sentence)
-    return drained(proof, sentence, requeue)
+    return drain_bad(proof, sentence, requeue)
 
 
-def drained(proof, sentence, requeue):
+def drain_bad(proof, sentence, requeue):
     """Drain the bad nodes that are in service, and return the exit code."""
     nodes = requeue.scontrol.nodes()
     bad = [entry for entry in proof["bad"] if entry["node"] in nodes]

@@ -19,7 +19,7 @@ import re
 import signal
 import sys
 
-from gate.files import UntrustedError, parsed
+from gate.files import UntrustedError, read_json
 
 ALLOWED = "/etc/preflight/gate-ssh.json"
 LIMIT = 256 * 1024  # bytes of the file
@@ -49,7 +49,7 @@ def run(environment):
 def allowed(path=ALLOWED, owner=0):
     """Return [(command line, bytes, sha256)]. Raise RefusedError."""
     try:
-        listing = parsed(path, LIMIT, owner)
+        listing = read_json(path, LIMIT, owner)
     except UntrustedError as error:
         raise RefusedError(str(error)) from None
     if listing is None:

@@ -4,7 +4,7 @@ import json
 import os
 
 from gate.answer import FOUND, reason, span
-from gate.files import UntrustedError, is_number, parsed
+from gate.files import UntrustedError, is_number, read_json
 from gate.state import sha256, state, text
 
 PLACE = "var/lib/preflight/verdict.json"
@@ -39,8 +39,8 @@ class HostVerdict:
 
     def problems(self, now, host):
         """Return the problems that count; a failure says how old it is, and which command clears it."""
-        problems = [dated(problem, look, now, host) for look in self.looks.values() for problem in of_look(look)]
-        old = [dated(problem, look, now, host) for look in self.failed.values() for problem in of_look(look)]
+        problems = [with_age(problem, look, now, host) for look in self.looks.values() for problem in of_look(look)]
+        old = [with_age(problem, look, now, host) for look in self.failed.values() for problem in of_look(look)]
         return problems + [problem for problem in old if problem["outcome"] == "fail"]
 
 
@@ -66,7 +66,7 @@ def by_age(policy, looks, now, state_now):
     fresh_runs, failed_runs, troubles = {}, {}, []
     limits = {"check": policy.max_age, "probe": policy.probe_max_age}
     for name, look in sorted(looks.items()):
-        trouble = stale(name, look, limits[name], now, state_now)
+        trouble = outdated(name, look, limits[name], now, state_now)
         if not trouble:
             fresh_runs[name] = look
             continue
@@ -99,7 +99,7 @@ def since(look, now):
     return max(0, int(now - look["time"]))
 
 
-def dated(problem, look, now, host):
+def with_age(problem, look, now, host):
     if problem["outcome"] != "fail":
         return problem
     age = FOUND + "%s ago; once fixed: %s)" % (span(since(look, now)), CLEAR % host)
@@ -116,7 +116,7 @@ def load_any(policy, root="/", owner=0):
     reason is "" if the verdict is of the host as it is configured. Raise UntrustedError."""
     path = os.path.join(root, PLACE)
     remedy = AGAIN["check"]
-    verdict = parsed(path, LIMIT, owner)
+    verdict = read_json(path, LIMIT, owner)
     if verdict is None:
         raise UntrustedError("nothing is published on this host; %s" % remedy)
     if verdict.pop("sha256", None) != digest(verdict):
@@ -181,7 +181,7 @@ def is_problem(problem):
     )
 
 
-def stale(name, look, max_age, now, here):
+def outdated(name, look, max_age, now, state_now):
     """Return the reason why a run does not count any more, "" if it does."""
     state_then, age = look["state"], now - look["time"]
     if age < -CLOCKS:
@@ -190,7 +190,7 @@ def stale(name, look, max_age, now, here):
         valid_seconds = min(max_age, look["expires"] - look["time"])
         return "the last %s was %s ago, and counts for %s" % (name, span(age), span(valid_seconds))
     for part in ("kernel", "driver"):
-        if state_then[part] != here[part]:
+        if state_then[part] != state_now[part]:
             return "the %s is another one than at the last %s" % (part, name)
     return ""
 

@@ -22,7 +22,7 @@ import os
 import sys
 import time
 
-from gate.files import UntrustedError, others_write, parsed
+from gate.files import UntrustedError, others_write, read_json
 from gate.state import state, text
 from gate.verdict import digest, failures, load_any
 
@@ -58,7 +58,7 @@ def publish(request):
 def verdict(request, root):
     """Return the file's text."""
     now, current = int(time.time()), state(root)
-    looks = published(request, root)
+    looks = published_looks(request, root)
     if request.get("clear"):
         looks = {name: look for name, look in looks.items() if look["outcome"] != "fail"}
     for name, look in request["looks"].items():
@@ -103,7 +103,7 @@ def lock(folder):
         time.sleep(PAUSE)
 
 
-def published(request, root):
+def published_looks(request, root):
     """Return the file's looks that are of this host and of its present inventory entry, and failed looks from before a
     change.
 
@@ -148,7 +148,7 @@ def why_not(request):
 
 def outdated(request):
     try:
-        policy = parsed(os.path.join(request.get("root", "/"), POLICY), POLICY_LIMIT, os.geteuid())
+        policy = read_json(os.path.join(request.get("root", "/"), POLICY), POLICY_LIMIT, os.geteuid())
     except UntrustedError:
         return True
     return policy is not None and policy.get("config") != request["config"]

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 
-from collect.connects import closed, unobtrusive_socket
+from collect.connects import close_and_report, unobtrusive_socket
 from rehearse.listen import WORD, answer
 
 AT_ONCE = 256
@@ -54,7 +54,7 @@ class Visits:
             self.begin(self.todo.popleft())
         if now >= self.limits.until:
             while self.todo:
-                self.tell(self.todo.popleft(), "error", error="there was no time left to try")
+                self.note_failure(self.todo.popleft(), "error", error="there was no time left to try")
         return not self.todo and not self.open
 
     def give_up(self, now):
@@ -67,7 +67,7 @@ class Visits:
         try:
             sock = unobtrusive_socket(socket.AF_INET, self.job_ports)
         except OSError as error:
-            self.tell(visit, "error", error=os.strerror(error.errno))
+            self.note_failure(visit, "error", error=os.strerror(error.errno))
             return
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset: no TIME-WAIT
         code = sock.connect_ex((visit.address, visit.port))
@@ -108,23 +108,23 @@ class Visits:
 
     def refuse(self, sock, code):
         visit = self.leave(sock)
-        by = closed(sock, code)["icmp"] or ""
+        by = close_and_report(sock, code)["icmp"] or ""
         if code == errno.ETIMEDOUT:
-            self.tell(visit, "timeout")
+            self.note_failure(visit, "timeout")
         elif code == errno.ECONNREFUSED and not by:
-            self.tell(visit, "refused")
+            self.note_failure(visit, "refused")
         else:
-            self.tell(visit, "rejected" if code in REJECTED else "error", by, os.strerror(code))
+            self.note_failure(visit, "rejected" if code in REJECTED else "error", by, os.strerror(code))
 
     def end(self, sock, how=""):
         visit = self.leave(sock)
         sock.close()
         if how:
-            self.tell(visit, how)
+            self.note_failure(visit, how)
 
     def leave(self, sock):
         self.selector.unregister(sock)
         return self.open.pop(sock)
 
-    def tell(self, visit, how, by="", error=""):
+    def note_failure(self, visit, how, by="", error=""):
         self.failed[visit.host].setdefault((how, by, error), []).append(visit.port)

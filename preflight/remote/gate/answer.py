@@ -29,7 +29,7 @@ class GateAnswer:
 
     @property
     def sentence(self):
-        """The answer in one line."""
+        """Return the answer in one line."""
         if self.outcome == "pass":
             return "%s is good%s" % (self.host, "" if self.age is None else "; looked at %s ago" % span(self.age))
         policy = ""

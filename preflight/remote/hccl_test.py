@@ -33,6 +33,7 @@ LIMIT = 256 * 1024  # bytes kept of the output
 LOGIN_SECONDS = 20
 VERSION_SECONDS = 20
 FAREWELL = 5  # seconds for mpirun to end its ranks on all hosts
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 PLACES = (
     "/usr/local/mpich/bin",
@@ -233,14 +234,14 @@ def do(request):
 
 def leave(*_):
     """Exit on a signal, and ignore further ones, so that cleanup is done."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise SystemExit(1)
 
 
 def main():
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, leave)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)  # with the ssh session
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -97,12 +97,13 @@ def differs(effect):
 def rollbacks_of(directory, run):
     """Return the runs that took this run back, or took back one of its rollbacks, in the order in which they were
     made."""
-    starts = []
+    undoes = {}
     for name in os.listdir(directory):
         if name.endswith(".jsonl"):
             with open(os.path.join(directory, name), "rb") as file:
-                starts.append((record_of(file.readline()) or {}, name[: -len(".jsonl")]))
-    undoes = {name: start.get("undoes") for start, name in starts if start.get("event") == "start"}
+                start = record_of(file.readline()) or {}
+            if start.get("event") == "start":
+                undoes[name[: -len(".jsonl")]] = start.get("undoes")
     family = [run]
     for member in family:  # grows meanwhile
         family += [name for name, reverted_run in undoes.items() if reverted_run == member and name not in family]

@@ -6,7 +6,7 @@ import os
 import time
 
 from collect.npu_smi import owner
-from collect.own import preflight_processes
+from collect.own import ancestry, preflight_processes
 from collect.tools import LookError, read
 
 APART = 0.1  # seconds between two samples
@@ -161,11 +161,7 @@ class Watch:
 def own(parents):
     """Return the collector, its ancestors (sshd of this login, sudo), and its descendants. `parents`: of all
     processes."""
-    own_pids = {os.getpid()}
-    pid = parents.get(os.getpid(), 0)
-    while pid > 1 and pid not in own_pids:
-        own_pids.add(pid)
-        pid = parents.get(pid, 0)
+    own_pids = ancestry(os.getpid(), lambda pid: parents.get(pid, 0))
     children = {os.getpid()}
     while children:
         children = {pid for pid, parent in parents.items() if parent in children} - own_pids

@@ -15,7 +15,7 @@ LINE = 65536  # bytes read of a command line; setup lines and wrappers come befo
 def preflight_processes():
     """Return [{"pid", "name", "this_run"}], without this collector, its ancestors and its descendants."""
     runs_of_pids = loaders()
-    own_pids = ancestry(os.getpid())
+    own_pids = ancestry(os.getpid(), parent_of)
     if set(runs_of_pids) <= own_pids:
         return []
     this_run = runs_of_pids.get(os.getpid())
@@ -43,13 +43,13 @@ def loaders():
     return runs_of_pids
 
 
-def ancestry(pid):
-    """Return the pids of a process and its ancestors, without init."""
+def ancestry(pid, parent):
+    """Return the pids of a process and its ancestors, without init. `parent(pid)` is 0 where there is none."""
     pids = {pid}
-    pid = parent_of(pid)
+    pid = parent(pid)
     while pid > 1 and pid not in pids:
         pids.add(pid)
-        pid = parent_of(pid)
+        pid = parent(pid)
     return pids
 
 

@@ -29,8 +29,7 @@ def links(devices, until):
         if word == "DOWN":
             reasons.append(reason("NPU107", "fail", "device %d: link is DOWN" % device, device))
         elif word != "UP":
-            summary = "device %d: its link is not known: %s" % (device, trouble or quoted(output))
-            reasons.append(reason("NPU107", "unknown", summary, device))
+            reasons.append(unknown("NPU107", device, "link", trouble or quoted(output)))
     return reasons
 
 
@@ -39,20 +38,20 @@ def addresses(devices, planned, until):
     planned_addresses = {device: planned[str(device)].partition("/")[0] for device in devices if str(device) in planned}
     reasons = []
     for device, (output, trouble) in sorted(call_all("-ip", planned_addresses, until).items()):
-        address = value(output, "ipaddr")
-        if address == planned_addresses[device]:
+        address, planned_address = value(output, "ipaddr"), planned_addresses[device]
+        if address == planned_address:
             continue
         if address or "no ip was preset" in output:
-            summary = "device %d: %s, not %s" % (
-                device,
-                "address %.40s" % address if address else "no address",
-                planned_addresses[device],
-            )
+            description = "address %.40s" % address if address else "no address"
+            summary = "device %d: %s, not %s" % (device, description, planned_address)
             reasons.append(reason("NPU101", "fail", summary, device))
         else:
-            summary = "device %d: its address is not known: %s" % (device, trouble or quoted(output))
-            reasons.append(reason("NPU101", "unknown", summary, device))
+            reasons.append(unknown("NPU101", device, "address", trouble or quoted(output)))
     return reasons
+
+
+def unknown(check, device, subject, cause):
+    return reason(check, "unknown", "device %d: its %s is not known: %s" % (device, subject, cause), device)
 
 
 def value(output_text, key):

@@ -74,9 +74,7 @@ def sites(way: Way, *, programs: Sequence[str] = ()) -> dict[str, Site | str]:
     `programs`: programs to find in the configuration of schedulers, empty for none.
     """
     request = {"paths": list(_KINDS), "programs": programs}
-    return ask(
-        way.hosts, way.transport, source("gate_look"), lambda _: request, Site, pool=way.pool, progress=way.progress
-    )
+    return ask(way, source("gate_look"), lambda _: request, Site)
 
 
 def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
@@ -118,14 +116,10 @@ def removing(way: Way, *, force: bool) -> Planned:
 def undoing_allowed(plan: Plan, way: Way) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan of a rollback without what a scheduler may still start, and a sentence for each host of those."""
     losing = {change.host for change in plan.changes if change.target == FRONT and change.after is None}
-    if not losing:
-        return plan, ()
-    kept_off, kept_front = still_started(replace(way, hosts=[host for host in way.hosts if host.name in losing]))
-    allowed = tuple(
-        change
-        for change in plan.changes
-        if change.host not in kept_off and not (change.host in kept_front and change.target == FRONT)
-    )
+    hosts = [host for host in way.hosts if host.name in losing]
+    kept_off, kept_front = still_started(replace(way, hosts=hosts)) if hosts else ({}, {})
+    changes = (change for change in plan.changes if change.host not in kept_off)
+    allowed = tuple(change for change in changes if change.host not in kept_front or change.target != FRONT)
     return Plan(allowed), tuple(f"{name}: {why}" for name, why in {**kept_off, **kept_front}.items())
 
 

@@ -114,34 +114,51 @@ def _full_names(text: str) -> Iterator[str]:
 
 
 def _machines(key: str, text: str) -> Iterator[str]:
+    """Yield the names of machines in a text, in lower case, by the place that they have in it."""
+    for machines in (_in_urls_and_logins(text), _in_kubernetes(text), _in_variables(key, text), _in_paths(key, text)):
+        yield from map(str.lower, machines)
+
+
+def _in_urls_and_logins(text: str) -> Iterator[str]:
     for pattern in _MACHINES:
         if pattern is not _MACHINES[0] or "://" in text:
-            yield from (match[1].lower() for match in pattern.finditer(text))
+            yield from (match[1] for match in pattern.finditer(text))
     if "@" in text:
-        yield from (match[2].lower() for match in (*_LOGIN.finditer(text), *_LOCAL_MAIL.finditer(text)))
+        yield from (match[2] for match in (*_LOGIN.finditer(text), *_LOCAL_MAIL.finditer(text)))
+
+
+def _in_kubernetes(text: str) -> Iterator[str]:
     for match in _OF_KUBERNETES.finditer(text):
         yield from set(match[1].lower().split(".")) - OF_KUBERNETES - {""}
+
+
+def _in_variables(key: str, text: str) -> Iterator[str]:
+    """Yield the machines in the value of a key, and in variables and settings within a text."""
     if _MACHINE_VARIABLE.fullmatch(key):
         yield from _listed(text)
-    for match in _VARIABLE.finditer(text):
-        if _MACHINE_VARIABLE.fullmatch(match[1]):
-            yield from _listed(match[2])
-    for match in _SETTING.finditer(text):
-        if match[2] or any(map(str.isdigit, match[1])):
-            yield match[1].lower()
+    for variable in _VARIABLE.finditer(text):
+        if _MACHINE_VARIABLE.fullmatch(variable[1]):
+            yield from _listed(variable[2])
+    for setting in _SETTING.finditer(text):
+        if setting[2] or any(map(str.isdigit, setting[1])):
+            yield setting[1]
+
+
+def _in_paths(key: str, text: str) -> Iterator[str]:
+    """Yield the machines of mounts, of remote folders in commands, and of folders of logs."""
     if key == "source" and (mount := _MOUNTED.match(text)):
-        yield mount[1].lower()
-    yield from (match[1].lower() for match in _LOGS_OF_MACHINE.finditer(text))
+        yield mount[1]
+    yield from (match[1] for match in _LOGS_OF_MACHINE.finditer(text))
     for line in text.splitlines() if ":/" in text else ():
         if _MOUNTS.search(line):
-            yield from (match[1].lower() for match in _REMOTE_FOLDER.finditer(line))
+            yield from (match[1] for match in _REMOTE_FOLDER.finditer(line))
 
 
 def _listed(value: str) -> Iterator[str]:
     """Yield the names in a variable's value: one, or several separated by commas, each with or without a port."""
     for part in re.split(r"[,\s]+", value):
         if match := re.fullmatch(rf"({_NAME})(?::\d{{1,5}})?", part):
-            yield match[1].lower()
+            yield match[1]
 
 
 def _users(key: str, text: str) -> Iterator[str]:

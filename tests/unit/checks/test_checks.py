@@ -385,9 +385,9 @@ def preflight(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("check", all_checks().values(), ids=lambda check: check.id)
-def test_every_check_explains_why_how_to_look_and_how_to_mend(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explanation_has_three_parts(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     labels = [paragraph.partition(":")[0] for paragraph in check.explanation.split("\n\n")]
-    assert labels == ["Why", "By hand", "Mend"]
+    assert labels == ["Why", "Check manually", "Fix"]
     assert main(["explain", check.id.lower()]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"{check.id}  ")

@@ -43,7 +43,7 @@ def test_a_log_is_read_as_an_engineer_would(case: dict[str, Any]) -> None:
     assert any(word.lower() in text for word in case["any"])
     lead = found.cause or found.echoes[0]
     assert not [phrase for phrase in case["must_not"] if phrase.lower() in lead.sign.cause.lower()]
-    culprit = told.who(found.cause.first.who) if found.cause else ""
+    culprit = told.writer_name(found.cause.first.who) if found.cause else ""
     assert culprit not in case.get("not_culprit", [])
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from preflight.cli.main import main
-from preflight.diagnose.fetch import Wanted, fetch
+from preflight.diagnose.fetch import HostAccess, LogSelection, fetch
 from preflight.diagnose.fetched import Fetched
 from preflight.model.cluster import Host, ProbeSettings
 from preflight.transport.programs import source
@@ -26,7 +26,7 @@ from tests.unit.collector import LOADER, tool
 
 HOSTS = (Host("node01", "10.1.0.1"), Host("node02", "10.1.0.2"))
 PROGRAM = source("fetch_logs", "collect.tools")
-WANTED = Wanted(("/data/*.log",), ProbeSettings(), 86400, 1 << 20)
+WANTED = LogSelection(("/data/*.log",), ProbeSettings(), 86400, 1 << 20)
 
 
 def told(bin_: Path, text: str = "", **words: Any) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def file(path: str, data: bytes = b"x", glob: int | None = 0, shared: str = "", 
 
 
 def came(folder: Path, **answers: Any) -> Fetched:
-    return fetch(HOSTS, Hosts(**answers), WANTED, folder, pool=2, progress=None)
+    return fetch(HostAccess(HOSTS, Hosts(**answers), 2), WANTED, folder)
 
 
 def test_a_file_that_all_hosts_share_is_one_and_nobodys(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_plogs_in_a_home_that_hosts_share_are_nobodys(tmp_path: Path) -> None:
 def test_the_program_runs_in_a_container_as_it_runs_on_the_host(tmp_path: Path, dmesg: Path) -> None:
     """env stands in for what leads into a container."""
     log(tmp_path, "a.log", b"x", 0)
-    wanted = Wanted((f"{tmp_path}/*.log",), ProbeSettings(wrapper=("env", "A=1")), 3600, 1 << 20)
+    wanted = LogSelection((f"{tmp_path}/*.log",), ProbeSettings(wrapper=("env", "A=1")), 3600, 1 << 20)
 
     class Here(Hosts):
         def run(self, host: Host, program: Program, **_: Any) -> Answer:  # noqa: ARG002
@@ -259,12 +259,12 @@ def test_the_program_runs_in_a_container_as_it_runs_on_the_host(tmp_path: Path, 
             marker = json.loads(program.payload)["marker"]
             return Answer(f"\n{marker} {len(text)}\n{text}\n".encode(), b"", 0, 0.1)
 
-    fetched = fetch(HOSTS[:1], Here(), wanted, tmp_path, pool=1, progress=None)
+    fetched = fetch(HostAccess(HOSTS[:1], Here(), 1), wanted, tmp_path)
     assert [copy.file for copy in fetched.copies] == [f"{tmp_path}/a.log (in the container)", "the kernel's log"]
     assert fetched.unread == []
     broken = replace(wanted, probe=ProbeSettings(wrapper=("sh", "-c", "echo no such container >&2; exit 1", "x")))
     (tmp_path / "2").mkdir()
-    fetched = fetch(HOSTS[:1], Here(), broken, tmp_path / "2", pool=1, progress=None)
+    fetched = fetch(HostAccess(HOSTS[:1], Here(), 1), broken, tmp_path / "2")
     assert [(one.name, one.why) for one in fetched.unread] == [
         ("node01", "no logs of the container came: no such container")
     ]

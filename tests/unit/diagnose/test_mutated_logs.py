@@ -12,7 +12,7 @@ from preflight.diagnose.catalogue import recognise
 from preflight.diagnose.errors.host import MEMORY, kill_of
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
-from preflight.diagnose.line import parsed, time_of
+from preflight.diagnose.line import parse_line, time_of
 from preflight.diagnose.reading import read, sources
 from preflight.diagnose.types import Diagnosis, Role
 
@@ -49,7 +49,7 @@ def _writers(text: str) -> dict[str, list[str]]:
     """Lines by who wrote them; those of a traceback go with the one before them."""
     by: dict[str, list[str]] = {}
     for line in text.splitlines(keepends=True):
-        by.setdefault(parsed(line, 2026).tag, []).append(line)
+        by.setdefault(parse_line(line, 2026).tag, []).append(line)
     return by
 
 

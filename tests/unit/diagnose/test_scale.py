@@ -16,7 +16,7 @@ from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.order import Errors, is_before
 from preflight.diagnose.reading import read, sources
 from preflight.diagnose.survived import AFTER, Below, restart_place
-from preflight.diagnose.types import Kill, Role, Seen, Sign, Spot, Who
+from preflight.diagnose.types import Kill, LoggedError, Role, Sign, Spot, Who
 
 _TIMED = "2026-11-20 10:{:02}:{:02} "
 SHAPES: dict[str, Callable[[int], list[str]]] = {
@@ -79,25 +79,25 @@ def test_errors_that_all_programs_survived_are_put_together_once_a_round(monkeyp
     """A union of sets is one call, whatever its size: once for each process it was quadratic, from 65,536 ranks on."""
     unions = 0
 
-    class Foreign(set[Seen]):
-        def __ror__(self, other: Any) -> set[Seen]:
+    class Foreign(set[LoggedError]):
+        def __ror__(self, other: Any) -> set[LoggedError]:
             nonlocal unions
             unions += 1
             return set(other).union(self)
 
-    monkeypatch.setattr(kills, "of_others", lambda *_: Foreign())
+    monkeypatch.setattr(kills, "foreign_kills", lambda *_: Foreign())
     logs = Gathered()
     for rank in range(20):
         spot = Spot("job.log", rank + 1, rank * 40, Who(), 2026, lambda: None)
         logs.add(f"[rank{rank}]: RuntimeError: boom", spot)
-    logs.ended(10 * AFTER, b"")
+    logs.end_file(10 * AFTER, b"")
     groups = diagnosis(logs).hints
     assert sum(len(group.seen) for group in groups) == 20
     assert 1 <= unions <= 3
 
 
 ERRORS = st.builds(
-    Seen,
+    LoggedError,
     sign=st.just(Sign("x", Role.OWN, ())),
     who=st.just(Who()),
     time=st.one_of(st.none(), st.sampled_from([0.0, 3.0, 5.0, 6.0, 11.0, 30.0])),
@@ -107,7 +107,7 @@ ERRORS = st.builds(
 )
 
 
-def is_well_before(seen: Seen, other: Seen) -> bool:
+def is_well_before(seen: LoggedError, other: LoggedError) -> bool:
     if seen.time is not None and other.time is not None and abs(seen.time - other.time) > 5:
         return seen.time < other.time
     return seen.file == other.file and other.number - seen.number > 50
@@ -115,7 +115,7 @@ def is_well_before(seen: Seen, other: Seen) -> bool:
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(ERRORS, max_size=6), ERRORS)
-def test_errors_compared_at_once_are_as_compared_in_pairs(errors: list[Seen], seen: Seen) -> None:
+def test_errors_compared_at_once_are_as_compared_in_pairs(errors: list[LoggedError], seen: LoggedError) -> None:
     compared = Errors(errors)
     assert compared.any_before(seen) == any(is_before(error, seen) for error in errors)
     assert compared.all_after(seen) == all(is_before(seen, error) for error in errors)
@@ -181,8 +181,8 @@ KILL = Kill(None, "python", "", limited=True)
 def test_kills_compared_at_once_are_as_compared_in_pairs(
     killed: list[tuple[str, float | None]], host: str, time: float | None
 ) -> None:
-    def seen(host: str, time: float | None) -> Seen:
-        return Seen(Sign("killed", Role.OWN, ()), Who(host=host), time, "f", 1, "", kill=KILL)
+    def seen(host: str, time: float | None) -> LoggedError:
+        return LoggedError(Sign("killed", Role.OWN, ()), Who(host=host), time, "f", 1, "", kill=KILL)
 
     pairs = any(
         kills._may_be_same(other, host) and (time is None or at is None or abs(time - at) <= 300)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from preflight.gate.exec_choice import Choice, Wanted, are_proved, choose, met, named
+from preflight.gate.exec_choice import Choice, Wanted, are_proved, choose, met, useless_hosts
 from preflight.model.finding import Finding
 from preflight.model.gate import Unknown
 from preflight.model.measure import Culprit, Member, Observation, TestOutcome, TestResult
@@ -95,7 +95,7 @@ def test_an_unknown_without_a_host_does_not_outweigh_a_complete_proof_of_the_oth
     ids=lambda it: it.culprit.kind if isinstance(it, Finding) and it.culprit else "",
 )
 def test_who_is_named(finding: Finding, hosts: set[str]) -> None:
-    assert named(finding) == hosts
+    assert useless_hosts(finding) == hosts
 
 
 def test_when_all_is_well_the_first_are_taken_and_the_others_are_spare() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from preflight.gate.exec_step import Table, by_mpirun, by_srun, packed, scripts
 from preflight.inventory import parse
-from preflight.launch.job import Job, Launcher
+from preflight.launch.job import JobLauncher, LaunchedJob
 from preflight.launch.places import places
 from preflight.model.errors import UsageError
 from preflight.transport.engine.open_mpi import Mpirun
@@ -37,10 +37,12 @@ address = "10.0.0.[1-2]"
 """
 
 
-def job(*program: str, product: str = "atlas-a2", probe: str = "", launcher: Launcher = Launcher.SPAWN) -> Job:
+def job(
+    *program: str, product: str = "atlas-a2", probe: str = "", launcher: JobLauncher = JobLauncher.SPAWN
+) -> LaunchedJob:
     cluster = parse(INVENTORY.format(product=product, probe=probe), Path("hosts.toml"))
     there = places(cluster, cluster.hosts[::-1], None, None)  # node02 is rank 0's
-    return Job(launcher, cluster, tuple(there), program, 29500, {"MINE": "a b"}, rank_table="/tmp/table.json")
+    return LaunchedJob(launcher, cluster, tuple(there), program, 29500, {"MINE": "a b"}, rank_table="/tmp/table.json")
 
 
 def ran(script: str) -> dict[str, str]:
@@ -78,7 +80,7 @@ def test_a_bare_torchrun_reads_them_as_its_options(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_process_a_device_gets_its_rank() -> None:
-    script = scripts(job("sh", "-c", "echo $RANK $LOCAL_RANK $WORLD_SIZE $DEVICE_ID", launcher=Launcher.SHELL))[
+    script = scripts(job("sh", "-c", "echo $RANK $LOCAL_RANK $WORLD_SIZE $DEVICE_ID", launcher=JobLauncher.SHELL))[
         "node01"
     ]
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)

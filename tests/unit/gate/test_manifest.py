@@ -13,45 +13,45 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.cli.main import main
-from preflight.gate.manifest import Kind, Wanted, objects, text_of
+from preflight.gate.manifest import Workload, WorkloadKind, objects, text_of
 from preflight.inventory import parse
 from preflight.model.cluster import Product
 from preflight.model.errors import UsageError
 
-KINDS = list(Kind)
+KINDS = list(WorkloadKind)
 VERSIONS = ("1.29", "1.31", kubernetes_validate.latest_version())  # before, onExitCodes alone was not said to be enough
 
 
-def wanted(kind: Kind = Kind.JOB, **changes: Any) -> Wanted:
+def wanted(kind: WorkloadKind = WorkloadKind.JOB, **changes: Any) -> Workload:
     usual: dict[str, Any] = {"name": "train", "image": "registry.example/train:1.2", "replicas": 4, "devices": 8}
     usual |= {"command": ("torchrun", "train.py"), "resource": "nvidia.com/gpu"}
-    return Wanted(kind, **(usual | changes))
+    return Workload(kind, **(usual | changes))
 
 
-def read(one: Wanted) -> list[dict[str, Any]]:
+def read(one: Workload) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(text_of(one)))
 
 
-def workload(one: Wanted) -> dict[str, Any]:
+def workload(one: Workload) -> dict[str, Any]:
     return read(one)[-1]
 
 
-def template(one: Wanted) -> dict[str, Any]:
+def template(one: Workload) -> dict[str, Any]:
     spec = workload(one)["spec"]
     found: dict[str, Any] = {
-        Kind.JOB: lambda: spec["template"],
-        Kind.JOBSET: lambda: spec["replicatedJobs"][0]["template"]["spec"]["template"],
-        Kind.VOLCANO: lambda: spec["tasks"][0]["template"],
+        WorkloadKind.JOB: lambda: spec["template"],
+        WorkloadKind.JOBSET: lambda: spec["replicatedJobs"][0]["template"]["spec"]["template"],
+        WorkloadKind.VOLCANO: lambda: spec["tasks"][0]["template"],
     }[one.kind]()
     return found
 
 
-def as_core(one: Wanted) -> list[dict[str, Any]]:
+def as_core(one: Workload) -> list[dict[str, Any]]:
     """Its objects; the core object inside of one that is none: JobSet's Job, Volcano's pod."""
     *others, last = read(one)
-    if one.kind is Kind.JOBSET:
+    if one.kind is WorkloadKind.JOBSET:
         last = {**last["spec"]["replicatedJobs"][0]["template"], "apiVersion": "batch/v1", "kind": "Job"}
-    if one.kind is Kind.VOLCANO:
+    if one.kind is WorkloadKind.VOLCANO:
         last = {**template(one), "apiVersion": "v1", "kind": "Pod"}
     return [*others, last]
 
@@ -61,7 +61,7 @@ def as_core(one: Wanted) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("resource", ["", "huawei.com/Ascend910"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_core_objects_are_what_the_published_schemas_say(
-    kind: Kind, resource: str, host_network: bool, version: str
+    kind: WorkloadKind, resource: str, host_network: bool, version: str
 ) -> None:
     for one in as_core(wanted(kind, resource=resource, host_network=host_network)):
         kubernetes_validate.validate(one, version, strict=True)
@@ -75,13 +75,13 @@ def test_the_schemas_would_tell() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_inventory_has_the_names_that_the_pods_get(kind: Kind) -> None:
+def test_the_inventory_has_the_names_that_the_pods_get(kind: WorkloadKind) -> None:
     (first, *_) = read(wanted(kind, setup="source /a 'b'\"c", python="/opt/bin/python"))
     cluster = parse(first["data"]["hosts.toml"], Path("hosts.toml"))
     names = {
-        Kind.JOB: ["train-0.train", "train-3.train"],
-        Kind.JOBSET: ["train-worker-0-0.train", "train-worker-0-3.train"],
-        Kind.VOLCANO: ["train-worker-0.train", "train-worker-3.train"],
+        WorkloadKind.JOB: ["train-0.train", "train-3.train"],
+        WorkloadKind.JOBSET: ["train-worker-0-0.train", "train-worker-0-3.train"],
+        WorkloadKind.VOLCANO: ["train-worker-0.train", "train-worker-3.train"],
     }[kind]
     assert [cluster.hosts[0].address, cluster.hosts[-1].address] == names
     assert (cluster.product, cluster.device_count, cluster.probe.idle) == (Product.NVIDIA, 32, True)
@@ -97,7 +97,7 @@ def test_pods_of_a_job_find_each_other_before_they_are_ready() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_init_container_has_the_devices_of_the_main_one_and_no_secret(kind: Kind) -> None:
+def test_the_init_container_has_the_devices_of_the_main_one_and_no_secret(kind: WorkloadKind) -> None:
     spec = template(wanted(kind))["spec"]
     (init,), (main_,) = spec["initContainers"], spec["containers"]
     assert init["resources"] == main_["resources"] == {"limits": {"nvidia.com/gpu": "8"}}
@@ -124,7 +124,7 @@ def test_a_pod_that_the_probe_ends_ends_the_job() -> None:
 
 def test_a_jobset_is_shaped_as_its_types_say() -> None:
     """Structure only: no schema of JobSet's is at hand."""
-    one = workload(wanted(Kind.JOBSET))
+    one = workload(wanted(WorkloadKind.JOBSET))
     assert (one["apiVersion"], one["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
     assert set(one["spec"]) == {"network", "failurePolicy", "replicatedJobs"}
     assert one["spec"]["network"] == {
@@ -139,12 +139,12 @@ def test_a_jobset_is_shaped_as_its_types_say() -> None:
     ]
     (replicated,) = one["spec"]["replicatedJobs"]
     assert (replicated["name"], replicated["replicas"], set(replicated["template"])) == ("worker", 1, {"spec"})
-    assert "subdomain" not in template(wanted(Kind.JOBSET))["spec"]  # which JobSet sets
+    assert "subdomain" not in template(wanted(WorkloadKind.JOBSET))["spec"]  # which JobSet sets
 
 
 def test_a_volcano_job_is_shaped_as_its_types_say() -> None:
     """Structure only: no schema of Volcano's is at hand."""
-    one = workload(wanted(Kind.VOLCANO))
+    one = workload(wanted(WorkloadKind.VOLCANO))
     assert (one["apiVersion"], one["kind"]) == ("batch.volcano.sh/v1alpha1", "Job")
     spec = one["spec"]
     assert spec["plugins"] == {"svc": ["--publish-not-ready-addresses=true"], "env": []}
@@ -205,7 +205,7 @@ def test_every_line_of_the_head_is_a_comment_and_the_rest_is_what_was_made() -> 
         ({"name": "train\n"}, "small letters"),
         ({"name": "züge"}, "small letters"),
         ({"name": "a" * 62}, "the last pod would be a+-3, 64 characters"),
-        ({"name": "a" * 55, "kind": Kind.JOBSET}, "the last pod would be a+-worker-0-3, 66 characters"),
+        ({"name": "a" * 55, "kind": WorkloadKind.JOBSET}, "the last pod would be a+-worker-0-3, 66 characters"),
         ({"replicas": 0}, "--replicas 0: a number from 1 to 10000"),
         ({"replicas": -1}, "--replicas -1: a number"),
         ({"replicas": 10**9}, "--replicas 1000000000: a number"),

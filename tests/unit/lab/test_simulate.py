@@ -8,7 +8,7 @@ import pytest
 from preflight.cli.main import main
 from preflight.lab.fabric import Model, draw, parse_faults
 from preflight.lab.rivals import RIVALS
-from preflight.lab.simulate import Setting, simulate
+from preflight.lab.simulate import Simulation, simulate
 from preflight.model.errors import UsageError
 from preflight.probe.localise import GroupOutcome
 
@@ -94,16 +94,16 @@ def test_faults_that_cannot_be_are_refused_in_a_sentence(faults: str, says: str)
     ],
 )
 def test_what_was_drawn_is_named_and_nothing_else(faults: str, rails: int, leaves: int) -> None:
-    [row] = simulate(Setting(64, rails, leaves, parse_faults(faults), runs=4, seed=3), beside=False)
+    [row] = simulate(Simulation(64, rails, leaves, parse_faults(faults), runs=4, seed=3), beside=False)
     assert (row["exact"], row["falsely_convicted"], row["missed"]) == (4, 0, 0)
 
 
 def test_the_score_tells_a_wrong_answer() -> None:
     """Two rounds forgive a link, and convict innocents where a third of the hosts is bad."""
-    rows = {row["rule"]: row for row in simulate(Setting(60, faults=parse_faults("link:1"), runs=5))}
+    rows = {row["rule"]: row for row in simulate(Simulation(60, faults=parse_faults("link:1"), runs=5))}
     assert rows["preflight"]["exact"] == 5
     assert (rows["two rounds (DLRover)"]["exact"], rows["two rounds (DLRover)"]["missed"]) == (0, 5)
-    rows = {row["rule"]: row for row in simulate(Setting(60, faults=parse_faults("dead:20"), runs=5))}
+    rows = {row["rule"]: row for row in simulate(Simulation(60, faults=parse_faults("dead:20"), runs=5))}
     assert rows["preflight"]["exact"] == 5
     assert rows["two rounds (DLRover)"]["falsely_convicted"] > 0
 

@@ -18,7 +18,7 @@ from preflight.cli.common import devices
 from preflight.inventory import fold, parse
 from preflight.launch.document import document
 from preflight.launch.environment import checked
-from preflight.launch.job import FROM_ONE_HOST, HostLaunch, Job, JobHost, Launcher
+from preflight.launch.job import FROM_ONE_HOST, HostLaunch, JobHost, JobLauncher, LaunchedJob
 from preflight.launch.launchers import launches
 from preflight.launch.lint.check import faults
 from preflight.launch.places import place
@@ -68,11 +68,11 @@ python = "{programs / "python"}"
 
 
 def job(
-    cluster_: Cluster, launcher: Launcher, program: Sequence[str] = ("train.py",), only: str = "", **more: Any
-) -> Job:
+    cluster_: Cluster, launcher: JobLauncher, program: Sequence[str] = ("train.py",), only: str = "", **more: Any
+) -> LaunchedJob:
     chosen = devices(only) if only else None
     places = tuple(place(cluster_, host, chosen, None) for host in cluster_.hosts)
-    return Job(launcher, cluster_, places, tuple(program), 29500, **more)
+    return LaunchedJob(launcher, cluster_, places, tuple(program), 29500, **more)
 
 
 def ran(text: str, programs: Path, folder: Path) -> list[tuple[list[str], dict[str, str]]]:
@@ -112,14 +112,14 @@ def same(launch: HostLaunch, found: list[tuple[list[str], dict[str, str]]], prog
     assert sorted(found, key=order) == sorted(wanted, key=order)
 
 
-@pytest.mark.parametrize("launcher", Launcher)
+@pytest.mark.parametrize("launcher", JobLauncher)
 @pytest.mark.parametrize("product", ["atlas-a2", "nvidia"])
 @pytest.mark.parametrize("only", ["", "1"], ids=["all devices", "one device"])
 def test_pasted_blocks_and_scripts_start_what_the_json_says(
-    launcher: Launcher, product: str, only: str, programs: Path, tmp_path: Path
+    launcher: JobLauncher, product: str, only: str, programs: Path, tmp_path: Path
 ) -> None:
     wanted = job(cluster(programs, product), launcher, ("train.py", "--name", "it's a $HOME `x`"), only)
-    if (launcher, product) in ((Launcher.PERSEUSRUN, "atlas-a2"), (Launcher.TORCH_NPU_RUN, "nvidia")):
+    if (launcher, product) in ((JobLauncher.PERSEUSRUN, "atlas-a2"), (JobLauncher.TORCH_NPU_RUN, "nvidia")):
         with pytest.raises(UsageError):
             launches(wanted)
         return
@@ -133,11 +133,11 @@ def test_pasted_blocks_and_scripts_start_what_the_json_says(
         same(launch, ran(whole, programs, tmp_path / f"{launch.host}-script"), programs)
 
 
-@pytest.mark.parametrize("launcher", [Launcher.TORCHRUN, Launcher.SHELL])
+@pytest.mark.parametrize("launcher", [JobLauncher.TORCHRUN, JobLauncher.SHELL])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=4))
 def test_the_program_s_arguments_arrive_as_they_were_given(
-    words: list[str], launcher: Launcher, programs: Path, tmp_path_factory: pytest.TempPathFactory
+    words: list[str], launcher: JobLauncher, programs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     for number, probe in enumerate(("", 'exec = "docker exec -i train"\nuser = "trainer"')):
         wanted = job(cluster(programs, probe=probe, counts=(1,)), launcher, ("train.py", *words))
@@ -148,9 +148,9 @@ def test_the_program_s_arguments_arrive_as_they_were_given(
 
 
 @pytest.mark.parametrize("setup", ["ulimit -l # memory", "sleep 0 &"])
-@pytest.mark.parametrize("launcher", [Launcher.MPIRUN, Launcher.SRUN])
+@pytest.mark.parametrize("launcher", [JobLauncher.MPIRUN, JobLauncher.SRUN])
 def test_a_setup_may_end_in_a_comment_or_go_on_behind(
-    setup: str, launcher: Launcher, programs: Path, tmp_path: Path
+    setup: str, launcher: JobLauncher, programs: Path, tmp_path: Path
 ) -> None:
     (launch,) = launches(job(cluster(programs, probe=f'setup = "{setup}"'), launcher))
     bash = next(at for at, word in enumerate(launch.processes[0].argv) if word == "bash")
@@ -158,10 +158,10 @@ def test_a_setup_may_end_in_a_comment_or_go_on_behind(
     assert started[0] == [str(programs / "python"), "train.py"]
 
 
-@pytest.mark.parametrize("launcher", Launcher)
+@pytest.mark.parametrize("launcher", JobLauncher)
 @pytest.mark.parametrize("probe", ["", 'exec = "docker exec -i train"', "setup = 'source /opt/set_env.sh; ulimit -l'"])
-def test_nothing_is_wrong_with_what_is_printed(launcher: Launcher, probe: str, programs: Path) -> None:
-    product = "nvidia" if launcher is Launcher.PERSEUSRUN else "atlas-a2"
+def test_nothing_is_wrong_with_what_is_printed(launcher: JobLauncher, probe: str, programs: Path) -> None:
+    product = "nvidia" if launcher is JobLauncher.PERSEUSRUN else "atlas-a2"
     several = not ("exec" in probe and launcher in FROM_ONE_HOST)
     all_ = cluster(programs, product, (8, 8) if several else (8,), probe)
     wanted = job(all_, launcher)
@@ -170,15 +170,15 @@ def test_nothing_is_wrong_with_what_is_printed(launcher: Launcher, probe: str, p
 
 
 def test_hosts_that_differ_only_in_variables_have_the_command_in_common(programs: Path) -> None:
-    wanted = job(cluster(programs), Launcher.TORCHRUN)
+    wanted = job(cluster(programs), JobLauncher.TORCHRUN)
     text = blocks(launches(wanted), wanted.cluster.probe, [], fold)
     assert text.count("-m torch.distributed.run") == 1
     assert "# then on each of node[01-02]:" in text
-    uneven = job(cluster(programs, counts=(2, 1)), Launcher.TORCHRUN)
+    uneven = job(cluster(programs, counts=(2, 1)), JobLauncher.TORCHRUN)
     assert blocks(launches(uneven), uneven.cluster.probe, [], fold).count("-m torch.distributed.run") == 2
 
 
-def many(count: int, launcher: Launcher, only: str = "", probe: str = "") -> Job:
+def many(count: int, launcher: JobLauncher, only: str = "", probe: str = "") -> LaunchedJob:
     text = f"""
 [cluster]
 name = "test"
@@ -195,28 +195,28 @@ address = "node[1-{count}]"
 
 def test_no_argument_is_longer_than_linux_lets_through() -> None:
     """`env -i true ARGUMENT` fails from 128 KiB on."""
-    (launch,) = launches(many(8000, Launcher.DEEPSPEED))
+    (launch,) = launches(many(8000, JobLauncher.DEEPSPEED))
     assert "--include" not in launch.processes[0].argv
     assert launch.files[0].text.startswith("node1 slots=8\n")
-    (launch,) = launches(many(2, Launcher.DEEPSPEED, "1,3"))
+    (launch,) = launches(many(2, JobLauncher.DEEPSPEED, "1,3"))
     assert launch.processes[0].argv[5:7] == ("--include", "node1:1,3@node2:1,3")
-    for hopeless in (many(9000, Launcher.DEEPSPEED, "1-7"), many(13200, Launcher.MPIRUN)):
+    for hopeless in (many(9000, JobLauncher.DEEPSPEED, "1-7"), many(13200, JobLauncher.MPIRUN)):
         with pytest.raises(UsageError, match="more than 128 KiB"):
             launches(hopeless)
-    as_user = many(3000, Launcher.SRUN, probe='user = "trainer"')
+    as_user = many(3000, JobLauncher.SRUN, probe='user = "trainer"')
     with pytest.raises(UsageError, match=r"for sudo .* longer than the 128 KiB"):
         blocks(launches(as_user), as_user.cluster.probe, [], fold)
 
 
 def test_the_start_of_thousands_of_hosts_is_printed_in_seconds() -> None:
-    large = many(8000, Launcher.SHELL, "0-3")
+    large = many(8000, JobLauncher.SHELL, "0-3")
     began = time.process_time()
     blocks(launches(large), large.cluster.probe, [], fold)
     assert time.process_time() - began < 8
 
 
 def test_ranks_go_on_from_host_to_host(programs: Path) -> None:
-    started = launches(job(cluster(programs, counts=(2, 1, 2)), Launcher.SHELL))
+    started = launches(job(cluster(programs, counts=(2, 1, 2)), JobLauncher.SHELL))
     ranks = [[process.variables["RANK"] for process in it.processes] for it in started]
     assert ranks == [["0", "1"], ["2"], ["3", "4"]]
     devices_ = [[process.variables["DEVICE_ID"] for process in it.processes] for it in started]
@@ -225,12 +225,12 @@ def test_ranks_go_on_from_host_to_host(programs: Path) -> None:
 
 def test_msrun_does_not_deal_out_the_ranks_of_a_rank_table(programs: Path) -> None:
     uneven = cluster(programs, counts=(2, 1))
-    assert launches(job(uneven, Launcher.MSRUN))
+    assert launches(job(uneven, JobLauncher.MSRUN))
     with pytest.raises(UsageError, match="msrun deals ranks out by itself"):
-        launches(job(uneven, Launcher.MSRUN, rank_table="/data/hccl.json"))
+        launches(job(uneven, JobLauncher.MSRUN, rank_table="/data/hccl.json"))
 
 
-def told(job_: Job) -> dict[str, str]:
+def told(job_: LaunchedJob) -> dict[str, str]:
     return {it.name: it.value for it in launches(job_)[-1].variables}
 
 
@@ -239,14 +239,16 @@ def told(job_: Job) -> dict[str, str]:
 )
 def test_larger_jobs_wait_longer_for_their_ranks(count: int, seconds: str, programs: Path) -> None:
     all_ = cluster(programs, counts=(1,))
-    many = Job(Launcher.SHELL, all_, (JobHost("node01", "10.1.0.11", tuple(range(count))),), ("t.py",), 29500)
+    many = LaunchedJob(
+        JobLauncher.SHELL, all_, (JobHost("node01", "10.1.0.11", tuple(range(count))),), ("t.py",), 29500
+    )
     assert told(many)["HCCL_CONNECT_TIMEOUT"] == seconds
 
 
 def test_each_backend_has_its_own_variables_and_no_others(programs: Path) -> None:
     npu, gpu = (
-        told(job(cluster(programs), Launcher.TORCHRUN)),
-        told(job(cluster(programs, "nvidia"), Launcher.TORCHRUN)),
+        told(job(cluster(programs), JobLauncher.TORCHRUN)),
+        told(job(cluster(programs, "nvidia"), JobLauncher.TORCHRUN)),
     )
     assert npu == {
         "NODE_RANK": "1", "HCCL_IF_BASE_PORT": "60000", "HCCL_SOCKET_IFNAME": "=bond0", "HCCL_WHITELIST_DISABLE": "1",
@@ -255,18 +257,18 @@ def test_each_backend_has_its_own_variables_and_no_others(programs: Path) -> Non
     assert gpu == {
         "NODE_RANK": "1", "NCCL_SOCKET_IFNAME": "=bond0", "NCCL_DEBUG": "WARN", "GLOO_SOCKET_IFNAME": "bond0",
     }  # fmt: skip
-    subset = told(job(cluster(programs), Launcher.SHELL, only="1", rank_table="/data/hccl.json"))
+    subset = told(job(cluster(programs), JobLauncher.SHELL, only="1", rank_table="/data/hccl.json"))
     assert subset["ASCEND_RT_VISIBLE_DEVICES"] == "1"
     assert (subset["RANK_TABLE_FILE"], subset["RANK_SIZE"], subset["WORLD_SIZE"]) == ("/data/hccl.json", "2", "2")
-    assert told(job(cluster(programs, "nvidia"), Launcher.SHELL, only="1"))["CUDA_VISIBLE_DEVICES"] == "1"
-    own = told(job(cluster(programs), Launcher.TORCHRUN, own={"NPU_ASD_ENABLE": "0", "MINE": "a b"}))
+    assert told(job(cluster(programs, "nvidia"), JobLauncher.SHELL, only="1"))["CUDA_VISIBLE_DEVICES"] == "1"
+    own = told(job(cluster(programs), JobLauncher.TORCHRUN, own={"NPU_ASD_ENABLE": "0", "MINE": "a b"}))
     assert (own["NPU_ASD_ENABLE"], own["MINE"]) == ("0", "a b")
 
 
 def test_mpirun_is_root_only_where_jobs_are(programs: Path) -> None:
     for user, wanted in (("root", True), ("trainer", False), ("", False)):
         probe = f'user = "{user}"' if user else ""
-        (launch,) = launches(job(cluster(programs, probe=probe), Launcher.MPIRUN))
+        (launch,) = launches(job(cluster(programs, probe=probe), JobLauncher.MPIRUN))
         assert ("--allow-run-as-root" in launch.processes[0].argv) is wanted
 
 
@@ -285,7 +287,7 @@ def test_a_launcher_that_cannot_start_the_job_says_so(
     launcher: str, counts: tuple[int, ...], probe: str, program: str, says: str, programs: Path
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        launches(job(cluster(programs, counts=counts, probe=probe), Launcher(launcher), (program,)))
+        launches(job(cluster(programs, counts=counts, probe=probe), JobLauncher(launcher), (program,)))
 
 
 def test_one_environment_for_all_ranks_has_to_be_right_on_all(programs: Path) -> None:
@@ -293,8 +295,8 @@ def test_one_environment_for_all_ranks_has_to_be_right_on_all(programs: Path) ->
     places = [place(all_, host, None, None) for host in all_.hosts]
     other = JobHost("node02", "10.1.0.12", (0, 1), "eth0")
     with pytest.raises(UsageError, match="HCCL_SOCKET_IFNAME is =bond0 on node01, =eth0 on node02"):
-        launches(Job(Launcher.MPIRUN, all_, (places[0], other), ("t.py",), 29500))
-    assert len(launches(Job(Launcher.TORCHRUN, all_, (places[0], other), ("t.py",), 29500))) == 2
+        launches(LaunchedJob(JobLauncher.MPIRUN, all_, (places[0], other), ("t.py",), 29500))
+    assert len(launches(LaunchedJob(JobLauncher.TORCHRUN, all_, (places[0], other), ("t.py",), 29500))) == 2
 
 
 @pytest.mark.parametrize(
@@ -320,7 +322,7 @@ def test_lists_of_devices_that_are_none_are_refused(text: str) -> None:
 
 
 def test_the_json_is_what_the_documents_say(programs: Path) -> None:
-    wanted = job(cluster(programs), Launcher.SHELL)
+    wanted = job(cluster(programs), JobLauncher.SHELL)
     read = json.loads(document(wanted, launches(wanted), ["note"]))
     assert set(read) == {
         "schema", "launcher", "world_size", "master", "hosts", "setup", "exec", "user", "start", "notes",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from benchmarks.measure import machine
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.measure import Observation, TestOutcome
-from preflight.probe.agents import Agents, Workload
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
 from preflight.probe.request import Request
 from preflight.probe.rounds import ProbePlan, Round
@@ -40,7 +40,7 @@ def main() -> None:
     transport = LocalTransport(Options())
     took: dict[str, list[float]] = {name: [] for name in makes}
     try:
-        with Agents(cluster, hosts, transport, Workload(BACKEND)) as agents:
+        with Agents(cluster, hosts, transport, ProbeWorkload(BACKEND)) as agents:
             conductor = Conductor(agents, BACKEND, lambda _: None)
             conductor.roll_call(hosts, FOR_EVER)
             conductor.deadline = 60.0

@@ -33,7 +33,7 @@ AGENT_PARTS = ("agent", "worker", "collect.tools")  # of preflight/remote, in th
 
 
 @dataclass(frozen=True)
-class Workload:
+class ProbeWorkload:
     """Backend of the workers' tests. `trains`: a training step will be done."""
 
     backend: str
@@ -55,7 +55,7 @@ class Agents:
         cluster: Cluster,
         hosts: Sequence[Host],
         launcher: Launcher,
-        workload: Workload,
+        workload: ProbeWorkload,
         ports_free: Callable[[], object] | None = None,
     ) -> None:
         """Prepare the agents.
@@ -113,7 +113,7 @@ class Agents:
             self._orders[host].put(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
 
-def _program(cluster: Cluster, host: Host, text: str, nonce: str, workload: Workload) -> Program:
+def _program(cluster: Cluster, host: Host, text: str, nonce: str, workload: ProbeWorkload) -> Program:
     probe = cluster.probe
     hello = {
         "nonce": nonce,

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -80,33 +80,39 @@ def jobs(facts: ClusterFacts, hosts: Sequence[Host]) -> dict[str, Job | Missing]
     return sections
 
 
-def run(
-    cluster: Cluster,
-    hosts: Sequence[Host],
-    found: Mapping[str, Job | Missing],
-    transport: Transport,
-    *,
-    sizes: Sequence[int] = (),
-    progress: Callable[[Progress], None] | None = None,
-) -> HcclTestRun:
-    """Run all_reduce_test over all devices of `hosts`.
+@dataclass(frozen=True)
+class HcclTestPlan:
+    """Hosts for HCCL Test. `jobs`: of `jobs`, by host. `sizes` (bytes) default to the inventory's."""
 
-    `found`: of `jobs`. `sizes` (bytes) default to the inventory's. Never raises for a host: an obstacle to the test is
-    in the answer's `said`.
+    cluster: Cluster
+    hosts: Sequence[Host]
+    jobs: Mapping[str, Job | Missing]
+    sizes: Sequence[int] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the test may take."""
+        variables = [job.variables for job in self.jobs.values() if isinstance(job, Job)]
+        return step_deadline(self.cluster.probe, "hccl", self.cluster.product, variables) + SPARE
+
+
+def run(plan: HcclTestPlan, transport: Transport, progress: Callable[[Progress], None] | None = None) -> HcclTestRun:
+    """Run all_reduce_test over all devices of the hosts.
+
+    Never raises for a host: an obstacle to the test is in the answer's `said`.
     """
-    members = _members(hosts)
-    test = _test(cluster, hosts, found)
+    members = _members(plan.hosts)
+    test = _test(plan)
     if isinstance(test, Missing):
         return HcclTestRun(members, test)
-    first = hosts[0]
-    seconds = _seconds(cluster, found)
-    rows = _sizes(tuple(sizes) or cluster.probe.sizes)
-    request = _request(hosts, test, rows, seconds)
+    first, seconds = plan.hosts[0], plan.seconds
+    rows = _sizes(tuple(plan.sizes) or plan.cluster.probe.sizes)
+    request = _request(plan.hosts, test, rows, seconds)
     if progress:
         waiting = f"HCCL Test over {len(members)} devices"
         progress(Progress(0, 1, 0, slowest=first.name, waiting_for=waiting, phase="HCCL Test, runs"))
     try:
-        answer = _ask(cluster, first, request, transport, seconds + WAY)
+        answer = _ask(plan.cluster, first, request, transport, seconds + WAY)
         if progress:
             progress(Progress(1, 1, 0, phase="HCCL Test, runs"))
     except TransportError as error:
@@ -117,10 +123,10 @@ def run(
     return HcclTestRun(members, result, answer.command[:_LONGEST], exit=answer.exit, seconds=seconds, sizes=rows)
 
 
-def _sizes(asked: Sequence[int]) -> tuple[int, ...]:
-    """Return the sizes that a doubling run from the smallest to the largest of `asked` measures."""
-    largest = max(_ELEMENT, max(asked) // _ELEMENT * _ELEMENT)
-    sizes = [min(max(SMALLEST, min(asked) // _ELEMENT * _ELEMENT), largest)]
+def _sizes(requested: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes that a doubling run from the smallest to the largest of `requested` measures."""
+    largest = max(_ELEMENT, max(requested) // _ELEMENT * _ELEMENT)
+    sizes = [min(max(SMALLEST, min(requested) // _ELEMENT * _ELEMENT), largest)]
     while sizes[-1] * 2 <= largest:
         sizes.append(sizes[-1] * 2)
     return tuple(sizes)
@@ -131,11 +137,11 @@ def _members(hosts: Sequence[Host]) -> tuple[Member, ...]:
     return tuple(Member(name, index, rank) for rank, (name, index) in enumerate(places))
 
 
-def _test(cluster: Cluster, hosts: Sequence[Host], found: Mapping[str, Job | Missing]) -> str | Missing:
+def _test(plan: HcclTestPlan) -> str | Missing:
     """Return the path of all_reduce_test, or why it cannot be run over these hosts, as far as is known yet."""
     places = set()
-    for host in hosts:
-        place = _place(host, found[host.name])
+    for host in plan.hosts:
+        place = _place(host, plan.jobs[host.name])
         if isinstance(place, Missing):
             return place
         places.add(place)
@@ -143,9 +149,9 @@ def _test(cluster: Cluster, hosts: Sequence[Host], found: Mapping[str, Job | Mis
         return Missing("there is no host that may be used")
     if len(places) > 1:
         return Missing(f"all_reduce_test is not at the same place on all hosts: {', '.join(sorted(places))}")
-    if len({tuple(device.index for device in host.devices) for host in hosts}) > 1:
+    if len({tuple(device.index for device in host.devices) for host in plan.hosts}) > 1:
         return Missing("the hosts have different devices, and HCCL Test takes the same on all; --limit those alike")
-    if cluster.probe.wrapper and len(hosts) > 1:
+    if plan.cluster.probe.wrapper and len(plan.hosts) > 1:
         return Missing("jobs run in containers (probe.exec), and mpirun would start other hosts' ranks outside of them")
     return places.pop()
 
@@ -156,11 +162,6 @@ def _place(host: Host, job: Job | Missing) -> str | Missing:
         return Missing(f"{host.name}: could not look where jobs run: {job.error}")
     how = "build it where CANN is, in tools/hccl_test: make MPI_HOME=… ASCEND_DIR=…"
     return job.hccl_test.value or Missing(f"{host.name}: there is no all_reduce_test; {how}")
-
-
-def _seconds(cluster: Cluster, found: Mapping[str, Job | Missing]) -> float:
-    variables = [job.variables for job in found.values() if isinstance(job, Job)]
-    return step_deadline(cluster.probe, "hccl", cluster.product, variables) + SPARE
 
 
 def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: float) -> dict[str, object]:

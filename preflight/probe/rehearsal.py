@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -72,46 +72,51 @@ _Message = _Listening | _Failed | _Visited
 _decoder: msgspec.json.Decoder[_Message] = msgspec.json.Decoder(_Message)
 
 
+@dataclass(frozen=True)
+class RehearsalRequest:
+    """Hosts of a port rehearsal. `backend` decides whether ports that the kernel chooses have to be open, too."""
+
+    cluster: Cluster
+    hosts: Sequence[Host]
+    backend: str
+
+
 def rehearse(
-    cluster: Cluster,
-    hosts: Sequence[Host],
+    request: RehearsalRequest,
     transport: Transport,
-    backend: str | None = None,
-    progress: OnProgress | None = None,
+    progress: OnProgress = lambda _: None,
     *,
     until: float = float("inf"),
 ) -> Rehearsal:
-    """Have `hosts` listen, connect to each other, and free their ports again. They are free when this returns.
+    """Have hosts listen, connect to each other, and free their ports again. They are free when this returns.
 
     Runs where jobs run, and needs no torch there. Never raises for a host. A host that takes no part reports why in its
     attendance, and the others go on without it after at most `CONNECT` seconds, or sooner if most others were fast.
     `until`: the moment of the monotonic clock at which hosts have to free their ports, whatever they have reported.
     """
-    chosen_backend = backend or cluster.probe.backend
+    cluster, hosts, backend = request.cluster, request.hosts, request.backend
     if len(hosts) < 2:
-        return Rehearsal(chosen_backend, (), ())
-    with _Listeners(cluster, hosts, transport, ephemeral_count(cluster, chosen_backend)) as programs:
-        return _RehearsalRun(cluster, hosts, programs, progress or (lambda _: None), until).play(chosen_backend)
+        return Rehearsal(backend, (), ())
+    with _Listeners(cluster, hosts, transport, ephemeral_count(cluster, backend)) as programs:
+        return _RehearsalRun(request, programs, progress, until).play()
 
 
 class _RehearsalRun:
-    def __init__(
-        self, cluster: Cluster, hosts: Sequence[Host], programs: "_Listeners", progress: OnProgress, until: float
-    ) -> None:
-        self._cluster, self._hosts, self._programs, self._progress = cluster, hosts, programs, progress
-        self._until = until
+    def __init__(self, request: RehearsalRequest, programs: "_Listeners", progress: OnProgress, until: float) -> None:
+        self._request, self._programs, self._progress, self._until = request, programs, progress, until
         self._attending: dict[str, Attendance] = {}
 
-    def play(self, backend: str) -> Rehearsal:
-        names = [host.name for host in self._hosts]
+    def play(self) -> Rehearsal:
+        cluster = self._request.cluster
+        names = [host.name for host in self._request.hosts]
         for host, message in self._hear(names, CONNECT, "did not listen within {:.0f} s", soon=True).items():
             self._attending[host] = _attendance(host, message)
         present = [attendance for attendance in self._attending.values() if not attendance.error]
-        planned_visits = visits(self._cluster, present)
+        planned_visits = visits(cluster, present)
         self._start_visits(planned_visits, present)
         results = self._collect_visits(planned_visits)
         attending = tuple(self._attending[host] for host in names)
-        return Rehearsal(backend, attending, results, note(self._cluster, len(present)))
+        return Rehearsal(self._request.backend, attending, results, note(cluster, len(present)))
 
     def _start_visits(self, planned_visits: Mapping[str, Targets], present: Sequence[Attendance]) -> None:
         patience = PATIENCE + PATIENCE_A_HOST * len(present)

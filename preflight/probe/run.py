@@ -19,7 +19,7 @@ from preflight.model.measure import (
     TimeLimit,
     kept_waiting,
 )
-from preflight.probe.agents import Agents, Workload
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
 from preflight.probe.hooks import Hooks
 from preflight.probe.lines import FAREWELL, Launcher
@@ -75,7 +75,7 @@ def probe(
     request, hooks = request or Request(cluster.probe.backend, cluster.probe.sizes), hooks or Hooks()
     seed = secrets.randbelow(1_000_000) if request.seed is None else request.seed
     until = _end_of(request)
-    with Agents(cluster, hosts, launcher, Workload(request.backend, request.trains), hooks.ports_free) as agents:
+    with Agents(cluster, hosts, launcher, ProbeWorkload(request.backend, request.trains), hooks.ports_free) as agents:
         conductor = Conductor(agents, request.backend, hooks.progress, Venue.of(cluster))
         conductor.roll_call(hosts, until, hooks.note)
         variables = [ready.variables for ready in conductor.ready.values()]

@@ -56,7 +56,7 @@ class Uneven(LocalTransport):
 def rehearsed(hung: set[str], **more: Any) -> Rehearsal:
     three = cluster(3)
     with closing(Uneven(dict.fromkeys(hung, HANGS))) as transport:
-        return rehearsal.rehearse(three, three.hosts, transport, "gloo", **more)
+        return rehearsal.rehearse(rehearsal.RehearsalRequest(three, three.hosts, "gloo"), transport, **more)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Produc
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
 from preflight.model.outcome import Outcome
-from preflight.probe.agents import Agents, Workload
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
 from preflight.probe.operations.local_tests import device_tests
 from preflight.probe.operations.operation import Operation
@@ -54,7 +54,7 @@ def alone(name: str, device: int, tests: tuple[Operation, ...]) -> RankGroup:
 
 
 def played(two: Cluster, *groups: RankGroup) -> tuple[Observation, ...]:
-    with Agents(two, two.hosts, LocalTransport(Options()), Workload("nccl")) as agents:
+    with Agents(two, two.hosts, LocalTransport(Options()), ProbeWorkload("nccl")) as agents:
         conductor = Conductor(agents, "nccl", lambda _: None)
         conductor.roll_call(two.hosts, float("inf"))
         conductor.deadline = two.probe.step_deadline

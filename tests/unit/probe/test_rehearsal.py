@@ -26,8 +26,8 @@ from preflight.model.finding import Finding
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
 from preflight.probe import rehearsal as rounds
-from preflight.probe.agents import Agents, Workload
-from preflight.probe.rehearsal import rehearse
+from preflight.probe.agents import Agents, ProbeWorkload
+from preflight.probe.rehearsal import RehearsalRequest, rehearse
 from preflight.probe.rehearsal_plan import MOST_PORTS, OTHERS, listened, note, visits
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Channel, Options, Program
@@ -51,7 +51,7 @@ def attending(cluster: Cluster) -> list[Attendance]:
 
 def run(cluster: Cluster, backend: str = "gloo") -> Rehearsal:
     with closing(LocalTransport(Options())) as transport:
-        return rehearse(cluster, cluster.hosts, transport, backend)
+        return rehearse(RehearsalRequest(cluster, cluster.hosts, backend), transport)
 
 
 # Who connects to whom.
@@ -282,7 +282,7 @@ def test_agents_bind_the_ports_only_when_the_rehearsal_is_over(monkeypatch: pyte
         def stderr_tail(self) -> bytes:
             return b""
 
-    with Agents(two, two.hosts[:1], Silent(Options()), Workload("gloo"), free.wait) as agents:
+    with Agents(two, two.hosts[:1], Silent(Options()), ProbeWorkload("gloo"), free.wait) as agents:
         agents.send({"node0001": [{"do": "start"}]})
         free.set()
         assert (sent.get(timeout=5), sent.get(timeout=5)) == (b"go\n", b'{"do": "start"}\n')
@@ -326,7 +326,7 @@ def test_what_a_host_invents_does_not_count() -> None:
             assert host in two.hosts and timeout > 0
             return Liar(json.loads(program.payload)["nonce"])
 
-    seen = rehearse(two, two.hosts, Lies(Options()), "hccl")
+    seen = rehearse(RehearsalRequest(two, two.hosts, "hccl"), Lies(Options()))
     assert [(visit.source, visit.target, set(visit.dead)) for visit in seen.visits] == [
         ("node0001", "node0002", {23500}), ("node0002", "node0001", {23500}),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from preflight.checks.engine.registry import All, all_checks
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
-from preflight.probe.agents import Agents, Workload
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
 from preflight.probe.operations.operation import Operation
 from preflight.probe.rounds import RankGroup, Round
@@ -44,7 +44,7 @@ def conductor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conductor]:
     setup = f"export PYTHONPATH={packages} TMPDIR={packages}"
     settings = ProbeSettings(sys.executable, setup, backend="gloo", step_deadline=8.0, init="env")
     cluster = Cluster("test", Product.CPU, HOSTS, probe=settings, port_names={free_port(): "master"})
-    with Agents(cluster, HOSTS, LocalTransport(Options()), Workload("gloo")) as agents:
+    with Agents(cluster, HOSTS, LocalTransport(Options()), ProbeWorkload("gloo")) as agents:
         conductor = Conductor(agents, "gloo", lambda _: None, Venue.of(cluster))
         conductor.roll_call(HOSTS, float("inf"))
         conductor.deadline = settings.step_deadline

@@ -16,7 +16,7 @@ from preflight.checks.engine.registry import All, all_checks
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
-from preflight.probe.agents import Agents, Workload
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
 from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
@@ -94,7 +94,7 @@ def observations(tmp_path_factory: pytest.TempPathFactory) -> tuple[Observation,
         for one in map(asleep, SLEEPS)
     )
     transport = LocalTransport(Options())
-    with Agents(two, two.hosts, transport, Workload("hccl")) as agents:
+    with Agents(two, two.hosts, transport, ProbeWorkload("hccl")) as agents:
         conductor = Conductor(agents, "hccl", lambda _: None)
         conductor.roll_call(two.hosts, float("inf"))
         conductor.deadline = DEADLINE

@@ -79,9 +79,9 @@ class Agents:
         self._programs.end(None if kind else lambda hosts: self.send({host: [{"do": "end"}] for host in hosts}))
 
     def _begin(self, host: str, channel: Channel) -> None:
-        threading.Thread(target=self._talk, args=(host, channel), daemon=True).start()
+        threading.Thread(target=self._send_orders, args=(host, channel), daemon=True).start()
 
-    def _talk(self, host: str, channel: Channel) -> None:
+    def _send_orders(self, host: str, channel: Channel) -> None:
         """Send commands to a host, in its second thread.
 
         The first thread notices when the agent no longer listens. This one ends with the next sign of life that cannot

@@ -9,7 +9,7 @@ from preflight.model.measure import STAGES, Meeting, Member, Observation
 from preflight.probe.agents import Agents
 from preflight.probe.lines import Gone, HostMessage
 from preflight.probe.messages import Message, RankEvent, Ready, Settled
-from preflight.probe.observe import observe, with_held, with_meetings, with_printed
+from preflight.probe.observe import observe, with_agent_output, with_held_devices, with_meetings
 from preflight.probe.roll_call import RollCall
 from preflight.probe.round_state import RoundState
 from preflight.probe.rounds import RankGroup, Round
@@ -83,12 +83,12 @@ class Conductor:
             for order in watch.cut(now) if now >= until else watch.orders(now):
                 self._send(order.group, {"do": order.do, "group": order.group.name})
             self._report(round_, watch, now)
-        for host, why in watch.lost():
+        for host, why in watch.lost_hosts():
             self._lose(host, why)
         observations = observe(round_.name, watch.groups, late(self._backend, self.deadline))
-        observations = with_printed(with_meetings(observations, self._meetings(round_)), self.printed)
+        observations = with_agent_output(with_meetings(observations, self._meetings(round_)), self.printed)
         if self._backend == "hccl":
-            return with_held(observations, self._settle(watch.held_devices(), until))
+            return with_held_devices(observations, self._settle(watch.held_devices(), until))
         return observations
 
     def _take(self, reply: HostMessage[Message], watch: RoundState, now: float) -> None:

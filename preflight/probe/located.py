@@ -81,7 +81,7 @@ def _badness(observation: Observation) -> int:
     return len(_WORST) - _WORST.index(observation.test.outcome) if observation.test.outcome in _WORST else 0
 
 
-def located(fault: LocatedFault, fields: Mapping[int, Field], *, of_devices: bool = False) -> Located:
+def locate(fault: LocatedFault, fields: Mapping[int, Field], *, of_devices: bool = False) -> Located:
     """Return a fault with its tests, outcome and direction.
 
     `of_devices`: the localiser's members are devices, not hosts (of a rail, or whole).

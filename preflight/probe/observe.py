@@ -55,7 +55,7 @@ def absent(members: Sequence[Member], why: _Absent, unheard: _Absent) -> Observa
     return _observation(_MEETING, outcome, tuple(map(view, members)), id_="r0-0")
 
 
-def with_held(
+def with_held_devices(
     observations: Sequence[Observation], settled: Mapping[tuple[str, int], tuple[bool, str]]
 ) -> list[Observation]:
     """Return the observations, with the devices of killed workers that are still held.
@@ -81,7 +81,9 @@ def with_meetings(
     return [replace(observation, meeting=meetings.get(observation.test.members)) for observation in observations]
 
 
-def with_printed(observations: Iterable[Observation], printed: Callable[[str], Sequence[str]]) -> list[Observation]:
+def with_agent_output(
+    observations: Iterable[Observation], printed: Callable[[str], Sequence[str]]
+) -> list[Observation]:
     """Return the observations, with the output of agents at their start for ranks that never opened their device.
 
     Only the shell reports a setup line that fails. `printed` returns a host's lines.
@@ -110,7 +112,7 @@ def _observe(state: GroupState, late: float) -> Iterator[Observation]:
             is_broken = True
             yield _observation(test, failure, views)
         else:
-            yield _measured(test, state.ranks, number, views)
+            yield _measurement(test, state.ranks, number, views)
     if not is_broken and not state.all_closed:
         views = tuple(_view(rank, _last_stage(rank)) for rank in state.ranks)
         yield _observation(_LEAVING, failure, views)
@@ -177,16 +179,16 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
     )
 
 
-def _measured(test: Operation, ranks: Sequence[RankState], number: int, views: tuple[RankView, ...]) -> Observation:
+def _measurement(test: Operation, ranks: Sequence[RankState], number: int, views: tuple[RankView, ...]) -> Observation:
     """Return a test that all ranks have done. Its time is that of the slowest rank, iteration by iteration."""
     if not all(rank.results[number].seconds for rank in ranks):
         return _observation(test, TestOutcome.REFUSED, views)
     if test.op in ALONE:
-        return _alone(test, ranks[0].results[number], views[0])
+        return _device_test(test, ranks[0].results[number], views[0])
     iterations = zip(*(rank.results[number].seconds for rank in ranks), strict=False)
     slowest = list(map(max, iterations))
     seconds = statistics.median(slowest)
-    views = _confirmed(test, views)
+    views = _confirm_suspects(test, views)
     wrong = any(view.wrong_values for view in views)
     observation = _observation(test, TestOutcome.WRONG_DATA if wrong else TestOutcome.PASS, views)
     if seconds <= 0:
@@ -208,7 +210,7 @@ def _p99(times: Sequence[float]) -> float | None:
     return sorted(times)[math.ceil(0.99 * len(times)) - 1] if len(times) > 1 else None
 
 
-def _alone(test: Operation, result: Result, view: RankView) -> Observation:
+def _device_test(test: Operation, result: Result, view: RankView) -> Observation:
     """Return a device's test by itself, with as many bytes as it took."""
     sized_test = replace(test, bytes=min(result.bytes or test.bytes, test.bytes))
     outcome = TestOutcome.WRONG_DATA if result.wrong else TestOutcome.PASS
@@ -222,7 +224,7 @@ def _alone(test: Operation, result: Result, view: RankView) -> Observation:
     return replace(observation, test=replace(measured, tflops=tflops(sized_test.dtype, sized_test.bytes, seconds)))
 
 
-def _confirmed(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, ...]:
+def _confirm_suspects(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, ...]:
     """Return the views. Moved data keeps its suspect only if it was wrong at all receivers, at least two.
 
     Otherwise the path or the receiver may be at fault. Data that one rank gathers is wrong in one part and right in the

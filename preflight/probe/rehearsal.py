@@ -16,7 +16,7 @@ from preflight.model.cluster import Cluster, Host
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
 from preflight.probe.lines import Gone, HostPrograms, ProgramKind, job_program, read
 from preflight.probe.messages import Address, Event
-from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listened, note, targets_to_send, visits
+from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listening_ports, note, targets_to_send, visits
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport, TransportError
 
@@ -214,7 +214,7 @@ class _Listeners:
                 "name": host.name,
                 "nic": host.nic,
                 "address": host.address,
-                "ports": listened(cluster),
+                "ports": listening_ports(cluster),
                 "ephemeral": ephemeral,
             }
             program = job_program(cluster.probe, text, json.dumps(hello).encode() + b"\n")

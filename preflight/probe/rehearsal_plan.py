@@ -20,7 +20,7 @@ MOST_PORTS = 128  # on which a host listens
 Targets = dict[str, tuple[int, ...]]  # host → its ports
 
 
-def listened(cluster: Cluster) -> tuple[int, ...]:
+def listening_ports(cluster: Cluster) -> tuple[int, ...]:
     """Return the job's ports on which each host listens: all, or at most `MOST_PORTS`, evenly spread."""
     all_ports = tuple(cluster.ports)
     if len(all_ports) <= MOST_PORTS:
@@ -79,10 +79,10 @@ def _shares(cluster: Cluster, listener: Attendance, sources: int) -> Iterator[tu
     other_ports = [port for port in listener.ports if port not in named and port not in ends]
     for turn in range(sources):
         if sources >= MESH:
-            dealt = (*_dealt([*ends, *other_ports], turn, sources), *_dealt(listener.ephemeral, turn, 1 << 16))
+            dealt = (*_deal([*ends, *other_ports], turn, sources), *_deal(listener.ephemeral, turn, 1 << 16))
             yield tuple(sorted({*named, *dealt}))
         else:
-            yield tuple(sorted({*named, *ends, *_dealt(other_ports, turn, sources), *listener.ephemeral}))
+            yield tuple(sorted({*named, *ends, *_deal(other_ports, turn, sources), *listener.ephemeral}))
 
 
 def note(cluster: Cluster, hosts: int) -> str:
@@ -107,7 +107,7 @@ def _set(ports: Sequence[int]) -> PortSet:
     return PortSet.of((port, port) for port in ports)
 
 
-def _dealt(ports: Sequence[int], turn: int, players: int) -> Sequence[int]:
+def _deal(ports: Sequence[int], turn: int, players: int) -> Sequence[int]:
     """Return the share of the player at this turn. Every port goes to a player, and every player gets at least one."""
     return ports[turn % len(ports) :: players] if ports else ()
 

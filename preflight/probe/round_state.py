@@ -94,7 +94,7 @@ class GroupState:
         return End.OVERDUE if self.hurried else End.STOPPED
 
     def end(self, reported: str) -> End:
-        """Return the end of a rank whose agent reported `reported`."""
+        """Return a rank's end from the one that its agent reports."""
         return self.stopped_as if reported == End.STOPPED else End(reported)
 
     @property
@@ -244,7 +244,7 @@ class RoundState:
             self._give_up_silent(state, now)
             if state.stopped is not None:
                 continue
-            state.hurried = state.failed is None and self._stands_still(state, now) > timeout
+            state.hurried = state.failed is None and self._idle_seconds(state, now) > timeout
             if state.hurried or (state.failed is not None and now - state.failed > GRACE):
                 state.stopped = now
                 orders.append(Order("stop", state.group))
@@ -258,7 +258,7 @@ class RoundState:
         limit = hurried(durations, len(self._groups), self._deadline)
         return limit if limit < self._deadline else float("inf")
 
-    def _stands_still(self, state: GroupState, now: float) -> float:
+    def _idle_seconds(self, state: GroupState, now: float) -> float:
         """Return the seconds since any rank of a group made progress, or 0 while the group waits for its turn."""
         if all(self._waits(state, rank) for rank in state.ranks):
             return 0.0
@@ -305,7 +305,7 @@ class RoundState:
                 why = f"nothing was heard of it for {now - rank.last:.0f} s, nor of its agent"
                 rank.finish(End.LOST, why, now)
 
-    def lost(self) -> list[tuple[str, str]]:
+    def lost_hosts(self) -> list[tuple[str, str]]:
         """Return the hosts that lost ranks together with their agent, and why."""
         return [(rank.member.host, rank.error) for rank in self._ranks if rank.end is End.LOST]
 

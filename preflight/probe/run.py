@@ -23,7 +23,7 @@ from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
 from preflight.probe.hooks import Hooks
 from preflight.probe.lines import FAREWELL, Launcher
-from preflight.probe.observe import absent, with_printed
+from preflight.probe.observe import absent, with_agent_output
 from preflight.probe.pairs import JUDGED, with_slow
 from preflight.probe.request import SCOPES, Request
 from preflight.probe.rounds import Pair, Place, ProbePlan, Round, place_of
@@ -124,7 +124,7 @@ def _roll_call(plan: ProbePlan, conductor: Conductor) -> tuple[Observation, ...]
     if not (conductor.gone or conductor.unheard):
         return ()
     roll_call = absent(plan.all_devices(0).groups[0].members, conductor.gone, conductor.unheard)
-    return tuple(with_printed([roll_call], conductor.printed))
+    return tuple(with_agent_output([roll_call], conductor.printed))
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Run:
         if failed_test is None:
             return
         places_before = len(self.plan.places())
-        self.plan = self.plan.without({*self._culprits(), *_identified(filter(_of_all, self.observations))})
+        self.plan = self.plan.without({*self._culprits(), *_suspects(filter(_of_all, self.observations))})
         if len(self._hosts()) < 2 or time.monotonic() > self._until or self._fault_is_between:
             return
         if len(self.plan.places()) < places_before and _all_pass(self._together([self._hosts()], failed_test, below)):
@@ -393,7 +393,7 @@ def _failed_alone(observations: Iterable[Observation]) -> set[Place]:
     return {place_of(view.member) for view in waited if STAGES.index(view.stage) < meeting}
 
 
-def _identified(observations: Iterable[Observation]) -> set[Place]:
+def _suspects(observations: Iterable[Observation]) -> set[Place]:
     """Return the devices that one test alone identifies: those that kept others waiting, or sent wrong data."""
     places: set[Place] = set()
     for observation in observations:

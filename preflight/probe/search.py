@@ -16,7 +16,7 @@ from preflight.attribution.localiser.localise import Localiser
 from preflight.attribution.localiser.types import Test, Verdict
 from preflight.model.measure import Located, Observation, TestOutcome
 from preflight.model.peers import FEWEST
-from preflight.probe.located import Field, located
+from preflight.probe.located import Field, locate
 from preflight.probe.pairs import FEW, slow_below, with_slow
 from preflight.probe.rounds import Pair, Place, ProbePlan, pair_of
 
@@ -159,7 +159,7 @@ class Search:
         all_culprits: list[Located] = []
         for fields in (self._failing, self._slow or {}):
             faults = merge({rail: rail_field.rail for rail, rail_field in fields.items()})
-            culprits = tuple(located(fault, fields, of_devices=self._of_devices) for fault in faults)
+            culprits = tuple(locate(fault, fields, of_devices=self._of_devices) for fault in faults)
             between_two_hosts = self._of_devices and len(self._plan.hosts) == 2
             all_culprits += _with_rails(culprits) if between_two_hosts else culprits
         return tuple(all_culprits)
@@ -222,4 +222,4 @@ class GroupSearch:
         self._field.add({test: of_group.get(names, []) for names, test in self._requested.items()})
 
     def located(self) -> tuple[Located, ...]:
-        return tuple(located(fault, {0: self._field}) for fault in merge({0: self._field.rail}))
+        return tuple(locate(fault, {0: self._field}) for fault in merge({0: self._field.rail}))

@@ -10,6 +10,7 @@ _BYTES = {"int8": 1, "uint8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int64
 _WIDTHS = (10, 9, 8, 6, 4, 9, 7, 6, 6, 6)  # with a space between two of them, 80
 _HEAD = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong")
 _UNITS = ("(B)", "", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
+_GROUPS = {Scope.DEVICE: "devices alone", Scope.HOST: "hosts by themselves", Scope.RAIL: "rails by themselves"}
 _NOT_OPERATIONS = ("init", "close")
 _LARGE = 4096  # bytes: of smaller sizes only the smallest has a line, for its latency
 
@@ -65,7 +66,7 @@ def _operation(tests: Sequence[TestResult]) -> Iterator[str]:
     yield from map(_row, _by(sorted(shown, key=lambda test: test.bytes), _line))
     values = [test for test in tests if test not in shown]
     if values:
-        yield _folded(values)
+        yield _summary(values)
 
 
 def _may_have_line(test: TestResult) -> bool:
@@ -89,7 +90,7 @@ def _line(test: TestResult) -> tuple[object, ...]:
     return (test.bytes, test.dtype, test.outcome, *details)
 
 
-def _folded(tests: Sequence[TestResult]) -> str:
+def _summary(tests: Sequence[TestResult]) -> str:
     kinds: dict[str, set[object]] = {"types": {test.dtype for test in tests}, "forms": {test.form for test in tests}}
     kinds["roots"] = {test.root for test in tests if test.root is not None}
     counts = [f"{len(values)} {name}" for name, values in kinds.items() if len(values) > 1]
@@ -112,18 +113,11 @@ def _title(tests: Sequence[TestResult]) -> str:
 
 
 def _participants(test: TestResult, groups: Sequence[tuple[Member, ...]]) -> str:
-    slowest = ", slowest shown" if len(groups) > 1 else ""
-    match test.scope:
-        case Scope.ALL:
-            return f"{len(test.members)} ranks"
-        case Scope.DEVICE:
-            return f"{len(groups)} devices alone{slowest}"
-        case Scope.HOST:
-            return f"{len(groups)} hosts by themselves{slowest}"
-        case Scope.RAIL:
-            return f"{len(groups)} rails by themselves{slowest}"
-        case Scope.PAIR:
-            return _pairs(test, groups)
+    if test.scope is Scope.ALL:
+        return f"{len(test.members)} ranks"
+    if test.scope is Scope.PAIR:
+        return _pairs(test, groups)
+    return f"{len(groups)} {_GROUPS[test.scope]}{', slowest shown' if len(groups) > 1 else ''}"
 
 
 def _pairs(test: TestResult, groups: Sequence[tuple[Member, ...]]) -> str:

@@ -21,7 +21,7 @@ def seconds(plan: ProbePlan) -> float:
 
 def seconds_ahead(plan: ProbePlan, round_: Round, later: Sequence[Scope]) -> float:
     """Return the seconds of `round_` and the rounds of the scopes after it if nothing hangs."""
-    return _round(plan, round_) + sum(_round(plan, next_) for scope in later for next_ in _of_scope(plan, scope))
+    return _round(plan, round_) + sum(_round(plan, next_) for scope in later for next_ in _rounds_of(plan, scope))
 
 
 def longest_test(plan: ProbePlan, round_: Round) -> float:
@@ -31,7 +31,7 @@ def longest_test(plan: ProbePlan, round_: Round) -> float:
 
 def without_groups(plan: ProbePlan) -> list[Scope]:
     """Return the requested scopes that make no group: rails of one host, pairs of one device."""
-    return [scope for scope in plan.request.scopes if not _of_scope(plan, scope)]
+    return [scope for scope in plan.request.scopes if not _rounds_of(plan, scope)]
 
 
 def _rounds(plan: ProbePlan) -> list[Round]:
@@ -39,11 +39,11 @@ def _rounds(plan: ProbePlan) -> list[Round]:
     for scope in SCOPES:
         # A single host's pairs are sure to be tested only if nothing else is.
         if scope in plan.request.scopes and (scope is not Scope.PAIR or len(plan.hosts) > 1 or not rounds):
-            rounds += _of_scope(plan, scope)
+            rounds += _rounds_of(plan, scope)
     return rounds
 
 
-def _of_scope(plan: ProbePlan, scope: Scope) -> list[Round]:
+def _rounds_of(plan: ProbePlan, scope: Scope) -> list[Round]:
     """Return the rounds of a scope that have groups."""
     if scope is Scope.DEVICE:
         return [round_ for round_ in (plan.devices(0), plan.processors(0)) if round_.groups]

@@ -28,7 +28,7 @@ from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken
 from preflight.probe import rehearsal as rounds
 from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.rehearsal import RehearsalRequest, rehearse
-from preflight.probe.rehearsal_plan import MOST_PORTS, OTHERS, listened, note, visits
+from preflight.probe.rehearsal_plan import MOST_PORTS, OTHERS, listening_ports, note, visits
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Channel, Options, Program
 
@@ -46,7 +46,9 @@ def cluster(hosts: int, *, product: Product = Product.ATLAS_A1) -> Cluster:
 
 
 def attending(cluster: Cluster) -> list[Attendance]:
-    return [Attendance(host.name, host.address, listened(cluster), (32768, 60999, 45000)) for host in cluster.hosts]
+    return [
+        Attendance(host.name, host.address, listening_ports(cluster), (32768, 60999, 45000)) for host in cluster.hosts
+    ]
 
 
 def run(cluster: Cluster, backend: str = "gloo") -> Rehearsal:
@@ -80,8 +82,8 @@ def test_of_many_hosts_all_come_to_the_first_and_nobody_to_more_than_a_few_other
 
 def test_of_very_many_ports_some_are_listened_on_and_the_report_says_so() -> None:
     large = replace(cluster(2), job_ports=PortSet.parse("20000-22999,23500"))
-    assert len(listened(large)) == MOST_PORTS
-    assert {20000, 22999, 23500, 23600, 23631} <= set(listened(large))
+    assert len(listening_ports(large)) == MOST_PORTS
+    assert {20000, 22999, 23500, 23600, 23631} <= set(listening_ports(large))
     assert note(large, 2) == "port rehearsal: 128 of the job's 3,033 ports"
 
 

@@ -12,7 +12,7 @@ from preflight.model.measure import End, Member, Observation, RankView, TestOutc
 from preflight.probe.conductor import Conductor
 from preflight.probe.lines import HostMessage
 from preflight.probe.messages import Message, Settled
-from preflight.probe.observe import with_held
+from preflight.probe.observe import with_held_devices
 from preflight.probe.timeouts.deadlines import DEADLINES, hccl_waits, late, step_deadline
 
 REMOTE = Path(__file__).parents[3] / "preflight/remote"
@@ -136,5 +136,5 @@ def test_what_hosts_say_of_the_devices_of_killed_workers_is_kept(monkeypatch: py
     assert kept["node03", 1][1].startswith("its agent did not say")
     views = tuple(RankView(Member("node01", device, device), "device", end=End.OVERDUE) for device in (3, 4))
     test = TestResult("r1-0", "init", "", 0, None, tuple(view.member for view in views), TestOutcome.HANG, "device")
-    (seen,) = with_held([Observation(test, views)], kept)
+    (seen,) = with_held_devices([Observation(test, views)], kept)
     assert [view.held for view in seen.ranks] == [True, False]

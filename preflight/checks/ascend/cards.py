@@ -128,9 +128,9 @@ def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contai
 
 @host_check("NPU119", "Every chip has its device node, and every node its chip", products=NPU)
 def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
-    """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. npu-smi has its own numbers,
-    which may differ (10, 12, 14; one for the two dies of an Atlas A3). If they do not match, a job gets another device
-    than its operator checked, or none. A chip without a device node fails, and so does a node without a chip.
+    """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. The numbers of npu-smi may
+    differ (10, 12, 14; one for the two dies of an Atlas A3). If they do not match, a job gets another device than its
+    operator checked, or none. A chip without a device node fails, and so does a node without a chip.
 
     Check manually: npu-smi info -m; ls /dev/davinci*
 

@@ -22,10 +22,9 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 @host_check("NPU125", "The rank table has the addresses that the devices have", products=NPU, optional=("network",))
 def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses changed after the
-    table was written, jobs end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect
-    timeout. The check fails if table and device differ. NPU101 compares the device with the inventory, and NPU104 with
-    /etc/hccn.conf.
+    """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
+    end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout. The check fails if
+    table and device differ. NPU101 compares the device with the inventory, and NPU104 with /etc/hccn.conf.
 
     Check manually: echo $RANK_TABLE_FILE (where jobs run); hccn_tool -i 0 -ip -g (compare with device_ip in the table)
 

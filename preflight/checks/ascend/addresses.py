@@ -37,9 +37,9 @@ T = TypeVar("T")
 @host_check("NPU101", "Every device has its address", products=NPU, configures=Area.ADDRESSES)
 def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Between servers, NPUs communicate over their own network ports and find each other by address only. If a
-    device has no address, or another one than the rank table gives, every rank waits for its connect timeout. A device
-    fails if its address differs from the plan. Without a plan it fails if it has no address and the inventory has
-    several hosts.
+    device has no address, or another one than the rank table gives, every rank waits for its connect timeout. The check
+    fails if a device's address differs from the plan. Without a plan it fails if a device has no address and the
+    inventory has several hosts.
 
     Check manually: hccn_tool -i 0 -ip -g
 
@@ -96,7 +96,7 @@ def _plan_moved(scribe: Here, hccn: Hccn) -> bool:
 )
 def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If two devices have the same address, switches send frames to the device that sent last. Connections come up
-    and break at random, and no error gives the reason. A duplicate address fails.
+    and break at random, and no error gives the reason. The check fails if two devices share an address.
 
     Check manually: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done (on every host, then search for
     duplicates)
@@ -219,8 +219,8 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
 )
 def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If a device's mask is too long, it sends to its peers through a gateway that does not exist. If the mask is
-    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only. A mask
-    fails if it differs from the plan or, without a plan, from most devices of its rail.
+    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only. The check
+    fails if a mask differs from the plan or, without a plan, from most devices of its rail.
 
     Check manually: hccn_tool -i 0 -ip -g
 
@@ -315,8 +315,8 @@ def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
 def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: HCCL builds its rings by the subnet rule in the vendor's installation guide and address generator. On Atlas
     A1 in SMP mode, devices 0/4, 1/5, 2/6 and 3/7 share one subnet each. Devices 0–3 are in four different subnets, and
-    a position has the same subnet on every host. An address that breaks the rule fails. One subnet for all eight
-    devices is right in AMP mode, so it is a warning.
+    a position has the same subnet on every host. The check fails for an address that breaks the rule. One subnet for
+    all eight devices is right in AMP mode, so it is a warning.
 
     Check manually: hccn_tool -i 0 -ip -g (for devices 0 to 7)
 
@@ -396,8 +396,8 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 @host_check("NPU111", "Every device has the planned gateway", products=NPU, configures=Area.ADDRESSES)
 def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Devices in different subnets reach each other through the gateway only. Within one subnet no gateway is
-    needed, so only planned gateways are checked. A device fails if it has no gateway or another one than the inventory
-    plans.
+    needed, so only planned gateways are checked. The check fails if a device has no gateway, or another one than the
+    inventory plans.
 
     Check manually: hccn_tool -i 0 -gateway -g
 

@@ -16,9 +16,9 @@ _INFERENCE = re.compile(r"(Ascend)?310\S*")
 @host_check("NPU126", "The chips are of the inventory's product", products=NPU)
 def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     """Why: The product determines the rules for subnets, refused addresses, speed, numbers of devices and HCCL's
-    variables. With a wrong product, preflight plans settings that the driver refuses. Chips of another product fail. So
-    do Atlas 300I cards (310), which have no device NIC. HCCL takes at most one server of them, and a job over several
-    loses its heartbeats.
+    variables. With a wrong product, preflight plans settings that the driver refuses. The check fails for chips of
+    another product, and for Atlas 300I cards (310), which have no device NIC. HCCL takes at most one server of them,
+    and a job over several loses its heartbeats.
 
     Check manually: npu-smi info (the name beside the number); lspci | grep d80
 

@@ -38,8 +38,8 @@ class _PairLinks:
 @host_check("NPU117", "No chip has an alarm", products=NPU)
 def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed, and the codes identify
-    it. A job on that device stops sooner or later, so both fail. Warning is common on machines in use, so it is only a
-    warning. The same applies to alarm codes of a chip with health OK.
+    it. A job on that device stops sooner or later, so both are failures. Warning is common on machines in use, so it is
+    only a warning. The same applies to alarm codes of a chip with health OK.
 
     Check manually: npu-smi info -t health -i 0 -c 0 (-i is npu-smi's own number)
 
@@ -80,8 +80,8 @@ def alarming(chips: Chips | None) -> set[int]:
 @host_check("NPU120", "Driver and firmware suit each other", products=NPU, optional=("versions",))
 def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
     """Why: Driver and firmware are released in pairs, and npu-smi and their own version files report a mismatch. Jobs
-    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL. A mismatch fails. It is a
-    warning if npu-smi reports that they fit and a file does not. It is also a warning if the firmware's list of
+    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL. The check fails for a
+    mismatch. It warns if npu-smi reports that they fit and a file does not. It also warns if the firmware's list of
     drivers, which leaves out patches, does not contain the driver.
 
     Check manually: npu-smi info -t board -i 0 (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
@@ -157,8 +157,9 @@ def _ranges(ranges: Ranges) -> str:
 @cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)
 def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: Inside a server, devices communicate over HCCS. If HCCS is lost, npu-smi shows SYS or NA instead. The server
-    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. A link that is slower
-    than on most hosts fails. If half of the hosts have no HCCS at all, they may be built that way, and it is a warning.
+    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. The check fails for a
+    link that is slower than on most hosts. If half of the hosts have no HCCS at all, they may be built that way, and it
+    is a warning.
 
     Check manually: npu-smi info -t topo (on this host and on another one)
 

@@ -14,9 +14,10 @@ _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
 @cluster_check("NPU121", "The numbers of servers and devices suit the product", products=NPU, several=False)
 def counts(scribe: All) -> Iterator[Finding]:
     """Why: HCCL builds its rings for certain numbers of devices only. The check assumes a job over the whole inventory.
-    Atlas A1 servers fail unless they have 1, 2, 4 or 8 devices, with 2 or 4 of them within 0-3 or within 4-7. Every
-    server needs the same number of devices: another number fails on Atlas A1 and is a warning on Atlas A2 and A3. On
-    Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions in the two modules are a warning.
+    Atlas A1 needs 1, 2, 4 or 8 devices per server, with 2 or 4 of them within 0-3 or within 4-7. The check fails for
+    other numbers or positions. Every server needs the same number of devices: another number is a failure on Atlas A1
+    and a warning on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions
+    in the two modules are a warning.
 
     Check manually: count the devices of each host in the inventory
 

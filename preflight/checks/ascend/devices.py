@@ -31,7 +31,7 @@ _NO_DETECT_ADDRESS = (
 @host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
 def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     """Why: If a device's port is down, the device reaches no other server. Jobs on this host alone still work, so the
-    fault first appears in a job over several servers. A link that is down fails.
+    fault first appears in a job over several servers. The check fails for a link that is down.
 
     Check manually: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
 
@@ -65,8 +65,8 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
 )
 def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If two devices have different MTUs, frames of the device with the larger MTU are dropped without an error.
-    Pings pass, and large transfers hang. The check compares with the planned MTU or, without a plan, with that of most
-    devices. A difference is only a warning: the format is known from the tool's source, not from a capture.
+    Pings pass, and large transfers hang. Each MTU is compared with the planned one or, without a plan, with that of
+    most devices. A difference is only a warning: the format is known from the tool's source, not from a capture.
 
     Check manually: hccn_tool -i 0 -mtu -g; hccn_tool -i 0 -ping -g address PEER pkt 4000
 
@@ -108,8 +108,8 @@ def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterat
 )
 def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: A device with TLS and a device without TLS never finish their handshake. HCCL reports a connect timeout, or
-    EI0016 in newer versions. A device fails if its TLS switch differs from that of most devices. The right value
-    depends on the site's security, so no program sets it.
+    EI0016 in newer versions. The check fails for a device that differs from most others. The right value depends on the
+    site's security, so preflight does not set it.
 
     Check manually: hccn_tool -i 0 -tls -g
 
@@ -195,8 +195,8 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
 @host_check("NPU110", "Every device finds its detect address healthy", products=NPU, configures=Area.ADDRESSES)
 def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Each device probes its detect address all the time. Any state other than Success means that the device does
-    not reach that address. Fault and Socket failed fail; other states are warnings, and so is an unplanned detect
-    address. Without a detect address the state stays Init, which proves nothing.
+    not reach that address. The states Fault and Socket failed are failures; other states are warnings, and so is an
+    unplanned detect address. Without a detect address the state stays Init, which proves nothing.
 
     Check manually: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
 
@@ -275,7 +275,7 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 @host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
 def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed. A job on that device
-    stops sooner or later, so both fail. Warning is common on machines in use, so it is only a warning.
+    stops sooner or later, so both are failures. Warning is common on machines in use, so it is only a warning.
 
     Check manually: npu-smi info; npu-smi info -t health -i 0 -c 0
 

@@ -69,8 +69,8 @@ class _Settings:
 @host_check("NPU104", f"{PATH} says what the devices have", products=NPU, configures=Area.ADDRESSES)
 def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     """Why: Devices lose their settings at a reboot and restore them from /etc/hccn.conf. Frameworks read the file
-    instead of the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. A difference
-    fails; in the MTU alone it is a warning. The inventory decides which of the two is right.
+    instead of the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. A difference is a
+    failure; in the MTU alone it is a warning. The inventory decides which of the two is right.
 
     Check manually: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
 

@@ -26,10 +26,10 @@ class OpticsFault:
 @host_check("NIC102", "Every optical module is within its own limits", products=NPU)
 def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
     """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
-    the module's own limit fails. Too much light, heat, or a loss flag with good values is a warning. Such a flag may be
-    left over from an earlier loss. Some drivers report a module as "not present" but give all its values, and then the
-    values count. Copper has no module to query. NPU107 reports a link that is down, with the module's fault as its
-    cause.
+    the module's own limit is a failure. Too much light, heat, or a loss flag with good values is a warning. Such a flag
+    may be left over from an earlier loss. Some drivers report a module as "not present" but give all its values, and
+    then the values count. Copper has no module to query. NPU107 reports a link that is down, with the module's fault as
+    its cause.
 
     Check manually: hccn_tool -i 0 -optical -g
 

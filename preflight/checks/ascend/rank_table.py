@@ -55,8 +55,8 @@ def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterat
     """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). Only from Atlas A2 on may
     ranks share a device, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super
     device ids ends with "super_device_id is invalid". Jobs that retry operators (HCCL_OP_RETRY_ENABLE) need host_ip in
-    the table. Jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE) need every device_ip. A table that breaks
-    one of these rules fails. Without a rank table the start script decides, and nothing can be checked.
+    the table. Jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE) need every device_ip. The check fails for a
+    table that breaks one of these rules. Without a rank table the start script decides, and nothing can be checked.
 
     Check manually: echo $RANK_TABLE_FILE (where jobs run; in it, compare every device_id of this host's server_id)
 

@@ -88,8 +88,8 @@ def follows_policy(
     """Why: A firewall that drops the cluster's ports causes no error. Every rank waits for its connect timeout, and the
     message names a healthy peer. It is enough to open the ports for the cluster's own networks, which is the default:
     policy = "allow" under [firewall] in the inventory. Many manuals switch the firewall off; preflight does that only
-    with policy = "off" there. Every active firewall is judged, because a packet has to pass them all, and a closed port
-    fails. If a rule cannot be judged, observed connections from the network of that rule decide.
+    with policy = "off" there. Every active firewall is judged, because a packet has to pass them all. The check fails
+    for a closed port. If a rule cannot be judged, observed connections from the network of that rule decide.
 
     Check manually: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
 
@@ -201,8 +201,8 @@ def after_reboot(
     """Why: Rules that were set at run time are gone after a reboot, and the cluster then fails although nothing was
     changed. ufw keeps its rules itself. For nftables, preflight's rules are in a separate file, and one line at the end
     of /etc/nftables.conf includes /etc/preflight/*.nft. For firewalld, they are in the zone's file, which firewalld
-    itself writes. For iptables, they are in the file that netfilter-persistent or iptables-services loads. If no file
-    restores the rules, it is a warning; a file that lacks them fails.
+    itself writes. For iptables, they are in the file that netfilter-persistent or iptables-services loads. The check
+    fails if such a file lacks the rules, and warns if no file restores them.
 
     Check manually: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent
     --list-rich-rules; grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
@@ -260,7 +260,7 @@ def no_leftovers(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
     """Why: After a change of networks or ports in the inventory, rules for the old ones still open ports that are no
-    longer needed. The check warns if rules of preflight differ from those that the inventory wants.
+    longer needed. The check warns if preflight's rules differ from those that the inventory wants.
 
     Check manually: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep
     preflight; firewall-cmd --list-rich-rules | grep 29517
@@ -310,8 +310,8 @@ def connections_come_through(
 ) -> Iterator[Finding]:
     """Why: The firewall may be open on every host, and the job's connections still die. The cause is then a security
     group of the cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's
-    ports on the next one. A connection passes if it is accepted, or refused because no process listens there; a lost
-    one fails. If the host's own firewall is the cause, FWL101 reports it instead.
+    ports on the next one. A connection passes if it is accepted, or refused because no process listens there. The check
+    fails for a lost connection. If the host's own firewall is the cause, FWL101 reports it instead.
 
     Check manually: nc -vz -w 2 OTHER_HOST 29500 ("refused" is fine, "timed out" and "no route to host" are not)
 

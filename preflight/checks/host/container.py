@@ -75,8 +75,8 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
 def driver_files(scribe: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: A container may have the device files without the driver's libraries and files. npu-smi then reports "ret is
     -8020", and the runtime counts no devices. Without /etc/hccn.conf, tools that write rank tables find no addresses;
-    in a container this is a warning. Docker makes an empty folder from a file that did not exist when it was bound.
-    Such a folder fails, and so do the other missing files.
+    in a container this is a warning. Docker makes an empty folder from a file that did not exist when it was bound. The
+    check fails for such a folder, and for other missing files.
 
     Check manually: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf (where
     jobs run)

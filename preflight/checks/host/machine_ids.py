@@ -10,8 +10,8 @@ from preflight.model.finding import Finding
 @cluster_check("HST108", "Every host is a machine of its own")
 def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
     """Why: A machine with two names in the inventory is provisioned twice, at the same time. A job that counts on both
-    names has half of the devices that it expects, so this fails. Machines that were copied from one image share their
-    machine id. preflight distinguishes them by name, but DHCP and journald do not, so it is a warning.
+    names has half of the devices that it expects, so the check fails. Machines that were copied from one image share
+    their machine id. preflight distinguishes them by name, but DHCP and journald do not, so it is a warning.
 
     Check manually: cat /etc/machine-id; hostname (on both hosts)
 

@@ -42,8 +42,8 @@ def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
 def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
     """Why: The processes of a host exchange data in /dev/shm. Its mode may differ from 1777 after a remount or in an
     image. Jobs of users then end with "Call to shm_open failed : Permission denied", and those of root do not. Without
-    the last bit, the sticky bit, any user can remove a job's files. A closed /dev/shm fails; for root it is a warning,
-    and so is a missing sticky bit.
+    the last bit, the sticky bit, any user can remove a job's files. A closed /dev/shm is a failure, and for root a
+    warning. A missing sticky bit is a warning.
 
     Check manually: stat -c %a /dev/shm (where jobs run)
 

@@ -165,11 +165,11 @@ def _too_long(scribe: Here, ports: PortSet) -> Finding:
 
 @host_check("PRT103", "The HCCL and job ports are free", optional=("os",), configures=Area.PORTS)
 def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
-    """Why: A job fails to bind if one of its ports is taken, often on one host only, and the other hosts wait for it. A
-    listener fails. An outgoing connection with the port as its local end blocks a bind just as well. It fails too,
-    although no list of listeners shows it. Finished connections (TIME-WAIT) are a warning, because they block programs
-    that bind without SO_REUSEADDR. A port of another preflight run is a warning and becomes free when that run ends.
-    Ports of this run are ignored.
+    """Why: A job fails to bind if one of its ports is taken, often on one host only, and the other hosts wait for it.
+    The check fails for a listener. It also fails for an outgoing connection with the port as its local end. Such a
+    connection blocks a bind just as well, and no list of listeners shows it. Finished connections (TIME-WAIT) are a
+    warning, because they block programs that bind without SO_REUSEADDR. A port of another preflight run is a warning
+    and becomes free when that run ends. Ports of this run are ignored.
 
     Check manually: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
 

@@ -32,9 +32,9 @@ IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 @host_check("VER108", "torch_npu is made for the installed CANN and Python", products=NPU)
 def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" at
-    the import, or with an internal error at the first communicator. A CANN that is too old fails, and so does a Python
-    outside torch_npu's range. A newer CANN mostly works, so it is a warning. Releases of 8.x that the vendor calls
-    compatible with each other pass. Releases that are not in the vendor's table are not judged. VER107 reports a
+    the import, or with an internal error at the first communicator. The check fails for a CANN that is too old, and for
+    a Python outside torch_npu's range. A newer CANN mostly works, so it is a warning. Releases of 8.x that the vendor
+    calls compatible with each other pass. Releases that are not in the vendor's table are not judged. VER107 reports a
     torch_npu that is not made for the installed torch, because that one has to be replaced.
 
     Check manually: pip list | grep torch; cat
@@ -96,8 +96,8 @@ def _fit(versions: Versions) -> Stack | None:
 def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: CANN needs functions that older drivers lack. HCCL then ends its first call with an internal error, or
     reports that a package does not support something. For CANN 8.5.0 and later, the release notes name the oldest
-    driver; an older driver fails. Driver and CANN also list the inner versions that they know. If neither list contains
-    the other, it is a warning, because this rule is inferred.
+    driver, and the check fails for an older one. Driver and CANN also list the inner versions that they know. If
+    neither list contains the other, it is a warning, because this rule is inferred.
 
     Check manually: grep -E 'nnerversion|compatible_version' /usr/local/Ascend/driver/version.info
     /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
@@ -200,7 +200,7 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
 @cluster_check("VER112", "MindSpore is the same everywhere", products=NPU)
 def mindspore_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Releases of MindSpore differ in how ranks find each other and in how they divide a model into parts. Ranks
-    with different releases wait for each other. A host that differs from most hosts fails.
+    with different releases wait for each other. The check fails for a host that differs from most hosts.
 
     Check manually: pip list | grep -i mindspore (where jobs run)
 

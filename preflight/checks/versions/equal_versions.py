@@ -38,7 +38,7 @@ def differing(scribe: All, software: str, versions: Mapping[str, str | None]) ->
 @cluster_check("VER101", "The NPU driver is the same everywhere", products=NPU)
 def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: Devices of one job communicate through their drivers, and different releases are not tested together. Faults
-    between them appear late and without a clear error. A host that differs from most hosts fails.
+    between them appear late and without a clear error. The check fails for a host that differs from most hosts.
 
     Check manually: cat /usr/local/Ascend/driver/version.info
 
@@ -52,7 +52,7 @@ def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 @cluster_check("VER102", "CANN is the same everywhere", products=NPU)
 def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
-    wait for each other. A host that differs from most hosts fails.
+    wait for each other. The check fails for a host that differs from most hosts.
 
     Check manually: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
@@ -64,8 +64,8 @@ def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 @cluster_check("VER103", "torch is the same everywhere")
 def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: The ranks' store and process groups use a protocol that changes between releases of torch. Different
-    releases fail in the connection phase, with messages about something else. A host that differs from most hosts
-    fails.
+    releases fail in the connection phase, with messages about something else. The check fails for a host that differs
+    from most hosts.
 
     Check manually: python3 -c 'from importlib.metadata import version; print(version("torch"))'
 
@@ -76,8 +76,8 @@ def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
 @cluster_check("VER104", "torch_npu is the same everywhere", products=NPU)
 def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: torch_npu provides the hccl backend. Its releases differ in timeouts, defaults and supported types. A host
-    that differs from most hosts fails.
+    """Why: torch_npu provides the hccl backend. Its releases differ in timeouts, defaults and supported types. The
+    check fails for a host that differs from most hosts.
 
     Check manually: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
 
@@ -103,7 +103,7 @@ def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 @cluster_check("VER106", "The NPU firmware is the same everywhere", products=NPU)
 def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: The firmware runs the device's network port. Releases differ in the settings that they negotiate with switch
-    and peer. A host that differs from most hosts fails.
+    and peer. The check fails for a host that differs from most hosts.
 
     Check manually: cat /usr/local/Ascend/firmware/version.info
 
@@ -118,9 +118,9 @@ def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]
 def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang if the release is
     too old to report it. A CUDA runtime that is too new for one host's driver fails on that host alone. The check
-    compares the packages of torch's wheels (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). A host that differs from most
-    hosts fails. Libraries that were installed in another way, or loaded by LD_PRELOAD, show only in the first lines of
-    NCCL_DEBUG=VERSION.
+    compares the packages of torch's wheels (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). It fails for a host that
+    differs from most hosts. Libraries that were installed in another way, or loaded by LD_PRELOAD, show only in the
+    first lines of NCCL_DEBUG=VERSION.
 
     Check manually: pip list | grep -E 'nvidia-(nccl|cuda-runtime)' (where jobs run)
 
@@ -155,10 +155,10 @@ def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A driver runs programs for its CUDA release and for older ones. From CUDA 11 on, it also runs newer releases
     of the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility). CUDA
     11.x needs driver 450.80.02 or later, and CUDA 12.x needs 525.60.13 or later. With a newer major release, torch
-    finds no GPU, or NCCL ends with "invalid usage" or hangs. This fails. The CUDA of torch is read from its version
-    (2.4.1+cu124), else from the wheel of the runtime that it brings. The CUDA of the driver is read from nvidia-smi. In
-    a container it is only a warning, because NVIDIA's package cuda-compat does not show from outside. The package lets
-    older drivers of data centre GPUs run a newer release.
+    finds no GPU, or NCCL ends with "invalid usage" or hangs. The check then fails. The CUDA of torch is read from its
+    version (2.4.1+cu124), else from the wheel of the runtime that it brings. The CUDA of the driver is read from
+    nvidia-smi. In a container the check only warns, because NVIDIA's package cuda-compat is not visible from outside.
+    The package lets older drivers of data centre GPUs run a newer release.
 
     Check manually: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime' (where jobs run)
 
@@ -228,7 +228,7 @@ def _cuda(version: str) -> tuple[int, int] | None:
 @host_check("VER107", "torch_npu is made for the installed torch", products=NPU)
 def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu is compiled against one release of torch and carries its number. With another release, the import
-    fails with a missing symbol, or works until an operator is called. A mismatch fails.
+    fails with a missing symbol, or works until an operator is called. The check fails for a mismatch.
 
     Check manually: pip list | grep -i torch
 

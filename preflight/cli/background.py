@@ -99,10 +99,10 @@ def rehearse_ports(
 
     Note at once if some connections fail, since work that needs them waits until its timeout.
     """
-    from preflight.probe.rehearsal import rehearse
+    from preflight.probe.rehearsal import RehearsalRequest, rehearse
 
     def work() -> "Rehearsal":
-        rehearsal = rehearse(s.cluster, hosts(), s.transport, backend, until=until)
+        rehearsal = rehearse(RehearsalRequest(s.cluster, hosts(), backend), s.transport, until=until)
         if any(visit.dead for visit in rehearsal.visits):
             s.progress.note("port rehearsal: not all connections come through; what needs them will wait (see PRB114)")
         return rehearsal

@@ -20,7 +20,7 @@ from preflight.model.outcome import Outcome
 from preflight.model.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
-    from preflight.probe.run import Seen
+    from preflight.probe.run import ProbeResult
 
 _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.SLOW)
 _OF_PROBE = ("PRB111", "PRB112", "PRB114", "PRB118")  # checks of a single device or host, and of ports
@@ -29,7 +29,7 @@ _OF_PROBE = ("PRB111", "PRB112", "PRB114", "PRB118")  # checks of a single devic
 def causes(
     s: Session,
     hosts: Sequence[Host],
-    seen: "Seen",
+    seen: "ProbeResult",
     before: ClusterFacts,
     rehearsal: Rehearsal,
     *,
@@ -56,7 +56,7 @@ def causes(
 def _look(
     s: Session,
     hosts: Sequence[Host],
-    seen: "Seen",
+    seen: "ProbeResult",
     before: ClusterFacts,
     rehearsal: Rehearsal,
     *,

@@ -21,7 +21,7 @@ from preflight.report.console import show, width
 if TYPE_CHECKING:
     from preflight.cli.publish import Published
     from preflight.facts.types import ClusterFacts
-    from preflight.history.runs import Setting
+    from preflight.history.runs import RunSetting
     from preflight.report.text import Line
 
 
@@ -105,7 +105,7 @@ def end(
     notes: Sequence[str] = (),
     phases: Sequence[Phase] = (),
     to_prove: str | None = None,
-    setting: "Setting | None" = None,
+    setting: "RunSetting | None" = None,
     facts: "ClusterFacts | None" = None,
     publish: "Callable[[Report], Published] | None" = None,
 ) -> Ended:

@@ -239,10 +239,10 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
 
 def _without_groups(args: argparse.Namespace, s: Session, request: "Request") -> Iterator[str]:
     """Yield a note on requested scopes that have no test. Raise UsageError if no test remains."""
-    from preflight.probe.estimate import without_groups
-    from preflight.probe.rounds import Plan
+    from preflight.probe.rounds import ProbePlan
+    from preflight.probe.timeouts.estimate import without_groups
 
-    empty = without_groups(Plan(s.cluster, s.hosts, request))
+    empty = without_groups(ProbePlan(s.cluster, s.hosts, request))
     if len(empty) == len(request.scopes):
         raise UsageError(
             f"--scope {','.join(empty)}: the hosts asked for are too few, or have too few devices, for any such test; "

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight.history.documents import FACTS, REPORT, compress
-from preflight.history.runs import CheckRun, Setting, notable_findings, remember
+from preflight.history.runs import CheckRun, RunSetting, notable_findings, remember
 from preflight.history.store import HistoryError
 from preflight.model.cluster import Cluster
 from preflight.model.report import Report
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from preflight.model.figures import Baseline
 
 
-def setting_of(cluster: Cluster, backend: str | None = None) -> Setting:
+def setting_of(cluster: Cluster, backend: str | None = None) -> RunSetting:
     """Return the setting of a run. `backend` is the probe's, if it differs from the inventory's."""
-    return Setting(cluster.name, cluster.product.value, backend or cluster.probe.backend)
+    return RunSetting(cluster.name, cluster.product.value, backend or cluster.probe.backend)
 
 
 def remembered(
     report: Report,
-    setting: Setting,
+    setting: RunSetting,
     inventory: Path,
     exit_code: int,
     next_step: str,
@@ -60,7 +60,7 @@ def _documents(report: Report, exit_code: int, facts: "ClusterFacts | None") -> 
     return {**documents, FACTS: compact(facts)} if facts else documents
 
 
-def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, next_step: str) -> CheckRun:
+def _look(report: Report, setting: RunSetting, inventory: Path, exit_code: int, next_step: str) -> CheckRun:
     from preflight.model.figures import figures
     from preflight.provision.journal import owner
 
@@ -82,7 +82,7 @@ def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, nex
     )
 
 
-def baseline_of(setting: Setting) -> "Baseline | NotRun":
+def baseline_of(setting: RunSetting) -> "Baseline | NotRun":
     """Return the baseline of the probe's figures, or why there is none."""
     from preflight.checks.engine.run import NotRun
     from preflight.history.baselines import saved

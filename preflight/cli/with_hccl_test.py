@@ -20,15 +20,15 @@ def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal |
     from preflight.facts.collect import collect
     from preflight.probe import hccl_test
     from preflight.probe.permission import may_probe
-    from preflight.probe.rehearsal import rehearse
+    from preflight.probe.rehearsal import RehearsalRequest, rehearse
 
     sections = ("npu_smi", "os")
     facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, sections=sections)
     refused = dict(may_probe(s.cluster, facts, s.hosts, asked_idle=args.idle))
     usable = [host for host in reached(s.hosts, facts) if host.name not in refused]
-    ports = rehearsal or rehearse(s.cluster, usable, s.transport, "hccl", s.progress)
+    ports = rehearsal or rehearse(RehearsalRequest(s.cluster, usable, "hccl"), s.transport, s.progress)
     jobs = hccl_test.jobs(hccl_test.look(s.cluster, usable, s.transport, s.progress), usable)
-    result = hccl_test.run(s.cluster, usable, jobs, s.transport, sizes=args.sizes, progress=s.progress)
+    result = hccl_test.run(hccl_test.HcclTestPlan(s.cluster, usable, jobs, args.sizes), s.transport, s.progress)
     rounds = {"rehearsal": ports, "hccl_test": result, "observations": NotRun("HCCL Test took its place")}
     notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
     notes += filter(None, (ports.note,))

@@ -109,7 +109,7 @@ def prove(
     from preflight.checks.engine.registry import all_checks
     from preflight.checks.engine.run import run_checks
     from preflight.probe.hooks import Hooks
-    from preflight.probe.rehearsal import rehearse
+    from preflight.probe.rehearsal import RehearsalRequest, rehearse
     from preflight.probe.request import Request
     from preflight.probe.run import probe
 
@@ -126,7 +126,7 @@ def prove(
     request = Request(backend, cluster.probe.sizes, quick=True, budget=seconds)
     until = time.monotonic() + seconds / 3
     with ThreadPoolExecutor(1) as pool:
-        rehearsal = pool.submit(rehearse, cluster, hosts, transport, backend, until=until)
+        rehearsal = pool.submit(rehearse, RehearsalRequest(cluster, hosts, backend), transport, until=until)
         hooks = Hooks(begin=taken, ports_free=rehearsal.exception, unreached=lambda: rehearsal.result().unreached)
         result = probe(cluster, hosts, transport, request, hooks)
     rounds = {

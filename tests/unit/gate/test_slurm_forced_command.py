@@ -13,7 +13,7 @@ from preflight.cli.main import main
 from preflight.gate.forced_command import allowed, authorized_key
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product, Ssh
 from preflight.model.errors import UsageError
-from preflight.probe.rehearsal import rehearse
+from preflight.probe.rehearsal import RehearsalRequest, rehearse
 from preflight.probe.request import Request
 from preflight.probe.run import probe
 from preflight.transport.bootstrap import RUN, command_line, source_bytes, without_run
@@ -44,7 +44,7 @@ class Recorder:
 def test_all_that_a_probe_starts_is_listed_and_nothing_else(settings: ProbeSettings) -> None:
     cluster = Cluster("c", Product.CPU, HOSTS, probe=settings)
     way = Recorder()
-    rehearse(cluster, HOSTS, way)  # type: ignore[arg-type]  # no more of a transport is used
+    rehearse(RehearsalRequest(cluster, HOSTS, cluster.probe.backend), way)  # type: ignore[arg-type]  # no more of a transport is used
     probe(cluster, HOSTS, way, Request("gloo", (8,), quick=True))
     assert len(way.started) == 4
     for host in HOSTS:
@@ -228,7 +228,7 @@ def test_nodes_that_nobody_knows_are_unknown(tmp_path: Path, capsys: pytest.Capt
 def test_a_later_run_with_another_name_is_let_in(settings: ProbeSettings) -> None:
     cluster = Cluster("c", Product.CPU, HOSTS, probe=settings)
     way = Recorder()
-    rehearse(cluster, HOSTS, way)  # type: ignore[arg-type]  # no more of a transport is used
+    rehearse(RehearsalRequest(cluster, HOSTS, cluster.probe.backend), way)  # type: ignore[arg-type]  # no more of a transport is used
     for host, program in way.started:
         later = command_line(program, sudo=host.ssh.sudo).replace(RUN, "0123abcd")
         listed = {entry["command"] for entry in json.loads(allowed(cluster, host))["programs"]}

@@ -11,7 +11,7 @@ from agent.restricted import refusal
 
 from preflight.model.cluster import Host
 from preflight.model.measure import Observation, TestOutcome
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport

@@ -8,7 +8,7 @@ import pytest
 from preflight.cli.remember import remembered
 from preflight.history import documents, runs, store
 from preflight.history.documents import FACTS
-from preflight.history.runs import Setting, remember
+from preflight.history.runs import RunSetting, remember
 from preflight.history.store import HistoryError, reading
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -42,7 +42,7 @@ def test_facts_of_many_clusters_are_bounded_together(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(documents, "MOST_RUNS", 2)
     monkeypatch.setattr(documents, "MOST_BYTES", 1000)
     for number in range(9):
-        remember(look(f"r{number}", setting=Setting(f"job-{number}", "atlas-a2")), {FACTS: b"x" * 300})
+        remember(look(f"r{number}", setting=RunSetting(f"job-{number}", "atlas-a2")), {FACTS: b"x" * 300})
     with reading() as db:
         left = [run for (run,) in db.execute("SELECT run FROM kept JOIN runs USING (number) ORDER BY run")]
     assert left == ["r6", "r7", "r8"], "the clusters that were looked at longest ago went first"
@@ -53,14 +53,14 @@ def test_of_the_newest_cluster_the_last_run_that_passed_stays_however_large(monk
     for run, findings in (("r1", []), ("r2", [failed("node01")])):
         ran(run, *findings, facts=facts())
     assert all(documents.kept(run, FACTS) for run in ("r1", "r2"))
-    ran("r3", failed("node01"), facts=facts(), setting=Setting("other", "atlas-a2"))
+    ran("r3", failed("node01"), facts=facts(), setting=RunSetting("other", "atlas-a2"))
     assert [run for run in ("r1", "r2", "r3") if documents.kept(run, FACTS)] == ["r3"]
 
 
 def test_runs_of_many_clusters_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "MOST_RUNS", 5)
     for number in range(60):
-        ran(f"r{number:02}", setting=Setting(f"job-{number}", "atlas-a2"))
+        ran(f"r{number:02}", setting=RunSetting(f"job-{number}", "atlas-a2"))
     assert runs.check_run_ids() == [f"r{number:02}" for number in range(59, 39, -1)]
 
 
@@ -88,6 +88,6 @@ def test_facts_that_are_cut_are_one_sentence() -> None:
 def test_what_is_no_unicode_is_remembered_without_documents() -> None:
     finding = Finding("PRT101", Outcome.FAIL, "node01: \udcff", "node01")
     report_ = build("check", datetime.now(UTC), ["node01"], [finding])
-    notes = remembered(report_, Setting("lab", "atlas-a2"), Path("/srv/\udcff.toml"), 1, "").notes
+    notes = remembered(report_, RunSetting("lab", "atlas-a2"), Path("/srv/\udcff.toml"), 1, "").notes
     assert [note[:25] for note in notes] == ["what was seen is not kept"]
     assert runs.check_run_ids() == [report_.run]

@@ -24,10 +24,10 @@ from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Rehearsal
 from preflight.probe import lines, rehearsal, roll_call
-from preflight.probe.estimate import sentence, without_groups
 from preflight.probe.request import Request
-from preflight.probe.rounds import Plan
+from preflight.probe.rounds import ProbePlan
 from preflight.probe.run import probe
+from preflight.probe.timeouts.estimate import sentence, without_groups
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Channel, Options, Program
 from tests.unit.healthy import healthy_cluster, healthy_facts
@@ -56,7 +56,7 @@ class Uneven(LocalTransport):
 def rehearsed(hung: set[str], **more: Any) -> Rehearsal:
     three = cluster(3)
     with closing(Uneven(dict.fromkeys(hung, HANGS))) as transport:
-        return rehearsal.rehearse(three, three.hosts, transport, "gloo", **more)
+        return rehearsal.rehearse(rehearsal.RehearsalRequest(three, three.hosts, "gloo"), transport, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_a_single_host_s_pairs_are_tried_where_nothing_else_is_asked_for() -> No
     with closing(LocalTransport(Options())) as transport:
         seen = probe(one, one.hosts, transport, request).observations
     assert {(one.test.scope, one.test.outcome) for one in seen} == {(Scope.PAIR, TestOutcome.PASS)}
-    assert "2 ranks on 1 host, 1 test (pair)" in sentence(Plan(one, one.hosts, request), 9.0)
+    assert "2 ranks on 1 host, 1 test (pair)" in sentence(ProbePlan(one, one.hosts, request), 9.0)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_scopes_that_make_no_group_are_known_before(
     hosts: int, devices: int, scopes: tuple[Scope, ...], none: list[Scope]
 ) -> None:
     some = cluster(hosts, devices)
-    assert without_groups(Plan(some, some.hosts, Request("gloo", (8,), scopes))) == none
+    assert without_groups(ProbePlan(some, some.hosts, Request("gloo", (8,), scopes))) == none
 
 
 @pytest.mark.parametrize(

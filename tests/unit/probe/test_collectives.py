@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from preflight.model.cluster import Product
-from preflight.probe.bandwidth import busbw
-from preflight.probe.collectives import REDUCTIONS, collectives
-from preflight.probe.operation import Operation
+from preflight.probe.operations.bandwidth import busbw
+from preflight.probe.operations.collectives import REDUCTIONS, collectives
+from preflight.probe.operations.operation import Operation
+from preflight.probe.request import Request
 
 CASES = Path(__file__).parents[2] / "cases"
 TYPES = tomllib.loads((CASES / "reduce_types.toml").read_text(encoding="utf-8"))
@@ -17,8 +18,10 @@ REDUCING = {"all_reduce", "reduce", "reduce_scatter"}
 MOVING = {"broadcast", "all_gather", "gather", "scatter", "all_to_all", "send_recv"}
 
 
-def listed(product: Product = Product.ATLAS_A2, ranks: int = 16, *sizes: int, **more: object) -> tuple[Operation, ...]:
-    return collectives(product, ranks, sizes, iterations=5, warmup=1, **more)  # type: ignore[arg-type]
+def listed(
+    product: Product = Product.ATLAS_A2, ranks: int = 16, *sizes: int, backend: str = "hccl", quick: bool = False
+) -> tuple[Operation, ...]:
+    return collectives(product, Request(backend, sizes, quick=quick), ranks)
 
 
 def types(tests: tuple[Operation, ...], op: str) -> set[str]:

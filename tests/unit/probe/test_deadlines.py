@@ -18,7 +18,7 @@ from preflight.model.measure import (
     TimeLimit,
 )
 from preflight.model.outcome import Outcome
-from preflight.probe.budget import Ahead, enough, hanging_rounds, least
+from preflight.probe.timeouts.budget import Ahead, enough, hanging_rounds, least
 from tests.unit.probe.test_budget import cluster
 
 ALL_LATER = (Scope.ALL, Scope.PAIR)

@@ -7,7 +7,7 @@ import runpy
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,11 @@ class First:
         return Answer(f"a banner\n{self.request['marker']} {len(text)}\n{text}\n".encode(), b"", 0, 1.0)
 
 
-def run(cluster: Cluster, first: First, found: Mapping[str, Job | Missing] | None = None, **more: Any) -> Any:
+def run(
+    cluster: Cluster, first: First, found: Mapping[str, Job | Missing] | None = None, sizes: Sequence[int] = ()
+) -> Any:
     jobs = found or {host.name: job() for host in cluster.hosts}
-    return hccl_test.run(cluster, cluster.hosts, jobs, first, **more)  # type: ignore[arg-type]
+    return hccl_test.run(hccl_test.HcclTestPlan(cluster, cluster.hosts, jobs, sizes), first)  # type: ignore[arg-type]
 
 
 def table(*sizes: int, check: str = "success", microseconds: float = 2000.0) -> str:

@@ -6,16 +6,16 @@ from preflight.model.cluster import Cluster, Device, Host, Product
 from preflight.model.measure import End, Member, Observation, Scope, TestOutcome
 from preflight.probe.messages import Result
 from preflight.probe.observe import observe
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
 from preflight.probe.round_state import GroupState, RankState
-from preflight.probe.rounds import Group, Plan
+from preflight.probe.rounds import ProbePlan, RankGroup
 
 
 def observed(test: Operation, *, bytes_: int, wrong: int = 0, on_host: bool = False) -> Observation:
     """The test's observation after a device did it in 1, 2 and 9 ms."""
     member = Member("node01", 3, 0)
-    group = Group("r1g3", (member,), (test,), Scope.DEVICE)
+    group = RankGroup("r1g3", (member,), (test,), Scope.DEVICE)
     said = Result("n", "r1g3", 0, 0, [0.001, 0.009, 0.002], wrong, "", 0 if wrong else None, bytes_, on_host)
     rank = RankState(member, 0.0, meets=False, stage="closed", results={0: said}, end=End.CLOSED)
     _, seen = observe("r1", [GroupState(group, [rank])], late=60.0)
@@ -51,8 +51,8 @@ def test_wrong_values_and_who_computed_are_seen() -> None:
 def test_everybody_trains_last_and_nobody_else_does(quick: bool, last: list[str]) -> None:
     hosts = tuple(Host(f"node{n}", f"10.0.0.{n}", devices=(Device(0), Device(1))) for n in (1, 2))
     request = Request("hccl", (8, 1 << 16), quick=quick)
-    plan = Plan(Cluster("test", Product.ATLAS_A2, hosts), hosts, request)
-    (everybody,) = plan.everybody(1).groups
+    plan = ProbePlan(Cluster("test", Product.ATLAS_A2, hosts), hosts, request)
+    (everybody,) = plan.all_devices(1).groups
     trains = [test.op for test in everybody.tests if test.op == "training_step"]
     assert trains == last == [test.op for test in everybody.tests][len(everybody.tests) - len(last) :]
     others = (plan.within_hosts(2), plan.rails(3), plan.devices(4))
@@ -61,6 +61,6 @@ def test_everybody_trains_last_and_nobody_else_does(quick: bool, last: list[str]
 
 def test_all_devices_are_tested_at_once_even_where_groups_take_turns() -> None:
     hosts = (Host("node1", "10.0.0.1", devices=tuple(map(Device, range(8)))),)
-    plan = Plan(Cluster("test", Product.ATLAS_A2, hosts), hosts, Request("hccl", (8,)), crowded=True)
+    plan = ProbePlan(Cluster("test", Product.ATLAS_A2, hosts), hosts, Request("hccl", (8,)), crowded=True)
     made = plan.devices(1)
     assert (made.lanes, len(made.groups), made.groups[0].scope) == (8, 8, Scope.DEVICE)

@@ -15,11 +15,11 @@ from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Produc
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
 from preflight.model.outcome import Outcome
-from preflight.probe.agents import Agents
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
-from preflight.probe.local_tests import device_tests
-from preflight.probe.operation import Operation
-from preflight.probe.rounds import Group, Round
+from preflight.probe.operations.local_tests import device_tests
+from preflight.probe.operations.operation import Operation
+from preflight.probe.rounds import RankGroup, Round
 from preflight.rules.nics.nccl_networks import sentence
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Options
@@ -45,16 +45,16 @@ def cluster(gpus: dict[str, Any], transport: str = "ib", temporary: Path = Path(
     return Cluster("test", Product.NVIDIA, hosts, probe=settings)
 
 
-def pair(name: str, one: int, other: int) -> Group:
-    return Group(name, (Member("node01", one, 0), Member("node02", other, 1)), (TEST,), Scope.PAIR)
+def pair(name: str, one: int, other: int) -> RankGroup:
+    return RankGroup(name, (Member("node01", one, 0), Member("node02", other, 1)), (TEST,), Scope.PAIR)
 
 
-def alone(name: str, device: int, tests: tuple[Operation, ...]) -> Group:
-    return Group(name, (Member("node01", device, 0),), tests, Scope.DEVICE)
+def alone(name: str, device: int, tests: tuple[Operation, ...]) -> RankGroup:
+    return RankGroup(name, (Member("node01", device, 0),), tests, Scope.DEVICE)
 
 
-def played(two: Cluster, *groups: Group) -> tuple[Observation, ...]:
-    with Agents(two, two.hosts, LocalTransport(Options()), "nccl") as agents:
+def played(two: Cluster, *groups: RankGroup) -> tuple[Observation, ...]:
+    with Agents(two, two.hosts, LocalTransport(Options()), ProbeWorkload("nccl")) as agents:
         conductor = Conductor(agents, "nccl", lambda _: None)
         conductor.roll_call(two.hosts, float("inf"))
         conductor.deadline = two.probe.step_deadline

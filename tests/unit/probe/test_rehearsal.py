@@ -26,9 +26,9 @@ from preflight.model.finding import Finding
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
 from preflight.probe import rehearsal as rounds
-from preflight.probe.agents import Agents
-from preflight.probe.rehearsal import rehearse
-from preflight.probe.rehearsal_plan import MOST_PORTS, OTHERS, listened, note, visits
+from preflight.probe.agents import Agents, ProbeWorkload
+from preflight.probe.rehearsal import RehearsalRequest, rehearse
+from preflight.probe.rehearsal_plan import MOST_PORTS, OTHERS, listening_ports, note, visits
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Channel, Options, Program
 
@@ -46,12 +46,14 @@ def cluster(hosts: int, *, product: Product = Product.ATLAS_A1) -> Cluster:
 
 
 def attending(cluster: Cluster) -> list[Attendance]:
-    return [Attendance(host.name, host.address, listened(cluster), (32768, 60999, 45000)) for host in cluster.hosts]
+    return [
+        Attendance(host.name, host.address, listening_ports(cluster), (32768, 60999, 45000)) for host in cluster.hosts
+    ]
 
 
 def run(cluster: Cluster, backend: str = "gloo") -> Rehearsal:
     with closing(LocalTransport(Options())) as transport:
-        return rehearse(cluster, cluster.hosts, transport, backend)
+        return rehearse(RehearsalRequest(cluster, cluster.hosts, backend), transport)
 
 
 # Who connects to whom.
@@ -80,8 +82,8 @@ def test_of_many_hosts_all_come_to_the_first_and_nobody_to_more_than_a_few_other
 
 def test_of_very_many_ports_some_are_listened_on_and_the_report_says_so() -> None:
     large = replace(cluster(2), job_ports=PortSet.parse("20000-22999,23500"))
-    assert len(listened(large)) == MOST_PORTS
-    assert {20000, 22999, 23500, 23600, 23631} <= set(listened(large))
+    assert len(listening_ports(large)) == MOST_PORTS
+    assert {20000, 22999, 23500, 23600, 23631} <= set(listening_ports(large))
     assert note(large, 2) == "port rehearsal: 128 of the job's 3,033 ports"
 
 
@@ -251,10 +253,10 @@ def test_a_controller_that_goes_away_leaves_no_listener() -> None:
             channels.append(channel)
             return channel
 
-    with closing(Leaving(Options())) as leaving, rounds._Stage(two, two.hosts, leaving, ephemeral=False) as stage:
+    with closing(Leaving(Options())) as leaving, rounds._Listeners(two, two.hosts, leaving, ephemeral=False) as stage:
         heard: list[object] = []
         while len(heard) < 2:
-            heard += stage.said(5)
+            heard += stage.receive(5)
         for channel in channels:
             channel.close()
     with socket.socket() as sock:
@@ -282,7 +284,7 @@ def test_agents_bind_the_ports_only_when_the_rehearsal_is_over(monkeypatch: pyte
         def stderr_tail(self) -> bytes:
             return b""
 
-    with Agents(two, two.hosts[:1], Silent(Options()), "gloo", free.wait) as agents:
+    with Agents(two, two.hosts[:1], Silent(Options()), ProbeWorkload("gloo"), free.wait) as agents:
         agents.send({"node0001": [{"do": "start"}]})
         free.set()
         assert (sent.get(timeout=5), sent.get(timeout=5)) == (b"go\n", b'{"do": "start"}\n')
@@ -326,7 +328,7 @@ def test_what_a_host_invents_does_not_count() -> None:
             assert host in two.hosts and timeout > 0
             return Liar(json.loads(program.payload)["nonce"])
 
-    seen = rehearse(two, two.hosts, Lies(Options()), "hccl")
+    seen = rehearse(RehearsalRequest(two, two.hosts, "hccl"), Lies(Options()))
     assert [(visit.source, visit.target, set(visit.dead)) for visit in seen.visits] == [
         ("node0001", "node0002", {23500}), ("node0002", "node0001", {23500}),
     ]  # fmt: skip

@@ -12,10 +12,10 @@ from preflight.checks.engine.registry import All, all_checks
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
-from preflight.probe.agents import Agents
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
-from preflight.probe.operation import Operation
-from preflight.probe.rounds import Group, Round
+from preflight.probe.operations.operation import Operation
+from preflight.probe.rounds import RankGroup, Round
 from preflight.probe.venue import Venue
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Options
@@ -44,7 +44,7 @@ def conductor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conductor]:
     setup = f"export PYTHONPATH={packages} TMPDIR={packages}"
     settings = ProbeSettings(sys.executable, setup, backend="gloo", step_deadline=8.0, init="env")
     cluster = Cluster("test", Product.CPU, HOSTS, probe=settings, port_names={free_port(): "master"})
-    with Agents(cluster, HOSTS, LocalTransport(Options()), "gloo") as agents:
+    with Agents(cluster, HOSTS, LocalTransport(Options()), ProbeWorkload("gloo")) as agents:
         conductor = Conductor(agents, "gloo", lambda _: None, Venue.of(cluster))
         conductor.roll_call(HOSTS, float("inf"))
         conductor.deadline = settings.step_deadline
@@ -56,7 +56,7 @@ def meet(conductor: Conductor, venue: Venue, scope: Scope = Scope.ALL) -> list[O
     places = [(host.name, device.index) for host in HOSTS for device in DEVICES]
     members = tuple(Member(host, device, rank) for rank, (host, device) in enumerate(places))
     name = f"r{next(ROUNDS)}"
-    return conductor.play(Round(name, (Group(f"{name}g0", members, (TEST,), scope),), lanes=1), float("inf"))
+    return conductor.play(Round(name, (RankGroup(f"{name}g0", members, (TEST,), scope),), lanes=1), float("inf"))
 
 
 def findings(seen: list[Observation]) -> list[Finding]:

@@ -6,29 +6,29 @@ from typing import Any
 import pytest
 
 from preflight.model.measure import End, Member, Observation, Scope, TestOutcome, kept_waiting
-from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.deadlines import late
 from preflight.probe.messages import Ended, Entered, Failed, Reached, Ready, Result, read
 from preflight.probe.observe import absent, observe
-from preflight.probe.operation import Operation
+from preflight.probe.operations.bandwidth import algbw, busbw
+from preflight.probe.operations.operation import Operation
 from preflight.probe.round_state import GRACE, SLACK, TURN, RoundState
-from preflight.probe.rounds import Group, Round
+from preflight.probe.rounds import RankGroup, Round
+from preflight.probe.timeouts.deadlines import late
 
 DEADLINE = 60.0
 STAGES = ("spawned", "torch", "backend", "device", "store", "peers", "communicator")
 TESTS = (Operation("all_reduce", "float32", 1 << 20), Operation("broadcast", "int32", 8, root=1))
 
 
-def group(name: str = "g", ranks: int = 4, tests: tuple[Operation, ...] = TESTS) -> Group:
+def group(name: str = "g", ranks: int = 4, tests: tuple[Operation, ...] = TESTS) -> RankGroup:
     """Ranks 0 and 1 on host a, 2 and 3 on host b."""
     members = tuple(Member("ab"[rank * 2 // ranks], rank % 2, rank) for rank in range(ranks))
-    return Group(name, members, tests)
+    return RankGroup(name, members, tests)
 
 
 class Play:
     """A round with one line of time; every rank's words come from its own host."""
 
-    def __init__(self, *groups: Group, lanes: int = 8) -> None:
+    def __init__(self, *groups: RankGroup, lanes: int = 8) -> None:
         self.round = Round("r1", groups or (group(),), lanes)
         self.watch = RoundState(self.round, DEADLINE, 0.0)
         self.now = 0.0
@@ -414,7 +414,7 @@ def test_when_the_run_s_time_is_spent_what_was_not_done_was_not_run_and_nobody_i
 
 def test_a_device_alone_meets_nobody_and_is_ready_when_it_is_open() -> None:
     test = Operation("matmul", "float32", 1 << 20)
-    play = Play(Group("g", (Member("a", 3, 0),), (test,), Scope.DEVICE))
+    play = Play(RankGroup("g", (Member("a", 3, 0),), (test,), Scope.DEVICE))
     play.reach("device")
     play.result(0)
     play.end(End.CLOSED)

@@ -3,11 +3,11 @@
 import pytest
 
 from preflight.model.measure import End, Member, Scope, TestOutcome, kept_waiting
-from preflight.probe.deadlines import hurried
 from preflight.probe.messages import Killed
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 from preflight.probe.round_state import SLACK, TURN, RoundState
-from preflight.probe.rounds import Group
+from preflight.probe.rounds import RankGroup
+from preflight.probe.timeouts.deadlines import hurried
 from tests.unit.probe.test_round_state import DEADLINE, STAGES, Play
 
 TEST = (Operation("all_reduce", "float32", 1 << 20),)
@@ -17,7 +17,7 @@ STUCK = "hangs"
 class Pairs(Play):
     """Pairs that run the same; of those named `well` two finish after `took` seconds, another one stands still."""
 
-    def __init__(self, *pairs: Group, lanes: int = 8, hurried: bool = True) -> None:
+    def __init__(self, *pairs: RankGroup, lanes: int = 8, hurried: bool = True) -> None:
         super().__init__(*pairs, lanes=lanes)
         self.watch = RoundState(self.round, DEADLINE, 0.0, hurried=hurried)
 
@@ -28,11 +28,11 @@ class Pairs(Play):
         self.end(End.CLOSED, name=name)
 
 
-def pair(name: str, tests: tuple[Operation, ...] = TEST, scope: Scope = Scope.PAIR) -> Group:
-    return Group(name, (Member("a", 0, 0), Member("b", 0, 1)), tests, scope)
+def pair(name: str, tests: tuple[Operation, ...] = TEST, scope: Scope = Scope.PAIR) -> RankGroup:
+    return RankGroup(name, (Member("a", 0, 0), Member("b", 0, 1)), tests, scope)
 
 
-def stuck(*more: Group, hurried: bool = True, took: float = 2.0) -> Pairs:
+def stuck(*more: RankGroup, hurried: bool = True, took: float = 2.0) -> Pairs:
     """Two pairs have finished after `took` seconds, one has got to its peers at once and no further."""
     play = Pairs(pair("one"), pair("two"), pair(STUCK), *more, hurried=hurried)
     play.reach("peers", name=STUCK)

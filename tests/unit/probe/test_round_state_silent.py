@@ -71,7 +71,7 @@ def test_a_worker_that_survives_sigkill_is_told_with_its_state_and_its_host_is_n
     play.orders()
     (view,) = kept_waiting(play.seen()[0])
     assert (view.member.rank, view.stage, view.end, view.state, view.held) == (3, "torch", End.OVERDUE, "D", True)
-    assert play.watch.lost() == []
+    assert play.watch.lost_hosts() == []
 
 
 def test_a_worker_that_dies_late_of_sigkill_has_left_its_device() -> None:

@@ -8,11 +8,11 @@ from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.measure import Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe.pairs import slow_below, with_slow
 from preflight.probe.request import Request
-from preflight.probe.rounds import Plan
+from preflight.probe.rounds import ProbePlan
 
 
 def plan(hosts: int = 2, devices: int = 4, *, backend: str = "hccl", product: Product = Product.ATLAS_A1,
-         fabric: Fabric = Fabric.SWITCHED, crowded: bool = False, subnets: int = 1) -> Plan:  # fmt: skip
+         fabric: Fabric = Fabric.SWITCHED, crowded: bool = False, subnets: int = 1) -> ProbePlan:  # fmt: skip
     """`subnets`: device i has an address in subnet i mod subnets, and no gateway."""
     named = tuple(
         Host(
@@ -25,7 +25,9 @@ def plan(hosts: int = 2, devices: int = 4, *, backend: str = "hccl", product: Pr
         )
         for number in range(1, hosts + 1)
     )
-    return Plan(Cluster("t", product, named, fabric=fabric), named, Request(backend, (8, 1 << 20, 16 << 20)), crowded)
+    return ProbePlan(
+        Cluster("t", product, named, fabric=fabric), named, Request(backend, (8, 1 << 20, 16 << 20)), crowded
+    )
 
 
 def places(pair: tuple[Member, ...]) -> str:
@@ -38,7 +40,7 @@ def seen(pair: tuple[Member, ...], busbw: float = 1.0, outcome: TestOutcome = Te
 
 
 def test_the_world_round_has_every_device_and_every_root() -> None:
-    (world,) = plan(2, 8).everybody(1).groups
+    (world,) = plan(2, 8).all_devices(1).groups
     assert [member.rank for member in world.members] == list(range(16))
     assert [places((member,)) for member in world.members][7:9] == ["1/7", "2/0"]
     assert {test.root for test in world.tests} == {None, *range(16)}
@@ -47,7 +49,7 @@ def test_the_world_round_has_every_device_and_every_root() -> None:
 
 @pytest.mark.parametrize("product", Product)
 def test_float32_and_int32_are_always_tested_and_no_type_that_the_product_lacks(product: Product) -> None:
-    (world,) = plan(product=product).everybody(1).groups
+    (world,) = plan(product=product).all_devices(1).groups
     dtypes = {test.dtype for test in world.tests}
     assert {"float32", "int32"} <= dtypes
     assert ("bfloat16" in dtypes) == (product is not Product.ATLAS_A1)
@@ -55,7 +57,7 @@ def test_float32_and_int32_are_always_tested_and_no_type_that_the_product_lacks(
 
 @pytest.mark.parametrize("hosts", [2, 9, 31])
 def test_in_every_type_every_rank_has_an_element_of_its_own(hosts: int) -> None:
-    (world,) = plan(hosts, 7, product=Product.ATLAS_A2).everybody(1).groups
+    (world,) = plan(hosts, 7, product=Product.ATLAS_A2).all_devices(1).groups
     width = {"int8": 1, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
     small = [test for test in world.tests if test.op == "all_reduce" and test.dtype in width]
     assert {test.dtype for test in small} == set(width)
@@ -64,7 +66,7 @@ def test_in_every_type_every_rank_has_an_element_of_its_own(hosts: int) -> None:
 
 
 def test_a_host_without_devices_takes_part_with_one_rank() -> None:
-    (world,) = plan(2, 0, product=Product.CPU, backend="gloo").everybody(1).groups
+    (world,) = plan(2, 0, product=Product.CPU, backend="gloo").all_devices(1).groups
     assert len(world.members) == 2
 
 
@@ -87,7 +89,7 @@ def test_over_gloo_one_pair_stands_for_all_rails_of_two_hosts() -> None:
 def test_devices_that_only_one_of_two_hosts_has_are_on_no_rail() -> None:
     full = plan(2, 4)
     short = Host("node02", "10.0.0.2", devices=full.hosts[1].devices[:2])
-    uneven = Plan(full.cluster, (full.hosts[0], short), full.request)
+    uneven = ProbePlan(full.cluster, (full.hosts[0], short), full.request)
     assert [places(pair) for pair in uneven.neighbours()[0]] == ["1/0 2/0", "1/1 2/1"]
 
 
@@ -113,7 +115,7 @@ def test_devices_meet_in_the_same_subnet_unless_both_have_a_gateway() -> None:
         Host(host.name, host.address, devices=tuple(Device(d.index, d.address, gate) for d in host.devices))
         for host in eight.hosts
     )
-    assert Plan(eight.cluster, routed, eight.request).may_meet(("node01", 3), ("node02", 0))
+    assert ProbePlan(eight.cluster, routed, eight.request).may_meet(("node01", 3), ("node02", 0))
 
 
 def test_on_a_direct_fabric_rails_do_not_reach_each_other() -> None:
@@ -131,8 +133,8 @@ def test_on_a_direct_fabric_rails_do_not_reach_each_other() -> None:
         (plan(2, 4), True),
     ],
 )
-def test_who_has_no_way_to_his_neighbours_does_not_send_to_them(cluster: Plan, sends: bool) -> None:
-    (everybody,) = cluster.everybody(1).groups
+def test_who_has_no_way_to_his_neighbours_does_not_send_to_them(cluster: ProbePlan, sends: bool) -> None:
+    (everybody,) = cluster.all_devices(1).groups
     assert any(test.op == "send_recv" for test in everybody.tests) == sends
     assert all(any(test.op == "send_recv" for test in rail.tests) for rail in cluster.rails(2).groups)
     assert any(test.op == "all_to_all" for test in everybody.tests)
@@ -140,7 +142,7 @@ def test_who_has_no_way_to_his_neighbours_does_not_send_to_them(cluster: Plan, s
 
 def test_on_a_direct_fabric_nobody_takes_part_whose_partner_is_out() -> None:
     direct = plan(2, 4, fabric=Fabric.DIRECT).without([("node02", 3)])
-    (everybody,) = direct.everybody(1).groups
+    (everybody,) = direct.all_devices(1).groups
     assert [(it.host, it.device) for it in everybody.members] == [(f"node0{n}", d) for n in (1, 2) for d in range(3)]
     (host, _) = direct.within_hosts(2).groups
     assert len(host.members) == 4

@@ -7,14 +7,14 @@ import pytest
 
 from preflight.model.cluster import Product
 from preflight.model.measure import Located, Scope, TestOutcome
-from preflight.probe.rounds import Place, Plan
+from preflight.probe.rounds import Place, ProbePlan
 from tests.unit.fabric_of_probe import Fabric, played
 from tests.unit.probe.test_rounds import plan
 
 HANG, SLOW, WRONG = TestOutcome.HANG, TestOutcome.SLOW, TestOutcome.WRONG_DATA
 
 
-def cluster(hosts: int = 8, devices: int = 2, *, backend: str = "hccl") -> Plan:
+def cluster(hosts: int = 8, devices: int = 2, *, backend: str = "hccl") -> ProbePlan:
     made = plan(hosts, devices, backend=backend, product=Product.ATLAS_A2)
     return replace(made, request=replace(made.request, quick=True))
 
@@ -55,7 +55,7 @@ def test_a_device_that_reaches_nobody_is_named_and_the_rest_do_well_together(hos
     run = played(cluster(hosts, devices), fabric)
     assert named(run.located) == {("device", ("node02/1",), HANG)}
     assert rounds(fabric, Scope.PAIR) <= (4 if hosts != 3 else 5)  # of three, one waits for its turn
-    last = [seen.test for seen in run.seen if seen.test.scope is Scope.ALL][-1]
+    last = [seen.test for seen in run.observations if seen.test.scope is Scope.ALL][-1]
     assert last.outcome is TestOutcome.PASS
     assert len(last.members) == hosts * devices - 1
 
@@ -63,7 +63,7 @@ def test_a_device_that_reaches_nobody_is_named_and_the_rest_do_well_together(hos
 def test_the_tests_that_convict_come_first_and_then_those_that_acquit_the_partners() -> None:
     run = played(cluster(), Fabric(dead=[("node02", 1)]))
     (one,) = run.located
-    outcomes = {seen.test.id: seen.test for seen in run.seen}
+    outcomes = {seen.test.id: seen.test for seen in run.observations}
     tests = [outcomes[id_] for id_ in one.tests]
     against = [test for test in tests if test.outcome is HANG]
     assert tests[: len(against)] == against
@@ -154,7 +154,7 @@ def test_a_crawl_of_all_together_is_looked_for_although_all_pairs_are_fast() -> 
     run = played(large, Fabric(crawls=6))
     (one,) = run.located
     assert (one.kind, len(one.members), one.outcome) == ("scale", 6, SLOW)
-    assert SLOW in {seen.test.outcome for seen in run.seen if seen.test.scope is Scope.ALL}
+    assert SLOW in {seen.test.outcome for seen in run.observations if seen.test.scope is Scope.ALL}
 
 
 def test_of_small_sizes_nobody_says_that_all_together_are_slow() -> None:
@@ -239,7 +239,7 @@ def test_a_host_that_is_known_not_to_be_reached_holds_up_nobody() -> None:
         cluster(), fabric := Fabric(cut=lambda one, other: "node05" in (one[0], other[0])), unreached=["node05"]
     )
     assert run.located == []
-    assert {seen.test.outcome for seen in run.seen} == {TestOutcome.PASS}
+    assert {seen.test.outcome for seen in run.observations} == {TestOutcome.PASS}
     alone, *together = fabric.rounds
     assert ("node05", 0) in {(member.host, member.device) for group in alone.groups for member in group.members}
     assert "node05" not in {it.host for round_ in together for group in round_.groups for it in group.members}

@@ -16,11 +16,11 @@ from preflight.checks.engine.registry import All, all_checks
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Member, Observation, Scope, TestOutcome
-from preflight.probe.agents import Agents
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
-from preflight.probe.rounds import Group, Round
+from preflight.probe.rounds import RankGroup, Round
 from preflight.probe.run import probe
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Options
@@ -83,16 +83,18 @@ def asleep(word: str) -> int:
 def observations(tmp_path_factory: pytest.TempPathFactory) -> tuple[Observation, ...]:
     two = cluster(tmp_path_factory.mktemp("logs"))
     groups = tuple(
-        Group(f"r1g{device.index}", (Member("node01", device.index, 0), Member("node02", device.index, 1)), (TEST,),
+        RankGroup(f"r1g{device.index}", (Member("node01", device.index, 0), Member("node02", device.index, 1)), (TEST,),
               Scope.PAIR)
         for device in two.hosts[0].devices[: len(STOPS) + 1]
     )  # fmt: skip
     groups += tuple(
-        Group(f"r1s{one}", (Member("node01", one, 0), Member("node02", one, 1), Member("node01", one + 1, 2)), (TEST,))
+        RankGroup(
+            f"r1s{one}", (Member("node01", one, 0), Member("node02", one, 1), Member("node01", one + 1, 2)), (TEST,)
+        )
         for one in map(asleep, SLEEPS)
     )
     transport = LocalTransport(Options())
-    with Agents(two, two.hosts, transport, "hccl") as agents:
+    with Agents(two, two.hosts, transport, ProbeWorkload("hccl")) as agents:
         conductor = Conductor(agents, "hccl", lambda _: None)
         conductor.roll_call(two.hosts, float("inf"))
         conductor.deadline = DEADLINE

@@ -10,10 +10,10 @@ import pytest
 from preflight.model.cluster import ProbeSettings, Product
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
 from preflight.probe.conductor import Conductor
-from preflight.probe.deadlines import DEADLINES, hccl_waits, late, step_deadline
-from preflight.probe.lines import Said
+from preflight.probe.lines import HostMessage
 from preflight.probe.messages import Message, Settled
-from preflight.probe.observe import with_held
+from preflight.probe.observe import with_held_devices
+from preflight.probe.timeouts.deadlines import DEADLINES, hccl_waits, late, step_deadline
 
 REMOTE = Path(__file__).parents[3] / "preflight/remote"
 A1, A2, A3 = Product.ATLAS_A1, Product.ATLAS_A2, Product.ATLAS_A3
@@ -108,22 +108,22 @@ def test_a_device_that_cannot_be_asked_about_is_given_ten_seconds(
 class AgentsThatSay:
     """In place of the probe's agents: they say what they were given, and note what they are told."""
 
-    def __init__(self, *words: Said[Message]) -> None:
+    def __init__(self, *words: HostMessage[Message]) -> None:
         self.words = list(words)
         self.told: dict[str, Any] = {}
 
     def send(self, commands: dict[str, Any]) -> None:
         self.told |= commands
 
-    def said(self, _: float) -> list[Said[Message]]:
+    def receive(self, _: float) -> list[HostMessage[Message]]:
         return [self.words.pop(0)] if self.words else []
 
 
 def test_what_hosts_say_of_the_devices_of_killed_workers_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("preflight.probe.conductor.SETTLE", 0.2)
-    said: list[Said[Message]] = [
-        Said("node01", Settled("", [3], "")),
-        Said("node02", Settled("", [], "device 0: no hccn_tool")),
+    said: list[HostMessage[Message]] = [
+        HostMessage("node01", Settled("", [3], "")),
+        HostMessage("node02", Settled("", [], "device 0: no hccn_tool")),
     ]
     agents: Any = AgentsThatSay(*said)
     conductor = Conductor(agents, "hccl", lambda _: None)
@@ -136,5 +136,5 @@ def test_what_hosts_say_of_the_devices_of_killed_workers_is_kept(monkeypatch: py
     assert kept["node03", 1][1].startswith("its agent did not say")
     views = tuple(RankView(Member("node01", device, device), "device", end=End.OVERDUE) for device in (3, 4))
     test = TestResult("r1-0", "init", "", 0, None, tuple(view.member for view in views), TestOutcome.HANG, "device")
-    (seen,) = with_held([Observation(test, views)], kept)
+    (seen,) = with_held_devices([Observation(test, views)], kept)
     assert [view.held for view in seen.ranks] == [True, False]

@@ -10,7 +10,7 @@ import torch
 
 from preflight.model.cluster import Cluster, Device, Host, Product
 from preflight.probe.request import Request
-from preflight.probe.rounds import Plan
+from preflight.probe.rounds import ProbePlan
 
 ROOT = Path(__file__).parents[3]
 TYPES = tomllib.loads((ROOT / "tests/cases/reduce_types.toml").read_text(encoding="utf-8"))
@@ -20,8 +20,8 @@ NPUS = [product for product in Product if product.is_npu]
 def reduced(product: Product) -> list[str]:
     """The types of the all_reduces of round 1, and of a pair."""
     hosts = tuple(Host(f"node{n}", "10.0.0.1", devices=(Device(0), Device(1))) for n in range(2))
-    plan = Plan(Cluster("test", product, hosts), hosts, Request("hccl", (8, 1 << 20)))
-    rounds = (plan.everybody(1), plan.pair_round(2, plan.neighbours()[0]))
+    plan = ProbePlan(Cluster("test", product, hosts), hosts, Request("hccl", (8, 1 << 20)))
+    rounds = (plan.all_devices(1), plan.pair_round(2, plan.neighbours()[0]))
     tests = [test for round_ in rounds for group in round_.groups for test in group.tests]
     return [test.dtype for test in tests if test.op == "all_reduce"]
 

@@ -15,8 +15,9 @@ from worker.collective import lacking, names, refused
 from worker.measure import all_refuse
 
 from preflight.model.cluster import Product
-from preflight.probe.collectives import collectives
-from preflight.probe.operation import Operation
+from preflight.probe.operations.collectives import collectives
+from preflight.probe.operations.operation import Operation
+from preflight.probe.request import Request
 
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 NEW = ("all_gather_single", "all_gather_into_tensor", "reduce_scatter_single", "reduce_scatter_tensor")
@@ -24,7 +25,7 @@ Result = dict[str, Any]
 
 
 def listed(ranks: int) -> tuple[Operation, ...]:
-    return collectives(Product.CPU, ranks, (1 << 16,), iterations=2, warmup=1, backend="gloo")
+    return collectives(Product.CPU, Request("gloo", (1 << 16,)), ranks)
 
 
 def said(ranks: int, *plant: tuple[int | None, str]) -> list[list[Result]]:

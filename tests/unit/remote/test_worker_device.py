@@ -11,8 +11,8 @@ from worker.access import ACCESS
 from worker.device_test import MatrixProduct, device_test
 
 from preflight.model.cluster import Product
-from preflight.probe.local_tests import device_tests, tflops
-from preflight.probe.operation import Operation
+from preflight.probe.operations.local_tests import device_tests, tflops
+from preflight.probe.operations.operation import Operation
 
 
 def measured(test: Operation, access: Any = ACCESS["gloo"]) -> dict[str, Any]:

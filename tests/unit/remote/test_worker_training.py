@@ -12,7 +12,7 @@ import pytest
 import torch
 from worker.training import STEPS, TIGHT, flat, in_one_process, judge, make_model
 
-from preflight.probe.local_tests import training_test
+from preflight.probe.operations.local_tests import training_test
 
 Tensor = torch.Tensor
 VALUES = 10 * 10 + 10 + 10 * 5 + 5  # parameters of the model

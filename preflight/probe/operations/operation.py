@@ -11,7 +11,7 @@ class Operation:
     torch.distributed's, without the part that says the form.
 
     op: all_reduce | broadcast | reduce | all_gather | reduce_scatter | scatter | gather | all_to_all | send_recv |
-    barrier, or one of a device alone, or the training step (`probe/local_tests.py`).
+    barrier, or one of a device alone, or the training step (`probe/operations/local_tests.py`).
 
     form: "tensor", "list" of tensors, "async" (async_op, then wait), "object" (pickled; `bytes` of its payload).
     """

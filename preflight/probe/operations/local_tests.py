@@ -3,7 +3,7 @@
 import math
 
 from preflight.model.cluster import Product
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
 
 COPIES = ("memory", "copy_in", "copy_out")  # within the device; from the host to it; from it to the host
 PROCESSOR = "processor"  # a matrix product of one thread on the host's processor: the device has no part in it

@@ -1,11 +1,12 @@
 """Operations that a group runs: every collective with small tensors for their values, some with large ones for time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
 from preflight.model.cluster import Product
-from preflight.probe.operation import Operation
+from preflight.probe.operations.operation import Operation
+from preflight.probe.request import Request
 
 REDUCTIONS = ("sum", "max", "min", "prod")
 _A1 = ("float32", "int32", "float16", "int8", "int64")
@@ -49,18 +50,8 @@ _CROWDED_BYTES = 1 << 20
 _PIECE = 16  # elements that are moved where only values count
 
 
-def collectives(
-    product: Product,
-    ranks: int,
-    sizes: Sequence[int],
-    *,
-    iterations: int,
-    warmup: int,
-    backend: str = "hccl",
-    quick: bool = False,
-    crowded: bool = False,
-) -> tuple[Operation, ...]:
-    """Return the tests of a group of `ranks`: values first, in small tensors, then times, in `sizes` (bytes).
+def collectives(product: Product, request: Request, ranks: int, *, crowded: bool = False) -> tuple[Operation, ...]:
+    """Return the tests of a group of `ranks`: values first, in small tensors, then times, in the request's sizes.
 
     Every operation is run in every form and with every type of the product, every reduction with every type by one of
     the operations that reduce. Every rank is root at least once. A timed test has its values compared, too. So an
@@ -69,70 +60,95 @@ def collectives(
     type, and many ranks do without reduce_scatter of a list. Sizes are rounded up to a multiple that divides among the
     ranks.
 
-    `quick`: two types, one form, not every root. `crowded`: ranks share cores, so that times say more about the hosts
-    than about the network, and only all_reduce is timed in the large sizes.
+    A quick request gets two types, one form, not every root. `crowded`: ranks share cores, so that times say more about
+    the hosts than about the network, and only all_reduce is timed in the large sizes.
     """
-    measured = [
+    timed = _timed(request, ranks, crowded)
+    values = _quick() if request.quick else _values(product, request.backend)
+    roots = count()
+    tests = [
+        _small(test, ranks, next(roots) if test.op in _ROOTED else None)
+        for test in values
+        if _is_applicable(test, request.backend, ranks) and not _is_covered(test, timed, ranks)
+    ]
+    if not request.quick:
+        rooted = Operation("broadcast", "float32", 0)
+        tests += [_small(rooted, ranks, root) for root in range(next(roots), ranks)]
+    return (*tests, *timed)
+
+
+def _timed(request: Request, ranks: int, crowded: bool) -> list[Operation]:
+    iterations, warmup = (1, 0) if crowded else (5, 1)
+    return [
         Operation(
             op,
             "float32",
             _whole(op, "float32", size, ranks),
             root=0 if op in _ROOTED else None,
-            reduction="sum" if op in _REDUCING else "",
+            reduction=_sum(op),
             iterations=iterations,
             warmup=warmup,
         )
         for op in _MEASURED
-        for size in sorted(sizes)
+        for size in sorted(request.sizes)
         if not crowded or op == "all_reduce" or size <= _CROWDED_BYTES
     ]
-    values = _quick() if quick else _values(product, backend)
-    if backend == "gloo" and ranks > _RANKS_IN_LISTS:
-        values = (test for test in values if (test.op, test.form) != ("reduce_scatter", "list"))
-    if ranks == 1:  # it has no rank to send to, and is its own partner in all other tests
-        values = (test for test in values if test.op != "send_recv")
-    roots = count()
-    tests = [
-        _small(test, ranks, next(roots) if test.op in _ROOTED else None)
-        for test in values
-        if not any(_covers(timed, test, ranks) for timed in measured)
-    ]
-    if not quick:
-        rooted = Operation("broadcast", "float32", 0)
-        tests += [_small(rooted, ranks, root) for root in range(next(roots), ranks)]
-    return (*tests, *measured)
 
 
-def _covers(timed: Operation, test: Operation, ranks: int) -> bool:
+def _is_applicable(test: Operation, backend: str, ranks: int) -> bool:
+    if test.op == "send_recv":
+        return ranks > 1  # a single rank has no rank to send to, and is its own partner in all other tests
+    if (test.op, test.form) == ("reduce_scatter", "list"):
+        return backend != "gloo" or ranks <= _RANKS_IN_LISTS
+    return True
+
+
+def _is_covered(test: Operation, timed: Iterable[Operation], ranks: int) -> bool:
     """Return whether a small test tells nothing beside a timed one. Rooted tests do, since they have other roots."""
-    is_same = replace(timed, bytes=0, iterations=1, warmup=0) == test and test.op not in _ROOTED
-    return is_same and timed.bytes >= _small(test, ranks, None).bytes
+    return test.op not in _ROOTED and any(
+        replace(timed_test, bytes=0, iterations=1, warmup=0) == test
+        and timed_test.bytes >= _small(test, ranks, None).bytes
+        for timed_test in timed
+    )
+
+
+def _sum(op: str) -> str:
+    return "sum" if op in _REDUCING else ""
 
 
 def _quick() -> Iterator[Operation]:
     for op, (form, *_) in _FORMS.items():
         for dtype in ("",) if op == "barrier" else _QUICK:
-            yield Operation(op, dtype, 0, reduction="sum" if op in _REDUCING else "", form=form)
+            yield Operation(op, dtype, 0, reduction=_sum(op), form=form)
 
 
 def _values(product: Product, backend: str) -> Iterator[Operation]:
-    reduced = [dtype for dtype in _REDUCED[product] if backend == "hccl" or dtype not in _ONLY_HCCL]
-    moved = (*reduced, *_MOVED_TOO)
-    for dtype in reduced:
-        yield Operation("all_reduce", dtype, 0, reduction="sum")
+    types = [dtype for dtype in _REDUCED[product] if backend == "hccl" or dtype not in _ONLY_HCCL]
+    yield from (Operation("all_reduce", dtype, 0, reduction="sum") for dtype in types)
     if backend == "gloo":  # no device computes, and types make no difference to the network
-        reduced, moved = reduced[:_FEW], _QUICK
-    for place, op in enumerate(_REDUCING):  # a type that one operation does not combine with a reduction, the next does
-        for number, dtype in enumerate(reduced):
+        yield from _other_reductions(types[:_FEW])
+        yield from _forms(_QUICK)
+    else:
+        yield from _other_reductions(types)
+        yield from _forms((*types, *_MOVED_TOO))
+
+
+def _other_reductions(types: Sequence[str]) -> Iterator[Operation]:
+    """Yield the reductions other than sums. A type that one operation does not combine with one, the next does."""
+    for place, op in enumerate(_REDUCING):
+        for number, dtype in enumerate(types):
             reductions = [r for r in REDUCTIONS[1:] if not (r == "prod" and dtype in _NO_PROD)]
             yield Operation(op, dtype, 0, reduction=reductions[(number + place) % len(reductions)])
+
+
+def _forms(types: Sequence[str]) -> Iterator[Operation]:
+    """Yield the first form of operations that move data, with all types, and the other forms of all operations."""
     for op, (form, *other_forms) in _FORMS.items():
         if op not in _REDUCING:
-            types = ("",) if op == "barrier" else moved
-            yield from (Operation(op, dtype, 0, form=form) for dtype in types)
+            yield from (Operation(op, dtype, 0, form=form) for dtype in (("",) if op == "barrier" else types))
         for other_form in other_forms:
             dtype = "" if other_form == "object" or op == "barrier" else "float32"
-            yield Operation(op, dtype, 0, reduction="sum" if op in _REDUCING else "", form=other_form)
+            yield Operation(op, dtype, 0, reduction=_sum(op), form=other_form)
 
 
 def _small(test: Operation, ranks: int, root: int | None) -> Operation:

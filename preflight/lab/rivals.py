@@ -13,7 +13,7 @@ Run = Callable[[Collection[str]], GroupOutcome]
 
 
 @dataclass
-class Found:
+class RivalVerdict:
     """Hosts and links that a rule names, and its cost.
 
     `waited` counts rounds in which a test hung until its deadline.
@@ -34,9 +34,9 @@ class Found:
         return [outcome is GroupOutcome.PASS for outcome in outcomes]
 
 
-def two_rounds(hosts: Sequence[str], run: Run, random: Random) -> Found:
+def two_rounds(hosts: Sequence[str], run: Run, random: Random) -> RivalVerdict:
     """Apply DLRover's rule: neighbours first, then failed with passed hosts. A host that fails twice is faulty."""
-    result = Found(set(), set())
+    result = RivalVerdict(set(), set())
     groups = _pairs(hosts)
     passed_hosts: list[str] = []
     failed_hosts: list[str] = []
@@ -61,12 +61,12 @@ def _pairs(hosts: Sequence[str]) -> list[list[str]]:
     return groups
 
 
-def halving(hosts: Sequence[str], run: Run, random: Random) -> Found:
+def halving(hosts: Sequence[str], run: Run, random: Random) -> RivalVerdict:
     """Test all hosts, then halves of each failing part, all at the same time, down to at most three hosts.
 
     Then test each host of a failing part with one that passed, as long as there is one.
     """
-    result = Found(set(), set())
+    result = RivalVerdict(set(), set())
     parts, passed_hosts = [list(hosts)], []
     random.shuffle(parts[0])
     while parts:
@@ -88,12 +88,12 @@ def halving(hosts: Sequence[str], run: Run, random: Random) -> Found:
     return result
 
 
-def all_pairs(hosts: Sequence[str], run: Run, random: Random) -> Found:
+def all_pairs(hosts: Sequence[str], run: Run, random: Random) -> RivalVerdict:
     """Test every pair once, in rounds by the circle method.
 
     A host that fails with all others is faulty. Other failures are links.
     """
-    result = Found(set(), set())
+    result = RivalVerdict(set(), set())
     circle = [*hosts, *([""] if len(hosts) % 2 else [])]
     random.shuffle(circle)
     failures: dict[str, int] = dict.fromkeys(hosts, 0)
@@ -112,7 +112,7 @@ def all_pairs(hosts: Sequence[str], run: Run, random: Random) -> Found:
     return result
 
 
-RIVALS: dict[str, Callable[[Sequence[str], Run, Random], Found]] = {
+RIVALS: dict[str, Callable[[Sequence[str], Run, Random], RivalVerdict]] = {
     "two rounds (DLRover)": two_rounds,
     "halving": halving,
     "all pairs": all_pairs,

@@ -19,7 +19,7 @@ _MOST_PER_HOST = 64  # addresses that a plan by host name may reserve for each h
 
 
 @dataclass(frozen=True)
-class _AddressedDevice:
+class _RecognisedDevice:
     """A device that has an address.
 
     `before`: the number of devices on the hosts before its own. `host`: its host's position. `number`: the number in
@@ -49,16 +49,16 @@ def plan_of(document: Mapping[str, Any], hosts: Sequence[Host]) -> dict[str, Any
     return None
 
 
-def _addressed(hosts: Sequence[Host]) -> Iterator[_AddressedDevice]:
+def _addressed(hosts: Sequence[Host]) -> Iterator[_RecognisedDevice]:
     before = 0
     for position, host in enumerate(hosts):
         for device in host.devices:
             if device.address:
-                yield _AddressedDevice(before, position, number_of(host.name), device.index, device.address)
+                yield _RecognisedDevice(before, position, number_of(host.name), device.index, device.address)
         before += len(host.devices)
 
 
-def _plans(addressed: list[_AddressedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
+def _plans(addressed: list[_RecognisedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
     networks = {at.address.network for at in addressed}
     if len(networks) == 1:
         yield from _one_subnet(addressed, devices)
@@ -66,7 +66,7 @@ def _plans(addressed: list[_AddressedDevice], devices: list[Device]) -> Iterator
         yield from _four_subnets(addressed, devices)
 
 
-def _one_subnet(addressed: list[_AddressedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
+def _one_subnet(addressed: list[_RecognisedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
     reference = addressed[0]
     gateways = {device.gateway for device in devices}
     gateway = {"gateway": str(devices[0].gateway)} if len(gateways) == 1 and devices[0].gateway else {}
@@ -76,7 +76,7 @@ def _one_subnet(addressed: list[_AddressedDevice], devices: list[Device]) -> Ite
         yield {**table, **by_name, **gateway}
 
 
-def _by_name(addressed: list[_AddressedDevice]) -> Iterator[dict[str, Any]]:
+def _by_name(addressed: list[_RecognisedDevice]) -> Iterator[dict[str, Any]]:
     """Yield the settings that give each host a range by the number in its name, if the first two hosts fit them."""
     reference = addressed[0]
     second = next((at for at in addressed if at.number != reference.number), None)
@@ -89,7 +89,7 @@ def _by_name(addressed: list[_AddressedDevice]) -> Iterator[dict[str, Any]]:
         yield {"by": "name", "per_host": per_host, "first": _text(first)}
 
 
-def _four_subnets(addressed: list[_AddressedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
+def _four_subnets(addressed: list[_RecognisedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
     reference = addressed[0]
     rails = {at.index % 4: at.address.network for at in addressed}
     gateways = {device.index % 4: device.gateway for device in devices}

@@ -13,7 +13,7 @@ from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.slowest import slowest_groups
-from preflight.report.text import LINES_A_CHECK, Group, blocks, clipped, count_line, evidence, folded, remedies
+from preflight.report.text import LINES_A_CHECK, FindingGroup, blocks, clipped, count_line, evidence, folded, remedies
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1f23; --dim: #5d6670; --line: #d5dae0; --fail: #c62828;
@@ -107,7 +107,7 @@ def _findings(report: Report, titles: Mapping[str, str], fold: Fold) -> Iterator
         yield "</div>\n"
 
 
-def _groups(groups: Sequence[Group], fold: Fold) -> Iterator[str]:
+def _groups(groups: Sequence[FindingGroup], fold: Fold) -> Iterator[str]:
     """Yield the first few groups, their remedies, and the other groups, folded away."""
     for group in groups[:LINES_A_CHECK]:
         yield from _group(group, fold)
@@ -121,7 +121,7 @@ def _groups(groups: Sequence[Group], fold: Fold) -> Iterator[str]:
         yield "</details>\n"
 
 
-def _group(group: Group, fold: Fold) -> Iterator[str]:
+def _group(group: FindingGroup, fold: Fold) -> Iterator[str]:
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     yield f"<p>{_safe(subject + group.summary)}</p>\n"
     for line in filter(None, (group.compared, group.cause and f"likely: {group.cause}")):

@@ -51,7 +51,7 @@ def evidence(lines: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Group:
+class FindingGroup:
     """Findings with the same text about several hosts or devices. `first` is shown for all."""
 
     first: Finding
@@ -89,7 +89,7 @@ def _without_subject(finding: Finding) -> str:
     return text
 
 
-def folded(findings: Iterable[Finding]) -> list[Group]:
+def folded(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Fold findings over the devices of each host, then over hosts with the same text and devices."""
     by_host: dict[tuple[str | None, Outcome, str], list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -103,7 +103,7 @@ def folded(findings: Iterable[Finding]) -> list[Group]:
         hosts = tuple(dict.fromkeys(finding.host for finding in same if finding.host is not None))
         device_words = f"device{'s' if len(devices) > 1 else ''} {number_ranges(devices)}"
         causes, remedies = frozenset(finding.cause for finding in same), frozenset(finding.remedy for finding in same)
-        result.append(Group(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, remedies))
+        result.append(FindingGroup(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, remedies))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))
 
 
@@ -122,7 +122,7 @@ def _wrap(text: str, indent: str, width: int) -> list[str]:
     )
 
 
-def _group_lines(group: Group, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:
+def _group_lines(group: FindingGroup, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     lines = [Line(text, group.first.outcome.value) for text in _wrap(subject + group.summary, "    ", width)]
     lines += [Line(text, "dim") for text in _wrap(group.compared, "      ", width)]
@@ -159,7 +159,7 @@ def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
     return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not look"
 
 
-def remedies(groups: Sequence[Group]) -> list[str]:
+def remedies(groups: Sequence[FindingGroup]) -> list[str]:
     """Return the distinct remedies of the shown findings of one check."""
     return list(dict.fromkeys(group.remedy for group in groups[:LINES_A_CHECK] if group.remedy))[:MOST_REMEDIES]
 

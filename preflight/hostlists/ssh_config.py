@@ -5,7 +5,7 @@ Names with the same address are one host. The first is its name, and the others 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -51,26 +51,39 @@ class _Block:
         return any(_matches(name, pattern) for pattern in self.patterns)
 
 
+class _Blocks:
+    """The blocks of a file by the hosts that they may apply to: most are of one host, and there may be thousands.
+
+    `names`: the hosts, each with the offset of its first block.
+    """
+
+    def __init__(self, blocks: Iterable[tuple[_Block, int]]) -> None:
+        self.names: dict[str, int] = {}
+        self._plain: dict[str, list[tuple[int, _Block]]] = defaultdict(list)  # by host, with their positions
+        self._general: list[tuple[int, _Block]] = []
+        for position, (block, at) in enumerate(blocks):
+            for name in block.host_names:
+                self.names.setdefault(name, at)
+            if block.is_plain:
+                for name in block.host_names:
+                    self._plain[name].append((position, block))
+            else:
+                self._general.append((position, block))
+
+    def candidates(self, name: str) -> list[_Block]:
+        """Return the blocks that may apply to a host, in the order of the file."""
+        blocks = dict([*self._plain[name], *self._general])
+        return [blocks[position] for position in sorted(blocks)]
+
+
 def read(source: ListSource) -> HostList:
     """Read the hosts. The first of several values counts, also those of `Host *`, as for ssh."""
     notes: set[str] = set()
-    blocks = list(_blocks(source, notes))
-    names: dict[str, int] = {}
-    by_name: dict[str, list[int]] = defaultdict(list)  # most blocks are of one host, and there may be thousands
-    general: list[int] = []
-    for number, (block, at) in enumerate(blocks):
-        for name in block.host_names:
-            names.setdefault(name, at)
-        for name in block.host_names if block.is_plain else ():
-            by_name[name].append(number)
-        if not block.is_plain:
-            general.append(number)
-
+    blocks = _Blocks(_blocks(source, notes))
     hosts: dict[tuple[object, ...], ListedHost] = {}
     aliases: dict[str, str] = {}
-    for name, at in names.items():
-        candidates = [blocks[number][0] for number in sorted({*by_name[name], *general})]
-        settings = _settings_of(source, source.valid_host(name, at), candidates)
+    for name, at in blocks.names.items():
+        settings = _settings_of(source, source.valid_host(name, at), blocks.candidates(name))
         # Behind another gateway, the same address is another host.
         gateway = (settings.get("proxyjump", ("",))[0], settings.pop("proxycommand", ("",))[0])
         host = _host(source, name, settings, notes)
@@ -154,17 +167,21 @@ def _host(source: ListSource, name: str, settings: _Settings, notes: set[str]) -
     address = values.get("hostname")
     if address:
         source.valid_host(address, settings["hostname"][1])
-    port = values.get("port")
-    if port is not None and whole_number(port, 1, 65535) is None:
-        source.fail(settings["port"][1], f"Port should be a number from 1 to 65535, found {port[:40]!r}")
     return ListedHost(
         name,
         None if address == name else address,
         user=values.get("user"),
-        port=int(port) if port else None,
+        port=_port(source, values["port"], settings["port"][1]) if "port" in values else None,
         key=values.get("identityfile"),
         bastion=proxy_jump.of_value(values["proxyjump"], notes) if "proxyjump" in values else None,
     )
+
+
+def _port(source: ListSource, text: str, at: int) -> int:
+    port = whole_number(text, 1, 65535)
+    if port is None:
+        source.fail(at, f"Port should be a number from 1 to 65535, found {text[:40]!r}")
+    return port
 
 
 def _is_key(value: str, notes: set[str]) -> bool:

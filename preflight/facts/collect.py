@@ -72,7 +72,6 @@ def _facts_request(
     cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str], *, deep: bool
 ) -> Request:
     """Return the request common to all hosts. Each host's device ids, names and partners are added later."""
-    product = cluster.product
     words: dict[str, object] = {
         "ports": ports.ranges,
         "names": [host.name for host in cluster.hosts],
@@ -80,7 +79,7 @@ def _facts_request(
         "limits": bool(cluster.setup.memlock or cluster.setup.nofile),
         "readings": [[name, "status" if name == "cfg" else "-g"] for name in _queries(cluster, readings)],
         "deep_readings": _deep_queries(readings) if deep else [],
-        "chip_queries": [name for name in CHIP_QUERIES if name != "spod-info" or product is Product.ATLAS_A3],
+        "chip_queries": _chip_queries(cluster.product),
         "shells": {"user": cluster.probe.user, "prefixes": shells.PREFIXES, "programs": shells.PROGRAMS},
         "job": _job_request(cluster, deep=deep),
     }
@@ -98,6 +97,11 @@ def _queries(cluster: Cluster, readings: Sequence[str]) -> list[str]:
 
 def _deep_queries(readings: Sequence[str]) -> list[str]:
     return [name for name in DEEP_READERS if name not in READERS and (not readings or name in readings)]
+
+
+def _chip_queries(product: Product) -> list[str]:
+    """Return the queries of npu-smi. Only chips of a super-pod answer spod-info."""
+    return [name for name in CHIP_QUERIES if name != "spod-info" or product is Product.ATLAS_A3]
 
 
 def _job_request(cluster: Cluster, *, deep: bool) -> dict[str, object]:

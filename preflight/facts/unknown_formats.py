@@ -13,18 +13,29 @@ from preflight.facts.sections.nic import Nic
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import SECTIONS, Hccn, HostFacts, Missing, Versions
 
-# Field of HccnDevice → the option of hccn_tool that it comes from.
-_OPTIONS = {
-    "address": "ip",
-    "netmask": "ip",
-    "link": "link",
-    "net_health": "net_health",
-    "detect": "netdetect",
-    "gateway": "gateway",
-    "tls": "tls",
-    "config_status": "cfg",
-    "leaf": "lldp",
-    "mtu": "mtu",
+# Field of the facts → the command that it comes from.
+_HCCN_COMMANDS = {
+    "address": "hccn_tool -ip",
+    "netmask": "hccn_tool -ip",
+    "link": "hccn_tool -link",
+    "net_health": "hccn_tool -net_health",
+    "detect": "hccn_tool -netdetect",
+    "gateway": "hccn_tool -gateway",
+    "tls": "hccn_tool -tls",
+    "config_status": "hccn_tool -cfg",
+    "leaf": "hccn_tool -lldp",
+    "mtu": "hccn_tool -mtu",
+}
+_NIC_COMMANDS = {query.field: f"hccn_tool -{option}" for option, query in DEEP_READERS.items() if option != "lldp"}
+_CHIP_COMMANDS = {query.field: f"npu-smi info -t {name}" for name, query in CHIP_QUERIES.items()} | {
+    "board": "npu-smi info -t board"
+}
+_DEVICE_NODE_FILES = {"accelerators": "lspci", "install": "/etc/ascend_install.info"}
+_NVIDIA_COMMANDS = {
+    "gpus": "nvidia-smi -q",
+    "nvlinks": "nvidia-smi nvlink -s",
+    "topology": "nvidia-smi topo -m",
+    "nvlink_errors": "nvidia-smi nvlink -e",
 }
 
 
@@ -57,10 +68,9 @@ def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
         if isinstance(section := facts.section(name), Missing):
             yield f"section {name}", section.error
     if isinstance(facts.hccn, Hccn):
-        yield from _of_fields(facts.hccn.devices, {field: f"hccn_tool -{option}" for field, option in _OPTIONS.items()})
+        yield from _of_fields(facts.hccn.devices, _HCCN_COMMANDS)
     if isinstance(facts.nic, Nic):
-        options = {deep.field: f"hccn_tool -{option}" for option, deep in DEEP_READERS.items() if option != "lldp"}
-        yield from _of_fields(facts.nic.devices, options)
+        yield from _of_fields(facts.nic.devices, _NIC_COMMANDS)
     if isinstance(facts.chips, Chips):
         yield from _of_fields(facts.chips.chips, _CHIP_COMMANDS)
         yield from _of_fields([facts.chips], {"topology": "npu-smi info -t topo"})
@@ -70,18 +80,6 @@ def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
         yield from _of_nvidia(facts.nvidia)
     if isinstance(facts.versions, Versions):
         yield from facts.versions.unread.items()
-
-
-_CHIP_COMMANDS = {query.field: f"npu-smi info -t {name}" for name, query in CHIP_QUERIES.items()} | {
-    "board": "npu-smi info -t board"
-}
-_DEVICE_NODE_FILES = {"accelerators": "lspci", "install": "/etc/ascend_install.info"}
-_NVIDIA_COMMANDS = {
-    "gpus": "nvidia-smi -q",
-    "nvlinks": "nvidia-smi nvlink -s",
-    "topology": "nvidia-smi topo -m",
-    "nvlink_errors": "nvidia-smi nvlink -e",
-}
 
 
 def _of_nvidia(nvidia: Nvidia) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ A difference has a name as in the JSON of the facts, without positions in lists:
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from itertools import chain
@@ -130,11 +130,18 @@ def _walk(name: str, element: str, was: Any, now: Any) -> Iterator[_Found]:
         for part in _steady_fields(was.__class__):
             yield from _walk(f"{name}.{part}", element, getattr(was, part), getattr(now, part))
     elif _are(dict, was, now):
-        for key in dict.fromkeys(chain(was, now)):
-            yield from _pair(f"{name}.{key}", element, was.get(key, ABSENT), now.get(key, ABSENT))
+        for key, old, new in _value_pairs(was, now):
+            yield from _pair(f"{name}.{key}", element, old, new)
     elif _are(tuple, was, now):
         yield from _lists(name, element, was, now)
-    elif _are(str, was, now) and "\n" in was + now:
+    elif _are(str, was, now):
+        yield from _texts(name, element, was, now)
+    else:
+        yield from _leaf(name, element, _text(was), _text(now))
+
+
+def _texts(name: str, element: str, was: str, now: str) -> Iterator[_Found]:
+    if "\n" in was + now:
         was, now = _alike_redacted(was, now)
         yield from _sequences(name, element, was.splitlines(), now.splitlines())
     else:
@@ -150,6 +157,11 @@ def _readings(name: str, element: str, was: Found[Any], now: Any) -> Iterator[_F
     if isinstance(now, Found) and not (was.error and now.error):
         old, new = (UNSEEN if reading.error else reading.value for reading in (was, now))
         yield from _walk(name, element, old, new)
+
+
+def _value_pairs(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for key in dict.fromkeys(chain(was, now)):
+        yield key, was.get(key, ABSENT), now.get(key, ABSENT)
 
 
 def _pair(name: str, element: str, was: Any, now: Any) -> Iterator[_Found]:
@@ -195,14 +207,13 @@ def _part(text: str, begin: int, most: int) -> str:
 
 def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) -> Iterator[_Found]:
     was, now = (tuple(item for item in items if not is_passing(item)) for items in (was, now))
-    elements = [_by_identity(items) for items in (was, now)]
-    first, second = elements
+    first, second = map(_by_identity, (was, now))
     if first is None or second is None:
         pairs = _alike_lists([*map(_text, was)], [*map(_text, now)])
         yield from _sequences(name, element, *pairs)
         return
-    for key in dict.fromkeys(chain(first, second)):
-        yield from _pair(name, f"{element} {key}".strip(), first.get(key, ABSENT), second.get(key, ABSENT))
+    for key, old, new in _value_pairs(first, second):
+        yield from _pair(name, f"{element} {key}".strip(), old, new)
 
 
 def _by_identity(items: Sequence[Any]) -> dict[str, Any] | None:
@@ -221,8 +232,7 @@ def _sequences(name: str, element: str, was: Sequence[str], now: Sequence[str]) 
         was, now = sorted(was), sorted(now)
     if was == now:
         return
-    old_lines, new_lines = set(was), set(now)
-    removed, added = [line for line in was if line not in new_lines], [line for line in now if line not in old_lines]
+    removed, added = _without(was, set(now)), _without(now, set(was))
     if not removed and not added:
         yield name, element, _REORDERED, _REORDERED
     else:
@@ -239,6 +249,10 @@ def _alike_lists(was: list[str], now: list[str]) -> tuple[list[str], list[str]]:
     return (clean(was), clean(now)) if redacted_ else (was, now)
 
 
+def _without(lines: Sequence[str], excluded: Collection[str]) -> list[str]:
+    return [line for line in lines if line not in excluded]
+
+
 def _text(value: Any) -> str:
     """Return one line for any value of the facts."""
     if value in (ABSENT, UNSEEN):
@@ -246,10 +260,16 @@ def _text(value: Any) -> str:
     if isinstance(value, Found):
         return UNSEEN if value.error else _text(value.value)
     if is_dataclass(value):
-        parts = (getattr(value, part) for part in _steady_fields(value.__class__))
-        return " ".join(_text(part) for part in parts if part not in (None, "", ()))
+        return " ".join(_field_texts(value))
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(part)}" for key, part in value.items()) or "empty"
     if isinstance(value, tuple):
         return ", ".join(map(_text, value)) or "empty"
     return steady_text(value)
+
+
+def _field_texts(value: Any) -> Iterator[str]:
+    for name in _steady_fields(value.__class__):
+        part = getattr(value, name)
+        if part not in (None, "", ()):
+            yield _text(part)

@@ -72,8 +72,12 @@ def json_error(error: Exception, text: str | bytes = "") -> str:
         return "it is not text in UTF-8"
     if isinstance(error, RecursionError):
         return "its brackets are nested too deeply"
-    if not isinstance(error, msgspec.MsgspecError):  # its message is a sentence already
-        return str(error)
+    if isinstance(error, msgspec.MsgspecError):
+        return _decoder_error(error, text)
+    return str(error)  # a sentence already
+
+
+def _decoder_error(error: msgspec.MsgspecError, text: str | bytes) -> str:
     sentence, _, path = str(error).partition(" - at `")
     place = path.rstrip("`").removeprefix("$").lstrip(".")
     place = f"item {place}" if place.startswith("[") else place or "it"

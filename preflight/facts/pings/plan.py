@@ -107,10 +107,7 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOUR
     Raises UsageError if the plan would have more than MOST_PINGS pings.
     """
     all_ports = ports(cluster, facts)
-    devices: dict[str, list[int]] = defaultdict(list)
-    for port in all_ports:
-        devices[port.host].append(port.device)
-    refuse_too_many(devices, wanted)
+    refuse_too_many(_devices(all_ports), wanted)
     rails = Rails(all_ports)
     switched = cluster.fabric is Fabric.SWITCHED
     pings: list[Ping] = []
@@ -128,6 +125,13 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOUR
         if cluster.product is Product.ATLAS_A3:
             pings += _over_hccs(facts)
         return PingPlan(tuple(pings), tuple(_notes(all_ports, wanted, switched=switched, no_way=unroutable)))
+
+
+def _devices(all_ports: Sequence[Port]) -> dict[str, list[int]]:
+    devices: dict[str, list[int]] = defaultdict(list)
+    for port in all_ports:
+        devices[port.host].append(port.device)
+    return devices
 
 
 def _notes(all_ports: Sequence[Port], wanted: Wanted, *, switched: bool, no_way: int) -> Iterator[str]:

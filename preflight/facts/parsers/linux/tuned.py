@@ -58,7 +58,7 @@ def _profiles(
         include = sections.get("main", {}).get("include", "")
         if "${" in include:
             raise _UnreadableError(f"{path} includes a profile by a variable: {include}")
-        yield from _profiles([part.strip() for part in re.split("[,;]", include) if part.strip()], files, seen)
+        yield from _profiles([*filter(None, map(str.strip, re.split("[,;]", include)))], files, seen)
         yield path, sections
 
 

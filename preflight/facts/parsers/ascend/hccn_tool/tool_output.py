@@ -159,31 +159,32 @@ def blocks(
         return (Found(error=error),)
     entries: list[Found[T]] = []
     block: list[str] = []
-
-    def close(error: str = "") -> None:
-        if block:
-            try:
-                entries.append(Found(read(block)))
-            except NotUnderstoodError as exception:
-                entries.append(Found(error=error or str(exception)))
-                error = ""
-            block.clear()
-        if error:
-            entries.append(Found(error=error))
-
     for line in lines(text):
         if starts(line.text):
-            close()
-            block.append(line.text)
+            entries += _block_entries(block, read)
+            block = [line.text]
         elif error := failure(line.text):
-            close(error)
+            entries += _block_entries(block, read, error)
+            block = []
         elif block:
             block.append(line.text)
         if not line.whole and block and not closed(line.text):
-            block.clear()
+            block = []
             entries.append(Found(error=cut(line)))
-    close()
+    entries += _block_entries(block, read)
     return tuple(entries) or (Found(error=not_understood(text)),)
+
+
+def _block_entries(block: list[str], read: Callable[[list[str]], T], error: str = "") -> Iterator[Found[T]]:
+    """Yield the entry of a block, and that of the failure below it, unless it is why the block is not understood."""
+    if block:
+        try:
+            yield Found(read(block))
+        except NotUnderstoodError as exception:
+            yield Found(error=error or str(exception))
+            return
+    if error:
+        yield Found(error=error)
 
 
 def fields(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:

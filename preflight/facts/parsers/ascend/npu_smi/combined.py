@@ -49,19 +49,16 @@ def combined(
     device = physical(table, ids)
     if isinstance(device, Missing):
         return device
-    processes = table.processes or ()
-    if stray_rows := [row for row in processes if (row.npu, row.chip) not in device]:
-        return Missing(
-            f"npu-smi info: process {stray_rows[0].pid} runs on NPU {stray_rows[0].npu}, which is not in the table"
-        )
-    user_of = users or {}
+    processes: list[NpuProcess] = []
+    for row in table.processes or ():
+        if (row.npu, row.chip) not in device:
+            return Missing(f"npu-smi info: process {row.pid} runs on NPU {row.npu}, which is not in the table")
+        user = users.get(row.pid) if users else None
+        processes.append(NpuProcess(device[row.npu, row.chip], row.pid, row.name, user, row.memory))
     return NpuSmi(
         version=table.version,
         chips=tuple(_chip(row, device[row.npu, row.chip]) for row in table.chips),
-        processes=tuple(
-            NpuProcess(device[row.npu, row.chip], row.pid, row.name, user_of.get(row.pid), row.memory)
-            for row in processes
-        ),
+        processes=tuple(processes),
         processes_listed=table.processes is not None and not table.untold,
     )
 

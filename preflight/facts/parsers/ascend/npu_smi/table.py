@@ -8,6 +8,7 @@ processes below, with a fifth column from 26.0 on. Columns are read by their hea
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from preflight.facts.parsers.ascend.npu_smi.columns import Columns, cells, columns
 from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
@@ -69,14 +70,13 @@ _FREE = re.compile(r"No running processes found(?: in NPU (\d{1,9}))?", re.ASCII
 
 def info(text: str) -> Table | Missing:
     """Parse `npu-smi info`. A table without its closing line was cut and is not trusted."""
-    lines = (line.strip() for line in text.splitlines())
-    frame_lines = [line for line in lines if "|" in line or line.startswith("+")]
+    frame_lines = [line for line in map(str.strip, text.splitlines()) if "|" in line or line.startswith("+")]
     title = next((index for index, line in enumerate(frame_lines) if _VERSION.search(line)), None)
     if title is None:
         return Missing(trouble(text))
     if _is_cut(frame_lines):
         return Missing("the table of npu-smi info is cut")
-    version, *rows = (line for line in frame_lines[title:] if not _RULE.fullmatch(line))
+    version, *rows = filterfalse(_RULE.fullmatch, frame_lines[title:])
     try:
         return _table(_VERSION.findall(version)[0], rows)
     except _UnknownRowError as error:

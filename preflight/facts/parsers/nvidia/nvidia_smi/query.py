@@ -5,7 +5,6 @@ names.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, trouble
@@ -25,7 +24,7 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
     RemappedRows,
     RetiredPages,
 )
-from preflight.facts.parsers.nvidia.nvidia_smi.tree import MOST, Block, Tree, bus_of, tree
+from preflight.facts.parsers.nvidia.nvidia_smi.tree import MOST, Block, Tree, bus_of, first_repeated, tree
 from preflight.facts.parsers.nvidia.nvidia_smi.xml import xml_begins, xml_tree
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
@@ -174,10 +173,8 @@ def _gpus(tree: Tree, text: str) -> Gpus | Missing:
         return Missing("nvidia-smi -q tells of no GPU" if is_empty else trouble(text, "-q"))
     if len(tree.gpus) > MOST:
         return Missing(f"nvidia-smi -q tells of more than {MOST} GPUs")
-    if repeated := [bus for bus, count in Counter(bus for bus, _ in tree.gpus).items() if count > 1]:
-        return Missing(
-            f"nvidia-smi -q tells of GPU {repeated[0]} twice: the answers of several hosts or calls are mixed"
-        )
+    if repeated := first_repeated(bus for bus, _ in tree.gpus):
+        return Missing(f"nvidia-smi -q tells of GPU {repeated} twice: the answers of several hosts or calls are mixed")
     host = _Answers("the host", tree.host)
     driver = host.text(_WORDS, "KMD Version", "Driver Version")
     cuda = host.text(_WORDS, "CUDA UMD Version", "CUDA Version")

@@ -6,12 +6,11 @@ tool may shorten names ("NVIDIA GeForce ...").
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, trouble
-from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
+from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address, first_repeated
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
@@ -83,6 +82,7 @@ _CUDA = _pattern(r"\bCUDA (?:UMD )?Version: {1,40}(\S{1,40})")
 _VERSION = _pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}")
 _FRAME = ("|", "+")
 _RULE = _pattern(r"[+|][-=+]*[+|]")
+_END = _pattern(r"\+[-=+]*[+|]")
 _MIG_TITLE, _PROCESSES_TITLE = _pattern("MIG devices:"), _pattern(r"^\| Processes:")
 _HEADINGS = (
     (_pattern(r"GPU +Name +(?:Persistence-M|Driver-Model|TCC/WDDM)"), "Bus-Id Disp.A", "Volatile Uncorr. ECC"),
@@ -120,7 +120,7 @@ def table(text: str) -> Table | Missing:
     title = next((line for line in frame_lines if "NVIDIA-SMI" in line), None)
     if title is None:
         return Missing(trouble(text))
-    if not frame_lines[-1].startswith("+") or not _RULE.fullmatch(frame_lines[-1]):
+    if not _END.fullmatch(frame_lines[-1]):
         return Missing("the table of nvidia-smi is cut")
     unread = [Missing(message) for message in _messages(lines)]
     try:
@@ -135,15 +135,16 @@ def _messages(lines: list[str]) -> Iterator[str]:
         yield message
 
 
-def _table(title: str, drawn: list[str], unread: list[Missing]) -> Table | Missing:
+def _table(title: str, frame_lines: list[str], unread: list[Missing]) -> Table | Missing:
     driver, cuda = _versions(title, unread)
-    rows = [line for line in drawn if not line.startswith("+") and not _RULE.fullmatch(line)]
+    rows = [line for line in frame_lines if not line.startswith("+") and not _RULE.fullmatch(line)]
     rows = rows[rows.index(title) + 1 :]
     end = _position(rows, _PROCESSES_TITLE)
     gpus = _gpus(rows[: min(_position(rows, _MIG_TITLE), end)], unread)
     processes = _processes(rows[end + 1 :], unread) if end < len(rows) else None
-    if repeated := [index for index, count in Counter(gpu.index for gpu in gpus).items() if count > 1]:
-        return Missing(f"nvidia-smi lists GPU {repeated[0]} twice: several tables are mixed")
+    repeated = first_repeated(gpu.index for gpu in gpus)
+    if repeated is not None:
+        return Missing(f"nvidia-smi lists GPU {repeated} twice: several tables are mixed")
     if not gpus:
         return Missing("the table of nvidia-smi lists no GPU")
     if end == len(rows):
@@ -271,19 +272,28 @@ def _gpu(lines: list[str], unread: list[Missing]) -> GpuRow:
 
 def _processes(rows: list[str], unread: list[Missing]) -> tuple[ProcessRow, ...] | None:
     """Parse the lines of the heading, then a line per process, or a line for none. None: the driver lists none."""
-    cells = [" ".join(line.strip("|").split()) for line in rows]
-    heading = next((words for words in _PROCESSES if tuple(cells[: len(words)]) == words), None)
-    if heading is None:
-        raise _UnknownLineError(rows[0] if rows else "| Processes:")
+    heading = _processes_heading(rows)
     processes: list[ProcessRow] = []
     is_silent = False
-    for line, words in zip(rows[len(heading) :], cells[len(heading) :], strict=True):
-        if match := _NO_PROCESSES.fullmatch(words):
+    for line in rows[len(heading) :]:
+        text = _single_blanks(line)
+        if match := _NO_PROCESSES.fullmatch(text):
             unread.append(Missing(f"nvidia-smi, GPU {match.group(1)}: the driver does not list its processes"))
             is_silent = True
-        elif words != "No running processes found":
+        elif text != "No running processes found":
             processes.append(_process(line, _PROCESSES[heading]))
     return tuple(processes) if processes or not is_silent else None
+
+
+def _single_blanks(line: str) -> str:
+    return " ".join(line.strip("|").split())
+
+
+def _processes_heading(rows: list[str]) -> tuple[str, ...]:
+    for heading in _PROCESSES:
+        if tuple(map(_single_blanks, rows[: len(heading)])) == heading:
+            return heading
+    raise _UnknownLineError(rows[0] if rows else "| Processes:")
 
 
 def _process(line: str, pattern: re.Pattern[str]) -> ProcessRow:

@@ -68,17 +68,13 @@ def inventory_to_give(path: Path) -> dict[str, Any]:
 
 
 def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable"]:
-    from preflight.facts.collect import all_sections, look
+    from preflight.facts.collect import FactsRequest, all_sections, collect_answers
 
-    return look(
-        s.cluster,
-        s.hosts,
+    return collect_answers(
+        FactsRequest(s.cluster, s.hosts, sections=all_sections(s.cluster), deep=True),
         s.transport,
         progress=s.progress,
-        ports=s.cluster.ports,
         pool=args.pool,
-        sections=all_sections(s.cluster),
-        deep=True,
     )
 
 

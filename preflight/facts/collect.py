@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.facts import connections
-from preflight.facts.answers.host import Sections
+from preflight.facts.answers.host import HostAnswer, Sections
 from preflight.facts.answers.host import sections as answer_sections
 from preflight.facts.answers.npu import CHIP_QUERIES
 from preflight.facts.parsers.ascend.hccn_tool import DEEP_READERS, READERS
-from preflight.facts.round_trip import Answered, Seen, read, targets, with_arrivals
+from preflight.facts.round_trip import Seen, read, targets, with_arrivals
 from preflight.facts.sections import job, naming, neighbours, shells
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host, Product
-from preflight.model.ports import PortSet
 from preflight.transport.bootstrap import host_argv
 from preflight.transport.fanout import fan_out
 from preflight.transport.programs import source
@@ -48,7 +47,21 @@ WAY_SECONDS = 40.0  # additional time for connecting, logging in and a busy host
 
 
 @dataclass(frozen=True)
-class Request:
+class FactsRequest:
+    """The facts to collect. `deep`: more than the basic set.
+
+    `sections`, `readings`: of the collector and of hccn_tool, empty for all. Others are `Missing`.
+    """
+
+    cluster: Cluster
+    hosts: Sequence[Host]
+    sections: Sequence[str] = ()
+    readings: Sequence[str] = ()
+    deep: bool = False
+
+
+@dataclass(frozen=True)
+class CollectorRequest:
     """A request to the collector in one round trip. `deadlines`: section → seconds."""
 
     source: str
@@ -68,12 +81,11 @@ class Request:
         return answer_sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
-def _facts_request(
-    cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str], *, deep: bool
-) -> Request:
+def _collector_request(request: FactsRequest) -> CollectorRequest:
     """Return the request common to all hosts. Each host's device ids, names and partners are added later."""
+    cluster, readings, deep = request.cluster, request.readings, request.deep
     words: dict[str, object] = {
-        "ports": ports.ranges,
+        "ports": cluster.ports.ranges,
         "names": [host.name for host in cluster.hosts],
         "hosts_file": cluster.setup.hosts_file,
         "limits": bool(cluster.setup.memlock or cluster.setup.nofile),
@@ -84,9 +96,9 @@ def _facts_request(
         "job": _job_request(cluster, deep=deep),
     }
     deadlines = _deadlines(cluster, deep=deep)
-    if sections:
-        deadlines = {name: (deadlines | EXTRAS)[name] for name in sections}
-    return Request(source("collect"), deadlines, words)
+    if request.sections:
+        deadlines = {name: (deadlines | EXTRAS)[name] for name in request.sections}
+    return CollectorRequest(source("collect"), deadlines, words)
 
 
 def _queries(cluster: Cluster, readings: Sequence[str]) -> list[str]:
@@ -152,30 +164,25 @@ def _without_sudo(host: Host) -> Host:
     return replace(host, ssh=replace(host.ssh, sudo=False))
 
 
-def look(
-    cluster: Cluster,
-    hosts: Sequence[Host],
+def collect_answers(
+    request: FactsRequest,
     transport: Transport,
     *,
     progress: Callable[[Progress], None] | None,
-    ports: PortSet,
     pool: int = POOL,
-    sections: Sequence[str] = (),
-    readings: Sequence[str] = (),
-    deep: bool = False,
-    heard: Callable[[str, HostFacts], None] | None = None,
+    on_facts: Callable[[str, HostFacts], None] | None = None,
 ) -> dict[str, Seen | Unreachable]:
     """Collect from every host in one round trip: its facts, and the answer that they were read from.
 
-    `ports`: the job ports with the sockets to list. `pool`: hosts in flight. `deep`: more than the basic set.
-    `sections`, `readings`: of the collector and of hccn_tool, empty for all. Others are `Missing`.
-    `heard` gets a host's facts when they come, before the connections that other hosts report. If sudo refuses, the
-    host is asked without root, and its `os` has the reason. Raises nothing that a host could cause.
+    `pool`: hosts in flight. `on_facts` gets a host's facts when they come, before the connections that other hosts
+    report. If sudo refuses, the host is asked without root, and its `os` has the reason. Raises nothing that a host
+    could cause.
     """
-    request = _facts_request(cluster, ports, sections, readings, deep=deep)
-    connects = {"ports": connections.ports(ports), "ephemeral": cluster.listens_anywhere}
+    cluster, hosts = request.cluster, request.hosts
+    common_request = _collector_request(request)
+    connects = {"ports": connections.ports(cluster.ports), "ephemeral": cluster.listens_anywhere}
     partners = targets(cluster, hosts)
-    tries_ssh = "neighbours" in request.deadlines
+    tries_ssh = "neighbours" in common_request.deadlines
 
     def collect_host(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
@@ -187,14 +194,14 @@ def look(
             "neighbours": {"user": cluster.probe.user, "targets": ring},
             "naming": naming.wanted(cluster.hosts, host.name),
         }
-        host_request = replace(request, words={**request.words, **host_words})
+        host_request = replace(common_request, words={**common_request.words, **host_words})
 
         def ask(host: Host, refused: Unreachable | None) -> Seen:
             sent = time.time()
             raw = host_request.ask(transport, host)
-            result = read(Answered(raw, devices, sent, time.time(), refused), cluster.product, deep=deep)
-            if heard:
-                heard(host.name, result.facts)
+            result = read(HostAnswer(raw, devices, sent, time.time(), refused), cluster.product, deep=request.deep)
+            if on_facts:
+                on_facts(host.name, result.facts)
             return result
 
         try:
@@ -204,46 +211,33 @@ def look(
                 raise
             return ask(_without_sudo(host), _unreachable(error))
 
-    results = fan_out(hosts, collect_host, pool=pool, deadline=request.timeout, progress=progress, phase="facts")
-    results = with_arrivals(results, partners) if "connects" in request.deadlines else results
+    results = fan_out(hosts, collect_host, pool=pool, deadline=common_request.timeout, progress=progress, phase="facts")
+    results = with_arrivals(results, partners) if "connects" in common_request.deadlines else results
     return {
         name: _unreachable(result) if isinstance(result, TransportError) else result for name, result in results.items()
     }
 
 
 def collect(
-    cluster: Cluster,
-    hosts: Sequence[Host],
+    request: FactsRequest,
     transport: Transport,
     *,
     progress: Callable[[Progress], None] | None,
-    ports: PortSet,
     pool: int = POOL,
-    sections: Sequence[str] = (),
-    readings: Sequence[str] = (),
-    deep: bool = False,
-    heard: Callable[[str, HostFacts], None] | None = None,
+    on_facts: Callable[[str, HostFacts], None] | None = None,
 ) -> ClusterFacts:
-    """Return the facts of `hosts`, in their order; see `look`."""
-    results = look(
-        cluster,
-        hosts,
-        transport,
-        progress=progress,
-        ports=ports,
-        pool=pool,
-        sections=sections,
-        readings=readings,
-        deep=deep,
-        heard=heard,
-    )
+    """Return the facts of the hosts, in their order; see `collect_answers`."""
+    results = collect_answers(request, transport, progress=progress, pool=pool, on_facts=on_facts)
     return ClusterFacts(
         {name: result.facts if isinstance(result, Seen) else result for name, result in results.items()}
     )
 
 
-def as_seen(host: Host, facts: ClusterFacts) -> Host:
-    """Return the host as later rounds contact it: without sudo if sudo has refused before."""
-    contact = facts.hosts[host.name]
-    refused = isinstance(contact, HostFacts) and isinstance(contact.os, Os) and contact.os.refused
-    return _without_sudo(host) if refused else host
+def reachable_hosts(cluster: Cluster, facts: ClusterFacts) -> list[Host]:
+    """Return the hosts with facts, as later rounds contact them: without sudo if sudo has refused before."""
+    contacts = [(host, facts.hosts.get(host.name)) for host in cluster.hosts]
+    return [
+        _without_sudo(host) if isinstance(contact.os, Os) and contact.os.refused else host
+        for host, contact in contacts
+        if isinstance(contact, HostFacts)
+    ]

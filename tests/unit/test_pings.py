@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from preflight.facts.collect import reachable_hosts
 from preflight.facts.pings.plan import (
     MOST_PINGS,
     OTHER_LEAVES,
@@ -330,7 +331,7 @@ class Wire:
 
 
 def pinged(value: object, *plan: Ping, facts: ClusterFacts = THREE) -> tuple[Ping, ...]:
-    return ping(FOUR, facts, Wire(value), plan, progress=None)
+    return ping(reachable_hosts(FOUR, facts), Wire(value), plan, progress=None)
 
 
 A, B = Ping("a", 0, "10.0.0.3", "b/0"), Ping("a", 0, "10.0.0.3", "b/0", size=1472, purpose="mtu")
@@ -347,7 +348,7 @@ def test_pings_come_back_in_the_order_of_the_plan_each_with_its_own_result() -> 
 
 def test_two_sizes_to_one_address_are_asked_in_turn_and_kept_apart() -> None:
     wire = Wire({"0": [said(GOOD), said(LOST, "Command execute failed!\n", 1)]})
-    small, large = ping(FOUR, THREE, wire, (A, B), progress=None)
+    small, large = ping(reachable_hosts(FOUR, THREE), wire, (A, B), progress=None)
     assert (small.received, large.sent, large.received) == (3, 3, 0)
     assert wire.asked[0]["pings"] == [
         [0, ["-ping", "-g", "address", "10.0.0.3"]],
@@ -365,7 +366,7 @@ def test_over_hccs_the_tool_s_own_success_is_not_believed() -> None:
     replies = "This pkt ping success!\nrecv seq 0, time = 10.000us, L1 plane check result = 0x1\n"
     wire = Wire({"0": [said("device 0 PING 192.9.3.198\n\n" + replies + "This pkt send fail!\n" * 2 + said_well)]})
     plan = Ping("a", 0, "192.9.3.198", "a/1", purpose="hccs")
-    (done,) = ping(FOUR, THREE, wire, (plan,), progress=None)
+    (done,) = ping(reachable_hosts(FOUR, THREE), wire, (plan,), progress=None)
     assert wire.asked[0]["pings"] == [[0, ["-hccs_ping", "-g", "address", "192.9.3.198", "cnt", "3"]]]
     assert (done.sent, done.received, done.plane_faults, done.error) == (3, 1, 1, "")
 

@@ -145,7 +145,7 @@ def _is_used(zone: Zone, default: str) -> bool:
 
 
 def _is_ours(zone: Zone, file: str) -> bool:
-    return zone.ours or str(firewalld.PRIORITY) in file
+    return bool(zone.ours) or str(firewalld.PRIORITY) in file
 
 
 def _by_name(files: Mapping[str, str], folder: str = "") -> dict[str, str]:

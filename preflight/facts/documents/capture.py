@@ -19,12 +19,13 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import round_trip as seen
+from preflight.facts import round_trip
+from preflight.facts.answers.host import HostAnswer
 from preflight.facts.documents.refused_document import CAPTURE, json_error, refusal
 from preflight.facts.redaction.anonymity import left
 from preflight.facts.redaction.pseudonyms import Pseudonyms
 from preflight.facts.redaction.redact import may_match, redact, redacted, without_value
-from preflight.facts.round_trip import Answered, Seen
+from preflight.facts.round_trip import Seen
 from preflight.facts.types import Missing, Unreachable
 from preflight.facts.unknown_formats import Unknown
 from preflight.model.cluster import Cluster, Host
@@ -57,7 +58,7 @@ class Capture:
     taken: str
     anonymous: bool
     inventory: str
-    hosts: Mapping[str, Answered | Unreachable]
+    hosts: Mapping[str, HostAnswer | Unreachable]
     not_understood: Sequence[Unknown] = ()
 
 
@@ -94,7 +95,7 @@ def _digests(sections: dict[str, Any], salt: str) -> None:
             file["digest"] = hashlib.sha256((salt + digest).encode()).hexdigest()
 
 
-def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) -> dict[str, Any]:
+def _host(it: HostAnswer | Unreachable, salt: str, pseudonyms: Pseudonyms | None) -> dict[str, Any]:
     disguise = pseudonyms.value if pseudonyms else _as_it_is
     if isinstance(it, Unreachable):
         return {"unreachable": disguise(msgspec.to_builtins(it))}
@@ -118,11 +119,11 @@ def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) 
     return {**common_fields, "sections": disguise(sections)}
 
 
-def documents(hosts: Mapping[str, Answered | Unreachable]) -> Iterator[Any]:
+def documents(hosts: Mapping[str, HostAnswer | Unreachable]) -> Iterator[Any]:
     """Yield the hosts' answers, section by section, as JSON values without secrets."""
     for contact in hosts.values():
         for part in (
-            contact.raw.values() if isinstance(contact, Answered) and not isinstance(contact.raw, Missing) else ()
+            contact.raw.values() if isinstance(contact, HostAnswer) and not isinstance(contact.raw, Missing) else ()
         ):
             try:
                 yield clean(msgspec.json.decode(part))
@@ -215,18 +216,18 @@ def load(text: str, source: str) -> Capture:
     )
 
 
-def _answered(host: _Host) -> Answered | Unreachable:
+def _answered(host: _Host) -> HostAnswer | Unreachable:
     if host.unreachable:
         return host.unreachable
     raw = Missing(host.error) if host.error is not None else host.sections
-    return Answered(raw, host.devices, host.sent, host.received, host.refused)
+    return HostAnswer(raw, host.devices, host.sent, host.received, host.refused)
 
 
 def read(capture: Capture, cluster: Cluster, hosts: Sequence[Host]) -> dict[str, Seen | Unreachable]:
-    """Return the facts of those `hosts` that the capture holds, as `collect.look` would return them."""
+    """Return the facts of those `hosts` that the capture holds, as `collect_answers` would return them."""
     results = {
-        host.name: seen.read(contact, cluster.product, deep=True) if isinstance(contact, Answered) else contact
+        host.name: round_trip.read(contact, cluster.product, deep=True) if isinstance(contact, HostAnswer) else contact
         for host in hosts
         if (contact := capture.hosts.get(host.name)) is not None
     }
-    return seen.with_arrivals(results, seen.targets(cluster, hosts))
+    return round_trip.with_arrivals(results, round_trip.targets(cluster, hosts))

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from preflight.facts.answers import npu
 from preflight.facts.answers.host import Sections, section
-from preflight.facts.collect import POOL, Request, as_seen
+from preflight.facts.collect import POOL, CollectorRequest
 from preflight.facts.output import Output
 from preflight.facts.parsers.ascend import hccn_tool
-from preflight.facts.types import ClusterFacts, HostFacts, Missing, Ping
-from preflight.model.cluster import Cluster, Host
+from preflight.facts.types import Missing, Ping
+from preflight.model.cluster import Host
 from preflight.transport.fanout import fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport
@@ -47,8 +47,7 @@ def foretold(plan: Sequence[Ping], pool: int = POOL) -> str:
 
 
 def ping(
-    cluster: Cluster,
-    facts: ClusterFacts,
+    hosts: Sequence[Host],
     transport: Transport,
     plan: Sequence[Ping],
     progress: Callable[[Progress], None] | None,
@@ -57,21 +56,20 @@ def ping(
 ) -> tuple[Ping, ...]:
     """Send the pings of `plan`, in one round trip per host, and return them in its order with their results.
 
-    If a host cannot be reached (any more), its pings have an error. Only hosts with `facts` are tried.
+    `hosts`: those with facts. Pings of other hosts have an error, and those of hosts that cannot be reached any more.
     """
     pings_by_host: dict[str, list[Ping]] = {}
     for planned in plan:
         pings_by_host.setdefault(planned.host, []).append(planned)
-    reachable = {name for name, host in facts.hosts.items() if isinstance(host, HostFacts)}
-    hosts = [as_seen(host, facts) for host in cluster.hosts if host.name in pings_by_host and host.name in reachable]
-    request = Request(source("collect"), {"pings": _longest(plan) * PING_GRANTED}, {})
+    request = CollectorRequest(source("collect"), {"pings": _longest(plan) * PING_GRANTED}, {})
 
-    def one(host: Host) -> tuple[Ping, ...]:
+    def ping_from(host: Host) -> tuple[Ping, ...]:
         host_pings = pings_by_host[host.name]
         words = {"pings": [[planned.device, _words(planned)] for planned in host_pings], "ping_seconds": PING_GRANTED}
-        return _answered(replace(request, words=words).ask(transport, host), host_pings)
+        return _with_results(replace(request, words=words).ask(transport, host), host_pings)
 
-    outcomes = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="pings")
+    senders = [host for host in hosts if host.name in pings_by_host]
+    outcomes = fan_out(senders, ping_from, pool=pool, deadline=request.timeout, progress=progress, phase="pings")
     results: dict[str, Iterator[Ping]] = {}
     for name, host_pings in pings_by_host.items():
         outcome = outcomes.get(name)
@@ -90,13 +88,13 @@ def _words(ping: Ping) -> list[str]:
     return ["-ping", "-g", "address", ping.address, *(["pkt", str(ping.size)] if ping.size else [])]
 
 
-def _answered(found: Sections | Missing, asked: Sequence[Ping]) -> tuple[Ping, ...]:
+def _with_results(answer: Sections | Missing, pings: Sequence[Ping]) -> tuple[Ping, ...]:
     """Return the pings of one host with their results. Each device has a list of answers, in the order of its pings."""
-    raw = section(found, "pings", dict[int, list[Output]])
+    raw = section(answer, "pings", dict[int, list[Output]])
     if isinstance(raw, Missing):
-        return tuple(replace(ping, error=raw.error) for ping in asked)
+        return tuple(replace(ping, error=raw.error) for ping in pings)
     answers: Mapping[int, Iterator[Output]] = {device: iter(outputs) for device, outputs in raw.items()}
-    return tuple(_with(ping, next(answers.get(ping.device, iter(())), None)) for ping in asked)
+    return tuple(_with(ping, next(answers.get(ping.device, iter(())), None)) for ping in pings)
 
 
 def _with(ping: Ping, output: Output | None) -> Ping:

@@ -300,7 +300,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
     from preflight.facts.collect import FactsRequest, collect, reachable_hosts
     from preflight.facts.link_counts import LinkCounts, sentence
     from preflight.facts.pings.device_ports import leaves
-    from preflight.facts.pings.plan import Wanted, plan_pings, planned_devices, refuse_too_many
+    from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
     from preflight.facts.pings.run import foretold, ping
     from preflight.probe.hooks import Hooks
     from preflight.probe.line_rate import ports as port_speeds
@@ -315,7 +315,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
             rounds.hosts += partners
             rounds.notes.append("partners: " + ", ".join(host.name for host in partners))
         hosts = rounds.hosts
-        wanted = Wanted(args.mesh, args.cross_rail, args.ping_size or 0)
+        wanted = PingScope(args.mesh, args.cross_rail, args.ping_size or 0)
         if not rounds.why_no_ping():
             refuse_too_many(planned_devices(hosts), wanted)  # before any host is contacted
         facts = collect(

@@ -40,7 +40,7 @@ _NVIDIA_COMMANDS = {
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownFormat:
     """A command with output that was not understood. `answers`: how many. `error`: that of the first one."""
 
     command: str
@@ -49,7 +49,7 @@ class Unknown:
     error: str
 
 
-def unknown(facts: Mapping[str, HostFacts]) -> tuple[Unknown, ...]:
+def unknown(facts: Mapping[str, HostFacts]) -> tuple[UnknownFormat, ...]:
     """Return the answers that were not understood, by command."""
     answers: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for host, host_facts in facts.items():
@@ -57,7 +57,7 @@ def unknown(facts: Mapping[str, HostFacts]) -> tuple[Unknown, ...]:
             if not is_known(error):
                 answers[command].append((host, error))
     return tuple(
-        Unknown(command, tuple(dict.fromkeys(host for host, _ in errors)), len(errors), errors[0][1])
+        UnknownFormat(command, tuple(dict.fromkeys(host for host, _ in errors)), len(errors), errors[0][1])
         for command, errors in sorted(answers.items())
     )
 

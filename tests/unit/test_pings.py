@@ -12,7 +12,7 @@ from preflight.facts.collect import reachable_hosts
 from preflight.facts.pings.plan import (
     MOST_PINGS,
     OTHER_LEAVES,
-    Wanted,
+    PingScope,
     is_sibling,
     most_pings,
     plan_pings,
@@ -29,7 +29,8 @@ from preflight.model.errors import UsageError
 from preflight.transport.types import Answer, Channel, ErrorKind, Program, TransportError
 
 NONE = Reading()
-NEIGHBOURS, MESH, CROSS, ALL = Wanted(), Wanted(mesh=True), Wanted(cross_rail=True), Wanted(mesh=True, cross_rail=True)
+NEIGHBOURS, MESH, CROSS = PingScope(), PingScope(mesh=True), PingScope(cross_rail=True)
+ALL = PingScope(mesh=True, cross_rail=True)
 
 
 def device(
@@ -137,15 +138,15 @@ def test_a_mesh_pings_every_host_of_the_rail_and_no_other_rail(hosts: int) -> No
 
 
 @pytest.mark.parametrize(("hosts", "wanted"), [(2, MESH), (5, MESH), (6, MESH), (3, ALL), (4, ALL)])
-def test_in_every_step_of_a_mesh_two_devices_have_each_other_and_nobody_else(hosts: int, wanted: Wanted) -> None:
+def test_in_every_step_of_a_mesh_two_devices_have_each_other_and_nobody_else(hosts: int, wanted: PingScope) -> None:
     # An odd number of players rests in turns, so lists that leave the rest out shift against each other by one.
     for step in by_step(plan_pings(cluster(), rows(hosts, 2), wanted).pings):
         asked = Counter(peer for _, peer in step)
         assert max(asked.values()) <= (1 if hosts % 2 == 0 and wanted is MESH else 2)
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), CROSS])
-def test_in_every_step_among_neighbours_a_device_is_pinged_by_one_other(wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [PingScope(), CROSS])
+def test_in_every_step_among_neighbours_a_device_is_pinged_by_one_other(wanted: PingScope) -> None:
     plan = plan_pings(cluster(), rows(12, 3, leaf=4), wanted).pings
     for step in by_step(tuple(it for it in plan if it.peer != "gateway")):
         assert max(Counter(peer for _, peer in step).values()) <= 2
@@ -236,10 +237,10 @@ def test_as_much_as_the_mtu_of_both_ends_allows_is_sent_to_gateway_and_neighbour
     assert [(it.host, it.peer, it.size) for it in large] == [
         ("a", "gateway", 4172), ("a", "b/0", 1472), ("b", "gateway", 1472)
     ]  # fmt: skip
-    asked = plan_pings(cluster(*mtus), facts, Wanted(size=64)).pings
+    asked = plan_pings(cluster(*mtus), facts, PingScope(size=64)).pings
     assert {(it.size, it.purpose) for it in asked} == {(64, "reach")}
-    assert plan_pings(cluster(*mtus), facts, Wanted(size=1472)).notes == ()
-    assert plan_pings(cluster(*mtus), facts, Wanted(size=4000)).notes == (
+    assert plan_pings(cluster(*mtus), facts, PingScope(size=1472)).notes == ()
+    assert plan_pings(cluster(*mtus), facts, PingScope(size=4000)).notes == (
         "packets of 4000 bytes exceed the MTU of 1 of the devices: split, or not sent",
     )
 
@@ -260,8 +261,8 @@ def test_the_dies_of_a_chip_ping_each_other_over_hccs_where_both_have_a_vnic_add
 # How much it is.
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), MESH, CROSS, ALL])
-def test_the_size_of_a_plan_is_known_before_it_is_made(wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [PingScope(), MESH, CROSS, ALL])
+def test_the_size_of_a_plan_is_known_before_it_is_made(wanted: PingScope) -> None:
     facts = rows(6, 3, gateway="yes", leaf=2)
     plan = plan_pings(cluster(), facts, wanted).pings
     most = most_pings({name: [0, 1, 2] for name in facts.hosts}, wanted)
@@ -274,7 +275,7 @@ def test_a_mesh_that_nobody_would_wait_for_is_refused_from_the_inventory_alone()
         refuse_too_many(planned_devices(hosts), MESH)
     with pytest.raises(UsageError, match=r"--mesh --cross-rail: "):
         refuse_too_many(planned_devices(hosts[:100]), ALL)
-    refuse_too_many(planned_devices(hosts), Wanted())
+    refuse_too_many(planned_devices(hosts), PingScope())
     refuse_too_many(planned_devices(hosts[:200]), MESH)
     assert most_pings(planned_devices(hosts[:200]), MESH) < MOST_PINGS
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import starmap
 from typing import TypeVar
 
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.linux import firewalld, iptables, nft, ufw
 from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import (
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass
 class RawFirewalld:
-    zones: Output
+    zones: ToolOutput
     config: str | None
     module: str | None
     zone_files: dict[str, str]  # path → text
@@ -40,15 +40,15 @@ class RawFirewall:
     `iptables`, `nat`: output by program, None if the program is missing.
     """
 
-    nft: Output | None
+    nft: ToolOutput | None
     nft_boot_file: str | None
     nft_preflight_file: str | None
     ufw_installed: bool
     ufw_conf: str | None
     ufw_rules: list[str]
     ufw_default: str | None = None
-    iptables: dict[str, Output | None] = field(default_factory=dict)
-    nat: dict[str, Output] = field(default_factory=dict)
+    iptables: dict[str, ToolOutput | None] = field(default_factory=dict)
+    nat: dict[str, ToolOutput] = field(default_factory=dict)
     iptables_saved: dict[str, str] = field(default_factory=dict)
     firewalld: RawFirewalld | None = None
     at_boot: list[str] = field(default_factory=list)

@@ -33,7 +33,7 @@ from preflight.facts.answers.rdma import RawRdma, rdma
 from preflight.facts.connections import Tried
 from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.linux import ip, logind, ss, sysctl, tuned
 from preflight.facts.parsers.linux.os_release import os_release
 from preflight.facts.quote import quote
@@ -89,7 +89,7 @@ class _Os:
 
 
 @dataclass
-class _File:
+class _SysctlFile:
     path: str
     target: str = ""
     text: str = ""
@@ -108,7 +108,7 @@ class _Tuned:
 @dataclass
 class _Sysctl:
     values: dict[str, str | None]
-    files: list[_File]
+    files: list[_SysctlFile]
     read_only: bool
     tuned: _Tuned | None
 
@@ -249,7 +249,7 @@ def _tuned(raw: _Tuned) -> Tuned | None:
     return tuned.tuned(raw.active, raw.post_loaded, raw.main, raw.files)
 
 
-def _sockets(raw: Output) -> Sockets | Missing:
+def _sockets(raw: ToolOutput) -> Sockets | Missing:
     if raw.code != 0:
         return Missing(f"ss ended with {raw.code}: {quote(raw.err)}")
     sockets = ss.tcp(raw.out)
@@ -321,7 +321,7 @@ def host_facts(answer: HostAnswer, product: Product, *, deep: bool = True) -> Ho
         os=read("os", _Os, lambda raw: _os(raw, printed if isinstance(printed, str) else "")),
         clock=read("clock", _Clock, lambda raw: _clock(raw, answer.sent, answer.received)),
         sysctl=read("sysctl", _Sysctl, _sysctl),
-        sockets=read("sockets", Output, _sockets),
+        sockets=read("sockets", ToolOutput, _sockets),
         network=read("network", _Network, _network),
         firewall=read("firewall", RawFirewall, firewall),
         environment=read("environment", environment.RawEnvironment, environment.environment),

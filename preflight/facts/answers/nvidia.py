@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.nvidia import nvidia_logs, nvidia_smi
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found, Missing
@@ -45,7 +45,7 @@ class RawNvidia:
     """
 
     tool: bool
-    answers: dict[str, Output]
+    answers: dict[str, ToolOutput]
     pci: list[tuple[str, str, str, bool]]
     switches: list[str]
     version: str | None

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.rdma.port import RdmaPort, RdmaPorts
 from preflight.facts.parsers.rdma.sysfs import SysfsPorts, infiniband
 from preflight.facts.parsers.rdma.verbs import ibv_devinfo
@@ -44,7 +44,7 @@ class RawRdma:
     iommu_arguments: list[str]
     hypervisor: bool
     dmi: list[str] = field(default_factory=list)
-    devinfo: Output | None = None  # of ibv_devinfo; None: no InfiniBand port, or no such tool
+    devinfo: ToolOutput | None = None  # of ibv_devinfo; None: no InfiniBand port, or no such tool
 
 
 def rdma(raw: RawRdma) -> Rdma | Missing:
@@ -84,7 +84,7 @@ def _has_pci_addresses(raw: RawRdma) -> bool:
     return all(map(_ADDRESS.fullmatch, [*paths, *raw.acs])) and all(map(_NAME.fullmatch, names))
 
 
-def _devinfo(said: Output | None) -> RdmaPorts | Missing | None:
+def _devinfo(said: ToolOutput | None) -> RdmaPorts | Missing | None:
     """Return the ports of ibv_devinfo; None if it was not called."""
     if said is None:
         return None

@@ -27,7 +27,7 @@ from preflight.facts.redaction.pseudonyms import Pseudonyms
 from preflight.facts.redaction.redact import may_match, redact, redacted, without_value
 from preflight.facts.round_trip import Seen
 from preflight.facts.types import Missing, Unreachable
-from preflight.facts.unknown_formats import Unknown
+from preflight.facts.unknown_formats import UnknownFormat
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
 
@@ -59,7 +59,7 @@ class Capture:
     anonymous: bool
     inventory: str
     hosts: Mapping[str, HostAnswer | Unreachable]
-    not_understood: Sequence[Unknown] = ()
+    not_understood: Sequence[UnknownFormat] = ()
 
 
 def clean(value: Any) -> Any:
@@ -173,7 +173,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-class _Host(msgspec.Struct):
+class _CapturedHost(msgspec.Struct):
     devices: tuple[int, ...] = ()
     sent: float = 0.0
     received: float = 0.0
@@ -183,14 +183,14 @@ class _Host(msgspec.Struct):
     unreachable: Unreachable | None = None
 
 
-class _Document(msgspec.Struct):
+class _CaptureDocument(msgspec.Struct):
     schema: str
     preflight: str
     taken: str
     anonymous: bool
     inventory: str
-    hosts: dict[str, _Host]
-    not_understood: tuple[Unknown, ...] = ()
+    hosts: dict[str, _CapturedHost]
+    not_understood: tuple[UnknownFormat, ...] = ()
 
 
 def is_capture(text: str) -> bool:
@@ -201,7 +201,7 @@ def is_capture(text: str) -> bool:
 def load(text: str, source: str) -> Capture:
     """Return the capture that `dump` wrote. `source` names it in errors. Raises UsageError for any other document."""
     try:
-        document = msgspec.json.decode(text, type=_Document)
+        document = msgspec.json.decode(text, type=_CaptureDocument)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise UsageError(refusal(source, CAPTURE, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:
@@ -216,7 +216,7 @@ def load(text: str, source: str) -> Capture:
     )
 
 
-def _answered(host: _Host) -> HostAnswer | Unreachable:
+def _answered(host: _CapturedHost) -> HostAnswer | Unreachable:
     if host.unreachable:
         return host.unreachable
     raw = Missing(host.error) if host.error is not None else host.sections

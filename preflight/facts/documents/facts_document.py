@@ -86,7 +86,7 @@ def compact(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None =
     return msgspec.json.encode({"schema": SCHEMA, "hosts": hosts})
 
 
-class _Document(msgspec.Struct):
+class _FactsDocument(msgspec.Struct):
     schema: str
     hosts: dict[str, dict[str, msgspec.Raw]]
 
@@ -142,7 +142,7 @@ def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
     Raises UsageError for any other document, and for another schema.
     """
     try:
-        document = msgspec.json.decode(text, type=_Document)
+        document = msgspec.json.decode(text, type=_FactsDocument)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(refusal(source, FACTS, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from preflight.facts.answers import npu
 from preflight.facts.answers.host import Sections, section
 from preflight.facts.collect import POOL, CollectorRequest
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.ascend import hccn_tool
 from preflight.facts.types import Missing, Ping
 from preflight.model.cluster import Host
@@ -90,14 +90,14 @@ def _words(ping: Ping) -> list[str]:
 
 def _with_results(answer: Sections | Missing, pings: Sequence[Ping]) -> tuple[Ping, ...]:
     """Return the pings of one host with their results. Each device has a list of answers, in the order of its pings."""
-    raw = section(answer, "pings", dict[int, list[Output]])
+    raw = section(answer, "pings", dict[int, list[ToolOutput]])
     if isinstance(raw, Missing):
         return tuple(replace(ping, error=raw.error) for ping in pings)
-    answers: Mapping[int, Iterator[Output]] = {device: iter(outputs) for device, outputs in raw.items()}
+    answers: Mapping[int, Iterator[ToolOutput]] = {device: iter(outputs) for device, outputs in raw.items()}
     return tuple(_with(ping, next(answers.get(ping.device, iter(())), None)) for ping in pings)
 
 
-def _with(ping: Ping, output: Output | None) -> Ping:
+def _with(ping: Ping, output: ToolOutput | None) -> Ping:
     if output is None:
         return replace(ping, error="hccn_tool did not answer in time")
     hccs = ping.purpose == "hccs"

@@ -61,21 +61,21 @@ class NotUnderstoodError(ValueError):
 
 
 @dataclass(frozen=True)
-class Line:
+class OutputLine:
     """A line without the blanks around it. `whole` False: it has no line end, as the text ends there."""
 
     text: str
     whole: bool = True
 
 
-def lines(text: str) -> Iterator[Line]:
+def lines(text: str) -> Iterator[OutputLine]:
     """Yield the lines of `text` that are not empty."""
     *complete_lines, tail = text.split("\n")
     for line in complete_lines:
         if line := line.strip():
-            yield Line(line)
+            yield OutputLine(line)
     if tail := tail.strip():
-        yield Line(tail, whole=False)
+        yield OutputLine(tail, whole=False)
 
 
 def failure(line: str) -> str:
@@ -101,7 +101,7 @@ def too_long(text: str) -> str:
     return f"hccn_tool never prints {len(text)} characters; these begin with {quote(text[: 100 * LONGEST])}"
 
 
-def cut(line: Line) -> str:
+def cut(line: OutputLine) -> str:
     return f"the output of hccn_tool ends inside the line {quote(line.text)}"
 
 

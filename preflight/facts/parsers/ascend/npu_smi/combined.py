@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from preflight.facts.parsers.ascend.npu_smi.mapping import ChipId
-from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, Table
+from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, NpuSmiTable
 from preflight.facts.types import Missing, NpuChip, NpuProcess, NpuSmi
 from preflight.model.cluster import Product
 
@@ -21,7 +21,7 @@ def product_of(chip: str) -> Product | None:
     return next((product for product, pattern in _PRODUCTS if pattern.fullmatch(chip)), None)
 
 
-def physical(table: Table, ids: tuple[ChipId, ...] | Missing) -> Mapping[tuple[int, int], int] | Missing:
+def physical(table: NpuSmiTable, ids: tuple[ChipId, ...] | Missing) -> Mapping[tuple[int, int], int] | Missing:
     """Return (NPU, chip) → physical id. Without `-m`, NPU ids 0, 1, 2 … of one chip each are the physical ids."""
     chips = [(row.npu, row.chip) for row in table.chips]
     devices = [row.device for row in table.chips if row.device is not None]
@@ -41,7 +41,7 @@ def _by_ids(chips: list[tuple[int, int]], ids: tuple[ChipId, ...]) -> Mapping[tu
 
 
 def combined(
-    table: Table | Missing, ids: tuple[ChipId, ...] | Missing, users: Mapping[int, str] | None = None
+    table: NpuSmiTable | Missing, ids: tuple[ChipId, ...] | Missing, users: Mapping[int, str] | None = None
 ) -> NpuSmi | Missing:
     """Return both outputs of one host as facts by physical id. `users`: process id → its user, if known."""
     if isinstance(table, Missing):

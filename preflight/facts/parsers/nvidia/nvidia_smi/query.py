@@ -14,8 +14,8 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
     Clocks,
     Ecc,
     EccCounts,
-    Fabric,
     Gpu,
+    GpuFabric,
     GpuProcess,
     Gpus,
     Mode,
@@ -252,7 +252,7 @@ def _gpu(bus: str, answers: _Answers, processes: Sequence[tuple[str, str]] | Non
             memory=answers.number(_MHZ, "Clocks/Memory"),
             memory_max=answers.number(_MHZ, "Max Clocks/Memory"),
         ),
-        fabric=Fabric(answers.text(_WORDS, "Fabric/State"), answers.text(_WORDS, "Fabric/Status")),
+        fabric=GpuFabric(answers.text(_WORDS, "Fabric/State"), answers.text(_WORDS, "Fabric/Status")),
         processes=_processes(answers, processes),
     )
 

@@ -44,7 +44,7 @@ class GpuRow:
 
 
 @dataclass(frozen=True)
-class ProcessRow:
+class GpuProcessRow:
     gpu: int  # index
     pid: int
     kind: str
@@ -53,7 +53,7 @@ class ProcessRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class NvidiaSmiTable:
     """The whole table. `driver`: of the kernel module. `cuda`: the newest CUDA that the driver supports.
 
     `processes` None: there is no table of processes, though the tool always prints one. `unread`: cells without a
@@ -63,7 +63,7 @@ class Table:
     driver: str | None
     cuda: str | None
     gpus: tuple[GpuRow, ...]
-    processes: tuple[ProcessRow, ...] | None
+    processes: tuple[GpuProcessRow, ...] | None
     unread: tuple[Missing, ...] = ()
 
 
@@ -113,7 +113,7 @@ _NO_NAME = ("Insufficient Permissions", "[Insufficient Permissions]")  # as Wind
 _NO_PROCESSES = _pattern(r"([0-9]{1,3}) +Not Supported")
 
 
-def table(text: str) -> Table | Missing:
+def table(text: str) -> NvidiaSmiTable | Missing:
     """Parse plain `nvidia-smi`. A table without its closing line was cut and is not trusted."""
     lines = [line.strip() for line in text[:LONGEST].splitlines()]
     frame_lines = [line for line in lines if line.startswith(_FRAME)]
@@ -135,7 +135,7 @@ def _messages(lines: list[str]) -> Iterator[str]:
         yield message
 
 
-def _table(title: str, frame_lines: list[str], unread: list[Missing]) -> Table | Missing:
+def _table(title: str, frame_lines: list[str], unread: list[Missing]) -> NvidiaSmiTable | Missing:
     driver, cuda = _versions(title, unread)
     rows = [line for line in frame_lines if not line.startswith("+") and not _RULE.fullmatch(line)]
     rows = rows[rows.index(title) + 1 :]
@@ -149,7 +149,7 @@ def _table(title: str, frame_lines: list[str], unread: list[Missing]) -> Table |
         return Missing("the table of nvidia-smi lists no GPU")
     if end == len(rows):
         unread.append(Missing("nvidia-smi printed no table of processes: GPUs may be cut off, too"))
-    return Table(driver, cuda, gpus, processes, tuple(unread))
+    return NvidiaSmiTable(driver, cuda, gpus, processes, tuple(unread))
 
 
 def _position(rows: list[str], title: re.Pattern[str]) -> int:
@@ -270,10 +270,10 @@ def _gpu(lines: list[str], unread: list[Missing]) -> GpuRow:
     )
 
 
-def _processes(rows: list[str], unread: list[Missing]) -> tuple[ProcessRow, ...] | None:
+def _processes(rows: list[str], unread: list[Missing]) -> tuple[GpuProcessRow, ...] | None:
     """Parse the lines of the heading, then a line per process, or a line for none. None: the driver lists none."""
     heading = _processes_heading(rows)
-    processes: list[ProcessRow] = []
+    processes: list[GpuProcessRow] = []
     is_silent = False
     for line in rows[len(heading) :]:
         text = _single_blanks(line)
@@ -296,11 +296,11 @@ def _processes_heading(rows: list[str]) -> tuple[str, ...]:
     raise _UnknownLineError(rows[0] if rows else "| Processes:")
 
 
-def _process(line: str, pattern: re.Pattern[str]) -> ProcessRow:
+def _process(line: str, pattern: re.Pattern[str]) -> GpuProcessRow:
     match = pattern.fullmatch(line[1:-1].strip() if line.endswith("|") else "")
     if match is None:
         raise _UnknownLineError(line)
     gpu, pid, kind, name, memory_text = match.groups()
     memory = _MIB.fullmatch(memory_text)
     name_text = "" if name in (None, *_NO_NAME) else name
-    return ProcessRow(int(gpu), int(pid), kind, name_text, int(memory.group(1)) if memory else None)
+    return GpuProcessRow(int(gpu), int(pid), kind, name_text, int(memory.group(1)) if memory else None)

@@ -301,7 +301,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
     from preflight.facts.link_counts import LinkCounts, sentence
     from preflight.facts.pings.device_ports import leaves
     from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
-    from preflight.facts.pings.run import foretold, ping
+    from preflight.facts.pings.run import forecast, ping
     from preflight.probe.hooks import Hooks
     from preflight.probe.line_rate import ports as port_speeds
     from preflight.probe.line_rate import with_line_rates
@@ -327,7 +327,7 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
             plan = plan_pings(s.cluster, facts, wanted)
             rounds.notes += plan.notes
             if plan.pings:
-                s.progress.note(foretold(plan.pings, args.pool))
+                s.progress.note(forecast(plan.pings, args.pool))
             pings = ping(reachable_hosts(s.cluster, facts), s.transport, plan.pings, s.progress, pool=args.pool)
         later = NotRun("not yet")
         so_far = rounds.judge(facts, {"pings": pings, **dict.fromkeys(_OF_PROBE, later)})

@@ -124,7 +124,7 @@ def _job_request(cluster: Cluster, *, deep: bool) -> dict[str, object]:
         "python": view.python,
         "argv": host_argv(view, sudo=False),  # the collector is root already where the host asks for sudo
         "elsewhere": bool(view.setup or view.wrapper or view.user),
-        "wanted": {"npu": cluster.product.is_npu, "deep": _wanted_of_jobs(cluster) if deep else None},
+        "wanted": {"npu": cluster.product.is_npu, "deep": _job_contents(cluster) if deep else None},
     }
 
 
@@ -141,7 +141,7 @@ def all_sections(cluster: Cluster) -> tuple[str, ...]:
     return (*_deadlines(cluster, deep=True), *(EXTRAS if cluster.product.is_npu else {}))
 
 
-def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
+def _job_contents(cluster: Cluster) -> dict[str, object]:
     return {
         "prefixes": job.PREFIXES,
         "named_by": job.NAMED_BY,
@@ -192,7 +192,7 @@ def collect_answers(
             "called": [host.name, host.address],
             "connects": {**connects, "targets": partners[host.name]},
             "neighbours": {"user": cluster.probe.user, "targets": ring},
-            "naming": naming.wanted(cluster.hosts, host.name),
+            "naming": naming.queries(cluster.hosts, host.name),
         }
         host_request = replace(common_request, words={**common_request.words, **host_words})
 

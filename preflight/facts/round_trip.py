@@ -42,7 +42,7 @@ def with_arrivals(
 ) -> dict[str, Seen | Other]:
     """Return the hosts with the connections that other hosts made to them."""
     attempts = {name: host_answer.tried(host.raw) for name, host in hosts.items() if isinstance(host, Seen)}
-    arrivals = connections.arrived(attempts, {name: [host for host, _ in places] for name, places in targets.items()})
+    arrivals = connections.arrivals(attempts, {name: [host for host, _ in places] for name, places in targets.items()})
 
     def whole(name: str, host: Seen) -> Seen:
         return replace(host, facts=replace(host.facts, arrivals=arrivals[name])) if name in arrivals else host

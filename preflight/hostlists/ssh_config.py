@@ -28,21 +28,21 @@ _Settings = dict[str, tuple[str, int]]  # keyword → value, and its offset
 class _Block:
     """The settings of a `Host` or `Match`. `by_address`: its patterns are compared with HostName (`Match host`).
 
-    `named`: it is a `Host`, so that its patterns without a wildcard are hosts.
+    `is_host`: it is a `Host`, so that its patterns without a wildcard are hosts.
     """
 
     patterns: tuple[str, ...]
     settings: _Settings = field(default_factory=dict)
     by_address: bool = False
-    named: bool = True
+    is_host: bool = True
 
     @cached_property
     def host_names(self) -> list[str]:
-        return [pattern for pattern in self.patterns if self.named and not _WILDCARD.search(pattern)]
+        return [pattern for pattern in self.patterns if self.is_host and not _WILDCARD.search(pattern)]
 
     @property
     def is_plain(self) -> bool:
-        return self.named and len(self.host_names) == len(self.patterns)
+        return self.is_host and len(self.host_names) == len(self.patterns)
 
     def applies_to(self, name: str) -> bool:
         """Return whether a pattern matches, and none with `!` in front does."""
@@ -90,7 +90,7 @@ def read(source: ListSource) -> HostList:
         first = hosts.setdefault((host.address or name, host.port or _USUAL_PORT, *gateway), host)
         if first is not host:
             aliases[name] = first.name
-    return source.valid_list(HostList(tuple(hosts.values()), notes=(*sorted(notes), *_left_out(aliases))))
+    return source.valid_list(HostList(tuple(hosts.values()), notes=(*sorted(notes), *_alias_notes(aliases))))
 
 
 def write(host_list: HostList) -> str:
@@ -101,7 +101,7 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern.replace("[", "[[]"))  # a bracket is a letter to ssh
 
 
-def _left_out(aliases: Mapping[str, str]) -> list[str]:
+def _alias_notes(aliases: Mapping[str, str]) -> list[str]:
     """Return a sentence on further names of hosts."""
     names = [f"{alias} ({name})" for alias, name in aliases.items()]
     hidden = f" and {len(names) - _ALIASES_SHOWN} more" if len(names) > _ALIASES_SHOWN else ""
@@ -135,11 +135,11 @@ def _match(line: TextLine, words: tuple[str, ...], notes: set[str]) -> _Block:
     """Read `Match all`, `Match host` and `Match originalhost`. Only ssh knows other criteria, when it connects."""
     kind, *lists = (words[0].lower(), *words[1:])
     if kind == "all" and not lists:
-        return _Block(("*",), named=False)
+        return _Block(("*",), is_host=False)
     if kind in ("host", "originalhost") and len(lists) == 1:
-        return _Block(tuple(lists[0].split(",")), by_address=kind == "host", named=False)
+        return _Block(tuple(lists[0].split(",")), by_address=kind == "host", is_host=False)
     notes.add(f"left out, Match on line {line.number}: its criteria are known only when ssh connects")
-    return _Block((), named=False)
+    return _Block((), is_host=False)
 
 
 def _words(source: ListSource, line: TextLine, at: int) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def _settings_of(source: ListSource, name: str, blocks: Sequence[_Block]) -> _Se
     settings: _Settings = {}
     for block in blocks:
         by_address = block.by_address and "hostname" in settings
-        if block.applies_to(_filled_in(source, *settings["hostname"], name) if by_address else name):
+        if block.applies_to(_expanded(source, *settings["hostname"], name) if by_address else name):
             settings = {**block.settings, **settings}
     return settings
 
@@ -163,7 +163,7 @@ def _host(source: ListSource, name: str, settings: _Settings, notes: set[str]) -
     settings = {
         key: setting for key, setting in settings.items() if key != "identityfile" or _is_key(setting[0], notes)
     }
-    values = {key: _filled_in(source, value, at, name) for key, (value, at) in settings.items()}
+    values = {key: _expanded(source, value, at, name) for key, (value, at) in settings.items()}
     address = values.get("hostname")
     if address:
         source.valid_host(address, settings["hostname"][1])
@@ -194,7 +194,7 @@ def _is_key(value: str, notes: set[str]) -> bool:
     return True
 
 
-def _filled_in(source: ListSource, value: str, at: int, name: str) -> str:
+def _expanded(source: ListSource, value: str, at: int, name: str) -> str:
     """Replace %h by the name, and %% by a percent sign. Only ssh knows the other tokens, when it connects."""
     if token := _ONLY_SSH_KNOWS.search(value.replace("%%", "")):
         source.fail(at, f"{token[0]} is filled in only by ssh; write out what it stands for")

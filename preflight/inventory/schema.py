@@ -15,7 +15,6 @@ from preflight.inventory.fields import (
     DeviceCount,
     DrainAtMost,
     FilePath,
-    FolderThere,
     HostRange,
     Interface,
     Launcher,
@@ -29,12 +28,13 @@ from preflight.inventory.fields import (
     Network,
     NetworkOfHosts,
     Nic,
-    PathsThere,
-    PathThere,
     Port,
     Ports,
     Profile,
     RdmaDevices,
+    RemoteFolder,
+    RemotePath,
+    RemotePaths,
     Seconds,
     Size,
     Text,
@@ -173,7 +173,7 @@ class ProbeTable(_SchemaTable):
     transport: Literal["ib", "socket"] | None = None
     sizes: Annotated[list[Size], Field(min_length=1)] = [8, 1 << 20, 16 << 20]
     init: Literal["store", "env", "tcp", "file"] = "store"
-    shared_dir: FolderThere | None = None
+    shared_dir: RemoteFolder | None = None
     step_deadline: Seconds | None = None
     via: Literal["ssh", "slurm", "mpi"] = "ssh"
     idle: StrictBool = False
@@ -181,9 +181,9 @@ class ProbeTable(_SchemaTable):
 
 
 class JobTable(_SchemaTable):
-    requirements: PathsThere = ()
-    datasets: PathsThere = ()
-    project: PathThere | None = None
+    requirements: RemotePaths = ()
+    datasets: RemotePaths = ()
+    project: RemotePath | None = None
     imports: Modules = ()
     launcher: Launcher | None = None
 

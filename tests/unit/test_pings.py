@@ -19,7 +19,7 @@ from preflight.facts.pings.plan import (
     planned_devices,
     refuse_too_many,
 )
-from preflight.facts.pings.run import expected_seconds, foretold, ping
+from preflight.facts.pings.run import expected_seconds, forecast, ping
 from preflight.facts.pings.tournament import opponent, steps
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Nic, NicDevice, Vnic
@@ -284,14 +284,14 @@ def test_the_time_foretold_is_that_of_the_device_with_the_most_pings_for_every_b
     plan = tuple(Ping(f"h{host}", 0, f"10.0.0.{n}", "x") for host in range(40) for n in range(3))
     assert expected_seconds(plan, pool=32) == 2 * expected_seconds(plan[:3], pool=32) > 0
     assert expected_seconds(()) == 0
-    assert foretold(plan, pool=32) == "120 pings between the devices of 40 hosts, 3 a device: about 6 s"
-    assert foretold(()) == ""
+    assert forecast(plan, pool=32) == "120 pings between the devices of 40 hosts, 3 a device: about 6 s"
+    assert forecast(()) == ""
 
 
 def test_who_would_wait_for_more_than_a_minute_is_told_what_is_shorter() -> None:
     plan = tuple(Ping("h", 0, f"10.0.0.{n}", "x") for n in range(61))
-    assert "about 61 s; shorter: without --mesh" in foretold(plan)
-    assert "shorter" not in foretold(plan[:60])
+    assert "about 61 s; shorter: without --mesh" in forecast(plan)
+    assert "shorter" not in forecast(plan[:60])
 
 
 # The round.

@@ -14,7 +14,7 @@ import msgspec
 from preflight.facts import answer_frame
 from preflight.facts.answers.accelerators import RawAccelerators, accelerators
 from preflight.facts.answers.firewall import RawFirewall, firewall
-from preflight.facts.answers.job import RawDriver, RawJob, found_versions, job, limits
+from preflight.facts.answers.job import RawDriver, RawJob, job, job_versions, limits
 from preflight.facts.answers.npu import (
     RawChips,
     RawDeviceNodes,
@@ -330,7 +330,7 @@ def host_facts(answer: HostAnswer, product: Product, *, deep: bool = True) -> Ho
         accelerators=newer("accelerators", RawAccelerators, accelerators),
         names=read("names", _Names, _names),
         limits=read("job", RawJob, limits),
-        versions=read("job", RawJob, lambda raw: found_versions(raw, driver)),
+        versions=read("job", RawJob, lambda raw: job_versions(raw, driver)),
         shells=requested("shells", Shells, lambda raw: raw),
         neighbours=requested("neighbours", RawNeighbours, neighbours.neighbours),
     )

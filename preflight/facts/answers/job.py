@@ -67,7 +67,7 @@ def limits(raw: RawJob) -> Limits | Missing:
     return _NO_PYTHON if raw.python is None else Limits(*raw.nofile, raw.memlock[0], raw.shm_bytes, raw.stack, raw.shm)
 
 
-def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:
+def job_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:
     """Return the versions that a job uses. `driver` None: the host has no NPUs."""
     cann = version_files.cann(raw.cann_files)
     readings = {"cann": cann}

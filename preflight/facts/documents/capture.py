@@ -32,7 +32,7 @@ from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
 
 SCHEMA = "preflight.capture/1"
-_TOLD = 3  # places with a remaining name that the error lists
+_MOST_LEAKS = 3  # places with a remaining name that the error lists
 
 # A serial number follows such a key at the start of a line, or in quotes after a key in quotes.
 _CALLED = (
@@ -95,20 +95,20 @@ def _digests(sections: dict[str, Any], salt: str) -> None:
             file["digest"] = hashlib.sha256((salt + digest).encode()).hexdigest()
 
 
-def _host(it: HostAnswer | Unreachable, salt: str, pseudonyms: Pseudonyms | None) -> dict[str, Any]:
-    disguise = pseudonyms.value if pseudonyms else _as_it_is
-    if isinstance(it, Unreachable):
-        return {"unreachable": disguise(msgspec.to_builtins(it))}
+def _host(answer: HostAnswer | Unreachable, salt: str, pseudonyms: Pseudonyms | None) -> dict[str, Any]:
+    disguise = pseudonyms.value if pseudonyms else _unchanged
+    if isinstance(answer, Unreachable):
+        return {"unreachable": disguise(msgspec.to_builtins(answer))}
     common_fields = {
-        "devices": it.devices,
-        "sent": it.sent,
-        "received": it.received,
-        "refused": disguise(msgspec.to_builtins(it.refused)),
+        "devices": answer.devices,
+        "sent": answer.sent,
+        "received": answer.received,
+        "refused": disguise(msgspec.to_builtins(answer.refused)),
     }
-    if isinstance(it.raw, Missing):
-        return {**common_fields, "error": disguise(clean(it.raw.error))}
+    if isinstance(answer.raw, Missing):
+        return {**common_fields, "error": disguise(clean(answer.raw.error))}
     sections: dict[str, Any] = {}
-    for name, part in it.raw.items():
+    for name, part in answer.raw.items():
         try:
             sections[name] = clean(msgspec.json.decode(part))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -137,7 +137,7 @@ def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> s
     `pseudonyms`: for names and addresses, which the inventory has replaced by marks already. Raises PreflightError if a
     known name or address would remain.
     """
-    disguise = pseudonyms.value if pseudonyms else _as_it_is
+    disguise = pseudonyms.value if pseudonyms else _unchanged
     hosts = {
         pseudonyms.name(name) if pseudonyms else name: _host(contact, salt, pseudonyms)
         for name, contact in capture.hosts.items()
@@ -154,10 +154,11 @@ def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> s
     text = msgspec.json.format(msgspec.json.encode(document).decode(), indent=1) + "\n"
     if pseudonyms is None:
         return text
-    if leaks := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _TOLD + 1)):
+    if leaks := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _MOST_LEAKS + 1)):
         raise PreflightError(
-            f"nothing was written: the capture would still hold {'; '.join(leaks[:_TOLD])}"
-            f"{' and more' if len(leaks) > _TOLD else ''}; report this, and take one without --anonymous meanwhile"
+            f"nothing was written: the capture would still hold {'; '.join(leaks[:_MOST_LEAKS])}"
+            f"{' and more' if len(leaks) > _MOST_LEAKS else ''}; "
+            "report this, and take one without --anonymous meanwhile"
         )
     return pseudonyms.shown(text)
 
@@ -169,7 +170,7 @@ def _tables(inventory: str) -> Any:
         return inventory
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -211,12 +212,12 @@ def load(text: str, source: str) -> Capture:
         document.taken,
         document.anonymous,
         document.inventory,
-        {name: _answered(host) for name, host in document.hosts.items()},
+        {name: _host_answer(host) for name, host in document.hosts.items()},
         document.not_understood,
     )
 
 
-def _answered(host: _CapturedHost) -> HostAnswer | Unreachable:
+def _host_answer(host: _CapturedHost) -> HostAnswer | Unreachable:
     if host.unreachable:
         return host.unreachable
     raw = Missing(host.error) if host.error is not None else host.sections

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from preflight.facts.pings.device_ports import Port, Rails, is_way, ports
+from preflight.facts.pings.device_ports import Port, Rails, is_routable, ports
 from preflight.facts.pings.tournament import opponent, steps
 from preflight.facts.sections.nic import Nic
 from preflight.facts.types import ClusterFacts, HostFacts, Ping
@@ -114,7 +114,7 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, scope: PingScope = NEIGHBO
     unroutable = 0
     with _nothing_collected():
         for port, peers in zip(all_ports, _peers(all_ports, rails, scope, cluster), strict=True):
-            routable = [peer for peer in peers if peer.device == port.device or is_way(port, peer)]
+            routable = [peer for peer in peers if peer.device == port.device or is_routable(port, peer)]
             unroutable += len(peers) - len(routable)
             gateway = port.gateway if switched else ""
             if gateway:
@@ -164,7 +164,7 @@ def _peers(all_ports: Sequence[Port], rails: Rails, scope: PingScope, cluster: C
     crosses_rails = scope.cross_rail and cluster.fabric is Fabric.SWITCHED
     for position, port in enumerate(all_ports):
         if scope.mesh and crosses_rails:
-            yield list(_everybody(all_ports, position, cluster.product))
+            yield list(_all_peers(all_ports, position, cluster.product))
             continue
         peers = list(_mesh(*rails.rail(port)) if scope.mesh else _neighbours(rails, port))
         yield [*peers, *rails.other_rails_of_the_next_host(port)] if crosses_rails else peers
@@ -185,7 +185,7 @@ def _mesh(players: Sequence[Port], place: int) -> Iterator[Port]:
             yield players[peer]
 
 
-def _everybody(players: Sequence[Port], place: int, product: Product) -> Iterator[Port]:
+def _all_peers(players: Sequence[Port], place: int, product: Product) -> Iterator[Port]:
     port = players[place]
     for peer in _mesh(players, place):
         if peer.host != port.host or (

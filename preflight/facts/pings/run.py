@@ -33,7 +33,7 @@ def expected_seconds(plan: Sequence[Ping], pool: int = POOL) -> float:
     return _longest(plan) * rounds * PING_SECONDS
 
 
-def foretold(plan: Sequence[Ping], pool: int = POOL) -> str:
+def forecast(plan: Sequence[Ping], pool: int = POOL) -> str:
     """Return a forecast of the pings and their time for the user; empty for an empty plan."""
     if not plan:
         return ""
@@ -101,7 +101,7 @@ def _with(ping: Ping, output: ToolOutput | None) -> Ping:
     if output is None:
         return replace(ping, error="hccn_tool did not answer in time")
     hccs = ping.purpose == "hccs"
-    result = npu.only("ping", output, hccn_tool.hccs_ping if hccs else hccn_tool.ping)
+    result = npu.only_answer("ping", output, hccn_tool.hccs_ping if hccs else hccn_tool.ping)
     if isinstance(result, str):
         return replace(ping, error=result)
     return replace(

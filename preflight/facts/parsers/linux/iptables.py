@@ -33,7 +33,7 @@ def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:
     lines = [_COUNTERS.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
     if unknown_line := next((line for line in lines if not _KNOWN.fullmatch(line)), None):
         return Missing(f"iptables: {quote(unknown_line)} is not understood")
-    filter_lines = list(_of_filter(lines))
+    filter_lines = list(_filter_table(lines))
     policies = ["ACCEPT", *_first_groups(_POLICY, filter_lines)]
     policy = "accept" if policies[-1] == "ACCEPT" else "drop"
     rules = tuple(_first_groups(_RULE, filter_lines))
@@ -47,7 +47,7 @@ def _first_groups(pattern: re.Pattern[str], lines: Iterable[str]) -> Iterator[st
             yield match[1]
 
 
-def _of_filter(lines: Iterable[str]) -> Iterable[str]:
+def _filter_table(lines: Iterable[str]) -> Iterable[str]:
     """Yield the lines of the table `filter`. `iptables -S` names no table, and prints no other."""
     table = "filter"
     for line in lines:

@@ -8,8 +8,8 @@ from preflight.facts.parsers.ascend.hccn_tool.tool_output import (
     as_address,
     blocks,
     fields,
+    is_silent,
     readings,
-    said_nothing,
 )
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
@@ -40,15 +40,15 @@ def _address(block: list[str]) -> DeviceAddress:
 
 def ip(text: str) -> tuple[DeviceAddress, ...]:
     """Parse `-ip -g`. Nothing set: a failure text on 910B and later, nothing at all from old 910A drivers."""
-    if said_nothing(text):
+    if is_silent(text):
         return (DeviceAddress(Reading(), Reading()),)
 
     def starts(line: str) -> bool:
         match = _IP.fullmatch(line)
         return (match is not None and match.group(1) == "ipaddr") or _NO_IP in line
 
-    def entry(found: Found[DeviceAddress]) -> DeviceAddress:
-        return found.value or DeviceAddress(Reading(error=found.error), Reading(error=found.error))
+    def entry(reading: Found[DeviceAddress]) -> DeviceAddress:
+        return reading.value or DeviceAddress(Reading(error=reading.error), Reading(error=reading.error))
 
     return tuple(map(entry, blocks(text, starts, _address, closed=lambda line: _NO_IP in line)))
 

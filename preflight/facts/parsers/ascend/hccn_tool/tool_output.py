@@ -90,7 +90,7 @@ def not_understood(text: str) -> str:
     return f"hccn_tool said {quote(start)}, which is not understood" if start.strip() else "hccn_tool said nothing"
 
 
-def said_nothing(text: str) -> bool:
+def is_silent(text: str) -> bool:
     return len(text) <= LONGEST_OUTPUT and not text.strip()
 
 

@@ -51,8 +51,8 @@ def _fields(text: str, query: str, *needed: str) -> dict[str, str]:
     return values
 
 
-def _number(found: dict[str, str], key: str, query: str, most: int = 1 << 32) -> int | None:
-    value = found.get(key, "")
+def _number(values: dict[str, str], key: str, query: str, most: int = 1 << 32) -> int | None:
+    value = values.get(key, "")
     if not value:
         return None
     if not _NUMBER.fullmatch(value) or int(value) > most:
@@ -156,8 +156,8 @@ def hccs(text: str) -> Found[Hccs]:
         return Found(error=str(error))
 
 
-def _links(found: dict[str, str], key: str) -> tuple[str, ...]:
-    value = found.get(key, "[]")
+def _links(values: dict[str, str], key: str) -> tuple[str, ...]:
+    value = values.get(key, "[]")
     match = _LANES.fullmatch(value)
     if match is None or not all(len(word) <= 20 for word in match.group(1).split()):
         raise _UnknownAnswerError(f"npu-smi info -t hccs: {quote(f'{key} : {value}')} is not understood")

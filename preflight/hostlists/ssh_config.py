@@ -5,10 +5,12 @@ Names with the same address are one host. The first is its name, and the others 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from heapq import merge
+from operator import itemgetter
 
 from preflight.hostlists import proxy_jump
 from preflight.hostlists.host_list import HostList, ListedHost, ListSource, TextLine, whole_number
@@ -59,21 +61,17 @@ class _Blocks:
 
     def __init__(self, blocks: Iterable[tuple[_Block, int]]) -> None:
         self.names: dict[str, int] = {}
-        self._plain: dict[str, list[tuple[int, _Block]]] = defaultdict(list)  # by host, with their positions
-        self._general: list[tuple[int, _Block]] = []
+        self._blocks: dict[str, list[tuple[int, _Block]]] = defaultdict(list)  # with positions; "*": of any host
         for position, (block, at) in enumerate(blocks):
             for name in block.host_names:
                 self.names.setdefault(name, at)
-            if block.is_plain:
-                for name in block.host_names:
-                    self._plain[name].append((position, block))
-            else:
-                self._general.append((position, block))
+            for key in block.host_names if block.is_plain else ("*",):
+                self._blocks[key].append((position, block))
 
-    def candidates(self, name: str) -> list[_Block]:
-        """Return the blocks that may apply to a host, in the order of the file."""
-        blocks = dict([*self._plain[name], *self._general])
-        return [blocks[position] for position in sorted(blocks)]
+    def candidates(self, name: str) -> Iterator[_Block]:
+        """Yield the blocks that may apply to a host, in the order of the file."""
+        for _, block in merge(self._blocks[name], self._blocks["*"], key=itemgetter(0)):
+            yield block
 
 
 def read(source: ListSource) -> HostList:
@@ -149,7 +147,7 @@ def _words(source: ListSource, line: TextLine, at: int) -> tuple[str, ...]:
     return tuple(quoted or bare for quoted, bare in _WORD.findall(text))
 
 
-def _settings_of(source: ListSource, name: str, blocks: Sequence[_Block]) -> _Settings:
+def _settings_of(source: ListSource, name: str, blocks: Iterable[_Block]) -> _Settings:
     """Return the settings of a host from the blocks that may apply to it, in their order."""
     settings: _Settings = {}
     for block in blocks:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
@@ -31,7 +31,7 @@ class Shape:
     @property
     def kind(self) -> "Shape":
         """The same shape at any size."""
-        return Shape(self.op, self.reduction, self.form, self.dtype, 0, self.scope, self.place, self.hosts, self.ranks)
+        return replace(self, bytes=0)
 
 
 @dataclass(frozen=True)

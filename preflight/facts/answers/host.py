@@ -32,7 +32,7 @@ from preflight.facts.answers.nvidia import RawNvidia, nvidia
 from preflight.facts.answers.rdma import RawRdma, rdma
 from preflight.facts.connections import Tried
 from preflight.facts.decode import decode
-from preflight.facts.documents.refused_document import json_error
+from preflight.facts.documents.refused_document import JSON_ERRORS, json_error
 from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.linux import ip, logind, ss, sysctl, tuned
 from preflight.facts.parsers.linux.os_release import os_release
@@ -152,7 +152,7 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
         parts = decode(answer_frame.document(answer, marker), dict[str, msgspec.Raw])
     except answer_frame.NoAnswer as error:
         return Missing(str(error))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         return Missing(f"the collector's answer is not what was sent: {json_error(error)}")
     if printed := answer_frame.printed_before(answer, marker):
         parts[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
@@ -179,7 +179,7 @@ def section(answer: Sections | Missing, name: str, type_: type[Any]) -> Any | Mi
         return decode(parts["value"], type_)
     except KeyError:
         return Missing(f"section {name} of the collector's answer has neither a value nor an error")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         return Missing(f"section {name} of the collector's answer is not understood: {json_error(error)}")
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from preflight.facts import round_trip
 from preflight.facts.answers.host import HostAnswer
-from preflight.facts.documents.refused_document import CAPTURE, json_error, refusal
+from preflight.facts.documents.refused_document import CAPTURE, JSON_ERRORS, json_error, refusal
 from preflight.facts.redaction.anonymity import left
 from preflight.facts.redaction.pseudonyms import Pseudonyms
 from preflight.facts.redaction.redact import may_match, redact, redacted, without_value
@@ -111,7 +111,7 @@ def _host(answer: HostAnswer | Unreachable, salt: str, pseudonyms: Pseudonyms | 
     for name, part in answer.raw.items():
         try:
             sections[name] = clean(msgspec.json.decode(part))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except JSON_ERRORS as error:
             sections[name] = {"error": f"what the collector sent cannot be kept: {json_error(error)}"}
     _machine_id(sections, salt)
     if pseudonyms:
@@ -127,7 +127,7 @@ def documents(hosts: Mapping[str, HostAnswer | Unreachable]) -> Iterator[Any]:
         ):
             try:
                 yield clean(msgspec.json.decode(part))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            except JSON_ERRORS:
                 continue  # a capture does not keep it
 
 
@@ -203,7 +203,7 @@ def load(text: str, source: str) -> Capture:
     """Return the capture that `dump` wrote. `source` names it in errors. Raises UsageError for any other document."""
     try:
         document = msgspec.json.decode(text, type=_CaptureDocument)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         raise UsageError(refusal(source, CAPTURE, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:
         raise UsageError(refusal(source, CAPTURE, SCHEMA, text))

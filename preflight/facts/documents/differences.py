@@ -9,14 +9,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from itertools import chain
-from typing import Any
+from itertools import chain, filterfalse
+from typing import Any, TypeVar
 
 from preflight.facts.documents.capture import clean
 from preflight.facts.documents.stable_fields import KNOWN_BY, RESTLESS, UNORDERED, is_passing, steady_text
 from preflight.facts.reading import Found, Missing
 from preflight.facts.redaction.redact import REDACTED, redact
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Unreachable
+
+T = TypeVar("T", str, list[str])
 
 ABSENT = "(not there)"
 UNSEEN = "(could not be looked at)"
@@ -186,9 +188,9 @@ def _is_secret(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def _alike_redacted(was: str, now: str) -> tuple[str, str]:
+def _alike_redacted(was: T, now: T) -> tuple[T, T]:
     """Return both redacted if one of them is, as in a support bundle: a secret is no difference."""
-    return (clean(was), clean(now)) if REDACTED in was or REDACTED in now else (was, now)
+    return (clean(was), clean(now)) if REDACTED in f"{was}{now}" else (was, now)
 
 
 def cut(was: str, now: str, most: int) -> tuple[str, str]:
@@ -209,8 +211,8 @@ def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) 
     was, now = (tuple(item for item in items if not is_passing(item)) for items in (was, now))
     first, second = map(_by_identity, (was, now))
     if first is None or second is None:
-        pairs = _alike_lists([*map(_text, was)], [*map(_text, now)])
-        yield from _sequences(name, element, *pairs)
+        lines = _alike_redacted([*map(_text, was)], [*map(_text, now)])
+        yield from _sequences(name, element, *lines)
         return
     for key, old, new in _value_pairs(first, second):
         yield from _pair(name, f"{element} {key}".strip(), old, new)
@@ -244,23 +246,17 @@ def _joined(lines: Sequence[str]) -> str:
     return ", ".join(map(redact, lines[:LONGEST])) or ABSENT
 
 
-def _alike_lists(was: list[str], now: list[str]) -> tuple[list[str], list[str]]:
-    redacted_ = any(REDACTED in item for item in chain(was, now))
-    return (clean(was), clean(now)) if redacted_ else (was, now)
-
-
 def _without(lines: Sequence[str], excluded: Collection[str]) -> list[str]:
     return [line for line in lines if line not in excluded]
 
 
 def _text(value: Any) -> str:
     """Return one line for any value of the facts."""
-    if value in (ABSENT, UNSEEN):
-        return str(value)
     if isinstance(value, Found):
         return UNSEEN if value.error else _text(value.value)
     if is_dataclass(value):
-        return " ".join(_field_texts(value))
+        parts = (getattr(value, part) for part in _steady_fields(value.__class__))
+        return " ".join(map(_text, filterfalse(_is_empty, parts)))
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(part)}" for key, part in value.items()) or "empty"
     if isinstance(value, tuple):
@@ -268,8 +264,5 @@ def _text(value: Any) -> str:
     return steady_text(value)
 
 
-def _field_texts(value: Any) -> Iterator[str]:
-    for name in _steady_fields(value.__class__):
-        part = getattr(value, name)
-        if part not in (None, "", ()):
-            yield _text(part)
+def _is_empty(value: Any) -> bool:
+    return value in (None, "", ())

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+JSON_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)  # of a decoder, for texts that are not valid
+
 _NAMES = {
     "object": "an object in { }",
     "array": "a list in [ ]",
@@ -62,7 +64,7 @@ def schema_of(text: str | bytes) -> str:
     """Return the schema that the document names, such as preflight.facts/1; empty if it names none."""
     try:
         return msgspec.json.decode(text, type=_Schema).schema
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except JSON_ERRORS:
         return ""
 
 

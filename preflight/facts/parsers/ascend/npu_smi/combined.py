@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from preflight.facts.parsers.ascend.npu_smi.mapping import ChipId
-from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, NpuSmiTable
+from preflight.facts.parsers.ascend.npu_smi.table import NpuSmiTable
 from preflight.facts.types import Missing, NpuChip, NpuProcess, NpuSmi
 from preflight.model.cluster import Product
 
@@ -57,23 +58,7 @@ def combined(
         processes.append(NpuProcess(device[row.npu, row.chip], row.pid, row.name, user, row.memory))
     return NpuSmi(
         version=table.version,
-        chips=tuple(_chip(row, device[row.npu, row.chip]) for row in table.chips),
+        chips=tuple(NpuChip(**(asdict(row) | {"device": device[row.npu, row.chip]})) for row in table.chips),
         processes=tuple(processes),
         processes_listed=table.processes is not None and not table.untold,
-    )
-
-
-def _chip(row: ChipRow, device: int) -> NpuChip:
-    return NpuChip(
-        device,
-        row.name,
-        row.health,
-        row.busy_percent,
-        row.npu,
-        row.chip,
-        row.bus,
-        row.hbm_used,
-        row.hbm_total,
-        row.ddr_used,
-        row.ddr_total,
     )

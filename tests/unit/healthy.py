@@ -45,7 +45,7 @@ from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall, NftCh
 from preflight.facts.sections.job import NPU_FILES, Job, JobRdma, SeenFile, SeenFolder
 from preflight.facts.sections.load import Busy, Load
 from preflight.facts.sections.naming import FullName, Naming
-from preflight.facts.sections.neighbours import Entry, Neighbours, Visit
+from preflight.facts.sections.neighbours import Entry, Neighbours, SshVisit
 from preflight.facts.sections.nic import (
     Band,
     Bandwidth,
@@ -255,7 +255,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
         ),
         job=_job(),
         neighbours=Neighbours(
-            "root", tuple(Visit(other.name, other.address, Entry.IN) for other in cluster.hosts if other is not host)
+            "root", tuple(SshVisit(other.name, other.address, Entry.IN) for other in cluster.hosts if other is not host)
         ),
         shells=Shells("root", "/bin/bash", _way(), _way()),
         nvidia=healthy_nvidia(number) if cluster.product is Product.NVIDIA else None,

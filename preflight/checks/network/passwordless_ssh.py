@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.facts.sections.neighbours import Entry, Neighbours, Visit
+from preflight.facts.sections.neighbours import Entry, Neighbours, SshVisit
 from preflight.model.finding import Finding
 
 _SHOWN = 4  # attempts that a finding lists as evidence
@@ -26,7 +26,7 @@ _REMEDY = {
 @dataclass(frozen=True)
 class _Try:
     source: str
-    visit: Visit
+    visit: SshVisit
 
     @property
     def target(self) -> str:

@@ -29,7 +29,7 @@ _ID = re.compile(rf"{re.escape(REDACTED)}(?: \d+)?")
 
 
 @dataclass(frozen=True)
-class Place:
+class DifferencePlace:
     """A host, or a part of it. `element`: a device's number or an interface's name, empty for the host as a whole."""
 
     host: str
@@ -49,7 +49,7 @@ class Difference:
     name: str
     before: str
     after: str
-    places: tuple[Place, ...]
+    places: tuple[DifferencePlace, ...]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _rank(difference: Difference) -> tuple[int, str]:
 class _Comparison:
     """Differences so far by (name, before, after). `unseen`: sections that one of the runs lacks."""
 
-    places: dict[tuple[str, str, str], list[Place]] = field(default_factory=lambda: defaultdict(list))
+    places: dict[tuple[str, str, str], list[DifferencePlace]] = field(default_factory=lambda: defaultdict(list))
     unseen: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     sections: int = 0
 
@@ -100,7 +100,7 @@ class _Comparison:
             return
         self.unseen["all"].append(host)
         if was.__class__ is not now.__class__:
-            self.places["reached", _reached(was), _reached(now)].append(Place(host))
+            self.places["reached", _reached(was), _reached(now)].append(DifferencePlace(host))
 
     def _add_section(self, host: str, section: str, was: Any, now: Any) -> None:
         if was is None and now is None:
@@ -110,7 +110,7 @@ class _Comparison:
             return
         self.sections += 1
         for name, element, before, after in _walk(section, "", was, now):
-            self.places[name, before, after].append(Place(host, element))
+            self.places[name, before, after].append(DifferencePlace(host, element))
 
 
 def _reached(host: HostFacts | Unreachable) -> str:

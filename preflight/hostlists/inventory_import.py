@@ -65,8 +65,7 @@ def document_of(
     base_hosts = apart(kept.pop("hosts", ()))
     old = [base_hosts.get(host.name, {}) for host in host_list.hosts]
     cluster = _cluster(kept.pop("cluster", {}), host_list, options, notes)
-    counts = _device_counts(cluster, host_list, options, old, notes)
-    counts = _with_common_count(cluster, counts)
+    counts = _with_common_count(cluster, _device_counts(cluster, host_list, options, old, notes))
     prefix = _prefix(host_list, options, Product(cluster["product"]), notes)
     if prefix:
         _refuse_addresses(host_list, cluster, kept.get("device_addresses", {}))
@@ -74,11 +73,11 @@ def document_of(
     tables = []
     for host, before, count, ssh in zip(host_list.hosts, old, counts, own_ssh, strict=True):
         device_values = _device_values(host, prefix, before, cluster["devices"] if count is None else count)
-        tables.append({**_host_table(host, before, count, ssh), **device_values})
+        tables.append(_host_table(host, before, count, ssh) | device_values)
     notes += _left_out_values(old, tables)
     document: Table = {"cluster": cluster}
     if common_ssh or "ssh" in kept:
-        document["ssh"] = {**kept.pop("ssh", {}), **common_ssh}
+        document["ssh"] = kept.pop("ssh", {}) | common_ssh
     waivers = _waivers(kept.pop("waivers", []), host_list, notes)
     return {**document, **kept, "hosts": together(tables), **waivers}, notes
 
@@ -152,7 +151,7 @@ def _ssh_tables(host_list: HostList, options: ImportOptions, old: Sequence[Table
     """Return the settings that all hosts have, and those of each host without them."""
     user = {"user": options.user} if options.user else {}
     hosts_and_tables = zip(host_list.hosts, old, strict=True)
-    tables = [{**before.get("ssh", {}), **user, **_listed_ssh(host)} for host, before in hosts_and_tables]
+    tables: list[Table] = [before.get("ssh", {}) | user | _listed_ssh(host) for host, before in hosts_and_tables]
     common = {key: value for key, value in tables[0].items() if all(table.get(key) == value for table in tables)}
     return common, [{key: value for key, value in table.items() if key not in common} for table in tables]
 

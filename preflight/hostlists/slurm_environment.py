@@ -36,7 +36,7 @@ def read(source: ListSource) -> HostList:
     cpus = _per_node(source, values, "SLURM_JOB_CPUS_PER_NODE", count)
     tasks = _per_node(source, values, "SLURM_TASKS_PER_NODE", count)
     gpus = _gpus(variables)
-    slots, note = _gpu_slots(count, *gpus) if gpus else _task_slots(count, tasks, cpus)
+    slots, note = ([gpus[0]] * count, gpus[1]) if gpus else _task_slots(count, tasks, cpus)
     return HostList(
         tuple(replace(host, slots=n) for host, n in zip(host_list.hosts, slots, strict=True)),
         variables.get("SLURM_CLUSTER_NAME", ""),
@@ -53,21 +53,13 @@ def _assignments(text: str) -> dict[str, tuple[re.Match[str], str]]:
     return {name: (matches[name], value) for name, value in values.items() if value not in ("", "(null)")}
 
 
-_Slots = tuple[Sequence[int | None], str]  # of every node, and a note on their source
-
-
-def _gpu_slots(nodes: int, variable: str, gpus: int) -> _Slots:
-    return [gpus] * nodes, f"devices of every host as {variable} tells"
-
-
-def _task_slots(nodes: int, tasks: list[int] | None, cpus: list[int] | None) -> _Slots:
-    if tasks and set(tasks) != {1}:
-        return tasks, ""
-    if tasks:
-        note = "one task a node was not taken for one device, since launchers are started like that"
-    else:
-        note = "the CPUs a node were not taken for devices" if cpus else ""
-    return [None] * nodes, note
+def _task_slots(nodes: int, tasks: list[int] | None, cpus: list[int] | None) -> tuple[Sequence[int | None], str]:
+    """Return the slots of every node, and a note on tasks or CPUs that are no slots."""
+    if not tasks:
+        return [None] * nodes, "the CPUs a node were not taken for devices" if cpus else ""
+    if set(tasks) == {1}:
+        return [None] * nodes, "one task a node was not taken for one device, since launchers are started like that"
+    return tasks, ""
 
 
 def write(host_list: HostList) -> str:
@@ -100,11 +92,11 @@ def _no_job(name: str) -> str:
     return f"{why}, or name a file with the hosts: preflight inventory import hosts.txt -o hosts.toml"
 
 
-def _gpus(variables: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the GPUs of a node and their variable. SLURM_GPUS_PER_NODE may be `a100:8`."""
+def _gpus(variables: Mapping[str, str]) -> tuple[int, str] | None:
+    """Return the GPUs of a node, and a note on their variable. SLURM_GPUS_PER_NODE may be `a100:8`."""
     for variable in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"):
         if number := whole_number(variables.get(variable, "").rpartition(":")[2], 1, _MOST_SLOTS):
-            return variable, number
+            return number, f"devices of every host as {variable} tells"
     return None
 
 

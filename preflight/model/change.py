@@ -1,6 +1,6 @@
 """Declarative changes, written by compare-and-set. A finding's fix is one of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -141,7 +141,7 @@ class StepResult:
 class Plan:
     """All changes of one run, host by host in the order they are applied."""
 
-    changes: tuple[Change, ...] = field(default=())
+    changes: tuple[Change, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:

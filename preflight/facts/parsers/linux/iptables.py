@@ -4,7 +4,7 @@ The chain INPUT of the table `filter` decides on incoming packets. The chains of
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import IptablesChain
@@ -34,17 +34,10 @@ def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:
     if unknown_line := next((line for line in lines if not _KNOWN.fullmatch(line)), None):
         return Missing(f"iptables: {quote(unknown_line)} is not understood")
     filter_lines = list(_filter_table(lines))
-    policies = ["ACCEPT", *_first_groups(_POLICY, filter_lines)]
+    policies = ["ACCEPT", *(match[1] for match in filter(None, map(_POLICY.fullmatch, filter_lines)))]
     policy = "accept" if policies[-1] == "ACCEPT" else "drop"
-    rules = tuple(_first_groups(_RULE, filter_lines))
+    rules = tuple(match[1] for match in filter(None, map(_RULE.fullmatch, filter_lines)))
     return IptablesChain(program, policy, rules, tuple(filter(is_ours, rules)))
-
-
-def _first_groups(pattern: re.Pattern[str], lines: Iterable[str]) -> Iterator[str]:
-    """Yield the first group of each line that matches."""
-    for line in lines:
-        if match := pattern.fullmatch(line):
-            yield match[1]
 
 
 def _filter_table(lines: Iterable[str]) -> Iterable[str]:

@@ -69,6 +69,16 @@ class Cause:
     others: tuple[str, ...] = ()
     part: bool = False
 
+    @property
+    def objects(self) -> str:
+        """The names in one phrase."""
+        return " and ".join(self.names)
+
+    @property
+    def unanswered(self) -> bool:
+        """True if no packet of the lost pings came back."""
+        return not any(ping.received for ping in self.lost)
+
 
 def end(ping: Ping) -> PingEnd:
     """Return the end that was pinged."""

@@ -12,7 +12,8 @@ from preflight.model.change import Area, Change, Plan, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
-from preflight.provision.render import Line, render, wrapped
+from preflight.provision.render import PlanLine as Line
+from preflight.provision.render import render, wrapped
 from preflight.provision.render_results import render_fixed, render_results
 from preflight.report.text import Line as ReportLine
 

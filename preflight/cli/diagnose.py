@@ -32,13 +32,13 @@ from preflight.diagnose import told
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.reading import Unread, read, sources
-from preflight.diagnose.types import Diagnosis, Group, LastLines, Seen
+from preflight.diagnose.types import Diagnosis, ErrorGroup, LastLines, LoggedError
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
 if TYPE_CHECKING:  # a run on local files loads no transport
-    from preflight.diagnose.fetched import Copy, Fetched
+    from preflight.diagnose.fetched import Fetched, FetchedLog
 
 _SHOWN = 8  # files named in lists of unread and of fetched files
 _SINCE, _MOST = 86400, 32 << 20  # seconds; bytes from one host
@@ -119,16 +119,16 @@ def fetched_logs(args: argparse.Namespace) -> Iterator["Fetched"]:
 
     Raise UsageError or PreflightError.
     """
-    from preflight.diagnose.fetch import Wanted, fetch
+    from preflight.diagnose.fetch import HostAccess, LogSelection, fetch
 
     for name in args.log:
         if not name.startswith(("/", "~/")):
             raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
     with session(args) as (cluster, hosts, transport, progress), ExitStack() as stack:
-        wanted = Wanted(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
+        wanted = LogSelection(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:
             folder = stack.enter_context(_folder())
-            fetched = fetch(hosts, transport, wanted, folder, pool=args.pool, progress=progress)
+            fetched = fetch(HostAccess(hosts, transport, args.pool, progress), wanted, folder)
         except OSError as error:
             where = f" in {error.filename}" if error.filename else ""
             raise PreflightError(
@@ -164,7 +164,7 @@ def _next(found: Diagnosis, inventory: Path) -> str:
 
 
 def _lines(
-    found: Diagnosis, unread: Sequence[Unread], files: int, then: str, copies: "Sequence[Copy] | None"
+    found: Diagnosis, unread: Sequence[Unread], files: int, then: str, copies: "Sequence[FetchedLog] | None"
 ) -> Iterator[Line]:
     columns = width()
     for style, indent, text in told.lines(found):
@@ -182,7 +182,7 @@ def _lines(
     yield from (Line(line, "next") for line in _wrapped(f"next: {then}", "", columns))
 
 
-def _came(copies: "Sequence[Copy]") -> str:
+def _came(copies: "Sequence[FetchedLog]") -> str:
     hosts = len({copy.host for copy in copies})
     size = sum(copy.size for copy in copies)
     amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
@@ -206,7 +206,7 @@ def _wrapped(text: str, indent: str, columns: int) -> list[str]:
 
 
 def document(
-    found: Diagnosis, unread: Sequence[Unread], files: int, code: int, copies: "Sequence[Copy] | None" = None
+    found: Diagnosis, unread: Sequence[Unread], files: int, code: int, copies: "Sequence[FetchedLog] | None" = None
 ) -> dict[str, Any]:
     """Return the preflight.diagnosis/1 document (docs/contracts.md)."""
     fetched = [{"host": copy.host, "file": copy.file, "bytes": copy.size, "from": copy.begin} for copy in copies or ()]
@@ -229,7 +229,7 @@ def document(
     }
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: ErrorGroup) -> dict[str, Any]:
     sign = group.sign
     return {
         "error": sign.id,
@@ -255,7 +255,7 @@ def _last(last: LastLines) -> dict[str, Any]:
     }
 
 
-def _seen(seen: Seen) -> dict[str, Any]:
+def _seen(seen: LoggedError) -> dict[str, Any]:
     process = seen.who
     return {
         "rank": process.rank,

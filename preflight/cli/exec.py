@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from preflight.cli.common import DEFAULT_INVENTORY, Session, add_inventory_arguments, devices, product_name, session
 from preflight.cli.output import Output, add_save_argument, refuse_unwritable
 from preflight.cli.probe_request import add_request_arguments
-from preflight.launch.job import Launcher
+from preflight.launch.job import JobLauncher
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.gate import Unknown
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from preflight.facts.types import ClusterFacts
     from preflight.gate.exec_choice import Choice, Wanted
     from preflight.gate.exec_step import Start, Table
-    from preflight.launch.job import Job
+    from preflight.launch.job import LaunchedJob
 
 MOST_PROBES = 3  # in one run; if the last still finds unhealthy nodes, the cause is elsewhere
 
@@ -185,23 +185,23 @@ def _ranks_by_table(args: argparse.Namespace, cluster: Cluster) -> bool:
 
 def _job(
     args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host], facts: "ClusterFacts | None", table: str
-) -> "Job":
+) -> "LaunchedJob":
     """Return the job on `hosts`, in the order of its ranks. Raise UsageError.
 
     Raise NotSeenError if `facts` lack a needed value. They are None if none have been collected.
     """
     from preflight.cli.launch import master_port, refuse_job, refuse_port
     from preflight.launch.environment import checked
-    from preflight.launch.job import Job
+    from preflight.launch.job import LaunchedJob
     from preflight.launch.places import places
 
-    launcher = Launcher.SHELL if args.per_device else Launcher.SPAWN
+    launcher = JobLauncher.SHELL if args.per_device else JobLauncher.SPAWN
     refuse_port(args.master_port)
     port = args.master_port or master_port(cluster, launcher)
     job_hosts = tuple(places(cluster, hosts, args.devices, facts))
     refuse_job(cluster, port, job_hosts)
     own = checked(args.env, cluster.product, len(hosts))
-    return Job(launcher, cluster, job_hosts, tuple(args.program), port, own, rank_table=table)
+    return LaunchedJob(launcher, cluster, job_hosts, tuple(args.program), port, own, rank_table=table)
 
 
 def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Start | int":
@@ -275,7 +275,7 @@ def _decided(choice: "Choice") -> list[str]:
     return [] if choice.again else [f"the command is started on {fold(choice.take)}"]
 
 
-def _settled(args: argparse.Namespace, s: Session) -> "tuple[Job, Table | None]":
+def _settled(args: argparse.Namespace, s: Session) -> "tuple[LaunchedJob, Table | None]":
     """Return the job on the session's hosts, and its rank table, from current facts."""
     from preflight.facts.collect import FactsRequest, collect
     from preflight.launch.places import must_look, wants_addresses
@@ -283,14 +283,14 @@ def _settled(args: argparse.Namespace, s: Session) -> "tuple[Job, Table | None]"
     if _ranks_by_table(args, s.cluster):
         return _by_rank_table(args, s)
     facts = None
-    if must_look(s.hosts) or wants_addresses(s.cluster, Launcher.SPAWN):
+    if must_look(s.hosts) or wants_addresses(s.cluster, JobLauncher.SPAWN):
         facts = collect(
             FactsRequest(s.cluster, s.hosts, sections=("network",)), s.transport, progress=s.progress, pool=args.pool
         )
     return _job(args, s.cluster, s.hosts, facts, ""), None
 
 
-def _by_rank_table(args: argparse.Namespace, s: Session) -> "tuple[Job, Table]":
+def _by_rank_table(args: argparse.Namespace, s: Session) -> "tuple[LaunchedJob, Table]":
     """Return the job and the rank table of its hosts. Raise PreflightError or NotSeenError if they have none."""
     from preflight.cli.ranktable_look import look
     from preflight.gate.exec_step import Table
@@ -324,7 +324,7 @@ def _by_node(args: argparse.Namespace, hosts: Sequence[Host], texts: "dict[str, 
     return {node: texts[host] for host, node in job_of(os.environ).names(hosts).items()}
 
 
-def _start(args: argparse.Namespace, hosts: Sequence[Host], job: "Job", told: dict[str, str]) -> "Start":
+def _start(args: argparse.Namespace, hosts: Sequence[Host], job: "LaunchedJob", told: dict[str, str]) -> "Start":
     from preflight.gate.exec_step import by_mpirun, by_srun
 
     if args.via == "slurm":

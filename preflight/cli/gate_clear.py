@@ -20,11 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from preflight.gate.publish import clear
     from preflight.inventory import fold
+    from preflight.provision.apply import Way
 
     if not args.limit:
         raise UsageError("name the hosts that are fixed: --limit node02")
     with session(args) as s:
-        answers = clear(s.cluster, s.hosts, s.transport, pool=args.pool, progress=s.progress)
+        answers = clear(s.cluster, Way(s.hosts, s.transport, args.pool, s.progress))
         s.progress.clear()
     errors = {name: answer.error for name, answer in answers.items()}
     for error in sorted(set(errors.values())):

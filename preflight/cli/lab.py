@@ -145,10 +145,10 @@ def _set(args: argparse.Namespace) -> None:
 
 def _simulate(args: argparse.Namespace) -> None:
     from preflight.lab.fabric import parse_faults
-    from preflight.lab.simulate import Setting, simulate
+    from preflight.lab.simulate import Simulation, simulate
 
     faults = parse_faults(args.faults)
-    setting = Setting(args.hosts, args.rails, args.leaves, faults, args.noise, args.runs, args.seed)
+    setting = Simulation(args.hosts, args.rails, args.leaves, faults, args.noise, args.runs, args.seed)
     rows = simulate(setting, beside=not args.alone)
     if args.output == "json":
         options = {name: getattr(args, name) for name in ("hosts", "rails", "leaves", "faults", "noise", "seed")}

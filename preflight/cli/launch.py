@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from preflight.cli.common import add_inventory_arguments, devices
-from preflight.launch.job import FOR_MASTERS, JobHost, Launcher
+from preflight.launch.job import FOR_MASTERS, JobHost, JobLauncher
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
-    names = [str(launcher) for launcher in Launcher]
+    names = [str(launcher) for launcher in JobLauncher]
     parser.add_argument(
         "--launcher", choices=names, default="torchrun", metavar="NAME", help=f"{', '.join(names)} (default: torchrun)"
     )
@@ -99,7 +99,7 @@ def _refuse_wrong_table(path: str | None, copy: Path | None) -> None:
 
 
 def _refuse_wrong_mpi(args: argparse.Namespace) -> None:
-    if (args.forward or args.mpi_home is not None) and args.launcher != Launcher.MPIRUN:
+    if (args.forward or args.mpi_home is not None) and args.launcher != JobLauncher.MPIRUN:
         raise UsageError(f"--forward and --mpi-home are mpirun's; {args.launcher} has no use for them")
     if args.mpi_home is not None and not args.mpi_home.startswith("/"):
         raise UsageError(f"--mpi-home {args.mpi_home!r}: mpirun is started on every host, so write the whole path")
@@ -129,8 +129,8 @@ def refuse_job(cluster: Cluster, port: int, places: Sequence[JobHost]) -> None:
                 raise UsageError(problem.text)
 
 
-def master_port(cluster: Cluster, launcher: Launcher) -> int:
+def master_port(cluster: Cluster, launcher: JobLauncher) -> int:
     """Return the inventory's port for the launcher or for masters, which is reserved and open."""
     by_name = {name: port for port, name in cluster.port_names.items()}
-    own = by_name.get("mindspore") if launcher is Launcher.MSRUN else None
+    own = by_name.get("mindspore") if launcher is JobLauncher.MSRUN else None
     return own or by_name.get("master", 29500)

@@ -65,6 +65,7 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
         from preflight.checks.engine.registry import all_checks
         from preflight.gate.publish import publish
         from preflight.gate.verdict import looks_of, versions_of
+        from preflight.provision.apply import Way
 
         reached = [line.name for line in report.hosts if not isinstance(facts.hosts.get(line.name), Unreachable)]
         versions = {
@@ -75,7 +76,7 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
         needs = {id_: check.needs for id_, check in all_checks().items()}
         looks = looks_of(report, reached, needs, versions)
         hosts = [host for host in s.cluster.hosts if host.name in looks]
-        answers = publish(s.cluster, looks, hosts, s.transport, pool=args.pool, progress=s.progress)
+        answers = publish(s.cluster, looks, Way(hosts, s.transport, args.pool, s.progress))
         s.progress.clear()
         outdated = [name for name, answer in answers.items() if answer.outdated]
         why = {left_out.host: "left out" for left_out in report.left_out}

@@ -204,7 +204,7 @@ class _Reader:
             self._blocks(blocks)
         finally:  # also if a file breaks off
             spot = Spot(self.source.name, self.lines, self.passed, self.source.about, self.year, lambda: None)
-            self.into.ended(self.passed, self.tail, spot)
+            self.into.end_file(self.passed, self.tail, spot)
 
     def _blocks(self, blocks: Iterator[bytes]) -> None:
         partial_line = b""

@@ -35,9 +35,8 @@ def find(directory: Path) -> Remains | None:
     """
     recorded, made_directory = _record(directory / state.FILE)
     unfinished, unfinished_made = _record(directory / UNFINISHED)
-    recorded_ids = {name for name in (recorded, unfinished) if name}
-    running_ids = {_id_of(process) for process in _processes(directory, set())} - {""}
-    ids = frozenset(recorded_ids | running_ids)
+    running = {_id_of(process) for process in _processes(directory, set())}
+    ids = frozenset({recorded, unfinished, *running} - {""})
     record = directory / state.FILE
     if record.exists() and not any(_is_there(lab) for lab in ids) and not _is_spoilt(record):
         state.load(directory)  # raises UsageError for a file that is no record

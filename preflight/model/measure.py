@@ -110,6 +110,15 @@ class TestResult:
     line_rate: float | None = None  # share of the slowest member's line rate that busbw reached, if that is known
     tflops: float | None = None  # of a matrix product
 
+    @property
+    def places(self) -> frozenset[str]:
+        """The members' devices: "node01/3"."""
+        return frozenset(member.place for member in self.members)
+
+    @property
+    def round(self) -> str:
+        return self.id.partition("-")[0]
+
 
 @dataclass(frozen=True)
 class Sending:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain
 
 from preflight.attribution.localiser.matching import MayMeet
 from preflight.attribution.localiser.rules import Rules
@@ -31,7 +32,7 @@ class Partners:
         partner = next((partner for partner in self._in_turn(member) if self.may_meet(member, partner)), None)
         if partner is None and self._tried_with_all(member):
             tried = self.evidence.tried[member]
-            free = (partner for members in self.islands.values() for partner in members)
+            free = chain.from_iterable(self.islands.values())
             allowed = (partner for partner in free if self.may_meet(member, partner))
             partner = min(allowed, key=lambda partner: len(tried.get(partner, ())), default=None)
         if partner is not None:

@@ -218,19 +218,22 @@ class Planner:
 def scale_searches(rules: Rules, order: Sequence[Member]) -> list[ScaleSearch]:
     """Return a search for every failing group that only its size explains, without groups that are parts of others."""
     failed, passed = rules.evidence.failed, rules.evidence.passed
-    larger = [group for group in failed if len(group) > 2 and not rules.explained(group)]
     limit = _SEARCH_FACTOR * len(order).bit_length()
     searches = []
-    for group in larger:
-        if not any(group < whole for whole in larger):
-            search = ScaleSearch(rules.evidence, rules.evidence.failures_needed // 2, limit)
-            search.halve([member for member in order if member in group])
-            searches.append(search)
+    for group in _failing_by_size(rules):
+        search = ScaleSearch(rules.evidence, rules.evidence.failures_needed // 2, limit)
+        search.halve([member for member in order if member in group])
+        searches.append(search)
     # A search leads nowhere where answers change from one time to the next, or too many were needed already.
     if _count_larger(rules.transient) > FEW_TRANSIENTS or _count_larger((*failed, *passed)) > 2 * limit:
         for search in searches:
             search.wanted.clear()
     return searches
+
+
+def _failing_by_size(rules: Rules) -> list[Group]:
+    larger = [group for group in rules.evidence.failed if len(group) > 2 and not rules.explained(group)]
+    return [group for group in larger if not any(group < whole for whole in larger)]
 
 
 def _count_larger(groups: Iterable[Group]) -> int:

@@ -8,7 +8,7 @@ of them could not be collected.
     def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         \"\"\"Why: …
 
-        By hand: …
+        Check manually: …
         \"\"\"
         missing = here.cluster.ports - PortSet.parse(sysctl.reserved_ports)
         if missing:
@@ -27,7 +27,8 @@ also take the inputs of later rounds:
 
 The check with the input `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
 
-The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: `Why`, `By hand`, `Mend`.
+The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: `Why`, `Check manually`,
+`Fix`.
 """
 
 import importlib
@@ -82,7 +83,7 @@ class Check:
 
     @property
     def explanation(self) -> str:
-        """The function's docstring, dedented: `Why`, `By hand`, `Mend`."""
+        """The function's docstring, dedented: `Why`, `Check manually`, `Fix`."""
         first, _, body = (self.function.__doc__ or "").strip().partition("\n")
         lines = [line.removeprefix("    ") for line in body.splitlines()]
         return "\n".join([first, *lines]).strip()

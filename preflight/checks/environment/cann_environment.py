@@ -21,9 +21,9 @@ def visible_devices(here: Here, job: Job) -> Iterator[Finding]:
     they are 0 and 1, whatever their numbers on the host: with those there is no device at all, or EE1001. The runtime
     wants them in rising order, and stops reading at the first character that does not fit.
 
-    By hand: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
+    Check manually: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
 
-    Mend: count from 0 inside a container, or unset the variable to have all
+    Fix: count from 0 inside a container, or unset the variable to have all
     """
     value, device_count, name = job.variables.get(_VISIBLE), len(job.devices), here.host.name
     if value is None:
@@ -65,9 +65,9 @@ def cann_is_set_up(here: Here, job: Job, versions: Versions | None) -> Iterator[
     shows as another message each time. Where the inventory has no probe.setup it is a warning: the jobs' own start
     scripts may source it, and then preflight's probe needs it, too.
 
-    By hand: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
+    Check manually: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
 
-    Mend: setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
+    Fix: setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
     /usr/local/Ascend/ascend-toolkit/set_env.sh), and the same line in the jobs' start script; in an image: ENV lines
     """
     if not {"torch_npu", "mindspore"} & set(job.packages):

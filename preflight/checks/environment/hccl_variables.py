@@ -49,9 +49,9 @@ def valid(here: Here, job: Job) -> Iterator[Finding]:
     a slip in it is worse: nobody complains, and HCCL works with its default. Only names that come close to one of
     HCCL's are called slips.
 
-    By hand: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after what probe.setup does)
+    Check manually: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after what probe.setup does)
 
-    Mend: what the finding says, in the jobs' start script, the profile or the container's environment
+    Fix: what the finding says, in the jobs' start script, the profile or the container's environment
     """
     for name, value in sorted(job.variables.items()):
         slip = meant(name)
@@ -94,9 +94,9 @@ def together(here: Here, job: Job) -> Iterator[Finding]:
     than that of HCCL's operators hides the message with the cause. The vendor supports few pairs of the two switches
     for traffic inside a server, and the last of the ports from HCCL_IF_BASE_PORT on has to be below 65536.
 
-    By hand: env | grep -E 'HCCL|RANK_TABLE|^CM_'
+    Check manually: env | grep -E 'HCCL|RANK_TABLE|^CM_'
 
-    Mend: what the finding says, in the jobs' start script, the profile or the container's environment
+    Fix: what the finding says, in the jobs' start script, the profile or the container's environment
     """
     variables = JobVariables(job.variables, here.cluster.product)
     for outcome, problem, remedy in (*_excluding(variables), *waiting("HCCL", job.variables), *_times(variables)):
@@ -172,9 +172,9 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     other, or wait in different operators; the message names neither. HCCL_IF_IP is the one that must differ. Unset and
     set to the default is the same, and so are two spellings of one value.
 
-    By hand: env | grep HCCL, on every host
+    Check manually: env | grep HCCL, on every host
 
-    Mend: the same start script, profile or image on every host; for HCCL_IF_IP the host's own address
+    Fix: the same start script, profile or image on every host; for HCCL_IF_IP the host's own address
     """
     for name in RULES:
         allowed = rule(name, all_.cluster.product)
@@ -217,9 +217,9 @@ def inventory_ports(here: Here, job: Job) -> Iterator[Finding]:
     """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs that tell HCCL others listen
     where nothing was looked at. Only what is set is compared: a start script may set what this environment does not.
 
-    By hand: env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
+    Check manually: env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
 
-    Mend: hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or the variable
+    Fix: hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or the variable
     """
     variables, planned = JobVariables(job.variables, here.cluster.product), here.cluster.hccl_ports
     ranges, first = variables.get("HCCL_HOST_SOCKET_PORT_RANGE"), variables.number("HCCL_IF_BASE_PORT")

@@ -24,9 +24,9 @@ def holds_all(all_: All, job: Mapping[str, Job], network: Mapping[str, Network])
     that is missing looks like a dead network: the firewall is open, every ping answers, and the connect timeout passes.
     The address that counts is that of the NIC which HCCL chooses (HST110).
 
-    By hand: echo $HCCL_WHITELIST_DISABLE; cat $HCCL_WHITELIST_FILE   (where jobs run)
+    Check manually: echo $HCCL_WHITELIST_DISABLE; cat $HCCL_WHITELIST_FILE   (where jobs run)
 
-    Mend: add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE
+    Fix: add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE
     """
     chosen = {name: choose(job[name].variables, network[name]) for name in job}
     wanted = {str(choice.address.ip): name for name, choice in chosen.items() if isinstance(choice, NicChoice)}

@@ -37,9 +37,9 @@ def in_hosts_file(here: Here, environment: Environment) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables are often written with names, and without a name server each host
     needs the same lines. They stand between two comment lines of ours; nothing else of the file is touched.
 
-    By hand: grep -n -A99 'BEGIN preflight' /etc/hosts
+    Check manually: grep -n -A99 'BEGIN preflight' /etc/hosts
 
-    Mend: preflight configure-environment; or hosts_file = false in [host_setup], and our block is taken out again
+    Fix: preflight configure-environment; or hosts_file = false in [host_setup], and our block is taken out again
     """
     name, text, wanted = here.host.name, environment.hosts, here.cluster.setup.hosts_file
     try:
@@ -75,9 +75,9 @@ def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
     thousands of sockets. pam_limits reads limits.d at the next login; services take LimitMEMLOCK= and LimitNOFILE= of
     their unit instead.
 
-    By hand: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
+    Check manually: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
 
-    Mend: preflight configure-environment, then log in again
+    Fix: preflight configure-environment, then log in again
     """
     setup, name = here.cluster.setup, here.host.name
     if environment.nr_open is not None and setup.nofile > environment.nr_open:
@@ -110,9 +110,9 @@ def profile_for_hccl(here: Here, environment: Environment, network: Network) -> 
     only some people's start scripts set is the usual reason. Login shells read /etc/profile.d; containers and services
     do not.
 
-    By hand: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
+    Check manually: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
 
-    Mend: preflight configure-environment, then log in again
+    Fix: preflight configure-environment, then log in again
     """
     nic = here.host.nic
     interfaces = [interface.name for interface in named_by(nic, network)] if nic else []

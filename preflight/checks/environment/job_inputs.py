@@ -14,9 +14,9 @@ def same_inputs(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: ranks with other packages, or with half of a copied data set, fail late or train on different data without
     a word. Files are compared by their bytes, folders by the names and sizes of the files below them.
 
-    By hand: sha256sum FILE; find FOLDER -type f -printf '%P %s\\n' | sort | sha256sum   (where jobs run)
+    Check manually: sha256sum FILE; find FOLDER -type f -printf '%P %s\\n' | sort | sha256sum   (where jobs run)
 
-    Mend: copy them again from one host: rsync -a --checksum
+    Fix: copy them again from one host: rsync -a --checksum
     """
     for path in (*all_.cluster.job.requirements, *all_.cluster.job.datasets):
         digests: dict[str, str] = {}  # host → digest; "" for a missing file
@@ -77,9 +77,9 @@ def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     with "cd: No such file or directory"; where it is another one, or a folder below it that somebody made on the host's
     own disk, the ranks run old code. Copies on all hosts' own disks are taken as they are.
 
-    By hand: findmnt -T FOLDER; ls FOLDER   (where jobs run)
+    Check manually: findmnt -T FOLDER; ls FOLDER   (where jobs run)
 
-    Mend: mount the same file system on every host, at boot, too: a line in /etc/fstab, or the automounter's map
+    Fix: mount the same file system on every host, at boot, too: a line in /etc/fstab, or the automounter's map
     """
     wanted = all_.cluster.job.project
     filesystems: dict[str, str] = {}
@@ -136,9 +136,9 @@ def imports(here: Here, job: Job) -> Iterator[Finding]:
     with ModuleNotFoundError, and the others wait for them. It is looked for as an import would, in the project's folder
     first, with the jobs' Python, behind probe.setup and exec; nothing is imported.
 
-    By hand: python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'   (where jobs run)
+    Check manually: python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'   (where jobs run)
 
-    Mend: pip install it there, or correct probe.python, setup and exec if jobs have another Python
+    Fix: pip install it there, or correct probe.python, setup and exec if jobs have another Python
     """
     missing = [name for name in here.cluster.job.imports if not job.imports.get(name)]
     if missing:

@@ -38,9 +38,9 @@ def valid(here: Here, job: Job) -> Iterator[Finding]:
     Windows makes another name or value of it. A log or flight recorder whose folder is missing is not written, which
     shows when it is needed.
 
-    By hand: env | grep NCCL; cat -A /etc/nccl.conf ~/.nccl.conf   (where jobs run)
+    Check manually: env | grep NCCL; cat -A /etc/nccl.conf ~/.nccl.conf   (where jobs run)
 
-    Mend: what the finding says, in the jobs' start script, the image or the file
+    Fix: what the finding says, in the jobs' start script, the image or the file
     """
     for problem, remedy in (*_misread(job), *_files(job), *_old_names(job)):
         yield here.bad(f"{here.host.name}: {problem}", remedy=remedy)
@@ -103,9 +103,9 @@ def together(here: Here, job: Job) -> Iterator[Finding]:
     that ends a job whose collective hangs, whatever the variables for that say; a flight recorder without a buffer has
     nothing to write; one GPU named twice in CUDA_VISIBLE_DEVICES is one GPU for two ranks.
 
-    By hand: env | grep -E 'NCCL|CUDA_VISIBLE'   (where jobs run)
+    Check manually: env | grep -E 'NCCL|CUDA_VISIBLE'   (where jobs run)
 
-    Mend: what the finding says, in the jobs' start script or the image
+    Fix: what the finding says, in the jobs' start script or the image
     """
     for outcome, problem, remedy in (*_excluding(job), *waiting("NCCL", job.variables)):
         yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
@@ -137,9 +137,9 @@ def left_over(here: Here, job: Job) -> Iterator[Finding]:
     NCCL_SHM_DISABLE send between GPUs of one host through its NIC. NCCL_COMM_ID gives every communicator the same
     meeting place, so that a second one, or a second job, finds it taken.
 
-    By hand: env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'; cat /etc/nccl.conf
+    Check manually: env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'; cat /etc/nccl.conf
 
-    Mend: unset it, in the jobs' start script, in the image and in nccl.conf
+    Fix: unset it, in the jobs' start script, in the image and in nccl.conf
     """
     variables, wanted = job.variables, here.cluster.probe.transport
     name = by_sockets(variables)
@@ -176,9 +176,9 @@ def devices(here: Here, job: Job) -> Iterator[Finding]:
     container sees the host's devices in /sys also where it was given no /dev/infiniband, or has no libibverbs. The last
     two are warnings unless the inventory's probe.transport says ib.
 
-    By hand: ls /sys/class/infiniband /dev/infiniband; ldconfig -p | grep libibverbs   (where jobs run)
+    Check manually: ls /sys/class/infiniband /dev/infiniband; ldconfig -p | grep libibverbs   (where jobs run)
 
-    Mend: correct NCCL_IB_HCA; start the container with --device /dev/infiniband; install libibverbs1 in the image
+    Fix: correct NCCL_IB_HCA; start the container with --device /dev/infiniband; install libibverbs1 in the image
     """
     wanted, rdma, name = here.cluster.probe.transport, job.rdma, here.host.name
     if rdma is None:
@@ -243,9 +243,9 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     something else; with other time-outs they give up at different times. One host whose /etc/nccl.conf was edited by
     hand is enough. Interfaces, RDMA devices and logs may differ, and so may files and folders.
 
-    By hand: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf; on every host
+    Check manually: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf; on every host
 
-    Mend: the same start script, image and nccl.conf on every host
+    Fix: the same start script, image and nccl.conf on every host
     """
     names = {name for job_of_host in job.values() for name in job_of_host.variables}
     for name in sorted(names):

@@ -19,9 +19,10 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     waits for ranks of other hosts that work by the table. HCCL compares a checksum of the table between ranks. Only the
     file as such is judged here, not what its lines say.
 
-    By hand: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE"; sha256sum
+    Check manually: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE";
+    sha256sum
 
-    Mend: write one table, copy it to the same place on every host, and name it by its absolute path
+    Fix: write one table, copy it to the same place on every host, and name it by its absolute path
     """
     tables: dict[str, str] = {}
     paths = {host: job_of_host.variables.get(_VARIABLE, "") for host, job_of_host in job.items()}

@@ -18,9 +18,9 @@ def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     nor interactive. One that is missing there ends the job with "orted: command not found"; one of another version
     hangs it, or ends it in the middle of MPI_Init.
 
-    By hand: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, so that no login shell comes between)
+    Check manually: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, so that no login shell comes between)
 
-    Mend: install it in the same place everywhere; PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that returns for
+    Fix: install it in the same place everywhere; PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that returns for
     shells that are not interactive, or mpirun --prefix
     """
     if all_.cluster.job.launcher != "mpirun":
@@ -73,9 +73,9 @@ def like_a_login(here: Here, shells: Shells) -> Iterator[Finding]:
     to, the folders of LD_LIBRARY_PATH, and the variables of CANN, HCCL, NCCL, CUDA, gloo and Open MPI; what the
     launcher itself hands on (mpirun -x, .deepspeed_env) is not seen here.
 
-    By hand: ssh HOST env | sort; compare with: env | sort   (in a login there)
+    Check manually: ssh HOST env | sort; compare with: env | sort   (in a login there)
 
-    Mend: set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line
+    Fix: set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line
     """
     if shells.login is None:
         yield here.unknown(f"{here.host.name}: could not look at a login of {shells.user}: {shells.error}")

@@ -27,9 +27,9 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
     A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be meant so, and an address of nobody
     here (a gateway) that has several MACs: warnings.
 
-    By hand: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g on the host that has the address
+    Check manually: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g on the host that has the address
 
-    Mend: find the port of the MAC on the switch (display mac-address), and give its owner another address
+    Fix: find the port of the MAC on the switch (display mac-address), and give its owner another address
     """
     for host in all_.hosts:
         devices = nic[host.name].devices

@@ -79,9 +79,9 @@ def cabling(all_: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
     compared with those on the same leaves, so several leaves a rail are no fault; only what nearly all others (three
     quarters, at least two) have differently is.
 
-    By hand: hccn_tool -i 0 -lldp -g, for each device of two hosts
+    Check manually: hccn_tool -i 0 -lldp -g, for each device of two hosts
 
-    Mend: put the cables where the other hosts have theirs
+    Fix: put the cables where the other hosts have theirs
     """
     if all_.cluster.fabric is Fabric.DIRECT:
         yield all_.skip("the device NICs are wired to each other, not to a switch")

@@ -19,9 +19,9 @@ def one_address(here: Here, network: Network) -> Iterator[Finding]:
     """Why: ranks tell each other one host address. With several to choose from, libraries take the lexically first
     interface, which may be one that the other hosts cannot reach; the job then hangs until its connect timeout.
 
-    By hand: ip -4 -brief address show
+    Check manually: ip -4 -brief address show
 
-    Mend: name the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in), and in the job
+    Fix: name the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in), and in the job
     (HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME).
     """
     name, nic = here.host.name, here.host.nic
@@ -58,9 +58,9 @@ def own_name(here: Here, names: Names) -> Iterator[Finding]:
     writes 127.0.1.1 for it, and then every rank on another host connects to itself. Only a warning where the
     inventory names the host NIC, since the job's environment then says the interface.
 
-    By hand: getent ahosts "$(hostname)"; grep "$(hostname)" /etc/hosts
+    Check manually: getent ahosts "$(hostname)"; grep "$(hostname)" /etc/hosts
 
-    Mend: in /etc/hosts, give the host name the host NIC's address instead of 127.x
+    Fix: in /etc/hosts, give the host name the host NIC's address instead of 127.x
     """
     name = here.host.name
     report = here.warn if here.host.nic else here.bad
@@ -79,9 +79,9 @@ def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables are often written with names. A stale line in one host's
     /etc/hosts sends its ranks to another machine.
 
-    By hand: getent ahostsv4 NAME, on every host
+    Check manually: getent ahostsv4 NAME, on every host
 
-    Mend: the same lines in /etc/hosts everywhere, or names in DNS
+    Fix: the same lines in /etc/hosts everywhere, or names in DNS
     """
     resolved, own = names.cluster, here.host.name
     planned = here.cluster.ipv4_hosts

@@ -25,9 +25,9 @@ def no_number(here: Here, os: Os) -> Iterator[Finding]:
     0x1f is 0.0.0.31. A host that is called so cannot be reached by its name: "The client socket has failed to connect
     to [::ffff:0.104.99.143]".
 
-    By hand: hostname; getent ahostsv4 "$(hostname)"
+    Check manually: hostname; getent ahostsv4 "$(hostname)"
 
-    Mend: hostnamectl set-hostname node-6841231: a name with a letter that is no hexadecimal digit behind 0x
+    Fix: hostnamectl set-hostname node-6841231: a name with a letter that is no hexadecimal digit behind 0x
     """
     host = here.host
     if (address := _as_number(os.hostname)) is not None:
@@ -62,9 +62,9 @@ def localhost(here: Here, naming: Naming) -> Iterator[Finding]:
     """Why: processes of one host meet at localhost. Where it is no loopback address, or none at all, as in images
     without /etc/hosts: "The IPv6 network addresses of (localhost, …) cannot be retrieved".
 
-    By hand: getent ahosts localhost
+    Check manually: getent ahosts localhost
 
-    Mend: 127.0.0.1 localhost and ::1 localhost in /etc/hosts
+    Fix: 127.0.0.1 localhost and ::1 localhost in /etc/hosts
     """
     if naming.localhost is None:
         yield here.unknown(f"{here.host.name}: localhost did not resolve within {naming.seconds:g} s")
@@ -92,9 +92,9 @@ def reverse(here: Here, naming: Naming) -> Iterator[Finding]:
     server that does not answer each of these takes seconds: "The hostname of the client socket cannot be retrieved.
     err=-3", and a large job is through with it after its timeout.
 
-    By hand: time getent hosts ADDRESS; cat /etc/resolv.conf
+    Check manually: time getent hosts ADDRESS; cat /etc/resolv.conf
 
-    Mend: the hosts in /etc/hosts, or name servers that answer; options timeout:1 attempts:1 in /etc/resolv.conf
+    Fix: the hosts in /etc/hosts, or name servers that answer; options timeout:1 attempts:1 in /etc/resolv.conf
     """
     for address, seconds in naming.reverse.items():
         if seconds is None or seconds >= SLOW:
@@ -117,10 +117,10 @@ def endpoint(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     of the inventory is taken for the endpoint, by its name or its address. A failure where the inventory says that
     torchrun starts the jobs, and neither of the two would do.
 
-    By hand: python -c 'from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname as own;
+    Check manually: python -c 'from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname as own;
     print(own("ENDPOINT"))'   (on every host)
 
-    Mend: in /etc/hosts of the first host, its address in front of its name; or --rdzv-conf is_host=1 there and
+    Fix: in /etc/hosts of the first host, its address in front of its name; or --rdzv-conf is_host=1 there and
     is_host=0 on the others
     """
     first = all_.cluster.hosts[0]
@@ -157,9 +157,9 @@ def full_names(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     cannot resolve it the job hangs after the rendezvous, though every short name works. Every host is asked for the
     names of its neighbours in the inventory, and of the first host.
 
-    By hand: hostname -f; getent hosts NAME   (on the other hosts)
+    Check manually: hostname -f; getent hosts NAME   (on the other hosts)
 
-    Mend: full names in /etc/hosts, too, or in DNS; torchrun --local-addr=ADDRESS
+    Fix: full names in /etc/hosts, too, or in DNS; torchrun --local-addr=ADDRESS
     """
     strangers: dict[str, list[str]] = defaultdict(list)  # full name → the hosts that cannot resolve it
     for name, naming_of_host in naming.items():
@@ -193,9 +193,9 @@ def families(all_: All, network: Mapping[str, Network]) -> Iterator[Finding]:
     """Why: NCCL takes an address of either family, and the one that a host offers another may not have: "Socket
     creation failed : Address family not supported by protocol".
 
-    By hand: cat /proc/sys/net/ipv6/conf/all/disable_ipv6; ip -6 address show
+    Check manually: cat /proc/sys/net/ipv6/conf/all/disable_ipv6; ip -6 address show
 
-    Mend: NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment; or IPv6 on, or off, on all hosts
+    Fix: NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment; or IPv6 on, or off, on all hosts
     """
     has = {
         name: any(":" in address for nic in network_of_host.interfaces if nic.up for address in nic.addresses)

@@ -38,9 +38,10 @@ def reached(
     first is enough for EI0015 after two minutes. Connections that were tried to the chosen address settle it;
     otherwise networks and routes are compared.
 
-    By hand: env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'; ip -brief address show; ip route get ADDRESS-OF-THE-OTHER-HOST
+    Check manually: env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'; ip -brief address show; ip route get
+    ADDRESS-OF-THE-OTHER-HOST
 
-    Mend: name the NIC in the jobs' environment: HCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
+    Fix: name the NIC in the jobs' environment: HCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
     """
     chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in all_.hosts}
     yield from judged(all_, HCCL, _not_alone(chosen), network, arrivals)
@@ -61,10 +62,10 @@ def reached_by_nccl(
     interface found"; ^docker alone lets the loopback in. Without it NCCL takes ib* first, then the first that is
     neither docker's nor the loopback, which on one host may be a bridge that no other host reaches.
 
-    By hand: env | grep NCCL_SOCKET; cat /etc/nccl.conf ~/.nccl.conf; ip -brief address show; NCCL_DEBUG=INFO says which
-    NIC it took
+    Check manually: env | grep NCCL_SOCKET; cat /etc/nccl.conf ~/.nccl.conf; ip -brief address show; NCCL_DEBUG=INFO
+    says which NIC it took
 
-    Mend: name the NIC in the jobs' environment: NCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
+    Fix: name the NIC in the jobs' environment: NCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
     """
     chosen = {
         host.name: library_nics.nccl(
@@ -100,9 +101,9 @@ def reached_by_gloo(
     commas, all of which must exist, so that a value made for NCCL or HCCL (a beginning, ^ or =) ends the job. Without
     it they take the address of the host's own name; where jobs use NPUs, that is HST104's to judge.
 
-    By hand: echo $GLOO_SOCKET_IFNAME; ip -brief address show; getent ahosts "$(hostname)"
+    Check manually: echo $GLOO_SOCKET_IFNAME; ip -brief address show; getent ahosts "$(hostname)"
 
-    Mend: name the NIC in the jobs' environment: GLOO_SOCKET_IFNAME=eth0
+    Fix: name the NIC in the jobs' environment: GLOO_SOCKET_IFNAME=eth0
     """
     chosen: dict[str, NicChoice | str] = {}
     for host in all_.hosts:
@@ -124,9 +125,9 @@ def reached_by_mpi(
     OMPI_MCA_btl_tcp_if_include, then from the user's file, then from that of the installation; what stands behind
     `mpirun --mca` cannot be seen here. A network serves hosts whose NICs have different names.
 
-    By hand: env | grep OMPI_MCA; grep if_include ~/.openmpi/mca-params.conf /etc/openmpi/openmpi-mca-params.conf
+    Check manually: env | grep OMPI_MCA; grep if_include ~/.openmpi/mca-params.conf /etc/openmpi/openmpi-mca-params.conf
 
-    Mend: OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs
+    Fix: OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs
     """
     choices = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in all_.hosts}
     yield from judged(all_, MPI, {name: choice for name, choice in choices.items() if choice}, network, arrivals)
@@ -138,9 +139,9 @@ def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[F
     eth is every NIC that begins so for HCCL and NCCL, and one of that name for gloo. A job whose groups of the devices
     meet in one network and those of the hosts in another needs both, and fails in half of its steps if one is closed.
 
-    By hand: env | grep SOCKET_IFNAME; ip -brief address show
+    Check manually: env | grep SOCKET_IFNAME; ip -brief address show
 
-    Mend: name one NIC to each in its own way: HCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0
+    Fix: name one NIC to each in its own way: HCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0
     """
     libraries = {
         "HCCL": choose(job.variables, network),

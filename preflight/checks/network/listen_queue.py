@@ -14,9 +14,9 @@ def backlog(all_: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     a word; the others try again after 1, 2, 4 seconds, and the last of a large job are too late. The first host of the
     inventory is taken for the one of rank 0.
 
-    By hand: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
+    Check manually: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
 
-    Mend: net.core.somaxconn = 65535 and net.ipv4.tcp_max_syn_backlog = 65535 in a file of /etc/sysctl.d, then
+    Fix: net.core.somaxconn = 65535 and net.ipv4.tcp_max_syn_backlog = 65535 in a file of /etc/sysctl.d, then
     sysctl --system
     """
     host, ranks = all_.hosts[0].name, all_.cluster.device_count

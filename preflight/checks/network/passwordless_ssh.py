@@ -40,9 +40,9 @@ def between_hosts(all_: All, neighbours: Mapping[str, Neighbours]) -> Iterator[F
     or says nothing but that a daemon was lost. Each host tries the next, the previous and the first of the inventory,
     by its address and ssh port there, as the jobs' user, with the keys and the known hosts that it has; none are added.
 
-    By hand: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
+    Check manually: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
 
-    Mend: one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts
+    Fix: one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts
     """
     tries = [
         _Try(host, visit) for host, neighbours_of_host in neighbours.items() for visit in neighbours_of_host.visits

@@ -31,9 +31,9 @@ def reach(
     its finding is the cause. Neighbours ask few others: where that leaves open whether a part is cut off, --mesh
     tells.
 
-    By hand: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
+    Check manually: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
 
-    Mend: one device to all peers: its cable and switch port; a whole rail: its switch; a leaf: its uplinks
+    Fix: one device to all peers: its cable and switch port; a whole rail: its switch; a leaf: its uplinks
     """
     attempts = [ping for ping in pings if ping.purpose == "reach"]
     pinging_hosts = {ping.host for ping in attempts}
@@ -62,9 +62,9 @@ def path_mtu(
     which then hangs at its first large message. Only what small pings reach is judged. A gateway that takes no large
     ping may still pass large packets on, so that is a warning.
 
-    By hand: hccn_tool -i 0 -mtu -g, then hccn_tool -i 0 -ping -g address A pkt N, N = MTU - 28
+    Check manually: hccn_tool -i 0 -mtu -g, then hccn_tool -i 0 -ping -g address A pkt N, N = MTU - 28
 
-    Mend: raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu)
+    Fix: raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu)
     """
     small = {(own(ping), ping.address) for ping in pings if ping.purpose == "reach" and ping.sent and not is_lost(ping)}
     large = [ping for ping in pings if ping.purpose == "mtu" and (own(ping), ping.address) in small]

@@ -17,9 +17,9 @@ def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     host says "invalid usage" or falls back to slower ways, and the others wait. Of the same release the open and the
     proprietary kernel module work together; that they differ is a warning.
 
-    By hand: cat /proc/driver/nvidia/version
+    Check manually: cat /proc/driver/nvidia/version
 
-    Mend: install the same release and kind of module on every host, and reboot
+    Fix: install the same release and kind of module on every host, and reboot
     """
     versions = {
         name: nvidia_of_host.module.version if nvidia_of_host.module else None
@@ -49,9 +49,9 @@ def vbios(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: releases of the VBIOS differ in limits of power and clocks, and in what they mend. A GPU that was exchanged
     often comes with another one. Compared among hosts whose GPUs have one name.
 
-    By hand: nvidia-smi -q | grep VBIOS
+    Check manually: nvidia-smi -q | grep VBIOS
 
-    Mend: update the firmware of the server's GPU board, with the vendor's tool
+    Fix: update the firmware of the server's GPU board, with the vendor's tool
     """
     models: dict[tuple[str, ...], dict[str, str | None]] = {}
     for name, nvidia_of_host in nvidia.items():
@@ -72,9 +72,9 @@ def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     new program fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while those that run go on. Where
     nvidia-smi answers, it found its library in another place, and what lies here is a warning: CUDA may still take it.
 
-    By hand: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+    Check manually: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
 
-    Mend: reboot; or end all jobs and load the nvidia modules anew; keep the driver's packages from updating themselves
+    Fix: reboot; or end all jobs and load the nvidia modules anew; keep the driver's packages from updating themselves
     """
     if nvidia.module is None:
         yield here.skip("no NVIDIA driver is loaded, see GPU101")

@@ -24,9 +24,9 @@ def memory_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     driver was loaded or the GPU reset, so that what was mended is not accused. Errors of the SRAM beyond the
     driver's own threshold mean that the GPU is to be replaced.
 
-    By hand: nvidia-smi -q -d ECC,ROW_REMAPPER
+    Check manually: nvidia-smi -q -d ECC,ROW_REMAPPER
 
-    Mend: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0; if they come again, or beyond the threshold: another GPU
+    Fix: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0; if they come again, or beyond the threshold: another GPU
     """
     yield from silent(here, here.host, nvidia)
     for index, gpu in numbered(nvidia):
@@ -57,9 +57,9 @@ def waits(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: a bad page or row of memory that is to be taken out of use is so from the next reset on; until then
     programs still get it (Xid 63 before, 94 or 95 after). A GPU without spare rows stays broken.
 
-    By hand: nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; nvidia-smi -q | grep -A2 'Reset Status'
+    Check manually: nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; nvidia-smi -q | grep -A2 'Reset Status'
 
-    Mend: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot; where the remapping failed: replace the GPU
+    Fix: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot; where the remapping failed: replace the GPU
     """
     yield from silent(here, here.host, nvidia)
     for index, gpu in numbered(nvidia):
@@ -115,9 +115,9 @@ def slowed(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: a GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. That an
     idle GPU has low clocks (Idle), or one at its power limit (SW Power Cap), is no fault.
 
-    By hand: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
+    Check manually: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
 
-    Mend: fans, air flow, power supplies and cables of the server; the BMC's log says which
+    Fix: fans, air flow, power supplies and cables of the server; the BMC's log says which
     """
     yield from silent(here, here.host, nvidia)
     for index, gpu in numbered(nvidia):
@@ -149,9 +149,9 @@ def xids(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     a reboot or other hardware. Those that only ended a job, or inform, are no fault here. Counted since the driver was
     loaded; whether a GPU was reset since, the log tells only where the driver writes Xid 154 (new drivers).
 
-    By hand: dmesg | grep -e 'NVRM: Xid'; journalctl -k -b -g 'NVRM: Xid'
+    Check manually: dmesg | grep -e 'NVRM: Xid'; journalctl -k -b -g 'NVRM: Xid'
 
-    Mend: what the finding asks for; where that was done already: a waiver until the next reboot
+    Fix: what the finding asks for; where that was done already: a waiver until the next reboot
     """
     if nvidia.module is None:
         yield here.skip("no NVIDIA driver is loaded, see GPU101")

@@ -25,9 +25,9 @@ def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> It
     a GPU (Xid 119); a job hangs in the same place, when it sets up CUDA. Answers that are not understood are
     named: a GPU that says "Unknown Error" has not said that it is well.
 
-    By hand: timeout 30 nvidia-smi -q; dmesg | grep -e NVRM -e Xid; cat /proc/driver/nvidia/version
+    Check manually: timeout 30 nvidia-smi -q; dmesg | grep -e NVRM -e Xid; cat /proc/driver/nvidia/version
 
-    Mend: what the message asks for; of a hang: reset the GPU that Xid 119 names, else reboot the host
+    Fix: what the message asks for; of a hang: reset the GPU that Xid 119 names, else reboot the host
     """
     host, error = here.host.name, nvidia.gpus.error
     if other_kind(here.cluster.product, accelerators):
@@ -87,9 +87,9 @@ def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     word. The number is held against the inventory, else against the other hosts; the PCI bus says which one is lost.
     In a container only the GPUs that were given count.
 
-    By hand: nvidia-smi -L; lspci -D -d 10de: (`rev ff`: fell off the bus); dmesg | grep Xid
+    Check manually: nvidia-smi -L; lspci -D -d 10de: (`rev ff`: fell off the bus); dmesg | grep Xid
 
-    Mend: reboot the host, power it off and on if that does not help; then the board, its cables or its slot
+    Fix: reboot the host, power it off and on if that does not help; then the board, its cables or its slot
     """
     counts = {
         host.name: len(answer.gpus)
@@ -169,9 +169,9 @@ def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     hosts have more, or, where that is not decided, most GPUs of the name; else the servers may be made like that, and
     it is a warning.
 
-    By hand: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
+    Check manually: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
-    Mend: power the host off and on; then the seat of the board, its riser or retimer
+    Fix: power the host off and on; then the seat of the board, its riser or retimer
     """
     lanes_by_gpu = {
         (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))

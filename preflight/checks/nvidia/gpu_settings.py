@@ -22,9 +22,9 @@ def idle(here: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
     running job is no fault, but the probe keeps away from it. Processes of other containers are seen from the host
     alone. What this run of preflight has started there is passed over.
 
-    By hand: nvidia-smi; fuser -v /dev/nvidia*
+    Check manually: nvidia-smi; fuser -v /dev/nvidia*
 
-    Mend: wait for the job, or end what is left of it: kill PID
+    Fix: wait for the job, or end what is left of it: kill PID
     """
     yield from silent(here, here.host, nvidia)
     for index, gpu in numbered(nvidia):
@@ -53,9 +53,9 @@ def persistence(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     next one: seconds a GPU at every start, settings of clocks and power lost, and on NVSwitch hosts the GPU joins the
     fabric again.
 
-    By hand: nvidia-smi -q | grep Persistence; systemctl status nvidia-persistenced
+    Check manually: nvidia-smi -q | grep Persistence; systemctl status nvidia-persistenced
 
-    Mend: systemctl enable --now nvidia-persistenced; or nvidia-smi -pm 1, until the next reboot
+    Fix: systemctl enable --now nvidia-persistenced; or nvidia-smi -pm 1, until the next reboot
     """
     yield from silent(here, here.host, nvidia)
     off = [index for index, gpu in numbered(nvidia) if gpu.persistence is False]
@@ -74,9 +74,9 @@ def compute_mode(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     process that is left, or a second one that looks (a data loader, a profiler), stops the next with "all
     CUDA-capable devices are busy or unavailable".
 
-    By hand: nvidia-smi -q -d COMPUTE
+    Check manually: nvidia-smi -q -d COMPUTE
 
-    Mend: nvidia-smi -c DEFAULT
+    Fix: nvidia-smi -c DEFAULT
     """
     yield from silent(here, here.host, nvidia)
     for index, gpu in numbered(nvidia):
@@ -97,9 +97,9 @@ def mig(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     ranks with a part of one do not go together. MIG is expected off, unless the inventory says `mig = true` under
     [machine]; where all GPUs have it without that, it is a warning.
 
-    By hand: nvidia-smi -q | grep -A2 'MIG Mode'
+    Check manually: nvidia-smi -q | grep -A2 'MIG Mode'
 
-    Mend: nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
+    Fix: nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
     """
     wanted = all_.cluster.machine.mig
     entries = [(host, *entry) for host in all_.hosts for entry in numbered(nvidia[host.name])]

@@ -21,9 +21,9 @@ def link_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     users posted, not from a capture. A link of which no counter is known is unknown. Not asked where the kernel log has
     to be read from journald.
 
-    By hand: nvidia-smi nvlink -e
+    Check manually: nvidia-smi nvlink -e
 
-    Mend: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
+    Fix: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
     the bridge between the GPUs
     """
     counters = nvidia.nvlink_errors

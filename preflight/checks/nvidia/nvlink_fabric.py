@@ -18,9 +18,9 @@ def fabric_manager(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     or NCCL fails when it sets up NVLink SHARP. One that is started by hand is gone after the next reboot. Hosts without
     NVSwitches on their PCI bus (also virtual machines, and B200) are told by GPU114.
 
-    By hand: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
+    Check manually: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
 
-    Mend: systemctl enable --now nvidia-fabricmanager, of the package of that name; /var/log/fabricmanager.log says why
+    Fix: systemctl enable --now nvidia-fabricmanager, of the package of that name; /var/log/fabricmanager.log says why
     it does not start
     """
     manager = nvidia.fabric_manager
@@ -66,9 +66,9 @@ def manager_version(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: fabric manager has to be of exactly the driver's release. After an update of one of the two it does not
     start, or one that was started before fails half: NVLink SHARP in NCCL ("transport/nvls.cc … Cuda failure 1").
 
-    By hand: nv-fabricmanager -v; cat /proc/driver/nvidia/version
+    Check manually: nv-fabricmanager -v; cat /proc/driver/nvidia/version
 
-    Mend: install the package of the driver's release, end the jobs, then systemctl restart nvidia-fabricmanager
+    Fix: install the package of the driver's release, end the jobs, then systemctl restart nvidia-fabricmanager
     """
     manager, module = nvidia.fabric_manager.version, nvidia.module
     if manager is None or module is None:
@@ -88,9 +88,9 @@ def joined(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: a GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. Until
     fabric manager has set it up, which takes minutes after a boot, the state is In Progress.
 
-    By hand: nvidia-smi -q | grep -A2 Fabric
+    Check manually: nvidia-smi -q | grep -A2 Fabric
 
-    Mend: wait some minutes after a boot; else end the jobs, systemctl restart nvidia-fabricmanager, then reset the GPUs
+    Fix: wait some minutes after a boot; else end the jobs, systemctl restart nvidia-fabricmanager, then reset the GPUs
     """
     yield from silent(here, here.host, nvidia)
     for index, gpu in numbered(nvidia):
@@ -112,9 +112,9 @@ def switch_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: a fatal SXid takes NVLinks, or a whole NVSwitch, out of use until GPUs and switches are reset. Only a
     warning: the format is known from the driver's source and other tools, not from a capture.
 
-    By hand: dmesg | grep SXid; /var/log/fabricmanager.log
+    Check manually: dmesg | grep SXid; /var/log/fabricmanager.log
 
-    Mend: end the jobs, reset all GPUs of the host together, or reboot it; if it comes again, call the vendor
+    Fix: end the jobs, reset all GPUs of the host together, or reboot it; if it comes again, call the vendor
     """
     if nvidia.module is None:
         yield here.skip("no NVIDIA driver is loaded, see GPU101")

@@ -25,9 +25,9 @@ def nvlinks(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     any, NCCL goes over PCIe. Held against [machine] of the inventory, what the model is known to have, or
     what most GPUs of that name have here. GPUs in MIG mode have no NVLink and are left out.
 
-    By hand: nvidia-smi nvlink -s
+    Check manually: nvidia-smi nvlink -s
 
-    Mend: reset all GPUs of the host together, or reboot it; if links stay away: the board
+    Fix: reset all GPUs of the host together, or reboot it; if links stay away: the board
     """
     host_links = [
         (host, links) for host in all_.hosts if (reported := nvidia[host.name].nvlinks.value) for links in reported.gpus
@@ -107,9 +107,9 @@ def pairs(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     tenth of the speed. They should have one where the model's servers have NVSwitches, or where the same pair has
     one on most hosts with the same GPUs. Where as many have it as have not, nobody is right, and both sides are told.
 
-    By hand: nvidia-smi topo -m
+    Check manually: nvidia-smi topo -m
 
-    Mend: GPU112 and GPU115 first: fabric manager, links; else reset all GPUs of the host together, or reboot it; of
+    Fix: GPU112 and GPU115 first: fabric manager, links; else reset all GPUs of the host together, or reboot it; of
     cards with bridges between them: the bridge
     """
     links = {host.name: _judged(nvidia[host.name]) for host in all_.hosts}
@@ -223,9 +223,9 @@ def near_nics(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: a GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without the processor. Where that NIC is
     missing, or another card took its slot, the data goes through the host (NODE, SYS), and the rail is slow.
 
-    By hand: nvidia-smi topo -m
+    Check manually: nvidia-smi topo -m
 
-    Mend: find the missing NIC (lspci, ip link), or the card that is in another slot than on the other hosts
+    Fix: find the missing NIC (lspci, ip link), or the card that is in another slot than on the other hosts
     """
     near = {host.name: _nearest(nvidia[host.name].topology.value) for host in all_.hosts}
     for host in all_.hosts:

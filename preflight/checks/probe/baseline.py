@@ -28,9 +28,9 @@ def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baselin
     hosts, below 90 % and 75 % for rails and all devices. A pair that is slow among its peers, and what it slows, is
     left to PRB103. A baseline over other hosts, scopes or sizes than were asked for is no measure.
 
-    By hand: preflight baseline compare
+    Check manually: preflight baseline compare
 
-    Mend: look at what has changed since the baseline was saved; where the figures of now are the right ones: preflight
+    Fix: look at what has changed since the baseline was saved; where the figures of now are the right ones: preflight
     baseline save
     """
     slow = {_places(observation.test) for observation in observations if observation.test.outcome is TestOutcome.SLOW}

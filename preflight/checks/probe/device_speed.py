@@ -43,9 +43,9 @@ def computes(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
     every time. The time is compared with the median device: 1.05 times is a warning, 1.2 times a failure, more where
     devices differ from each other or from themselves by that much.
 
-    By hand: a matrix product in torch on that device, timed, and the same on another
+    Check manually: a matrix product in torch on that device, timed, and the same on another
 
-    Mend: wrong: take it out of jobs, have it replaced; slow: power limit, cooling, another process on it
+    Fix: wrong: take it out of jobs, have it replaced; slow: power limit, cooling, another process on it
     """
     yield from _judge(all_, observations, (_COMPUTE,), "computes", _COOL)
 
@@ -59,9 +59,9 @@ def copies(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding
     median device: within the device 1.05 times is a warning and 1.15 times a failure, to and from the host 1.15 times
     and 1.5 times, more where devices differ from each other or from themselves by that much.
 
-    By hand: lspci -vv (LnkSta against LnkCap); npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC
+    Check manually: lspci -vv (LnkSta against LnkCap); npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC
 
-    Mend: seat the card or its riser again; the server's settings for PCIe; a device that loses bits is replaced
+    Fix: seat the card or its riser again; the server's settings for PCIe; a device that loses bits is replaced
     """
     yield from _judge(all_, observations, (_MEMORY, _IN, _OUT), "copies", _WIDTH)
 

@@ -22,9 +22,9 @@ def hccl_test_passes(all_: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
     the same devices and checks its results. It is one job over all: it says that something is wrong, seldom where. Its
     alg_bandwidth counts 2^30 bytes as a GB; the table here has 10^9, computed from its times, and busbw from that.
 
-    By hand: mpirun -f hosts -n 16 all_reduce_test -p 8 -b 8K -e 16M -f 2 -d fp32 -o sum -c 1
+    Check manually: mpirun -f hosts -n 16 all_reduce_test -p 8 -b 8K -e 16M -f 2 -d fp32 -o sum -c 1
 
-    Mend: what its error says; then the ranks' plog, ~/ascend/log/debug/plog
+    Fix: what its error says; then the ranks' plog, ~/ascend/log/debug/plog
     """
     result = hccl_test.said
     retry = {"remedy": f"run it by hand: {hccl_test.command}"} if hccl_test.command else {}

@@ -21,9 +21,9 @@ def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Fin
     well. One thread a rank multiplies matrices on the host's processor; a host is compared with the median rank: 1.5
     times slower is a warning, twice as slow a failure, more where ranks differ from each other or from themselves.
 
-    By hand: top; cat /sys/fs/cgroup/cpu.stat; the clock: grep MHz /proc/cpuinfo
+    Check manually: top; cat /sys/fs/cgroup/cpu.stat; the clock: grep MHz /proc/cpuinfo
 
-    Mend: end what uses them, lift the limit, or take the host out of jobs
+    Fix: end what uses them, lift the limit, or take the host out of jobs
     """
     results = [observation for observation in observations if observation.test.op == OP]
     for host in sorted({observation.test.members[0].host for observation in results if observation.test.wrong_values}):

@@ -36,9 +36,9 @@ def line_rate(all_: All, observations: tuple[Observation, ...], baseline: Baseli
     a pair below 10 % at the largest size is a warning, from 4 MiB on. It is none where the saved baseline has the same
     figure, or where it is what the inventory expects: `expect = { pair = 1.2 }` under `[probe]`.
 
-    By hand: hccn_tool -i 0 -speed -g (Mb/s; 200000 are 25 GB/s), and preflight probe --sizes 256M
+    Check manually: hccn_tool -i 0 -speed -g (Mb/s; 200000 are 25 GB/s), and preflight probe --sizes 256M
 
-    Mend: cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two
+    Fix: cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two
     """
     pairs = [
         observation
@@ -107,9 +107,9 @@ def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Findi
     """Why: who knows what the cluster gave when it was handed over, or what a job needs, can say so: `expect = { pair =
     20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. all_reduce at its largest size may not stay below it.
 
-    By hand: preflight probe --scope all,pair; the column busbw
+    Check manually: preflight probe --scope all,pair; the column busbw
 
-    Mend: whatever PRB103, PRB115 and PRB116 name; where they are content, the number is too high, or the size too
+    Fix: whatever PRB103, PRB115 and PRB116 name; where they are content, the number is too high, or the size too
     small: `sizes` under `[probe]`
     """
     wanted = all_.cluster.probe.expect

@@ -26,9 +26,9 @@ def transport(all_: All, observations: tuple[Observation, ...]) -> Iterator[Find
     probe.transport says what jobs are to use (ib, socket); with ib, the probe sets NCCL_NET=IB, and NCCL ends with an
     error where there is none.
 
-    By hand: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep -E 'NET/|via NET'
+    Check manually: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep -E 'NET/|via NET'
 
-    Mend: what ENV115 and ENV116 say; in a container --device /dev/infiniband and libibverbs1
+    Fix: what ENV115 and ENV116 say; in a container --device /dev/infiniband and libibverbs1
     """
     wanted = all_.cluster.probe.transport
     views = ways_between(observations)

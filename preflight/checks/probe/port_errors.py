@@ -26,9 +26,10 @@ def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
     hides a lost packet, and is slow. A link that went down, or one damaged packet, is a warning; of packets sent again
     more than ten, and one in a million.
 
-    By hand: grep . /sys/class/infiniband/*/ports/*/counters/*, or hccn_tool -i 0 -stat -g, before a job and after it
+    Check manually: grep . /sys/class/infiniband/*/ports/*/counters/*, or hccn_tool -i 0 -stat -g, before a job and
+    after it
 
-    Mend: clean or change optics and cable; sent again or out of sequence: look at PFC and congestion on the switches
+    Fix: clean or change optics and cable; sent again or out of sequence: look at PFC and congestion on the switches
     """
     by_host: dict[str, list[PortCount]] = defaultdict(list)
     for port in link_counts.ports:

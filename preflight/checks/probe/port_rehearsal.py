@@ -30,9 +30,9 @@ def reaches_the_ports(
     not enough. Before torch, every host listens on the job's ports and on ephemeral ones, the others connect, and both
     ends prove that they are of this run. Where FWL104 or PRT103 has seen the same, nothing is said here.
 
-    By hand: python3 -m http.server 29500 --bind ADDRESS on one host; nc -vz -w 2 ADDRESS 29500 on another
+    Check manually: python3 -m http.server 29500 --bind ADDRESS on one host; nc -vz -w 2 ADDRESS 29500 on another
 
-    Mend: preflight configure-firewall; then security groups of the cloud and ACLs of switches; end who holds a port
+    Fix: preflight configure-firewall; then security groups of the cloud and ACLs of switches; end who holds a port
     """
     host_names = {host.name for host in all_.hosts}
     if not rehearsal.hosts:

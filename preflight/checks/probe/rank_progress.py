@@ -49,9 +49,9 @@ def all_arrive(
     device or host that fails with two which are well elsewhere, a link, a rail, groups that do not reach each other, or
     how many it takes. What facts know of those is the cause, and what else failed because of them is evidence.
 
-    By hand: the job's log of the rank that is named, not of the one that complained
+    Check manually: the job's log of the rank that is named, not of the one that complained
 
-    Mend: by the stage: before device: software on the host; store: route, firewall or port of the first rank;
+    Fix: by the stage: before device: software on the host; store: route, firewall or port of the first rank;
     communicator: the device's address, link and TLS switch; iteration: the fabric
     """
     if not observations:

@@ -107,9 +107,9 @@ def no_slow_rail(
     well; else the pair. Where half of the pairs are slow, and nobody is named, no median tells who: a warning lists
     them.
 
-    By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
+    Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
 
-    Mend: cable, optical module, switch port; speed and flow control at both ends
+    Fix: cable, optical module, switch port; speed and flow control at both ends
     """
     objects = named(located, TestOutcome.SLOW)
     bandwidth, peers = _pair_bandwidths(observations)

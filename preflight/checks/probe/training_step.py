@@ -26,9 +26,9 @@ def same_parameters(
     model under DistributedDataParallel have to end in the same parameters on all ranks, bit by bit, and in those of one
     process that is given the same batches.
 
-    By hand: compare the parameters' checksums of all ranks of a job after a few steps
+    Check manually: compare the parameters' checksums of all ranks of a job after a few steps
 
-    Mend: take the device that is named out of jobs; where ranks differ in the last bits only, HCCL_DETERMINISTIC=true
+    Fix: take the device that is named out of jobs; where ranks differ in the last bits only, HCCL_DETERMINISTIC=true
     """
     steps = [observation for observation in observations if observation.test.op == STEP]
     if not steps:

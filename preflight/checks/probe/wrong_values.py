@@ -26,9 +26,9 @@ def values_exact(
     sends patterns whose exact result is known on every rank, and compares every element. Whose part was wrong is told
     by the pattern, or by tests with other partners. One that is wrong now and then is a failure, too.
 
-    By hand: no tool of the vendor compares values; preflight probe --inventory hosts.toml
+    Check manually: no tool of the vendor compares values; preflight probe --inventory hosts.toml
 
-    Mend: take the device that is named out of jobs; run the probe again with another partner before it is replaced
+    Fix: take the device that is named out of jobs; run the probe again with another partner before it is replaced
     """
     # PRB111 and PRB112 judge the tests of a device alone.
     with_partners = [observation for observation in observations if observation.test.scope is not Scope.DEVICE]

@@ -74,9 +74,10 @@ def routable(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
     ibv_modify_qp failed with error Connection timed out", an empty slot in "Invalid argument". Without it NCCL 2.21 and
     later look for an IPv4 address in version 2, and find none where the interface has no address.
 
-    By hand: show_gids; or grep . /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*; env | grep NCCL_IB
+    Check manually: show_gids; or grep . /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*; env | grep
+    NCCL_IB
 
-    Mend: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address; where there is IPv6 alone:
+    Fix: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address; where there is IPv6 alone:
     export NCCL_IB_ADDR_FAMILY=AF_INET6
     """
     gid_choices = _taken(all_, rdma, job)
@@ -132,9 +133,9 @@ def one_kind(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None])
     IPv6 address, on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
     argument". All of them RoCE v1 is a warning: it is not routed, and switches do not spread it over their links.
 
-    By hand: show_gids   (on both hosts, at the index of NCCL_IB_GID_INDEX)
+    Check manually: show_gids   (on both hosts, at the index of NCCL_IB_GID_INDEX)
 
-    Mend: unset NCCL_IB_GID_INDEX on all hosts: NCCL 2.21 and later look for the right one by themselves
+    Fix: unset NCCL_IB_GID_INDEX on all hosts: NCCL 2.21 and later look for the right one by themselves
     """
     kinds: dict[str, dict[str, None]] = defaultdict(dict)  # in order, once each
     gid_choices = _taken(all_, rdma, job)
@@ -186,9 +187,9 @@ def packets(
     of the smaller end: "IBV_WC_LOC_LEN_ERR", or "local access violation work queue error". Less than 4096 everywhere is
     a warning: it costs speed, and NCCL's communication from within kernels (GIN) wants 4096.
 
-    By hand: ibv_devinfo | grep active_mtu; ip link show   (on all hosts)
+    Check manually: ibv_devinfo | grep active_mtu; ip link show   (on all hosts)
 
-    Mend: ip link set NIC mtu 9000 on all hosts, lasting in the network's configuration, and as large on the switches;
+    Fix: ip link set NIC mtu 9000 on all hosts, lasting in the network's configuration, and as large on the switches;
     of InfiniBand: the MTU that HCA and switches are set to, and the subnet manager's partitions
     """
     gid_choices = _taken(all_, rdma, job)
@@ -262,9 +263,9 @@ def same_rails(
     with error 12", or a job that hangs. Hosts are compared that have the same networks; where every host has its own,
     and all is routed, there is nothing to compare.
 
-    By hand: rdma link show; ip -4 -brief address show   (on both hosts)
+    Check manually: rdma link show; ip -4 -brief address show   (on both hosts)
 
-    Mend: give the interfaces the addresses of the same rails on all hosts, or names that last to the devices (udev,
+    Fix: give the interfaces the addresses of the same rails on all hosts, or names that last to the devices (udev,
     rdma-core's 60-rdma-persistent-naming.rules)
     """
     tables: dict[str, dict[str, IPv4Network]] = defaultdict(dict)

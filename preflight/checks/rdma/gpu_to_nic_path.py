@@ -25,9 +25,9 @@ def gpu_direct(here: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Find
     memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module and Linux 5.12, which do
     it by DMA-BUF.
 
-    By hand: lsmod | grep peermem; head -1 /proc/driver/nvidia/version; uname -r
+    Check manually: lsmod | grep peermem; head -1 /proc/driver/nvidia/version; uname -r
 
-    Mend: modprobe nvidia_peermem, and its name in a file of /etc/modules-load.d; or install the open kernel module
+    Fix: modprobe nvidia_peermem, and its name in a file of /etc/modules-load.d; or install the open kernel module
     """
     ports = used_or_all(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])
     if isinstance(ports, str):
@@ -65,9 +65,9 @@ def redirected(here: Here, rdma: Rdma) -> Iterator[Finding]:
     numbers.
     Only the bridges below the switch that both share count. Virtual machines need ACS.
 
-    By hand: lspci -vvv -s BRIDGE | grep ACSCtl   (as root: ReqRedir- CmpltRedir- is right)
+    Check manually: lspci -vvv -s BRIDGE | grep ACSCtl   (as root: ReqRedir- CmpltRedir- is right)
 
-    Mend: setpci -s BRIDGE ECAP_ACS+0x6.w=0000 at every boot, or switch ACS off in the firmware's setup
+    Fix: setpci -s BRIDGE ECAP_ACS+0x6.w=0000 at every boot, or switch ACS off in the firmware's setup
     """
     if rdma.virtual:
         yield here.skip("a virtual machine, which needs ACS")
@@ -124,10 +124,10 @@ def iommu(here: Here, rdma: Rdma) -> Iterator[Finding]:
     """Why: an IOMMU that translates sends what GPUs write to each other, and to NICs, through the root. Jobs were slow
     by it, hung, and in a reported case computed wrong numbers without any error.
 
-    By hand: ls /sys/class/iommu; cat /proc/cmdline; cat /sys/bus/pci/devices/ADDRESS/iommu_group/type   (identity is
-    right)
+    Check manually: ls /sys/class/iommu; cat /proc/cmdline; cat /sys/bus/pci/devices/ADDRESS/iommu_group/type
+    (identity is right)
 
-    Mend: iommu=pt on the kernel's command line (/etc/default/grub, update-grub, reboot), or the IOMMU off in the
+    Fix: iommu=pt on the kernel's command line (/etc/default/grub, update-grub, reboot), or the IOMMU off in the
     firmware's setup
     """
     if rdma.virtual:
@@ -157,9 +157,9 @@ def memlock(here: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator
     Daemons and containers hand on their own
     limit: it is looked at where jobs run, and may be another one behind a scheduler.
 
-    By hand: ulimit -l   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -l   (in the way the job starts: through sshd, the scheduler or the container)
 
-    Mend: * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d; docker run --ulimit
+    Fix: * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d; docker run --ulimit
     memlock=-1; LimitMEMLOCK=infinity for slurmd's unit
     """
     ports = used(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])

@@ -33,9 +33,9 @@ def active(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     cable, too, and a port that is switched off, or a host with as many other ports, is only a warning; so is all where
     jobs are to use sockets.
 
-    By hand: grep . /sys/class/infiniband/*/ports/*/{state,phys_state}   (4: ACTIVE, 5: LinkUp; or ibstat)
+    Check manually: grep . /sys/class/infiniband/*/ports/*/{state,phys_state}   (4: ACTIVE, 5: LinkUp; or ibstat)
 
-    Mend: Polling: cable or switch port; Disabled: ip link set NETDEV up; not there at all: lspci, dmesg | grep mlx5.
+    Fix: Polling: cable or switch port; Disabled: ip link set NETDEV up; not there at all: lspci, dmesg | grep mlx5.
     Ports that are not meant to be up: name those that are, [machine] rdma = ["mlx5_0", …]
     """
     places = counted(all_.cluster, rdma.values())
@@ -135,9 +135,9 @@ def managed(all_: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     in INIT or ARMED though its link is up, and NCCL passes it over. One host: its switch port is not managed; all
     hosts: no subnet manager runs.
 
-    By hand: cat /sys/class/infiniband/*/ports/*/state; sminfo
+    Check manually: cat /sys/class/infiniband/*/ports/*/state; sminfo
 
-    Mend: start the subnet manager: on the switch, or opensm on one host
+    Fix: start the subnet manager: on the switch, or opensm on one host
     """
     places = counted(all_.cluster, rdma.values()).places
     findings: list[Finding] = []
@@ -181,9 +181,9 @@ def rate(all_: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> 
     """Why: a port whose link came up with fewer lanes, or at a lower speed, is active and right, and every ring through
     it waits for it. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are left out.
 
-    By hand: cat /sys/class/infiniband/*/ports/*/rate   (or ibstat)
+    Check manually: cat /sys/class/infiniband/*/ports/*/rate   (or ibstat)
 
-    Mend: clean or change optics and cable, and look at the speed that the switch's port is set to; then take the link
+    Fix: clean or change optics and cable, and look at the speed that the switch's port is set to; then take the link
     down and up
     """
     rates: dict[Place, dict[str, float]] = defaultdict(dict)
@@ -225,9 +225,9 @@ def counters(here: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
     restarted: ten are a warning, as is one that has just risen. Damaged packets are counted against all that came.
     Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are left out.
 
-    By hand: cd /sys/class/infiniband; grep . */ports/*/counters/*err* */ports/*/counters/link_downed, twice
+    Check manually: cd /sys/class/infiniband; grep . */ports/*/counters/*err* */ports/*/counters/link_downed, twice
 
-    Mend: clean or change optics and cable; perfquery -R sets InfiniBand's counters back, so that a new error shows
+    Fix: clean or change optics and cable; perfquery -R sets InfiniBand's counters back, so that a new error shows
     """
     ports = used_or_all(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])
     if isinstance(ports, str):

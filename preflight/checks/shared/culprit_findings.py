@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from preflight.attribution.causes import FailureMode, why
+from preflight.attribution.causes import FailureMode, LocatedFailure, why
 from preflight.attribution.culprit_words import (
     SHOWN,
     Named,
@@ -89,7 +89,7 @@ def tell(
     backend = next((meeting.backend for meeting in meetings if meeting), all_.cluster.probe.backend)
     together = [test.scope for test in failed_tests(fault, tests)]
     all_devices = bool(together) and set(together) == {Scope.ALL}
-    explanation = why(all_.cluster, whole, way, backend, causes, all_devices=all_devices)
+    explanation = why(LocatedFailure(all_.cluster, whole, way, backend, all_devices), causes)
     host, _, device = fault.members[0].partition("/") if it.kind in ("host", "device", "link") else ("", "", "")
     summary = summary or sentence(it)
     if explanation.elsewhere and (explanation.near or not it.proven):

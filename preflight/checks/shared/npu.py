@@ -11,7 +11,6 @@ from preflight.checks.engine.registry import All, Here
 from preflight.facts.reading import Found
 from preflight.facts.refusal import refused
 from preflight.facts.types import Hccn, HccnDevice, Reading
-from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -20,6 +19,11 @@ from preflight.model.outcome import Outcome
 def planned_device(host: Host, index: int) -> Device:
     """Return the inventory's plan for a device; a device that is not in the inventory has an empty plan."""
     return next((device for device in host.devices if device.index == index), Device(index))
+
+
+def devices_of(hosts: tuple[Host, ...], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, HccnDevice]]:
+    """Yield every device with its host."""
+    return ((host, device) for host in hosts for device in hccn[host.name].devices)
 
 
 def interface_of(device: HccnDevice) -> IPv4Interface | None:
@@ -89,20 +93,3 @@ def _silent(error: str) -> bool:
 def with_link(hccn: Hccn) -> frozenset[int]:
     """Return the devices with a link that is not known to be down. NPU107 reports the others."""
     return frozenset(device.index for device in hccn.devices if device.link.value != "DOWN")
-
-
-def device_change(
-    scribe: Here | All,
-    host: Host,
-    kind: Kind,
-    device: int,
-    before: str | None,
-    after: object,
-    *,
-    risk: Risk = Risk.SAFE,
-    note: str = "",
-) -> Change:
-    """Return a change of one setting of one device.
-
-    It is safe by default, since the plan does not touch a device that a job uses."""
-    return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), scribe.check.id, risk, note)

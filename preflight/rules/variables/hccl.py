@@ -2,6 +2,7 @@
 
 Each variable has a line, as the HCCL user guide and torch_npu's documents have it."""
 
+import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -165,8 +166,6 @@ def rule(name: str, product: Product) -> VariableRule | None:
 
 def meant(name: str) -> str | None:
     """Return the variable of HCCL for which an unknown name is probably a typing error."""
-    import difflib  # needed for a mistyped name only
-
     if name in RULES or not name.startswith(("HCCL_", "TORCH_HCCL_", "P2P_HCCL_")):
         return None
     return next(iter(difflib.get_close_matches(name, RULES, 1, 0.85)), None)

@@ -65,9 +65,9 @@ def _look(
 ) -> list[Finding]:
     from preflight.checks.engine.registry import ROUNDS, all_checks
     from preflight.checks.engine.run import run_checks
-    from preflight.facts.collect import FactsRequest, collect, reachable_hosts
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.pings.plan import plan_pings
-    from preflight.facts.pings.run import ping
+    from preflight.facts.pings.run import ping, reachable_hosts
 
     facts = collect(FactsRequest(s.cluster, hosts, deep=deep), s.transport, progress=s.progress, pool=pool)
     facts = counted_since(facts, before)

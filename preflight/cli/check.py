@@ -297,11 +297,11 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
     from preflight.checks.engine.run import NotRun
     from preflight.cli.background import reached, rehearse_ports, unreached
     from preflight.cli.link_counts import after_tests
-    from preflight.facts.collect import FactsRequest, collect, reachable_hosts
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.link_counts import LinkCounts, sentence
     from preflight.facts.pings.device_ports import leaves
     from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
-    from preflight.facts.pings.run import forecast, ping
+    from preflight.facts.pings.run import forecast, ping, reachable_hosts
     from preflight.probe.hooks import Hooks
     from preflight.probe.line_rate import ports as port_speeds
     from preflight.probe.line_rate import with_line_rates

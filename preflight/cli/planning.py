@@ -158,8 +158,7 @@ class Safe(NamedTuple):
 
 def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> Safe:
     """Return the plan without disturbing changes. Raise PreflightError if a new address answers already."""
-    from preflight.facts.collect import reachable_hosts
-    from preflight.facts.pings.run import ping
+    from preflight.facts.pings.run import ping, reachable_hosts
     from preflight.provision.hold import held_back
     from preflight.provision.precheck import not_asked, questions, taken
 

@@ -13,7 +13,7 @@ from preflight.facts.answers.npu import CHIP_QUERIES
 from preflight.facts.parsers.ascend.hccn_tool import DEEP_READERS, READERS
 from preflight.facts.round_trip import Seen, read, targets, with_arrivals
 from preflight.facts.sections import job, naming, neighbours, shells
-from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Unreachable
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.transport.bootstrap import host_argv
 from preflight.transport.fanout import fan_out
@@ -160,7 +160,7 @@ def _unreachable(error: TransportError) -> Unreachable:
     return Unreachable(error.kind.value, error.summary, error.remedy)
 
 
-def _without_sudo(host: Host) -> Host:
+def without_sudo(host: Host) -> Host:
     return replace(host, ssh=replace(host.ssh, sudo=False))
 
 
@@ -209,7 +209,7 @@ def collect_answers(
         except TransportError as error:
             if error.kind is not ErrorKind.SUDO:
                 raise
-            return ask(_without_sudo(host), _unreachable(error))
+            return ask(without_sudo(host), _unreachable(error))
 
     results = fan_out(hosts, collect_host, pool=pool, deadline=common_request.timeout, progress=progress, phase="facts")
     results = with_arrivals(results, partners) if "connects" in common_request.deadlines else results
@@ -231,13 +231,3 @@ def collect(
     return ClusterFacts(
         {name: result.facts if isinstance(result, Seen) else result for name, result in results.items()}
     )
-
-
-def reachable_hosts(cluster: Cluster, facts: ClusterFacts) -> list[Host]:
-    """Return the hosts with facts, as later rounds contact them: without sudo if sudo has refused before."""
-    contacts = [(host, facts.hosts.get(host.name)) for host in cluster.hosts]
-    return [
-        _without_sudo(host) if isinstance(contact.os, Os) and contact.os.refused else host
-        for host, contact in contacts
-        if isinstance(contact, HostFacts)
-    ]

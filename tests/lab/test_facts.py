@@ -148,9 +148,9 @@ def test_facts_of_a_ufw_host_name_its_rules(make_lab: MakeLab) -> None:
 
 
 def test_pings_cross_the_fabric_and_die_with_the_port_they_cross(lab: LabHandle) -> None:
-    from preflight.facts.collect import FactsRequest, collect, reachable_hosts
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.pings.plan import plan_pings
-    from preflight.facts.pings.run import ping
+    from preflight.facts.pings.run import ping, reachable_hosts
     from preflight.facts.types import Ping
     from preflight.inventory import load
     from preflight.transport import Options, open_transport

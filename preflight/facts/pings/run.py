@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from preflight.facts.answers import npu
 from preflight.facts.answers.host import Sections, section
-from preflight.facts.collect import POOL, CollectorRequest
+from preflight.facts.collect import POOL, CollectorRequest, without_sudo
 from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.ascend import hccn_tool
-from preflight.facts.types import Missing, Ping
-from preflight.model.cluster import Host
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Ping
+from preflight.model.cluster import Cluster, Host
 from preflight.transport.fanout import fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport
@@ -44,6 +44,16 @@ def forecast(plan: Sequence[Ping], pool: int = POOL) -> str:
     if seconds > LONG:
         text += "; shorter: without --mesh and --cross-rail, --limit fewer hosts, --pool more at once, or --no-ping"
     return text
+
+
+def reachable_hosts(cluster: Cluster, facts: ClusterFacts) -> list[Host]:
+    """Return the hosts with facts, as later rounds contact them: without sudo if sudo has refused before."""
+    contacts = [(host, facts.hosts.get(host.name)) for host in cluster.hosts]
+    return [
+        without_sudo(host) if isinstance(contact.os, Os) and contact.os.refused else host
+        for host, contact in contacts
+        if isinstance(contact, HostFacts)
+    ]
 
 
 def ping(

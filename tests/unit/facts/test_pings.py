@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.collect import reachable_hosts
 from preflight.facts.pings.plan import (
     MOST_PINGS,
     OTHER_LEAVES,
@@ -19,7 +18,7 @@ from preflight.facts.pings.plan import (
     planned_devices,
     refuse_too_many,
 )
-from preflight.facts.pings.run import expected_seconds, forecast, ping
+from preflight.facts.pings.run import expected_seconds, forecast, ping, reachable_hosts
 from preflight.facts.pings.tournament import opponent, steps
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Nic, NicDevice, Vnic

@@ -16,7 +16,7 @@ from preflight.facts.sections import job, naming, neighbours, shells
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.transport.bootstrap import host_argv
-from preflight.transport.fanout import fan_out
+from preflight.transport.fanout import FanOutLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import ErrorKind, Program, Progress, Transport, TransportError
 
@@ -211,7 +211,7 @@ def collect_answers(
                 raise
             return ask(without_sudo(host), _unreachable(error))
 
-    results = fan_out(hosts, collect_host, pool=pool, deadline=common_request.timeout, progress=progress, phase="facts")
+    results = fan_out(hosts, collect_host, FanOutLimits(pool, common_request.timeout), progress=progress, phase="facts")
     results = with_arrivals(results, partners) if "connects" in common_request.deadlines else results
     return {
         name: _unreachable(result) if isinstance(result, TransportError) else result for name, result in results.items()

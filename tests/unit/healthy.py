@@ -59,7 +59,7 @@ from preflight.facts.sections.nic import (
     UdpPorts,
 )
 from preflight.facts.sections.rdma import PciFunction, Rdma
-from preflight.facts.sections.shells import Shells, Way
+from preflight.facts.sections.shells import Shells, ShellView
 from preflight.facts.types import (
     Clock,
     ClusterFacts,
@@ -337,10 +337,12 @@ def _rdma(number: int) -> Rdma:
     )
 
 
-def _way() -> Way:
+def _way() -> ShellView:
     """mpirun in one place, and CANN, also where no person logs in."""
     variables = {"LD_LIBRARY_PATH": "/opt/ompi/lib", "ASCEND_HOME_PATH": "/usr/local/Ascend/cann"}
-    return Way(variables, {"mpirun": "/opt/ompi/bin/mpirun", "python3": "/usr/bin/python3"}, "mpirun (Open MPI) 4.1.4")
+    return ShellView(
+        variables, {"mpirun": "/opt/ompi/bin/mpirun", "python3": "/usr/bin/python3"}, "mpirun (Open MPI) 4.1.4"
+    )
 
 
 def _place(product: Product, number: int, index: int) -> Found[SuperPod]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.quote import quote
-from preflight.facts.sections.shells import Shells, Way
+from preflight.facts.sections.shells import Shells, ShellView
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -91,14 +91,14 @@ def like_a_login(here: Here, shells: Shells) -> Iterator[Finding]:
         )
 
 
-def _programs(over_ssh: Way, login: Way) -> Iterator[str]:
+def _programs(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
     for name, path in login.programs.items():
         ssh_path = over_ssh.programs.get(name, "")
         if path and path != ssh_path:
             yield f"{name} is {path} in a login, and {ssh_path or 'not on PATH'} over ssh"
 
 
-def _variables(over_ssh: Way, login: Way) -> Iterator[str]:
+def _variables(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
     for name, value in sorted(login.variables.items()):
         ssh_value = over_ssh.variables.get(name)
         if name == "LD_LIBRARY_PATH":

@@ -11,7 +11,7 @@ from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.ascend import hccn_tool
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Ping
 from preflight.model.cluster import Cluster, Host
-from preflight.transport.fanout import fan_out
+from preflight.transport.fanout import FanOutLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport
 
@@ -79,7 +79,7 @@ def ping(
         return _with_results(replace(request, words=words).ask(transport, host), host_pings)
 
     senders = [host for host in hosts if host.name in pings_by_host]
-    outcomes = fan_out(senders, ping_from, pool=pool, deadline=request.timeout, progress=progress, phase="pings")
+    outcomes = fan_out(senders, ping_from, FanOutLimits(pool, request.timeout), progress=progress, phase="pings")
     results: dict[str, Iterator[Ping]] = {}
     for name, host_pings in pings_by_host.items():
         outcome = outcomes.get(name)

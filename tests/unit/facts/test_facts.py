@@ -20,7 +20,7 @@ from preflight.facts.sections.job import Job, SeenFile
 from preflight.facts.sections.load import Busy, Load
 from preflight.facts.sections.naming import FullName, Naming
 from preflight.facts.sections.nic import Nic
-from preflight.facts.sections.shells import Shells, Way
+from preflight.facts.sections.shells import Shells, ShellView
 from preflight.facts.types import (
     DEEP,
     ON_REQUEST,
@@ -535,7 +535,7 @@ def test_what_only_some_inventories_ask_for_is_absent_elsewhere_and_read_where_i
     asked = {"value": {"user": "ops", "shell": "/bin/bash", "over_ssh": way, "login": None, "error": "no"}}
     for shells, expected in (
         (None, None),
-        (asked, Shells("ops", "/bin/bash", Way({"NCCL_DEBUG": "INFO"}, {"mpirun": ""}), None, "no")),
+        (asked, Shells("ops", "/bin/bash", ShellView({"NCCL_DEBUG": "INFO"}, {"mpirun": ""}), None, "no")),
         ({"error": "late"}, Missing("late")),
     ):
         facts = facts_of(framed({**sections(), **({"shells": shells} if shells else {})}))

@@ -36,12 +36,14 @@ T = TypeVar("T")
 
 @host_check("NPU101", "Every device has its address", products=NPU, configures=Area.ADDRESSES)
 def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: between servers, NPUs talk over their own network ports, and the address is all they are found by. A device
-    without one, or with another one than the rank table says, makes every rank wait for its connect timeout.
+    """Why: Between servers, NPUs communicate over their own network ports and find each other by address only. If a
+    device has no address, or another one than the rank table gives, every rank waits for its connect timeout. The check
+    fails if a device's address differs from the plan. Without a plan it fails if a device has no address and the
+    inventory has several hosts.
 
     Check manually: hccn_tool -i 0 -ip -g
 
-    Fix: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
+    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
     """
     yield from unreadable(scribe, hccn, "the address", lambda device: device.address)
     cause = _PLAN_MOVED if _plan_moved(scribe, hccn) else ""
@@ -93,14 +95,14 @@ def _plan_moved(scribe: Here, hccn: Hccn) -> bool:
     "NPU102", "Every device address is unique in the cluster", products=NPU, several=False, configures=Area.ADDRESSES
 )
 def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: with two devices at one address, switches send frames to whichever spoke last: connections come up and
-    break at random, and no error names the reason.
+    """Why: If two devices have the same address, switches send frames to the device that sent last. Connections come up
+    and break at random, and no error gives the reason. The check fails if two devices share an address.
 
-    Check manually: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done   (on every host, then look for
+    Check manually: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done (on every host, then search for
     duplicates)
 
-    Fix: preflight configure-device-ips gives each device its planned address. Addresses are planned under
-    [device_addresses] in the inventory, or written out under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
+    Fix: Run preflight configure-device-ips to give each device its planned address. Plan addresses under
+    [device_addresses] in the inventory, or list them under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
     """
     shared = _shared_addresses(scribe.hosts, hccn)
     lines = _inventory_lines(shared.values(), hccn)
@@ -216,12 +218,13 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
     configures=Area.ADDRESSES,
 )
 def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: a device whose mask is too long sends to its peers through a gateway that is not there; one whose mask is
-    too short looks for distant peers on its own wire. Both look like a dead link from one side only.
+    """Why: If a device's mask is too long, it sends to its peers through a gateway that does not exist. If the mask is
+    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only. The check
+    fails if a mask differs from the plan or, without a plan, from most devices of its rail.
 
     Check manually: hccn_tool -i 0 -ip -g
 
-    Fix: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
+    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
     """
     for host, device in devices_of(scribe.hosts, hccn):
         if reason := _unknown_mask(device):
@@ -310,13 +313,15 @@ def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
     configures=Area.ADDRESSES,
 )
 def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: on Atlas A1 in SMP mode devices 0/4, 1/5, 2/6 and 3/7 share a subnet each, devices 0–3 stand in four
-    different ones, and a position has the same subnet on every host (vendor's installation guide and address
-    generator). HCCL builds its rings by that rule. In AMP mode one subnet for all eight is right: a warning here.
+    """Why: HCCL builds its rings by the subnet rule in the vendor's installation guide and address generator. On Atlas
+    A1 in SMP mode, devices 0/4, 1/5, 2/6 and 3/7 share one subnet each. Devices 0–3 are in four different subnets, and
+    a position has the same subnet on every host. The check fails for an address that breaks the rule. One subnet for
+    all eight devices is right in AMP mode, so it is a warning.
 
-    Check manually: hccn_tool -i 0 -ip -g, for devices 0 to 7
+    Check manually: hccn_tool -i 0 -ip -g (for devices 0 to 7)
 
-    Fix: plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then configure-device-ips
+    Fix: Plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then run preflight
+    configure-device-ips
     """
     positions: dict[int, list[_AddressedDevice]] = defaultdict(list)
     for host in scribe.hosts:
@@ -365,12 +370,13 @@ def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | Non
     "NPU106", "No device address lies in a range that hccn_tool refuses", products=NPU, configures=Area.ADDRESSES
 )
 def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: some private ranges belong to the server's inner networks. hccn_tool refuses them ("The ip address
-    configured is conflicted!"), and an address there that slipped in by another way is routed inside the server.
+    """Why: Some private ranges belong to the server's internal networks. hccn_tool refuses addresses in them ("The ip
+    address configured is conflicted!"). An address in such a range that was set in another way is routed inside the
+    server. The check fails if the planned address is in such a range or, without a plan, the device's address.
 
-    Check manually: compare hccn_tool -i 0 -ip -g with 192.168.1.0/24 and the other ranges of the product's manual
+    Check manually: hccn_tool -i 0 -ip -g (compare with 192.168.1.0/24 and the other ranges of the product's manual)
 
-    Fix: plan other addresses in the inventory
+    Fix: Plan other addresses in the inventory.
     """
     ranges = refused_ranges(scribe.cluster.product, amp=scribe.cluster.amp, superpod=scribe.cluster.superpod)
     for device in hccn.devices:
@@ -389,12 +395,13 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 
 @host_check("NPU111", "Every device has the planned gateway", products=NPU, configures=Area.ADDRESSES)
 def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: devices in different subnets reach each other through the gateway only. Within one subnet none is needed,
-    so only what the inventory plans is asked for.
+    """Why: Devices in different subnets reach each other through the gateway only. Within one subnet no gateway is
+    needed, so only planned gateways are checked. The check fails if a device has no gateway, or another one than the
+    inventory plans.
 
     Check manually: hccn_tool -i 0 -gateway -g
 
-    Fix: preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (the address has to be set first)
+    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (set the address first)
     """
     for device in hccn.devices:
         planned, actual = planned_device(scribe.host, device.index).gateway, device.gateway.value

@@ -56,13 +56,15 @@ def node_ids(nodes: DeviceNodes) -> set[int]:
 
 @host_check("NPU116", "No card is lost", products=NPU, optional=("job",))
 def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
-    """Why: a card that the PCI bus still has and npu-smi has not is lost to the driver; one that npu-smi shows and the
-    PCI bus has not has lost its PCIe link. A job with its rank fails to open the device (507033), or hangs. A container
-    sees all cards on the PCI bus, and the nodes of those that it was given.
+    """Why: A card on the PCI bus that npu-smi does not list is lost to the driver. A card in npu-smi that is not on the
+    PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs. The check fails
+    in both cases. A container sees all cards on the PCI bus, but only the device nodes that it was given, so it may
+    have fewer chips.
 
     Check manually: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
 
-    Fix: reset the device, else power the host off and on; if it stays so, the card or its slot is broken
+    Fix: Reset the device. If that does not help, power the host off and on. If the fault remains, the card or its slot
+    is broken.
     """
     if replacement := _not_comparable(scribe, npu_smi, device_nodes, job):
         yield replacement
@@ -126,13 +128,13 @@ def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contai
 
 @host_check("NPU119", "Every chip has its device node, and every node its chip", products=NPU)
 def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
-    """Why: jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN, npu-smi by numbers of its own,
-    which need not be the same (10, 12, 14; one for the two dies of an Atlas A3). Where the two do not match, a job gets
-    another device than its operator looked at, or none.
+    """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. The numbers of npu-smi may
+    differ (10, 12, 14; one for the two dies of an Atlas A3). If the numbers do not match, a job gets another device
+    than its operator checked, or none. The check fails for a chip without a device node, and for a node without a chip.
 
     Check manually: npu-smi info -m; ls /dev/davinci*
 
-    Fix: give the container all nodes of its devices; on the host, install or load the driver again
+    Fix: Give the container all nodes of its devices. On the host, install or load the driver again.
     """
     nodes = node_ids(device_nodes)
     chips = {chip.device: chip for chip in npu_smi.chips}

@@ -15,13 +15,14 @@ _INFERENCE = re.compile(r"(Ascend)?310\S*")
 
 @host_check("NPU126", "The chips are of the inventory's product", products=NPU)
 def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
-    """Why: rules for subnets, refused addresses, speed, numbers of devices and HCCL's variables are those of the
-    product; with a wrong one preflight plans what the driver refuses. Atlas 300I cards (310) have no device NIC, and
-    HCCL takes one server of them at most: a job over several loses its heartbeats.
+    """Why: The product determines the rules for subnets, refused addresses, speed, numbers of devices and HCCL's
+    variables. With a wrong product, preflight plans settings that the driver refuses. The check fails for chips of
+    another product, and for Atlas 300I cards (310), which have no device NIC. HCCL takes at most one server of them,
+    and a job over several loses its heartbeats.
 
     Check manually: npu-smi info (the name beside the number); lspci | grep d80
 
-    Fix: product under [cluster] of the inventory; an inventory of its own for each product
+    Fix: Set product under [cluster] of the inventory. Use a separate inventory for each product.
     """
     for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
         chip_product = product_of(name)

@@ -37,12 +37,13 @@ class _PairLinks:
 
 @host_check("NPU117", "No chip has an alarm", products=NPU)
 def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
-    """Why: Alarm and Critical mean that the hardware or its firmware gave up on something, and the codes say on what;
-    a job on that device stops sooner or later. Warning is common on machines in use, so it is only a warning.
+    """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed, and the codes identify
+    it. A job on that device stops sooner or later, so both are failures. Warning is common on machines in use, so it is
+    only a warning. The same applies to alarm codes of a chip with health OK.
 
-    Check manually: npu-smi info -t health -i 0 -c 0   (-i is npu-smi's own number)
+    Check manually: npu-smi info -t health -i 0 -c 0 (-i is npu-smi's own number)
 
-    Fix: look the code up in the vendor's fault list; reset the device, or call the vendor
+    Fix: Look up the code in the vendor's fault list, then reset the device or call the vendor.
     """
     yield from untold(scribe, scribe.host, {chip.device: chip.health for chip in chips.chips})
     for chip in chips.chips:
@@ -78,15 +79,14 @@ def alarming(chips: Chips | None) -> set[int]:
 
 @host_check("NPU120", "Driver and firmware suit each other", products=NPU, optional=("versions",))
 def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
-    """Why: driver and firmware are released in pairs; npu-smi and their own version files say when they do not fit, and
-    nobody looks there. What comes of it has other names: failing queue pairs, SDMA errors, internal errors of HCCL.
-    Where npu-smi says that they fit and a file does not, or where the firmware's list of drivers, which leaves out
-    patches, does not have the driver, it is a warning.
+    """Why: Driver and firmware are released in pairs, and npu-smi and their own version files report a mismatch. Jobs
+    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL. The check fails for a
+    mismatch. It warns if npu-smi reports that they fit and a file does not. It also warns if the firmware's list of
+    drivers, which leaves out patches, does not contain the driver.
 
-    Check manually: npu-smi info -t board -i 0   (Compatibility); grep compatible_version
-    /usr/local/Ascend/*/version.info
+    Check manually: npu-smi info -t board -i 0 (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
 
-    Fix: install the firmware that belongs to the driver, then reboot
+    Fix: Install the firmware that belongs to the driver, then reboot.
     """
     yield from untold(scribe, scribe.host, {chip.device: chip.board for chip in chips.chips})
     yield from _incompatible(scribe, chips)
@@ -156,13 +156,14 @@ def _ranges(ranges: Ranges) -> str:
 
 @cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)
 def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
-    """Why: inside a server, devices talk over HCCS. Where that is lost, npu-smi shows SYS or NA instead; the server
-    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. What most hosts have
-    counts; where half of them have no HCCS at all they may be built so: a warning.
+    """Why: Inside a server, devices communicate over HCCS. If HCCS is lost, npu-smi shows SYS or NA instead. The server
+    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. The check fails for a
+    link that is slower than on most hosts. If half of the hosts have no HCCS at all, they may be built that way, and it
+    is a warning.
 
-    Check manually: npu-smi info -t topo, on this host and on another one
+    Check manually: npu-smi info -t topo (on this host and on another one)
 
-    Fix: npu-smi info -t hccs -i 0 -c 0; reset the devices, else power the host off and on
+    Fix: Run npu-smi info -t hccs -i 0 -c 0 and reset the devices. If that does not help, power the host off and on.
     """
     links: dict[str, _Links] = {}
     for host in scribe.hosts:

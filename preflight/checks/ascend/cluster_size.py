@@ -13,13 +13,15 @@ _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
 
 @cluster_check("NPU121", "The numbers of servers and devices suit the product", products=NPU, several=False)
 def counts(scribe: All) -> Iterator[Finding]:
-    """Why: HCCL builds its rings for certain numbers only. Atlas A1: 1, 2, 4 or 8 devices a server; 2 and 4 within
-    0-3 or within 4-7; the same number on every server. Atlas A2 and A3 want the same number on every server, too, and
-    with 16 devices in two modules (Box16) over PCIe the same places in both. A job over the whole inventory is meant.
+    """Why: HCCL builds its rings for certain numbers of devices only. The check assumes a job over the whole inventory.
+    Atlas A1 needs 1, 2, 4 or 8 devices per server, with 2 or 4 of them within 0-3 or within 4-7. The check fails for
+    other numbers or positions. Every server needs the same number of devices: another number is a failure on Atlas A1
+    and a warning on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions
+    in the two modules are a warning.
 
     Check manually: count the devices of each host in the inventory
 
-    Fix: leave devices or servers out of the inventory, or let every job use fitting ones only
+    Fix: Remove devices or servers from the inventory, or use only supported numbers of them in every job.
     """
     product = scribe.cluster.product
     for host in scribe.hosts:

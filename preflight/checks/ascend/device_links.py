@@ -23,13 +23,14 @@ _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction
 
 @host_check("NIC101", "No device has lost its link lately", products=NPU)
 def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
-    """Why: a link that comes and goes stops a collective in the middle, which then waits half an hour for its notify
-    (EI0002, EI0013). Lost twice in the last hour of the device's own clock is a failure, once in the last day a
-    warning; older losses, and those of a port's first minute, say nothing about the next job.
+    """Why: A link that goes down and up stops a collective in the middle. The collective then waits half an hour for
+    its notify (EI0002, EI0013). By the device's own clock, two losses in the last hour are a failure, and one in the
+    last day is a warning. Older losses, and those in a port's first minute, are ignored because they do not affect the
+    next job.
 
     Check manually: hccn_tool -i 0 -link_stat -g
 
-    Fix: clean or change optics and cable, read the switch port's log, then look at the counts again
+    Fix: Clean or change optics and cable, and read the switch port's log. Then check the counts again.
     """
     yield from untold(scribe, scribe.host, {device.index: device.history for device in nic.devices})
     for device in nic.devices:
@@ -117,13 +118,14 @@ def _last(losses: Sequence[float | None]) -> str:
 
 @cluster_check("NIC103", "Every device's link corrects errors", products=NPU, several=False)
 def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: at 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come
-    up at all (then NPU107 says so). Where no device has it, the link may have been planned like that: a warning.
+    """Why: At 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come up
+    at all. NPU107 reports links that are down. The check fails for a link without it, if most devices have it.
+    Otherwise the links may be planned without it, and it is a warning.
 
     Check manually: hccn_tool -i 0 -fec -g
 
-    Fix: hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products take what the switch port has), and RS-FEC on
-    the switch port
+    Fix: Run hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products use the mode of the switch port). Set RS-FEC
+    on the switch port.
     """
     devices = list(_linked(scribe, nic, hccn))
     modes = Counter(device.fec.value for _, device in devices if device.fec.value)
@@ -146,12 +148,13 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
 
 @cluster_check("NIC104", "Every device's link has its product's speed, in full duplex", products=NPU, several=False)
 def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: a collective goes as fast as its slowest link. Atlas A1 has 100 Gb/s a device, A2 and A3 have 200. One that
-    is slower than most others is a failure; where all are alike it may be the site's choice, and is a warning.
+    """Why: A collective is as fast as its slowest link. Atlas A1 has 100 Gb/s per device, A2 and A3 have 200 Gb/s. The
+    check fails for a device that is slower than most others, and for half duplex. If all devices are equally slow, it
+    may be the site's choice, and it is a warning.
 
     Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -duplex -g; grep static_speed /etc/hccn.conf
 
-    Fix: a module, cable and switch port that are made for the speed; no static_speed in /etc/hccn.conf
+    Fix: Use a module, cable and switch port that are made for the speed. Remove static_speed from /etc/hccn.conf.
     """
     devices = list(_linked(scribe, nic, hccn))
     speeds = Counter(device.speed.value for _, device in devices if device.speed.value)

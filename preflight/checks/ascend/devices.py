@@ -30,12 +30,12 @@ _NO_DETECT_ADDRESS = (
 
 @host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
 def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
-    """Why: a device whose port is down reaches no other server; jobs on this host alone still work, so it stays
-    unnoticed until the first job over several servers.
+    """Why: If a device's port is down, the device reaches no other server. Jobs on this host alone still work, so the
+    fault first appears in a job over several servers. The check fails for a link that is down.
 
     Check manually: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
 
-    Fix: cable, optical module, switch port; then hccn_tool -i 0 -cfg recovery
+    Fix: Check cable, optical module and switch port, then run hccn_tool -i 0 -cfg recovery
     """
     yield from unreadable(scribe, hccn, "the link", lambda device: device.link)
     deep = {device.index: device for device in nic.devices} if nic else {}
@@ -64,12 +64,13 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     configures=Area.ADDRESSES,
 )
 def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: of two devices with different MTUs the larger one's frames are dropped without a word: pings pass, and what
-    is large hangs. Only a warning: the format is known from the tool's source, not from a capture.
+    """Why: If two devices have different MTUs, frames of the device with the larger MTU are dropped without an error.
+    Pings pass, and large transfers hang. Each MTU is compared with the planned one or, without a plan, with that of
+    most devices. A difference is only a warning: the format is known from the tool's source, not from a capture.
 
-    Check manually: hccn_tool -i 0 -mtu -g, and hccn_tool -i 0 -ping -g address PEER pkt 4000
+    Check manually: hccn_tool -i 0 -mtu -g; hccn_tool -i 0 -ping -g address PEER pkt 4000
 
-    Fix: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
+    Fix: Set cluster.device_mtu in the inventory and run preflight configure-device-ips, or run hccn_tool -i 0 -mtu -s
     size N
     """
     devices = list(devices_of(scribe.hosts, hccn))
@@ -106,12 +107,13 @@ def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterat
     "NPU108", "The TLS switch is the same on every device", products=NPU, several=False, configures=Area.ADDRESSES
 )
 def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: a device with TLS and one without never finish their handshake; HCCL calls it a connect timeout, or
-    EI0016 in newer versions. Which of the two is right is a matter of the site's security, so no program sets it.
+    """Why: A device with TLS and a device without TLS never finish their handshake. HCCL reports a connect timeout, or
+    EI0016 in newer versions. The check fails for a device that differs from most others. The right value depends on the
+    site's security, so preflight does not set it.
 
     Check manually: hccn_tool -i 0 -tls -g
 
-    Fix: hccn_tool -i N -tls -s enable 0 (or 1), the same on every device of the cluster
+    Fix: Run hccn_tool -i N -tls -s enable 0 (or 1), with the same value on every device of the cluster.
     """
     switches: dict[str, list[tuple[str, int]]] = {"0": [], "1": []}
     no_certificate: list[tuple[str, int]] = []
@@ -159,12 +161,13 @@ def _device_list(places: Sequence[tuple[str, int]]) -> str:
     configures=Area.ADDRESSES,
 )
 def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
-    """Why: a card that fell off the bus, or a container that got fewer devices, is noticed by the job as a rank that
-    never comes.
+    """Why: A card may fall off the bus, or a container may get fewer devices. In the job, this appears as a rank that
+    never connects. The check fails if hccn_tool or npu-smi lists other devices than the inventory.
 
     Check manually: npu-smi info -l; ls /dev/davinci*; lspci | grep -c 'Processing accelerators'
 
-    Fix: fewer in npu-smi than in lspci: the card is lost, reset it or the host; else correct the inventory
+    Fix: Reset the card or the host if npu-smi lists fewer devices than lspci: the card is lost. Otherwise correct the
+    inventory.
     """
     wanted = {device.index for device in scribe.host.devices}
     if not wanted:
@@ -191,12 +194,13 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
 
 @host_check("NPU110", "Every device finds its detect address healthy", products=NPU, configures=Area.ADDRESSES)
 def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: the device itself probes its detect address all the time; anything but Success means that it does not get
-    through. Without a detect address the state stays Init and says nothing.
+    """Why: Each device probes its detect address all the time. Any state other than Success means that the device does
+    not reach that address. The states Fault and Socket failed are failures; other states are warnings, and so is an
+    unplanned detect address. Without a detect address the state stays Init, which proves nothing.
 
     Check manually: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
 
-    Fix: preflight configure-device-ips sets the planned detect address; a Fault: look at link, switch and peer
+    Fix: Run preflight configure-device-ips to set the planned detect address. For a Fault, check link, switch and peer.
     """
     for device in hccn.devices:
         planned, detect_address = planned_device(scribe.host, device.index).detect, device.detect.value
@@ -243,13 +247,13 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
     configures=Area.ADDRESSES,
 )
 def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: at boot a background script feeds /etc/hccn.conf to every device and throws its messages away; when that
-    fails, devices come up without address or gateway. Only a warning: the format is known from the tool's source, not
-    from a capture.
+    """Why: At boot, a background script applies /etc/hccn.conf to every device and discards its messages. If that
+    fails, devices start without address or gateway. A failed restore is only a warning: the format is known from the
+    tool's source, not from a capture.
 
     Check manually: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
 
-    Fix: what the log says; then hccn_tool -a -cfg recovery, as root
+    Fix: Correct the fault that the log reports, then run hccn_tool -a -cfg recovery as root.
     """
     yield from untold(scribe, scribe.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
     for device in hccn.devices:
@@ -270,12 +274,12 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 
 @host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
 def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
-    """Why: Alarm and Critical mean that the hardware or its firmware gave up on something; a job on that device stops
-    sooner or later. Warning is common on machines in use, so it is only a warning here.
+    """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed. A job on that device
+    stops sooner or later, so both are failures. Warning is common on machines in use, so it is only a warning.
 
     Check manually: npu-smi info; npu-smi info -t health -i 0 -c 0
 
-    Fix: look the error code up (npu-smi info -t health), then reset the device or call the vendor
+    Fix: Look up the error code (npu-smi info -t health), then reset the device or call the vendor.
     """
     reported = alarming(chips)
     for chip in npu_smi.chips:
@@ -295,13 +299,13 @@ def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Findi
     "NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
 )
 def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: a process left over from an earlier job keeps device memory and HCCL's ports, and most products take one
-    process a device. A running job is no fault, but the probe keeps away from it and addresses are not changed. What
-    this run of preflight has started there is passed over.
+    """Why: A process left over from an earlier job holds device memory and HCCL's ports, and most products allow one
+    process per device. Any process on a device is a warning. A running job is no fault, but the probe avoids it and
+    addresses are not changed. Processes of this preflight run are ignored.
 
-    Check manually: npu-smi info   (the second table)
+    Check manually: npu-smi info (the second table)
 
-    Fix: wait for the job, or end what is left of it: kill PID
+    Fix: Wait for the job, or end its leftover process: kill PID
     """
     if not npu_smi.processes_listed:
         yield scribe.unknown(

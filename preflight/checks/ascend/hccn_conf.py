@@ -68,15 +68,15 @@ class _Settings:
 
 @host_check("NPU104", f"{PATH} says what the devices have", products=NPU, configures=Area.ADDRESSES)
 def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
-    """Why: devices forget their settings at a reboot and get them back from /etc/hccn.conf, and frameworks read the
-    file instead of asking the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. The
-    inventory decides which of them is right.
+    """Why: Devices lose their settings at a reboot and restore them from /etc/hccn.conf. Frameworks read the file
+    instead of the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. A difference is a
+    failure; in the MTU alone it is a warning. The inventory decides which of the two is right.
 
     Check manually: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
 
-    Fix: preflight configure-device-ips. Where the file is stale, the setting is made again: hccn_tool rewrites its
-    lines. Where the device is wrong: hccn_tool -i 0 -cfg recovery, which restores everything that the file says
-    (--allow-disturbing)
+    Fix: Run preflight configure-device-ips. If the file is stale, this makes the setting again, and hccn_tool rewrites
+    its lines. If the device is wrong, add --allow-disturbing: hccn_tool -i 0 -cfg recovery then restores all settings
+    of the file.
     """
     for device in hccn.devices:
         settings = _settings(device, hccn_conf, planned_device(scribe.host, device.index))

@@ -18,12 +18,13 @@ from preflight.model.outcome import Outcome
     several=False,
 )
 def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
-    """Why: two dies of Atlas A3 share a chip and speak over HCCS alone; hccn_tool says "successfully" also where every
-    packet of -hccs_ping was lost. What it prints is known from the driver's source only: this never fails.
+    """Why: The two dies of an Atlas A3 chip communicate over HCCS only. hccn_tool reports "successfully" even if every
+    packet of -hccs_ping was lost. Lost pings and bad planes are warnings. The check never fails, because the output is
+    known from the driver's source only.
 
-    Check manually: hccn_tool -i 1 -vnic -g, then hccn_tool -i 0 -hccs_ping -g address A   (as root)
+    Check manually: hccn_tool -i 1 -vnic -g; hccn_tool -i 0 -hccs_ping -g address A (as root)
 
-    Fix: npu-smi info -t hccs -i N -c C shows lanes and errors; reset the chip, or have it looked at
+    Fix: Run npu-smi info -t hccs -i N -c C to see lanes and errors. Reset the chip, or have it inspected.
     """
     attempts = [ping for ping in pings if ping.purpose == "hccs" and "not supported on this product" not in ping.error]
     sources = {ping.host for ping in attempts}

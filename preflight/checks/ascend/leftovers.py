@@ -20,14 +20,14 @@ _NO_PROCESSES = "npu-smi lists no processes, so nobody knows whose it is (NPU114
 
 @host_check("NIC108", "No device NIC is held by a job that is gone", products=NPU, optional=("os",))
 def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: while the HCCP process of an earlier job is there, the next one does not start on the device (EJ0001). Queue
-    pairs that stay behind are a warning: they go with their process, or with a reset. The driver has one queue pair of
-    its own. Where npu-smi shows a process on the device, NPU114 speaks; ten seconds after a job's end all is gone.
-    While a probe works on the host, its workers come and go: this run's are passed over, another run's are a warning.
+    """Why: If the HCCP process of an earlier job remains, the next job does not start on the device (EJ0001): a
+    failure. Remaining queue pairs are a warning: they go with their process, or with a reset. The driver's own queue
+    pair is ignored. Ten seconds after a job's end, everything is normally released. If npu-smi shows a process on the
+    device, NPU114 reports it. During a probe, this run's workers are ignored, and another run's workers are a warning.
 
     Check manually: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
 
-    Fix: wait ten seconds; then fuser -v /dev/davinci0 names who holds it, and a reset of the device frees it
+    Fix: Wait ten seconds, then find the process with fuser -v /dev/davinci0. A reset of the device frees it.
     """
     if not npu_smi.processes_listed:
         yield scribe.skip(_NO_PROCESSES)
@@ -75,13 +75,13 @@ def _queue_pairs(device: NicDevice) -> int:
 
 @host_check("NPU118", "No device memory is held by nobody", severity=Outcome.WARN, products=NPU, optional=("os",))
 def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: a job that needs the whole memory fails with EI0011 or 507899 when somebody else has a part of it. What the
-    processes have that npu-smi lists is theirs (NPU114); more than a tenth of the memory beyond that belongs to one
-    that is not to be seen here, or to none any more.
+    """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. NPU114
+    reports the processes that npu-smi lists, with their memory. More than a tenth of the memory beyond that is a
+    warning. It belongs to a process that is not visible here, or to one that has ended.
 
-    Check manually: npu-smi info   (HBM-Usage; the second table lists the processes)
+    Check manually: npu-smi info (HBM-Usage; the second table lists the processes)
 
-    Fix: look for containers that use the device; fuser -v /dev/davinci0; then reset the device
+    Fix: Search for containers that use the device, and run fuser -v /dev/davinci0. Then reset the device.
     """
     if not npu_smi.processes_listed:
         yield scribe.skip(_NO_PROCESSES)
@@ -115,13 +115,13 @@ def _listed_memory(npu_smi: NpuSmi, device: int) -> int | None:
 
 @cluster_check("PRB105", "Workers that the probe had to kill have left their devices", products=NPU, several=False)
 def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: the driver's HCCP process outlives a killed worker by about ten seconds. The probe waits half a minute for
-    it; a device that is held even then fails in the rounds that follow, and in the next job (EJ0001), because of the
-    probe and of nothing else. Why a worker had to be killed PRB101 says.
+    """Why: The driver's HCCP process remains for about ten seconds after a worker was killed. The probe waits half a
+    minute for it. A device that is still held after that fails in the next rounds and in the next job (EJ0001). The
+    probe alone is the cause, so the check fails. PRB101 reports why a worker was killed.
 
-    Check manually: hccn_tool -i 0 -process -g   (not exist); npu-smi info
+    Check manually: hccn_tool -i 0 -process -g (not exist); npu-smi info
 
-    Fix: fuser -v /dev/davinci0 names who holds it; then a reset of the device, or of the host
+    Fix: Find the process with fuser -v /dev/davinci0, then reset the device or the host.
     """
     if not observations:
         yield scribe.unknown("the probe brought no results", host=None)

@@ -25,14 +25,15 @@ class OpticsFault:
 
 @host_check("NIC102", "Every optical module is within its own limits", products=NPU)
 def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
-    """Why: too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
-    the module's own limit is a failure; too much of it, heat, or a loss flag with good values (it may be left over
-    from an earlier loss) is a warning. Some drivers call a module "not present" and tell all its values: then the
-    values count. Copper has no module to ask. A link that is down is NPU107's, with what the module says as its cause.
+    """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
+    the module's own limit is a failure. Too much light, heat, or a loss flag with good values is a warning. Such a flag
+    may be left over from an earlier loss. Some drivers report a module as "not present" but give all its values, and
+    then the values count. Copper has no module to query. NPU107 reports a link that is down, with the module's fault as
+    its cause.
 
     Check manually: hccn_tool -i 0 -optical -g
 
-    Fix: clean and reseat the fibre at both ends, then change the module
+    Fix: Clean and reseat the fibre at both ends, then change the module.
     """
     yield from untold(scribe, scribe.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)

@@ -22,13 +22,13 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 @host_check("NPU125", "The rank table has the addresses that the devices have", products=NPU, optional=("network",))
 def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: jobs with RANK_TABLE_FILE take the devices' addresses from that file. A table that was written before the
-    addresses changed ends in EI0014 ("inconsistent with the IP address of the network adapter"), or in a connect
-    timeout. Device and inventory are compared by NPU101, device and /etc/hccn.conf by NPU104: this is the fourth side.
+    """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
+    end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout. The check fails if
+    table and device differ. NPU101 compares the device with the inventory, and NPU104 with /etc/hccn.conf.
 
-    Check manually: echo $RANK_TABLE_FILE, where jobs run; compare its device_ip with hccn_tool -i 0 -ip -g
+    Check manually: echo $RANK_TABLE_FILE (where jobs run); hccn_tool -i 0 -ip -g (compare with device_ip in the table)
 
-    Fix: write the rank table again from what the devices have
+    Fix: Write the rank table again from the devices' addresses.
     """
     own = _own_server(scribe, job, network)
     if own.error:
@@ -52,15 +52,15 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
 
 @host_check("NPU127", "The rank table gives every rank its own device", products=NPU, optional=("network",))
 def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: two ranks on one device end with EJ0001, or fight for its port 16666 (EI0020); only from Atlas A2 on may
-    they share one, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super device
-    ids ends with "super_device_id is invalid". Jobs that try operators again (HCCL_OP_RETRY_ENABLE) want host_ip in
-    it, those that leave HCCS for RoCE (HCCL_INTER_HCCS_DISABLE) want every device_ip. Without a rank table the start
-    script decides, and nobody can look.
+    """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). Only from Atlas A2 on may
+    ranks share a device, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super
+    device ids ends with "super_device_id is invalid". Jobs that retry operators (HCCL_OP_RETRY_ENABLE) need host_ip in
+    the table. Jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE) need every device_ip. The check fails for a
+    table that breaks one of these rules. Without a rank table the start script decides, and nothing can be checked.
 
-    Check manually: echo $RANK_TABLE_FILE, where jobs run; in it, device_id of this host's server_id
+    Check manually: echo $RANK_TABLE_FILE (where jobs run; in it, compare every device_id of this host's server_id)
 
-    Fix: write the rank table again, a rank a device; SDIDs are told by npu-smi info -t spod-info -i 0 -c 0
+    Fix: Write the rank table again, with one rank per device. To read SDIDs, run npu-smi info -t spod-info -i 0 -c 0
     """
     own = _own_server(scribe, job, network)
     if own.error:

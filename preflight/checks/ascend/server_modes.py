@@ -22,13 +22,13 @@ _MODULE = 4  # devices of an Atlas A1 share a module by four: 0-3 and 4-7
     products=frozenset({Product.ATLAS_A1}),
 )
 def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
-    """Why: Atlas A1 servers run their NPUs in SMP mode (four subnets, as HCCL expects them) or in AMP mode (one subnet
-    for all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3, in AMP mode its own;
-    that is known from reports of users, so it is a warning.
+    """Why: Atlas A1 servers run their NPUs in SMP mode (four subnets, as HCCL expects) or in AMP mode (one subnet for
+    all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode it sees its
+    own port only. The wrong mode is only a warning, because this rule is known from reports of users.
 
-    Check manually: hccn_tool -i 0 -route -g   (eth0 to eth3, or one of them)
+    Check manually: hccn_tool -i 0 -route -g (eth0 to eth3, or one of them)
 
-    Fix: set the mode in the BMC (SMP for training), or plan addresses for the mode that is: four subnets, or one
+    Fix: Set the mode in the BMC (SMP for training), or plan addresses for the present mode: four subnets, or one.
     """
     first = nic.devices[:1]
     yield from untold(scribe, scribe.host, {device.index: device.routes for device in first})
@@ -67,13 +67,13 @@ def _addressed(nic: Nic) -> int:
     products=frozenset({Product.ATLAS_A3}),
 )
 def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
-    """Why: in a super-pod devices find each other by their SDID. Two with the same one take each other's packets, and
-    servers of different super-pods reach each other over RoCE only. Only a warning: the format is known from the
-    driver's source, not from a capture.
+    """Why: In a super-pod, devices find each other by their SDID. Two devices with the same SDID receive each other's
+    packets. Servers of different super-pods reach each other over RoCE only. Both are only warnings: the format is
+    known from the driver's source, not from a capture.
 
     Check manually: npu-smi info -t spod-info -i 0 -c 0
 
-    Fix: correct the super-pod's server numbers with the vendor's tool; or take superpod out of the inventory
+    Fix: Correct the super-pod's server numbers with the vendor's tool, or remove superpod from the inventory.
     """
     if not scribe.cluster.superpod:
         yield scribe.skip("the inventory names no super-pod")

@@ -15,13 +15,13 @@ _PRIORITIES, _CLASSES = range(8), range(0, 256, 4)
 
 @host_check("NIC107", "The devices keep the jobs' traffic free of loss", severity=Outcome.WARN, products=NPU)
 def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
-    """Why: RDMA slows down to a crawl when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP
-    HCCL_RDMA_TC / 4 (132 / 4 = 33); the device has to have PFC on for the priority, and has to keep the DSCP apart from
-    what is not marked at all. Only a warning: the formats are known from the tool's source, not from a capture.
+    """Why: RDMA becomes very slow when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP HCCL_RDMA_TC
+    / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic. A
+    deviation is only a warning: the formats are known from the tool's source, not from a capture.
 
-    Check manually: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA, where jobs run
+    Check manually: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA (where jobs run)
 
-    Fix: the same priority and DSCP in the jobs' environment, on the devices and on the switch ports
+    Fix: Set the same priority and DSCP in the jobs' environment, on the devices and on the switch ports.
     """
     pfc, dscp_to_tc = {d.index: d.pfc for d in nic.devices}, {d.index: d.dscp_to_tc for d in nic.devices}
     yield from untold(scribe, scribe.host, pfc, dscp_to_tc)

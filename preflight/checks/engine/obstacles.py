@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from preflight.model.cluster import Cluster
+from preflight.model.cluster import Cluster, ProbeSettings
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -69,13 +69,19 @@ def remedy(cluster: Cluster, host: str, error: str) -> str:
 
 def _python(cluster: Cluster, host: str, error: str) -> str:
     """Return the remedy for the wrong key of [probe] among those that lead to the jobs' Python."""
-    python, probe = cluster.probe.python, cluster.probe
-    if error.startswith(_NO_PYTHON) or (python in error.partition(_WHERE_JOBS_RUN)[2] and _ABSENT.search(error)):
-        return f"set python under [probe] of the inventory: the hosts have no {python} that runs"
-    if "does not start" in error and not (probe.setup or probe.wrapper or probe.user):
-        return f"set python under [probe] of the inventory: the hosts have no {python} that runs"
+    probe = cluster.probe
+    if _has_no_python(probe, error):
+        return f"set python under [probe] of the inventory: the hosts have no {probe.python} that runs"
+    keys = [key for key, value in (("exec", probe.wrapper), ("setup", probe.setup)) if value]
     if "was still running" in error:
-        keys = [key for key, value in (("exec", probe.wrapper), ("setup", probe.setup)) if value] or ["python"]
-        return f"correct {' and '.join(keys)} under [probe] of the inventory: it does not come to an end on {host}"
-    keys = [key for key, value in (("user", probe.user), ("exec", probe.wrapper), ("setup", probe.setup)) if value]
-    return f"correct {', '.join([*keys, 'python'])} under [probe] of the inventory: jobs' Python does not start"
+        cause = " and ".join(keys or ["python"])
+        return f"correct {cause} under [probe] of the inventory: it does not come to an end on {host}"
+    keys = [*(["user"] if probe.user else []), *keys, "python"]
+    return f"correct {', '.join(keys)} under [probe] of the inventory: jobs' Python does not start"
+
+
+def _has_no_python(probe: ProbeSettings, error: str) -> bool:
+    """Return whether the host has no such Python, and no other key of [probe] can be the reason."""
+    is_direct = not (probe.setup or probe.wrapper or probe.user)
+    is_absent = probe.python in error.partition(_WHERE_JOBS_RUN)[2] and bool(_ABSENT.search(error))
+    return error.startswith(_NO_PYTHON) or is_absent or (is_direct and "does not start" in error)

@@ -85,15 +85,15 @@ def _file_change(scribe: Here, file: BootFile) -> Change | None:
 def follows_policy(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: a firewall that drops the cluster's ports makes no error: every rank waits for its connect timeout, and
-    the message names a peer that is fine. Opening the ports for the cluster's own networks is enough: policy = "allow"
-    under [firewall] in the inventory, the default. Many manuals switch the firewall off; preflight does that only with
-    policy = "off" there. Every active firewall is judged, since a packet has to pass them all. Where a rule cannot be
-    judged, connections that came through from the very network it is about settle the doubt.
+    """Why: A firewall that drops the cluster's ports causes no error. Every rank waits for its connect timeout, and the
+    message names a healthy peer. It is enough to open the ports for the cluster's own networks, which is the default:
+    policy = "allow" under [firewall] in the inventory. Many manuals switch the firewall off; preflight does that only
+    with policy = "off" there. Every active firewall is judged, because a packet has to pass them all. The check fails
+    for a closed port. If a rule cannot be judged, observed connections from the network of that rule decide.
 
     Check manually: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
 
-    Fix: preflight configure-firewall
+    Fix: Run preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if (replacement := _not_judged(scribe, place)) is not None:
@@ -198,15 +198,16 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 def after_reboot(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: rules set at run time are gone after a reboot; the cluster then fails one morning although nobody changed
-    anything. ufw keeps its rules itself. For nftables our rules stand in a file of their own, and one line at the end
-    of /etc/nftables.conf includes /etc/preflight/*.nft; for firewalld they stand in the zone's file, which firewalld
-    itself writes, for iptables in the file that netfilter-persistent or iptables-services loads, if there is one.
+    """Why: Rules that were set at run time are gone after a reboot, and the cluster then fails although nothing was
+    changed. ufw keeps its rules itself. For nftables, preflight's rules are in a separate file, and one line at the end
+    of /etc/nftables.conf includes /etc/preflight/*.nft. For firewalld, they are in the zone's file, which firewalld
+    itself writes. For iptables, they are in the file that netfilter-persistent or iptables-services loads. The check
+    fails if such a file lacks the rules, and warns if no file restores them.
 
     Check manually: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent
     --list-rich-rules; grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
 
-    Fix: preflight configure-firewall
+    Fix: Run preflight configure-firewall
     """
     name, place = scribe.host.name, _place(scribe, firewall, network, sysctl, arrivals)
     if (replacement := _not_judged(scribe, place)) is not None:
@@ -258,13 +259,13 @@ def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 def no_leftovers(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: after a change of networks or ports in the inventory, the rules made for the old ones keep a door open
-    that nobody remembers.
+    """Why: After a change of networks or ports in the inventory, rules for the old ones still open ports that are no
+    longer needed. The check warns if preflight's rules differ from those that the inventory wants.
 
     Check manually: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep
     preflight; firewall-cmd --list-rich-rules | grep 29517
 
-    Fix: preflight configure-firewall
+    Fix: Run preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if scribe.cluster.firewall is FirewallPolicy.OFF:
@@ -307,14 +308,14 @@ def connections_come_through(
     network: Mapping[str, Network | None],
     sysctl: Mapping[str, Sysctl | None],
 ) -> Iterator[Finding]:
-    """Why: a firewall may be open on every host and the job's connections die all the same, in a security group of the
-    cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's ports on the next
-    one: what is accepted, or refused because nobody listens there, came through. Where the host's own firewall is the
-    reason, FWL101 says so, and nothing is said here.
+    """Why: The firewall may be open on every host, and the job's connections still die. The cause is then a security
+    group of the cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's
+    ports on the next one. A connection passes if it is accepted, or refused because no process listens there. The check
+    fails for a lost connection. If the host's own firewall is the cause, FWL101 reports it instead.
 
-    Check manually: nc -vz -w 2 OTHER_HOST 29500   ("refused" is fine, "timed out" and "no route to host" are not)
+    Check manually: nc -vz -w 2 OTHER_HOST 29500 ("refused" is fine, "timed out" and "no route to host" are not)
 
-    Fix: what lies between the hosts; then iptables -S OUTPUT and nft list ruleset on the sender
+    Fix: Check the network between the hosts. Then check iptables -S OUTPUT and nft list ruleset on the sender.
     """
     losses: list[Loss] = []
     for host in scribe.hosts:

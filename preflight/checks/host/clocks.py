@@ -12,12 +12,12 @@ CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
 
 @cluster_check("HST102", "The hosts' clocks agree")
 def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
-    """Why: logs of a failed job are put in order by time, and certificates, tokens and shared file systems refuse
-    clocks that are far apart. Half a second between hosts is a warning, five seconds a failure.
+    """Why: Logs of a failed job are ordered by time. Certificates, tokens and shared file systems refuse clocks that
+    are far apart. A difference of half a second between hosts is a warning, five seconds a failure.
 
-    Check manually: chronyc tracking; date +%s.%N on both hosts
+    Check manually: chronyc tracking; date +%s.%N (on both hosts)
 
-    Fix: the same time source on every host: chronyc makestep, or systemctl enable --now chrony
+    Fix: Use the same time source on every host: chronyc makestep, or systemctl enable --now chrony
     """
     median_offset = median(host_clock.offset for host_clock in clock.values())
     reference = min(clock, key=lambda name: (abs(clock[name].offset - median_offset), abs(clock[name].offset), name))

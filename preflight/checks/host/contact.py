@@ -11,12 +11,13 @@ from preflight.model.finding import Finding
 
 @host_check("HST101", "The host is reachable")
 def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
-    """Why: nothing else can be looked at, and a job that includes this host waits for its connect timeout.
+    """Why: An unreachable host cannot be checked, and a job that includes it waits for its connect timeout. The check
+    fails if ssh or python3 does not work. It warns if the login shell or python3 prints text before the answer.
 
     Check manually: ssh -o BatchMode=yes HOST python3 --version
 
-    Fix: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3) has its
-    own remedy. Where python3 gives no answer, make it run programs and print nothing by itself.
+    Fix: Apply the fix in the finding. Each cause (name, refused, timeout, host key, authentication, python3) has a
+    separate one. If python3 gives no answer, make it run programs and print nothing by itself.
     """
     if isinstance(contact, HostFacts):
         yield from _python_answers(scribe, contact)
@@ -44,13 +45,14 @@ def _python_answers(scribe: Here, facts: HostFacts) -> Iterator[Finding]:
 
 @host_check("HST107", "sudo makes preflight root where the inventory says so")
 def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
-    """Why: firewall rules, the devices' settings and other people's processes are shown to root only. Where sudo
-    refuses, the host is looked at as the login user: checks that need more say unknown, and nothing can be changed.
+    """Why: Firewall rules, the devices' settings and other users' processes are visible to root only. If sudo refuses,
+    this check fails and preflight checks the host as the login user. Checks that need root then report unknown, and
+    nothing can be changed.
 
-    Check manually: ssh HOST sudo -n id -u   (0, and no question)
+    Check manually: ssh HOST sudo -n id -u (0, and no question)
 
-    Fix: what the finding says; with -K (--ask-sudo-password) preflight asks for sudo's password once. Without any
-    rights on the host, sudo = false under [ssh] says so.
+    Fix: Apply the fix in the finding. With -K (--ask-sudo-password), preflight asks for sudo's password once. Without
+    any rights on the host, set sudo = false under [ssh].
     """
     if os.refused:
         yield scribe.bad(

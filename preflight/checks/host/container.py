@@ -17,14 +17,14 @@ SHM_ENOUGH = 1 << 30
 
 @host_check("HST109", "The jobs' user may open the device files", products=NPU)
 def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
-    """Why: /dev/davinciN belong to HwHiAiUser and are closed to all but its group. A user who is not in it, or root
-    without the capability to pass over permissions, gets 507033, "ret is -8005", or simply no devices. The group's
-    number counts, not its name: in an image it is often another one.
+    """Why: /dev/davinciN belong to HwHiAiUser and are closed to all users outside its group. Other users get 507033,
+    "ret is -8005", or simply no devices. So does root without the capability to bypass permissions. The group's number
+    counts, not its name: in an image it often differs. The check fails if the jobs' user may not open a device file.
 
-    Check manually: ls -ln /dev/davinci*; id   (the latter where jobs run, as the jobs' user)
+    Check manually: ls -ln /dev/davinci*; id (where jobs run, as the jobs' user)
 
-    Fix: usermod -aG HwHiAiUser USER and log in again; for a container --group-add GID, or --cap-add DAC_OVERRIDE.
-    Where the files themselves are closed to their group: install the driver again
+    Fix: Run usermod -aG HwHiAiUser USER and log in again. For a container, use --group-add GID or --cap-add
+    DAC_OVERRIDE. If the files themselves are closed to their group, install the driver again.
     """
     if not device_nodes.nodes:
         yield scribe.skip("there are no device files of NPUs")
@@ -73,14 +73,15 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
 
 @host_check("HST111", "What the driver brings is there where jobs run", products=NPU, optional=("device_nodes",))
 def driver_files(scribe: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
-    """Why: a container has the device files, and not the driver's libraries and files beside them: npu-smi then says
-    "ret is -8020" and the runtime counts no devices. Without /etc/hccn.conf tools that write rank tables find no
-    addresses. Docker makes an empty folder out of a file that was not there when it was bound.
+    """Why: A container may have the device files without the driver's libraries and files. npu-smi then reports "ret is
+    -8020", and the runtime counts no devices. Without /etc/hccn.conf, tools that write rank tables find no addresses;
+    in a container this is a warning. Docker makes an empty folder from a file that did not exist when it was bound. The
+    check fails for such a folder, and for other missing files.
 
-    Check manually: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf
-    (where jobs run)
+    Check manually: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf (where
+    jobs run)
 
-    Fix: docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them
+    Fix: Use docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them.
     """
     install = device_nodes.install.value if device_nodes else None
     paths = npu_files(install.path) if install and install.path else NPU_FILES
@@ -141,13 +142,14 @@ def _job_location(job: Job) -> str:
 
 @host_check("HST115", "Data loaders have room in /dev/shm", severity=Outcome.WARN)
 def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: the processes of a data loader hand tensors over in /dev/shm. Docker gives a container 64 MiB, and the first
-    batch that does not fit ends a loader with "Bus error", hours into the job as well as at once.
+    """Why: The processes of a data loader pass tensors in /dev/shm. Docker gives a container 64 MiB. The first batch
+    that does not fit ends a loader with "Bus error", at once or hours into the job. The check warns if /dev/shm has
+    less than 1 GiB, in total or free.
 
-    Check manually: df -h /dev/shm   (where jobs run)
+    Check manually: df -h /dev/shm (where jobs run)
 
-    Fix: docker run --shm-size=64g, or --ipc=host; in a pod an emptyDir with medium: Memory at /dev/shm; where it is
-    full: ls -l /dev/shm, and remove what nobody has open
+    Fix: Use docker run --shm-size=64g or --ipc=host. In a pod, mount an emptyDir with medium: Memory at /dev/shm. If it
+    is full, run ls -l /dev/shm and remove files that no process has open.
     """
     size = limits.shm_bytes
     if size < SHM_ENOUGH:

@@ -13,12 +13,13 @@ OPEN_FILES = 65535  # open files of one rank
 
 @host_check("HST106", f"A process may open {OPEN_FILES} files", severity=Outcome.WARN)
 def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: a rank holds a socket for every peer and channel, and data loaders hold files; the first rank of a large
-    job runs out first, with "Too many open files" in the middle of the connection phase.
+    """Why: A rank holds a socket for every peer and channel, and data loaders hold files. The first rank of a large job
+    runs out first, with "Too many open files" in the middle of the connection phase. The check warns if the soft limit
+    is below 65535.
 
-    Check manually: ulimit -Sn; ulimit -Hn   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -Sn; ulimit -Hn (as the job starts: through sshd, the scheduler or the container)
 
-    Fix: in /etc/security/limits.d/90-training.conf: * soft nofile 65535 and * hard nofile 65535, then log in again
+    Fix: Set * soft nofile 65535 and * hard nofile 65535 in /etc/security/limits.d/90-training.conf, then log in again.
     """
     if 0 <= limits.nofile_soft < OPEN_FILES:
         yield scribe.bad(
@@ -31,12 +32,14 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
 
 @host_check("HST133", "The stack of a process has a limit", severity=Outcome.WARN, products=frozenset({Product.NVIDIA}))
 def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: where the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8, and NCCL's
-    search for rings can overflow that: the job ends with a segmentation fault in libnccl.
+    """Why: If the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8 MiB. NCCL's
+    search for rings can overflow 2 MiB, and the job ends with a segmentation fault in libnccl. An unlimited stack is a
+    warning.
 
-    Check manually: ulimit -s   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -s (as the job starts: through sshd, the scheduler or the container)
 
-    Fix: ulimit -s 8192 in the job's script; no stack unlimited in /etc/security/limits.d, LimitSTACK in units
+    Fix: Run ulimit -s 8192 in the job's script. Do not set an unlimited stack in /etc/security/limits.d, or with
+    LimitSTACK in units.
     """
     if limits.stack_soft == -1:
         yield scribe.bad(
@@ -49,12 +52,13 @@ def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
 
 @host_check("HST134", "The host's table of open files has room for a job", severity=Outcome.WARN)
 def file_table(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: fs.file-max holds for all processes together. When it is reached nobody can open anything: "Too many open
-    files in system", and "VFS: file-max limit reached" in the kernel's log. Every rank may want 65535.
+    """Why: fs.file-max limits the open files of all processes together. When it is reached, no process can open
+    anything: "Too many open files in system", and "VFS: file-max limit reached" in the kernel's log. Every rank may
+    need 65535 files. The check warns if fewer are free than the host's ranks may need.
 
-    Check manually: cat /proc/sys/fs/file-nr   (open, free, the most)
+    Check manually: cat /proc/sys/fs/file-nr (open, free, maximum)
 
-    Fix: fs.file-max = 9223372036854775807, the kernel's own default, in a file of /etc/sysctl.d
+    Fix: Set fs.file-max = 9223372036854775807, the kernel's own default, in a file of /etc/sysctl.d.
     """
     wanted = OPEN_FILES * max(1, len(scribe.host.devices))
     free = sysctl.most_files - sysctl.open_files

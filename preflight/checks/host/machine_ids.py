@@ -9,13 +9,13 @@ from preflight.model.finding import Finding
 
 @cluster_check("HST108", "Every host is a machine of its own")
 def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
-    """Why: a machine that stands in the inventory under two names is provisioned twice, at the same time, and a job
-    that counts on both has half of the devices that it thinks it has. Machines that were copied from one image share
-    their machine id: preflight tells them apart by name, but DHCP and journald do not.
+    """Why: A machine with two names in the inventory is provisioned twice, at the same time. A job that counts on both
+    names has half of the devices that it expects, so the check fails. Machines that were copied from one image share
+    their machine id. preflight distinguishes them by name, but DHCP and journald do not, so it is a warning.
 
-    Check manually: cat /etc/machine-id; hostname   (on both hosts)
+    Check manually: cat /etc/machine-id; hostname (on both hosts)
 
-    Fix: take one of the names out of the inventory; on copies: rm /etc/machine-id && systemd-machine-id-setup
+    Fix: Remove one of the names from the inventory. On copies, run rm /etc/machine-id && systemd-machine-id-setup
     """
     first: dict[str, str] = {}  # machine id → the host that has it
     for name, os_of_host in os.items():

@@ -14,15 +14,15 @@ FAIL = 0.9  # below 1, as the measurement itself uses some of the processors
 
 @host_check("HST116", "Nobody else keeps the host's processors busy", optional=("npu_smi", "os"))
 def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
-    """Why: a rank whose host is busy with something else (a job that was left behind, a build, a scan) launches its
-    kernels and reads its data late, and every other rank waits for it, while all devices and links are well. Processes
-    that run or wait for a processor are counted for 0.3 s, for 1.5 s where they are many. That they want half of the
-    processors is a warning, all of them a failure. Where a job runs, or may run, all of them is a warning and half is
-    skipped, since its processes count, too.
+    """Why: A host may be busy with other work, such as a leftover job, a build or a scan. Its rank then launches
+    kernels and reads data late. All other ranks wait for it, although all devices and links are healthy. Processes that
+    run or wait for a processor are counted for 0.3 s, or for 1.5 s if there are many. If they need half of the
+    processors, it is a warning; if they need all, a failure. If a job runs or may run, its processes count too: all is
+    then a warning, and half is skipped.
 
-    Check manually: top; cat /sys/fs/cgroup/cpu.max   (what a container has)
+    Check manually: top; cat /sys/fs/cgroup/cpu.max (the limit of a container)
 
-    Fix: end what is left over, let it finish, or take the host out of jobs
+    Fix: End leftover processes, let them finish, or take the host out of jobs.
     """
     share, name = load.wanted / load.available, scribe.host.name
     if share < WARN:

@@ -19,13 +19,14 @@ _ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info names the
 
 @cluster_check("HST135", "Product", products=NPU | GPU, several=False, optional=("accelerators",))
 def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
-    """Why: the product decides what is collected and checked, and which ports and addresses are planned. With the
-    product of another vendor most checks have nothing to look at, and what is configured is of no use. Of NPUs of
-    another generation NPU126 speaks.
+    """Why: The product determines which facts are collected, which checks run, and which ports and addresses are
+    planned. With the product of another vendor, most checks find nothing to check, and the configuration is useless.
+    The check fails if the accelerators are of another vendor than the product. NPU126 reports NPUs of another
+    generation.
 
     Check manually: ls /dev/davinci* /dev/nvidia*; lspci -d 19e5: ; lspci -d 10de: ; npu-smi info; nvidia-smi -L
 
-    Fix: product under [cluster] of the inventory; an inventory of its own for hosts of another kind
+    Fix: Set product under [cluster] of the inventory. Use a separate inventory for hosts of another kind.
     """
     product = scribe.cluster.product
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)  # (accelerators, line for the inventory) → hosts

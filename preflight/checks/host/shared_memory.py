@@ -17,14 +17,15 @@ _EVERYBODY, _STICKY = 0o777, 0o1000
 
 @host_check("HST130", "What jobs share in memory outlives a logout", severity=Outcome.WARN)
 def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
-    """Why: with RemoveIPC=yes, which Debian and Ubuntu have unless told otherwise, systemd-logind removes all that a
-    user has in /dev/shm when its last session ends. Jobs that are started by ssh or mpirun, or go on in the background,
-    then miss their own files: "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory". root and
-    system users are left alone, and so are jobs of slurmd.
+    """Why: RemoveIPC=yes is the default of Debian and Ubuntu. systemd-logind then removes all files of a user in
+    /dev/shm when the user's last session ends. Jobs that ssh or mpirun starts, or that continue in the background, then
+    lose their own files. The error is "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory".
+    The check warns for such jobs. root, system users and jobs of slurmd are not affected.
 
     Check manually: systemd-analyze cat-config systemd/logind.conf | grep RemoveIPC
 
-    Fix: RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then systemctl restart systemd-logind
+    Fix: Set RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then run systemctl restart
+    systemd-logind
     """
     by_a_scheduler = scribe.cluster.job.launcher == "srun" or job.contained
     if os.remove_ipc and job.uid >= FIRST_USER and not by_a_scheduler:
@@ -39,13 +40,14 @@ def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
 
 @host_check("HST131", "Everybody may make files in /dev/shm, and nobody remove another's")
 def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
-    """Why: the processes of a host hand data over in /dev/shm. Where its mode is not 1777, as after a remount or in an
-    image, jobs of users end with "Call to shm_open failed : Permission denied", and those of root do not. Without the
-    last bit, the sticky one, anybody can remove a job's files.
+    """Why: The processes of a host exchange data in /dev/shm. Its mode may differ from 1777 after a remount or in an
+    image. Jobs of users then end with "Call to shm_open failed : Permission denied", and those of root do not. Without
+    the last bit, the sticky bit, any user can remove a job's files. A closed /dev/shm is a failure, and for root a
+    warning. A missing sticky bit is a warning.
 
-    Check manually: stat -c %a /dev/shm   (where jobs run)
+    Check manually: stat -c %a /dev/shm (where jobs run)
 
-    Fix: chmod 1777 /dev/shm, and mode=1777 in its line of /etc/fstab
+    Fix: Run chmod 1777 /dev/shm, and set mode=1777 in its line of /etc/fstab.
     """
     mode = limits.shm.mode if limits.shm else _EVERYBODY | _STICKY
     closed = mode & _EVERYBODY != _EVERYBODY
@@ -60,12 +62,13 @@ def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
 
 @host_check("HST132", "No shared memory is left from an earlier job", severity=Outcome.WARN, products=NVIDIA)
 def left_in_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: a job that was killed leaves the files of NCCL in /dev/shm, which are memory, until it is full: "Call to
-    posix_fallocate failed : No space left on device".
+    """Why: A job that was killed leaves the files of NCCL in /dev/shm, which is memory. When /dev/shm is full, jobs end
+    with "Call to posix_fallocate failed : No space left on device". The check warns if files without a process fill 1
+    GiB or a tenth of /dev/shm.
 
-    Check manually: ls -l /dev/shm/nccl-*; fuser /dev/shm/nccl-*   (nobody has them open)
+    Check manually: ls -l /dev/shm/nccl-*; fuser /dev/shm/nccl-* (no process has them open)
 
-    Fix: rm /dev/shm/nccl-*, when no job runs
+    Fix: Run rm /dev/shm/nccl-* when no job runs.
     """
     shm = limits.shm
     if shm and shm.left_bytes >= min(SHM_ENOUGH, limits.shm_bytes // 10) and shm.left:

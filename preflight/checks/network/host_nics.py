@@ -31,7 +31,7 @@ _ArrivalsOf = Mapping[str, Arrivals | None]
     optional=("arrivals",),
 )
 def reached(
-    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+    scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
     """Why: the ranks meet on the host NICs (port 60000), and each host chooses its own: HCCL_IF_IP, else the NIC that
     HCCL_SOCKET_IFNAME names, else the first by name that is not docker's. A storage NIC or a bridge whose name comes
@@ -43,8 +43,8 @@ def reached(
 
     Fix: name the NIC in the jobs' environment: HCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
     """
-    chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in all_.hosts}
-    yield from judged(all_, HCCL, _not_alone(chosen), network, arrivals)
+    chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in scribe.hosts}
+    yield from judged(scribe, HCCL, _without_loopback(chosen), network, arrivals)
 
 
 @cluster_check(
@@ -55,7 +55,7 @@ def reached(
     optional=("arrivals",),
 )
 def reached_by_nccl(
-    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+    scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
     """Why: every rank tells the others one address of its host NIC. NCCL_SOCKET_IFNAME is a list of beginnings: eth1
     fits eth10, too; = before it means whole names, ^ all others. Where nothing fits, a job ends with "no socket
@@ -71,15 +71,15 @@ def reached_by_nccl(
         host.name: library_nics.nccl(
             job[host.name].variables, network[host.name], job[host.name].nccl_files.get("NCCL_SOCKET_IFNAME", "")
         )
-        for host in all_.hosts
+        for host in scribe.hosts
     }
-    yield from judged(all_, NCCL, _not_alone(chosen), network, arrivals)
-    for host in all_.hosts:
+    yield from judged(scribe, NCCL, _without_loopback(chosen), network, arrivals)
+    for host in scribe.hosts:
         names = job[host.name].variables.get("NCCL_SOCKET_IFNAME", "")
         surplus = library_nics.more_than_meant(names, network[host.name])
         if surplus:
             word, extra_nics = surplus
-            yield all_.warn(
+            yield scribe.warn(
                 f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} fits {', '.join(extra_nics)} beside {word}: NCCL "
                 "takes names by their beginning, and spreads its traffic over all that fit",
                 host=host.name,
@@ -91,7 +91,7 @@ def reached_by_nccl(
 
 @cluster_check("HST118", "gloo chooses a host NIC that every other host reaches", several=False, optional=("arrivals",))
 def reached_by_gloo(
-    all_: All,
+    scribe: All,
     job: Mapping[str, Job],
     network: Mapping[str, Network],
     names: Mapping[str, Names],
@@ -106,19 +106,19 @@ def reached_by_gloo(
     Fix: name the NIC in the jobs' environment: GLOO_SOCKET_IFNAME=eth0
     """
     chosen: dict[str, NicChoice | str] = {}
-    for host in all_.hosts:
+    for host in scribe.hosts:
         choice = library_nics.gloo(job[host.name].variables, network[host.name], names[host.name].hostname)
         by_itself = isinstance(choice, NicChoice) and choice.why == library_nics.BY_NAME
-        if choice is not None and not (by_itself and all_.cluster.product.is_npu):
+        if choice is not None and not (by_itself and scribe.cluster.product.is_npu):
             chosen[host.name] = choice
-    yield from judged(all_, GLOO, chosen, network, arrivals)
+    yield from judged(scribe, GLOO, chosen, network, arrivals)
 
 
 @cluster_check(
     "HST119", "Open MPI is told a host NIC that every other host reaches", several=False, optional=("arrivals",)
 )
 def reached_by_mpi(
-    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+    scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
     """Why: btl_tcp_if_include is a list of whole names and of networks; a name that a host does not have leaves it
     without Open MPI's TCP, and the job says that processes cannot reach each other. It is read from
@@ -129,12 +129,12 @@ def reached_by_mpi(
 
     Fix: OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs
     """
-    choices = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in all_.hosts}
-    yield from judged(all_, MPI, {name: choice for name, choice in choices.items() if choice}, network, arrivals)
+    choices = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in scribe.hosts}
+    yield from judged(scribe, MPI, {name: choice for name, choice in choices.items() if choice}, network, arrivals)
 
 
 @host_check("ENV111", "The libraries' variables lead to the same host NIC", products=EVERY, severity=Outcome.WARN)
-def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
+def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
     """Why: HCCL, NCCL and gloo read their interface variables by different rules, so that one value may name two NICs:
     eth is every NIC that begins so for HCCL and NCCL, and one of that name for gloo. A job whose groups of the devices
     meet in one network and those of the hosts in another needs both, and fails in half of its steps if one is closed.
@@ -155,15 +155,15 @@ def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[F
     }
     if len({choice.nic for choice in by_variable.values()}) > 1:
         nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in by_variable.items())
-        yield here.bad(
-            f"{here.host.name}: {nics}",
+        yield scribe.bad(
+            f"{scribe.host.name}: {nics}",
             found=", ".join(choice.nic for choice in by_variable.values()),
             expected="one NIC",
             remedy="name the same NIC to each: HCCL and NCCL take =NIC, gloo NIC",
         )
 
 
-def _not_alone(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
+def _without_loopback(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
     """Return the choices without hosts that took the loopback because nothing else is up, which HST103 reports."""
     return {
         name: choice

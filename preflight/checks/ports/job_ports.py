@@ -26,15 +26,16 @@ def _not_reserved(ports: PortSet) -> str:
 
 @host_check("PRT101", "The HCCL and job ports are reserved", configures=Area.PORTS)
 def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: an outgoing connection of any program may be given port 60005 as its source port, and the job that wants
-    to listen there a second later fails to bind. Reserving keeps automatic port assignment away from a range and
-    costs nothing else; an explicit bind still works. What is already reserved stays reserved.
+    """Why: The kernel may give port 60005 to an outgoing connection of any program as its source port. A job that wants
+    to listen on that port a second later fails to bind. Reserving excludes a range from automatic port assignment and
+    has no other effect; an explicit bind still works. The check fails if a job port is not reserved. Ports that are
+    already reserved stay reserved.
 
     Check manually: sysctl net.ipv4.ip_local_reserved_ports
 
-    Fix: preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
-    the whole list, so the old value has to be part of it). In a container: docker run --sysctl KEY=VALUE, in a pod
-    securityContext.sysctls, and with the host's network on the host itself
+    Fix: Run preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
+    the whole list, so include the old value). In a container, use docker run --sysctl KEY=VALUE; in a pod,
+    securityContext.sysctls. With the host's network, reserve the ports on the host itself.
     """
     before = sysctl.reserved_ports.strip()
     reserved = PortSet.parse(before)
@@ -63,15 +64,17 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
 
 @host_check("PRT102", "The HCCL and job ports are reserved after a reboot, too", configures=Area.PORTS)
 def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: a value set by hand is gone after a reboot. What stands in files depends on who loads them: the boot knows
-    the folders of sysctl.d(5), sysctl --system reads /etc/sysctl.conf after them, sysctl -p reads that file alone, and
-    tuned sets a value of its own; a short list that is read last undoes all others. Every file that sets the key
-    therefore gets the same united set: what the files say, what is reserved now, and what the inventory wants.
+    """Why: A value that was set manually is gone after a reboot. Values in files depend on the program that loads them.
+    The boot reads the folders of sysctl.d(5), and sysctl --system reads /etc/sysctl.conf after them. sysctl -p reads
+    that file alone, and tuned sets its own value. A short list that is read last replaces all others, and the check
+    fails. A short list that a later file makes up for is a warning. Therefore every file that sets the key gets the
+    same list: the ports of the files, the ports reserved now and the inventory's ports.
 
     Check manually: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d
     /usr/local/lib/sysctl.d /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
 
-    Fix: preflight configure-ports, or edit the files found; none is found: write /etc/sysctl.d/90-preflight.conf
+    Fix: Run preflight configure-ports, or edit the files that grep finds. If it finds none, write
+    /etc/sysctl.d/90-preflight.conf
     """
     if sysctl.read_only:
         yield scribe.skip(f"/proc/sys of {scribe.host.name} is read-only: no file that is seen there decides (PRT101)")
@@ -162,15 +165,15 @@ def _too_long(scribe: Here, ports: PortSet) -> Finding:
 
 @host_check("PRT103", "The HCCL and job ports are free", optional=("os",), configures=Area.PORTS)
 def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
-    """Why: a job that finds one of its ports taken fails to bind, often on one host only, and the other hosts wait
-    for it. A listener is easy to see; an outgoing connection that happens to use the port as its own end blocks a
-    bind just as well, and no list of listeners shows it. Connections that are only waiting to be forgotten
-    (TIME-WAIT) are a warning: they block programs that bind without SO_REUSEADDR. So is a port of another preflight
-    run, which ends with it; those of this run are passed over.
+    """Why: A job fails to bind if one of its ports is taken, often on one host only, and the other hosts wait for it.
+    The check fails for a listener. It also fails for an outgoing connection with the port as its local end. Such a
+    connection blocks a bind just as well, and no list of listeners shows it. Finished connections (TIME-WAIT) are a
+    warning, because they block programs that bind without SO_REUSEADDR. A port of another preflight run is a warning
+    and becomes free when that run ends. Ports of this run are ignored.
 
     Check manually: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
 
-    Fix: stop the process that is named, or move the job to other ports
+    Fix: Stop the process in the finding, or move the job to other ports.
     """
     finished: dict[str, list[str]] = defaultdict(list)  # port → its finished connections; a job leaves many
     of_other_run: set[str] = set()  # reported ports; a store has a connection of each rank
@@ -243,13 +246,14 @@ def _process_or_peer(socket: Socket) -> str:
     "PRT104", "Reserving leaves enough ports for outgoing connections", severity=Outcome.WARN, configures=Area.PORTS
 )
 def enough_left(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: outgoing connections, and listeners of gloo and NCCL, get their ports from ip_local_port_range without what
-    is reserved. Where that is most of the range, a busy host runs out: connect says EADDRNOTAVAIL, bind EADDRINUSE.
+    """Why: Outgoing connections, and listeners of gloo and NCCL, get unreserved ports of ip_local_port_range. If most
+    of that range is reserved, a busy host runs out of ports. Then connect fails with EADDRNOTAVAIL, and bind with
+    EADDRINUSE. The check warns if less than half of the range is left.
 
     Check manually: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
 
-    Fix: move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range:
-    sysctl -w net.ipv4.ip_local_port_range="20000 60999"
+    Fix: Move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range: sysctl
+    -w net.ipv4.ip_local_port_range="20000 60999"
     """
     low, high = sysctl.local_port_range
     whole = PortSet.of([sysctl.local_port_range])

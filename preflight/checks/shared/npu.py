@@ -3,8 +3,10 @@
 If one cause makes several readings wrong, only the check nearest to the cause reports it. For a device without an
 address, the mask, the health and /etc/hccn.conf are not reported as well."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Interface
+from itertools import product
 from typing import Any
 
 from preflight.checks.engine.registry import All, Here
@@ -13,7 +15,6 @@ from preflight.facts.refusal import refused
 from preflight.facts.types import Hccn, HccnDevice, Reading
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
-from preflight.model.outcome import Outcome
 
 
 def planned_device(host: Host, index: int) -> Device:
@@ -65,25 +66,26 @@ def untold(
     wholly unreadable device is reported once."""
     failed, refusals = set[tuple[int, str]](), set[tuple[tuple[int, ...], str]]()
     for reading in readings:
-        errors = {
-            device: result.error or ("" if unset else "its tool told nothing")
-            for device, result in reading.items()
-            if result.error or result.value is None
-        }
-        failed |= {(device, error) for device, error in errors.items() if error and not _silent(error)}
-        for error in {error for error in errors.values() if _silent(error)}:
-            devices = tuple(device for device in errors if errors[device] == error)
-            if len(devices) == len(reading):
+        for error, devices in _by_error(reading, unset=unset).items():
+            if not _silent(error):
+                failed.update(product(devices, [error]))
+            elif len(devices) == len(reading):
                 refusals.add(((), error))
             elif refused(error):
-                refusals.add((devices, error))
-    for devices, error in sorted(refusals):
-        subject = f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}: " if devices else ""
-        yield scribe.finding(Outcome.SKIP, f"{host.name}: {subject}not told: {error}", host=host.name)
+                refusals.add((tuple(devices), error))
+    for numbers, error in sorted(refusals):
+        subject = f"device{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
+        yield scribe.skip(f"{host.name}: {subject}not told: {error}", host=host.name)
     for device, error in sorted(failed):
-        yield scribe.finding(
-            Outcome.UNKNOWN, f"{host.name}: device {device}: could not look: {error}", host=host.name, device=device
-        )
+        yield scribe.unknown(f"{host.name}: device {device}: could not look: {error}", host=host.name, device=device)
+
+
+def _by_error(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[str, list[int]]:
+    by_error: dict[str, list[int]] = defaultdict(list)
+    for device, result in reading.items():
+        if result.error or (result.value is None and not unset):
+            by_error[result.error or "its tool told nothing"].append(device)
+    return by_error
 
 
 def _silent(error: str) -> bool:

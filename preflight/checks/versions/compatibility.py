@@ -31,15 +31,16 @@ IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 
 @host_check("VER108", "torch_npu is made for the installed CANN and Python", products=NPU)
 def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: torch_npu calls functions of CANN that older releases do not have: "undefined symbol" at the import, or an
-    internal error at the first communicator. A newer CANN than it was made for mostly works: a warning. Releases of
-    8.x that the vendor calls compatible with each other pass. Those that are not in the vendor's table are not judged.
-    A torch_npu that is not made for the installed torch is VER107's: that one is to be replaced.
+    """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" at
+    the import, or with an internal error at the first communicator. The check fails for a CANN that is too old, and for
+    a Python outside torch_npu's range. A newer CANN mostly works, so it is a warning. Releases of 8.x that the vendor
+    calls compatible with each other pass. Releases that are not in the vendor's table are not judged. VER107 reports a
+    torch_npu that is not made for the installed torch, because that one has to be replaced.
 
     Check manually: pip list | grep torch; cat
     /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Fix: install the torch_npu that is made for this CANN, or the CANN for this torch_npu
+    Fix: Install the torch_npu that is made for this CANN, or the CANN for this torch_npu.
     """
     build, cann, mismatch = versions.torch_npu or "", versions.cann or "", _wheels_differ(versions)
     advised = build
@@ -93,15 +94,15 @@ def _fit(versions: Versions) -> Stack | None:
 
 @host_check("VER109", "The driver is new enough for CANN", products=NPU)
 def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: CANN needs functions of the driver that older ones lack; HCCL then ends its first call with an internal
-    error, or says that a package does not support something. Driver and CANN each list the inner versions that they
-    know; that one of the two lists has to hold the other is inferred, so a warning. For CANN 8.5.0 and later the
-    release notes name the oldest driver.
+    """Why: CANN needs functions that older drivers lack. HCCL then ends its first call with an internal error, or
+    reports that a package does not support something. For CANN 8.5.0 and later, the release notes name the oldest
+    driver, and the check fails for an older one. Driver and CANN also list the inner versions that they know. If
+    neither list contains the other, it is a warning, because this rule is inferred.
 
     Check manually: grep -E 'nnerversion|compatible_version' /usr/local/Ascend/driver/version.info
     /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Fix: install the driver and firmware that CANN's release notes name, then reboot; or an older CANN
+    Fix: Install the driver and firmware that CANN's release notes name, then reboot. Or install an older CANN.
     """
     packages, name = versions.packages, scribe.host.name
     installed, oldest = numbers(versions.driver or ""), oldest_driver(versions.cann or "")
@@ -135,12 +136,13 @@ def _driver_remedy(versions: Versions, driver: str) -> str:
 
 @host_check("VER110", "MindSpore is made for the installed CANN", products=NPU, severity=Outcome.WARN)
 def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
-    """Why: MindSpore is built against one release of CANN, and looks for it by name: with another it warns at the
-    import, and operators fail to compile. Releases that the vendor's pages do not name are not judged.
+    """Why: MindSpore is built against one release of CANN, and searches for it by name. With another release, it warns
+    at the import, and operators fail to compile. A mismatch is a warning. Releases that the vendor's pages do not name
+    are not judged.
 
     Check manually: pip list | grep -i mindspore; python3 -c 'import mindspore; mindspore.run_check()'
 
-    Fix: install the MindSpore that belongs to this CANN
+    Fix: Install the MindSpore that belongs to this CANN.
     """
     installed, cann = job.packages.get("mindspore", ""), versions.cann or ""
     if not installed or not cann:
@@ -175,12 +177,13 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> st
 
 @host_check("VER111", "The Python packages that CANN imports are there", products=NPU, severity=Outcome.WARN)
 def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
-    """Why: CANN's compiler of operators is a Python program, and runs in the jobs' Python: without these packages the
-    first operator that has to be compiled ends with 500001 or "No module named", after everything else has worked.
+    """Why: CANN's compiler of operators is a Python program and runs in the jobs' Python. Without these packages, the
+    first operator that has to be compiled ends with 500001 or "No module named". Everything before that works. A
+    missing package is a warning.
 
-    Check manually: python3 -c 'import numpy, scipy, decorator, attr'   (where jobs run)
+    Check manually: python3 -c 'import numpy, scipy, decorator, attr' (where jobs run)
 
-    Fix: pip install numpy scipy decorator attrs, in the jobs' Python
+    Fix: Run pip install numpy scipy decorator attrs in the jobs' Python.
     """
     missing = [name for name in IMPORTED_BY_CANN if name not in job.packages]
     if versions.cann is None or not {"torch_npu", "mindspore"} & set(job.packages):
@@ -196,12 +199,12 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
 
 @cluster_check("VER112", "MindSpore is the same everywhere", products=NPU)
 def mindspore_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: its releases differ in how ranks find each other and in how they cut a model into parts; ranks with two of
-    them wait for each other.
+    """Why: Releases of MindSpore differ in how ranks find each other and in how they divide a model into parts. Ranks
+    with different releases wait for each other. The check fails for a host that differs from most hosts.
 
-    Check manually: pip list | grep -i mindspore   (where jobs run)
+    Check manually: pip list | grep -i mindspore (where jobs run)
 
-    Fix: install the same release on every host, or run the job in the same container image
+    Fix: Install the same release on every host, or run the job in the same container image.
     """
     return differing(
         scribe, "MindSpore", {name: job_of_host.packages.get("mindspore") for name, job_of_host in job.items()}

@@ -37,12 +37,12 @@ def differing(scribe: All, software: str, versions: Mapping[str, str | None]) ->
 
 @cluster_check("VER101", "The NPU driver is the same everywhere", products=NPU)
 def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: devices of one job speak to each other through their drivers; different releases are not tested together,
-    and what fails between them fails late and without a name.
+    """Why: Devices of one job communicate through their drivers, and different releases are not tested together. Faults
+    between them appear late and without a clear error. The check fails for a host that differs from most hosts.
 
     Check manually: cat /usr/local/Ascend/driver/version.info
 
-    Fix: install the same driver package on every host; it needs a reboot
+    Fix: Install the same driver package on every host, then reboot.
     """
     return differing(
         scribe, "the driver", {name: versions_of_host.driver for name, versions_of_host in versions.items()}
@@ -52,34 +52,36 @@ def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 @cluster_check("VER102", "CANN is the same everywhere", products=NPU)
 def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
-    wait for each other.
+    wait for each other. The check fails for a host that differs from most hosts.
 
     Check manually: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Fix: install the same toolkit on every host, or run the job in the same container image
+    Fix: Install the same toolkit on every host, or run the job in the same container image.
     """
     return differing(scribe, "CANN", {name: versions_of_host.cann for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER103", "torch is the same everywhere")
 def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: the ranks' store and process groups speak a protocol that changes between releases of torch; different
-    ones fail in the connection phase with messages about something else.
+    """Why: The ranks' store and process groups use a protocol that changes between releases of torch. Different
+    releases fail in the connection phase, with messages about something else. The check fails for a host that differs
+    from most hosts.
 
     Check manually: python3 -c 'from importlib.metadata import version; print(version("torch"))'
 
-    Fix: install the same release on every host, or run the job in the same container image
+    Fix: Install the same release on every host, or run the job in the same container image.
     """
     return differing(scribe, "torch", {name: versions_of_host.torch for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER104", "torch_npu is the same everywhere", products=NPU)
 def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: torch_npu brings the hccl backend; its releases differ in time-outs, defaults and supported types.
+    """Why: torch_npu provides the hccl backend. Its releases differ in timeouts, defaults and supported types. The
+    check fails for a host that differs from most hosts.
 
     Check manually: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
 
-    Fix: install the same release on every host, or run the job in the same container image
+    Fix: Install the same release on every host, or run the job in the same container image.
     """
     return differing(
         scribe, "torch_npu", {name: versions_of_host.torch_npu for name, versions_of_host in versions.items()}
@@ -88,23 +90,24 @@ def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding
 
 @cluster_check("VER105", "Python is the same everywhere", severity=Outcome.WARN)
 def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: objects sent between ranks are pickled, and packages are installed for each Python apart: another Python
-    is another set of packages. Often it works, so it is a warning.
+    """Why: Objects that ranks send to each other are pickled. Each Python has separate packages, so another Python is
+    another set of packages. A job often works nevertheless, so a difference is a warning.
 
-    Check manually: python3 --version, in the environment of the job
+    Check manually: python3 --version (in the environment of the job)
 
-    Fix: the same Python in the job's environment on every host
+    Fix: Use the same Python in the job's environment on every host.
     """
     return differing(scribe, "Python", {name: versions_of_host.python for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER106", "The NPU firmware is the same everywhere", products=NPU)
 def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: the firmware runs the device's network port; releases differ in what they negotiate with switch and peer.
+    """Why: The firmware runs the device's network port. Releases differ in the settings that they negotiate with switch
+    and peer. The check fails for a host that differs from most hosts.
 
     Check manually: cat /usr/local/Ascend/firmware/version.info
 
-    Fix: install the same firmware package on every host; it needs a reboot
+    Fix: Install the same firmware package on every host, then reboot.
     """
     return differing(
         scribe, "the firmware", {name: versions_of_host.firmware for name, versions_of_host in versions.items()}
@@ -113,14 +116,15 @@ def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]
 
 @cluster_check("VER113", "NCCL and the CUDA runtime are the same everywhere", products=NVIDIA)
 def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang where the release
-    is too old to say so; a runtime of CUDA that is newer than one host's driver takes fails there alone. The packages
-    are compared that torch's wheels bring (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). What another way of installing
-    has put there, or LD_PRELOAD puts in front of it, shows in the first lines of NCCL_DEBUG=VERSION alone.
+    """Why: Ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang if the release is
+    too old to report it. A CUDA runtime that is too new for one host's driver fails on that host alone. The check
+    compares the packages of torch's wheels (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). It fails for a host that
+    differs from most hosts. Libraries that were installed in another way, or loaded by LD_PRELOAD, show only in the
+    first lines of NCCL_DEBUG=VERSION.
 
-    Check manually: pip list | grep -E 'nvidia-(nccl|cuda-runtime)'   (where jobs run)
+    Check manually: pip list | grep -E 'nvidia-(nccl|cuda-runtime)' (where jobs run)
 
-    Fix: install the same release of torch on every host, or run the job in the same container image
+    Fix: Install the same release of torch on every host, or run the job in the same container image.
     """
     by_family = {
         family: {host: _of_family(job_of_host, start) for host, job_of_host in job.items()}
@@ -148,17 +152,18 @@ def _of_family(job: Job, start: str) -> str | None:
 
 @host_check("VER114", "The NVIDIA driver serves the CUDA that jobs' torch was made for", products=NVIDIA)
 def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a driver runs what was made for its own CUDA and for older ones, and from CUDA 11 on also for newer ones of
-    the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility; 11.x runs
-    from driver 450.80.02 on, 12.x from 525.60.13 on). With a newer major release torch finds no GPU, or NCCL ends with
-    "invalid usage" or hangs. torch's CUDA is read from its version (2.4.1+cu124), else from the wheel of the runtime
-    that it brings; the driver's from nvidia-smi. In a container it is a warning: NVIDIA's package cuda-compat, which
-    does not show from outside, lets older drivers of data centre GPUs run a newer release.
+    """Why: A driver runs programs for its CUDA release and for older ones. From CUDA 11 on, it also runs newer releases
+    of the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility). CUDA
+    11.x needs driver 450.80.02 or later, and CUDA 12.x needs 525.60.13 or later. With a newer major release, torch
+    finds no GPU, or NCCL ends with "invalid usage" or hangs. The check then fails. The CUDA of torch is read from its
+    version (2.4.1+cu124), else from the wheel of the runtime that it brings. The CUDA of the driver is read from
+    nvidia-smi. In a container the check only warns, because NVIDIA's package cuda-compat is not visible from outside.
+    The package lets older drivers of data centre GPUs run a newer release.
 
-    Check manually: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime'   (where jobs run)
+    Check manually: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime' (where jobs run)
 
-    Fix: a newer driver, and a reboot; or a torch that is made for the driver's CUDA (pip install torch --index-url
-    https://download.pytorch.org/whl/cu124)
+    Fix: Install a newer driver and reboot. Or install a torch that is made for the driver's CUDA: pip install torch
+    --index-url https://download.pytorch.org/whl/cu124
     """
     runtime, source = _cuda_of_torch(job)
     served = _cuda(nvidia.gpus.value.cuda or "") if nvidia.gpus.value else None
@@ -185,7 +190,7 @@ _FIRST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13)}
 
 
 def _serves(served: tuple[int, int], runtime: tuple[int, int], nvidia: Nvidia) -> bool:
-    """Return whether a driver of CUDA `served` runs what is made for CUDA `runtime`."""
+    """Return whether a driver of CUDA `served` runs programs that are made for CUDA `runtime`."""
     return runtime <= served or (runtime[0] == served[0] and _runs_newer_minor(runtime[0], nvidia))
 
 
@@ -222,12 +227,13 @@ def _cuda(version: str) -> tuple[int, int] | None:
 
 @host_check("VER107", "torch_npu is made for the installed torch", products=NPU)
 def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: torch_npu is compiled against one release of torch and carries its number; with another one the import
-    fails with a missing symbol, or works until an operator is called.
+    """Why: torch_npu is compiled against one release of torch and carries its number. With another release, the import
+    fails with a missing symbol, or works until an operator is called. The check fails for a mismatch.
 
     Check manually: pip list | grep -i torch
 
-    Fix: pip install the torch_npu whose version begins with torch's, or the torch whose version torch_npu begins with
+    Fix: Install the torch_npu with a version that begins with torch's (pip install), or the torch that torch_npu's
+    version begins with.
     """
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:

@@ -212,7 +212,7 @@ def test_open_mpi_is_told_what_to_pass_on_and_mpich_does_by_itself() -> None:
 
 def test_the_line_to_run_by_hand_is_a_shell_s() -> None:
     request = {**REQUEST, "test": "/opt/my tests/all_reduce_test"}
-    line = PROGRAM["by_hand"](request, "mpirun", False)
+    line = PROGRAM["manual_command"](request, "mpirun", False)
     assert line.startswith("printf '%s\\n' 10.1.0.1:8 10.1.0.2:8 > hosts; HCCL_SOCKET_IFNAME==eth0 HCCL_WHITELIST")
     assert line.endswith("mpirun -f hosts -n 16 -iface eth0 '/opt/my tests/all_reduce_test' -p 8")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from agent.main import await_go_ahead
 from rehearse.listen import Reception, answer, listener
-from rehearse.visit import Visits
+from rehearse.visit import Limits, Visits
 
 from preflight.checks.engine.registry import All, all_checks
 from preflight.model.cluster import Cluster, Host, ProbeSettings, Product
@@ -189,7 +189,8 @@ def server() -> Iterator[socket.socket]:
 
 def visited(port: int, patience: float = 0.3) -> list[object]:
     with selectors.DefaultSelector() as selector:
-        here = Visits(selector, [["node02", "127.0.0.1", [port]]], "w" * 64, [], patience, time.monotonic() + 5)
+        limits = Limits(patience, time.monotonic() + 5)
+        here = Visits(selector, [["node02", "127.0.0.1", [port]]], "w" * 64, [], limits)
         while not here.go_on(time.monotonic()):
             for key, _ in selector.select(0.05):
                 key.data(key.fileobj)

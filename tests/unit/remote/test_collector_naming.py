@@ -166,6 +166,6 @@ def test_files_that_nobody_has_mapped_are_left_over(file_of_nccl: int) -> None:
     shm = scope["view"]({"npu": False, "deep": None, "called": []})["shm"]
     assert (shm["left"] >= 1, shm["left_bytes"] >= 8 << 20) == (True, True)
     with mmap.mmap(file_of_nccl, 4096):
-        held = scope["left"]()
+        held = scope["leftover_segments"]()
     assert held["left"] == shm["left"] - 1
     assert shm["mode"] == Path("/dev/shm").stat().st_mode & 0o7777

@@ -372,9 +372,9 @@ def test_a_real_listener_is_found_with_its_process() -> None:
         port = listener.getsockname()[1]
         program = (
             f"import sys; sys.path.insert(0, {REMOTE!r})\n"
-            "from gate.live import Host, free_ports\n"
+            "from gate.live import CheckedHost, free_ports\n"
             f"class Policy: free = [({port}, {port})]\n"
-            "print(free_ports(Host(Policy, [])))"
+            "print(free_ports(CheckedHost(Policy, [])))"
         )
         done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=True)
     assert f"job port {port} is taken by" in done.stdout

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from gate import slurm, slurm_nodes
-from gate.answer import Answer, reason
+from gate import slurm, slurm_drain, slurm_nodes
+from gate.answer import GateAnswer, reason
 from gate.slurm_nodes import Scontrol, SlurmError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -131,8 +131,8 @@ def calls(tmp_path: Path) -> list[str]:
     return (tmp_path / "calls").read_text().splitlines()
 
 
-def broken(context: str = "prolog") -> Answer:
-    return Answer(context, "node1", "fail", [reason("NPU107", "fail", "device 3: its link\nis down")], True)
+def broken(context: str = "prolog") -> GateAnswer:
+    return GateAnswer(context, "node1", "fail", [reason("NPU107", "fail", "device 3: its link\nis down")], True)
 
 
 def test_a_broken_node_is_drained_by_its_name_with_its_reason(
@@ -140,7 +140,7 @@ def test_a_broken_node_is_drained_by_its_name_with_its_reason(
 ) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": "", "node2": ""}))
     scontrol = stand_in(f'case "$*" in *show*) cat {tmp_path}/nodes;; esac')
-    assert slurm.drained(broken(), "node1", scontrol, LIMIT) == (1, "drained")
+    assert slurm_drain.drain(broken(), "node1", scontrol, LIMIT) == (1, "drained")
     assert calls(tmp_path) == [
         "-a -o show node",
         f"update nodename=node1 state=drain reason={OURS}",
@@ -151,7 +151,10 @@ def test_a_broken_node_is_drained_by_its_name_with_its_reason(
 def test_another_one_s_reason_is_left_as_it_is(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": "dead fan", "node2": ""}))
     scontrol = stand_in(f"cat {tmp_path}/nodes")
-    assert slurm.drained(broken(), "node1", scontrol, LIMIT) == (1, "left as it is, its reason is not ours: dead fan")
+    assert slurm_drain.drain(broken(), "node1", scontrol, LIMIT) == (
+        1,
+        "left as it is, its reason is not ours: dead fan",
+    )
     assert calls(tmp_path) == ["-a -o show node"]
 
 
@@ -159,7 +162,7 @@ def test_where_too_many_are_out_nobody_is_drained_and_the_job_starts(
     stand_in: Callable[[str], Scontrol], tmp_path: Path
 ) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": "", "node2": OURS, "node3": ""}))
-    code, told = slurm.drained(broken(), "node1", stand_in(f"cat {tmp_path}/nodes"), LIMIT)
+    code, told = slurm_drain.drain(broken(), "node1", stand_in(f"cat {tmp_path}/nodes"), LIMIT)
     assert (code, told.partition(":")[0]) == (0, "systemic")
     assert calls(tmp_path) == ["-a -o show node"]
 
@@ -170,7 +173,7 @@ def test_a_drain_that_came_with_too_many_others_is_taken_back(
     (tmp_path / "0").write_text(shown({"node1": "", "node2": ""}))
     (tmp_path / "1").write_text(shown({"node1": OURS, "node2": OURS}))
     script = f'case "$*" in *show*) n=$(grep -c show {tmp_path}/calls); cat {tmp_path}/$((n - 1));; esac'
-    code, told = slurm.drained(broken(), "node1", stand_in(script), LIMIT)
+    code, told = slurm_drain.drain(broken(), "node1", stand_in(script), LIMIT)
     assert (code, told.partition(":")[0]) == (0, "systemic")
     assert calls(tmp_path)[-1] == "update nodename=node1 state=undrain"
 
@@ -203,7 +206,7 @@ def test_a_drain_that_cannot_be_done_or_looked_at_is_taken_back_and_the_job_star
     first = f"[ $(wc -l < {tmp_path}/calls) = 1 ] && exec cat {tmp_path}/nodes"
     scontrol = stand_in(f'{first}\ncase "$*" in {case} esac')
     scontrol.until += 4
-    code, told = slurm.drained(broken(), "node1", scontrol, LIMIT)
+    code, told = slurm_drain.drain(broken(), "node1", scontrol, LIMIT)
     assert (code, told[:12]) == (0, "not drained:")
     assert why in told
     assert calls(tmp_path)[number:] == [UNDRAIN]
@@ -223,7 +226,7 @@ NOBODY_KNOWS = {
 def test_where_slurm_cannot_be_asked_nobody_is_drained_also_not_by_slurm(
     stand_in: Callable[[str], Scontrol], tmp_path: Path, script: str, why: str
 ) -> None:
-    code, told = slurm.drained(broken(), "node1", stand_in(script), LIMIT)
+    code, told = slurm_drain.drain(broken(), "node1", stand_in(script), LIMIT)
     assert (code, told[:12]) == (0, "not drained:")
     assert why in told
     assert calls(tmp_path) == ["-a -o show node"]
@@ -231,7 +234,7 @@ def test_where_slurm_cannot_be_asked_nobody_is_drained_also_not_by_slurm(
 
 def test_a_prolog_that_is_not_told_its_node_drains_none(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": "", "node2": ""}))
-    assert slurm.drained(broken(), "", stand_in(f"cat {tmp_path}/nodes"), LIMIT) == (
+    assert slurm_drain.drain(broken(), "", stand_in(f"cat {tmp_path}/nodes"), LIMIT) == (
         0, "not drained: Slurm knows no node ''",
     )  # fmt: skip
     assert calls(tmp_path) == ["-a -o show node"]
@@ -262,7 +265,7 @@ def test_scontrol_is_looked_for_beside_the_daemon_that_runs_us(tmp_path: Path, m
     scontrol.write_text("")
     scontrol.chmod(0o755)
     monkeypatch.setattr(os.path, "realpath", lambda _: str(tmp_path / "sbin" / "slurmd"))
-    assert slurm_nodes.found() == str(scontrol)
+    assert slurm_nodes.find_scontrol() == str(scontrol)
 
 
 def test_a_reason_is_one_short_line_of_ascii() -> None:
@@ -283,8 +286,8 @@ def test_a_long_reason_keeps_its_age_and_what_clears_it(host: str) -> None:
 def test_an_unknown_that_the_policy_closes_is_a_reason_too(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": ""}))
     scontrol = stand_in(f'case "$*" in *show*) cat {tmp_path}/nodes;; esac')
-    answer = Answer("prolog", "node1", "unknown", [reason("verdict", "unknown", "nothing is published")], False)
-    assert slurm.drained(answer, "node1", scontrol, LIMIT) == (1, "drained")
+    answer = GateAnswer("prolog", "node1", "unknown", [reason("verdict", "unknown", "nothing is published")], False)
+    assert slurm_drain.drain(answer, "node1", scontrol, LIMIT) == (1, "drained")
     assert "reason=preflight: [verdict] nothing is published" in calls(tmp_path)[1]
 
 
@@ -316,8 +319,8 @@ def test_a_good_node_gives_back_what_it_can_see_by_itself(
     stand_in: Callable[[str], Scontrol], tmp_path: Path, why: str, call: str
 ) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": why}))
-    answer = Answer("health", "node1", "warn", [reason("HST106", "warn", "few open files")], True)
-    assert slurm.taken_back(answer, "node1", stand_in(f"cat {tmp_path}/nodes"))[0] == 0
+    answer = GateAnswer("health", "node1", "warn", [reason("HST106", "warn", "few open files")], True)
+    assert slurm_drain.undrain(answer, "node1", stand_in(f"cat {tmp_path}/nodes"))[0] == 0
     assert calls(tmp_path) == ["-a -o show node node1", *filter(None, [call])]
 
 
@@ -326,8 +329,8 @@ def test_a_node_whose_trouble_has_only_become_a_warning_is_not_given_back(
 ) -> None:
     """A cable that comes and goes would take it out and in without end."""
     (tmp_path / "nodes").write_text(shown({"node1": "preflight: HST103 host NIC eth0 has no carrier"}))
-    answer = Answer("health", "node1", "warn", [reason("HST103", "warn", "its carrier went 6 times")], True)
-    assert slurm.taken_back(answer, "node1", stand_in(f"cat {tmp_path}/nodes")) == (0, "")
+    answer = GateAnswer("health", "node1", "warn", [reason("HST103", "warn", "its carrier went 6 times")], True)
+    assert slurm_drain.undrain(answer, "node1", stand_in(f"cat {tmp_path}/nodes")) == (0, "")
     assert calls(tmp_path) == ["-a -o show node node1"]
 
 
@@ -358,4 +361,4 @@ def test_each_script_ends_as_slurm_takes_it(
 @pytest.mark.parametrize("context", ["prolog", "task", "epilog", "health"])
 def test_where_the_node_is_good_slurm_is_asked_nothing(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_nodes, "Scontrol", None)
-    assert slurm.run(context, lambda: Answer(context, "node1", "pass", [], True), {}) == 0
+    assert slurm.run(context, lambda: GateAnswer(context, "node1", "pass", [], True), {}) == 0

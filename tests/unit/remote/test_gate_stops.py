@@ -127,7 +127,7 @@ ROLES: dict[str, tuple[list[str], dict[str, str], tuple[str, str | None]]] = {
 @pytest.mark.parametrize("case", ROLES)
 def test_who_asks_is_told_by_options_or_by_slurm(case: str) -> None:
     arguments, environment, expected = ROLES[case]
-    assert main.asked(arguments, environment) == expected
+    assert main.parse_arguments(arguments, environment) == expected
 
 
 @pytest.mark.parametrize("arguments", [["-o"], ["-o", "xml"], ["--context"], ["--context", "controller"], ["now"]])
@@ -301,7 +301,7 @@ def test_the_hard_end_is_open_for_a_scheduler() -> None:
         f"import sys; sys.path.insert(0, {REMOTE!r})\n"
         "import gate.main, time\n"
         "gate.main.HARD = 0.2\n"
-        "gate.main.scripted = lambda context: time.sleep(1000)\n"
+        "gate.main.run_script = lambda context: time.sleep(1000)\n"
         "sys.argv[1:] = []\n"
         "gate.main.main()"
     )

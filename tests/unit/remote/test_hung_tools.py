@@ -27,10 +27,11 @@ HANGS = f'trap "" TERM HUP INT; echo $$ >"$PIDS"; sleep {LONG}; sleep {LONG}'
 COMMAND = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from collect.tools import LookError, adopt_orphans, command, leave
+from collect.tools import LookError, Start, adopt_orphans, command, leave
 adopt_orphans()
 try:
-    print(command([sys.argv[2]], time.monotonic() + float(sys.argv[3]), environment=dict(os.environ))["out"], end="")
+    start = Start(environment=dict(os.environ))
+    print(command([sys.argv[2]], time.monotonic() + float(sys.argv[3]), start=start)["out"], end="")
 except LookError as error:
     print(error)
 sys.stdout.flush()
@@ -96,8 +97,8 @@ def test_a_tool_that_hangs_and_ignores_signals_is_ended_at_its_deadline(run: Run
 
 def test_a_tool_is_given_more_than_a_pipe_holds(tmp_path: Path) -> None:
     program = (
-        "import sys, time; sys.path.insert(0, sys.argv[1]); from collect.tools import command;"
-        "print(len(command(['cat'], time.monotonic() + 50, b'x' * (1 << 20), 2 << 20)['out']))"
+        "import sys, time; sys.path.insert(0, sys.argv[1]); from collect.tools import Start, command;"
+        "print(len(command(['cat'], time.monotonic() + 50, 2 << 20, '', Start(b'x' * (1 << 20)))['out']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(REMOTE)], capture_output=True, timeout=PATIENCE, check=True, cwd=tmp_path

@@ -8,9 +8,9 @@ import pytest
 import torch
 from worker import device_test as module
 from worker.access import ACCESS
-from worker.device_test import Product, device_test
+from worker.device_test import MatrixProduct, device_test
 
-from preflight.model.cluster import Product as Model
+from preflight.model.cluster import Product
 from preflight.probe.local_tests import device_tests, tflops
 from preflight.probe.operation import Operation
 
@@ -24,7 +24,7 @@ def measured(test: Operation, access: Any = ACCESS["gloo"]) -> dict[str, Any]:
 
 
 def test_every_test_of_a_device_is_right_on_a_cpu() -> None:
-    for test in device_tests(Model.ATLAS_A2, "gloo", quick=True):
+    for test in device_tests(Product.ATLAS_A2, "gloo", quick=True):
         result = measured(test)
         assert (result["wrong"], result["first"], result["suspect"], result["on_host"]) == (0, "", None, True)
         assert len(result["seconds"]) == test.iterations
@@ -32,7 +32,7 @@ def test_every_test_of_a_device_is_right_on_a_cpu() -> None:
 
 
 def test_each_is_done_twice_so_that_its_figures_can_be_trusted() -> None:
-    for product in Model:
+    for product in Product:
         tests = device_tests(product, "hccl", quick=False)
         assert tests[: len(tests) // 2] == tests[len(tests) // 2 :]
         assert [test.op for test in tests[:5]] == ["memory", "copy_in", "copy_out", "matmul", "matmul"]
@@ -41,7 +41,7 @@ def test_each_is_done_twice_so_that_its_figures_can_be_trusted() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_every_part_of_a_sum_is_exact_in_the_type_wherever_it_begins(dtype: str) -> None:
     """The largest a part can be, added up in int64, against what the type holds exactly."""
-    work = Product(64, dtype, torch.device("cpu"))
+    work = MatrixProduct(64, dtype, torch.device("cpu"))
     products = work.left.long().unsqueeze(2) * work.right.long().unsqueeze(0)  # row, along, column
     sums = torch.cat([torch.zeros_like(products[:, :1]), products.cumsum(1)], dim=1)
     parts = (sums.amax(1) - sums.amin(1)).amax()
@@ -65,7 +65,7 @@ def spoil(iteration: int, change: Callable[[torch.Tensor], object], real: Callab
 
 def test_a_product_that_is_wrong_once_is_found_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     test = Operation("matmul", "float32", 256, iterations=5)
-    right = Product(8, "float32", torch.device("cpu")).expected[1, 2].item()
+    right = MatrixProduct(8, "float32", torch.device("cpu")).expected[1, 2].item()
     monkeypatch.setattr(torch, "mm", spoil(3, lambda result: result[1, 2].add_(1), torch.mm))
     result = measured(test)
     assert (result["wrong"], result["suspect"]) == (1, 0)
@@ -74,16 +74,16 @@ def test_a_product_that_is_wrong_once_is_found_with_its_place(monkeypatch: pytes
 
 def test_a_device_that_does_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the iteration before left would look right."""
-    monkeypatch.setattr(module.Copy, "run", lambda _: None)
+    monkeypatch.setattr(module.MemoryCopy, "run", lambda _: None)
     for op in ("memory", "copy_in", "copy_out"):
         assert measured(Operation(op, "int32", 256, iterations=2))["wrong"] == 63  # one of the numbers is 0
 
 
 def test_copied_values_that_change_places_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def turned(self: module.Copy) -> None:
+    def turned(self: module.MemoryCopy) -> None:
         self.target.copy_(self.source.roll(1))
 
-    monkeypatch.setattr(module.Copy, "run", turned)
+    monkeypatch.setattr(module.MemoryCopy, "run", turned)
     assert measured(Operation("memory", "int32", 256))["wrong"] == 64
 
 

@@ -32,9 +32,9 @@ class World:
 
     @staticmethod
     def _full(rank: Any) -> Rows:
-        rows = torch.zeros(len(rank.gives), rank.count, dtype=rank.dtype)
-        if rank.gives:
-            fill(rows, rank.given(TURN))
+        rows = torch.zeros(len(rank.sent), rank.count, dtype=rank.dtype)
+        if rank.sent:
+            fill(rows, rank.inputs(TURN))
         return rows
 
     def result(self, rank: int, order: Sequence[int] | None = None) -> Rows:

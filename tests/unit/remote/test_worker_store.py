@@ -1,10 +1,8 @@
 """The store that an agent serves, with a torch that takes a listening socket and with one that is too old for that."""
 
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import closing
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -40,10 +38,7 @@ class OldStore(Store):
 
 @pytest.fixture(params=[Store, OldStore])
 def served(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    torch, dist = ModuleType("torch"), ModuleType("torch.distributed")
-    torch.distributed, dist.TCPStore = dist, request.param  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setitem(sys.modules, "torch.distributed", dist)
+    monkeypatch.setattr("torch.distributed.TCPStore", request.param)
     sock = listen(HERE, [])
     with sock.dup():  # the agent may not have closed its own yet
         store = serve_store(HERE, sock)

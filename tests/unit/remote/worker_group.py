@@ -124,9 +124,9 @@ def main(size: int, tests: Sequence[dict[str, object]], plant: Iterable[Any] = (
     import socket
 
     from worker.meeting import serve_store
-    from worker.rank import prepare
+    from worker.torch_import import import_torch
 
-    prepare(trains=any(test["op"] == "training_step" for test in tests))
+    import_torch(trains=any(test["op"] == "training_step" for test in tests))
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     sock = socket.create_server(("127.0.0.1", 0))
     pipes = []

@@ -54,19 +54,13 @@ class FactsOfHosts:
     """Facts of hosts, collected in the background. A caller that needs some hosts does not wait for others."""
 
     def __init__(self, s: Session, sections: Sequence[str]) -> None:
-        from preflight.facts.collect import collect
+        from preflight.facts.collect import FactsRequest, collect
 
         self._known: dict[str, HostFacts | Unreachable] = {}
         self._news = threading.Condition()
         self._all = in_background(
             lambda: collect(
-                s.cluster,
-                s.hosts,
-                s.transport,
-                progress=None,
-                ports=s.cluster.ports,
-                sections=sections,
-                heard=self._hear,
+                FactsRequest(s.cluster, s.hosts, sections=sections), s.transport, progress=None, on_facts=self._hear
             )
         )
         self._all.add_done_callback(lambda _: self._wake())

@@ -25,7 +25,7 @@ from preflight.report.text import printable
 if TYPE_CHECKING:
     from preflight.facts.round_trip import Seen
     from preflight.facts.types import Unreachable
-    from preflight.facts.unknown_formats import Unknown
+    from preflight.facts.unknown_formats import UnknownFormat
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,17 +68,13 @@ def inventory_to_give(path: Path) -> dict[str, Any]:
 
 
 def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable"]:
-    from preflight.facts.collect import all_sections, look
+    from preflight.facts.collect import FactsRequest, all_sections, collect_answers
 
-    return look(
-        s.cluster,
-        s.hosts,
+    return collect_answers(
+        FactsRequest(s.cluster, s.hosts, sections=all_sections(s.cluster), deep=True),
         s.transport,
         progress=s.progress,
-        ports=s.cluster.ports,
         pool=args.pool,
-        sections=all_sections(s.cluster),
-        deep=True,
     )
 
 
@@ -123,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     return 3 if unknown_formats or hosts_away or silent else 0
 
 
-def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
+def _reads_as_before(text: str, strange: tuple["UnknownFormat", ...]) -> None:
     """Raise PreflightError if the capture with pseudonyms is no longer understood.
 
     A pseudonym may have replaced a word that the parsers or the inventory need.
@@ -151,7 +147,7 @@ def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
         )
 
 
-def _said(place: Path, hosts: int, strange: tuple["Unknown", ...], *, anonymous: bool) -> Iterator[str]:
+def _said(place: Path, hosts: int, strange: tuple["UnknownFormat", ...], *, anonymous: bool) -> Iterator[str]:
     from preflight.inventory import fold
 
     yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"

@@ -65,15 +65,15 @@ def _look(
 ) -> list[Finding]:
     from preflight.checks.engine.registry import ROUNDS, all_checks
     from preflight.checks.engine.run import run_checks
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.pings.plan import plan_pings
-    from preflight.facts.pings.run import ping
+    from preflight.facts.pings.run import ping, reachable_hosts
 
-    facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool, deep=deep)
+    facts = collect(FactsRequest(s.cluster, hosts, deep=deep), s.transport, progress=s.progress, pool=pool)
     facts = counted_since(facts, before)
     plan = plan_pings(s.cluster, facts).pings  # all pings, since a cause is what lost pings have in common
     rounds = {
-        "pings": ping(s.cluster, facts, s.transport, plan, s.progress, pool=pool),
+        "pings": ping(reachable_hosts(s.cluster, facts), s.transport, plan, s.progress, pool=pool),
         "observations": seen.observations,
         "rehearsal": rehearsal,
     }

@@ -187,19 +187,13 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
     """
     from preflight.checks.engine.registry import all_checks
     from preflight.checks.engine.run import NotRun, run_checks
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.probe.permission import may_probe
 
     candidates = tuple(host for host in s.cluster.hosts if host not in s.hosts)[: 2 * MANY_PARTNERS]
     s.progress.say(f"looking for partners among {len(candidates)} hosts")
     facts = collect(
-        s.cluster,
-        candidates,
-        s.transport,
-        progress=s.progress,
-        ports=s.cluster.ports,
-        pool=args.pool,
-        deep=not args.basic,
+        FactsRequest(s.cluster, candidates, deep=not args.basic), s.transport, progress=s.progress, pool=args.pool
     )
     later = NotRun("only the facts of a partner are looked at")
     findings = run_checks(
@@ -303,11 +297,11 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
     from preflight.checks.engine.run import NotRun
     from preflight.cli.background import reached, rehearse_ports, unreached
     from preflight.cli.link_counts import after_tests
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.link_counts import LinkCounts, sentence
     from preflight.facts.pings.device_ports import leaves
-    from preflight.facts.pings.plan import Wanted, plan_pings, planned_devices, refuse_too_many
-    from preflight.facts.pings.run import foretold, ping
+    from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
+    from preflight.facts.pings.run import forecast, ping, reachable_hosts
     from preflight.probe.hooks import Hooks
     from preflight.probe.line_rate import ports as port_speeds
     from preflight.probe.line_rate import with_line_rates
@@ -321,17 +315,11 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
             rounds.hosts += partners
             rounds.notes.append("partners: " + ", ".join(host.name for host in partners))
         hosts = rounds.hosts
-        wanted = Wanted(args.mesh, args.cross_rail, args.ping_size or 0)
+        wanted = PingScope(args.mesh, args.cross_rail, args.ping_size or 0)
         if not rounds.why_no_ping():
             refuse_too_many(planned_devices(hosts), wanted)  # before any host is contacted
         facts = collect(
-            s.cluster,
-            hosts,
-            s.transport,
-            progress=s.progress,
-            ports=s.cluster.ports,
-            pool=args.pool,
-            deep=not args.basic,
+            FactsRequest(s.cluster, hosts, deep=not args.basic), s.transport, progress=s.progress, pool=args.pool
         )
 
         pings: object = NotRun(rounds.why_no_ping())
@@ -339,8 +327,8 @@ def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
             plan = plan_pings(s.cluster, facts, wanted)
             rounds.notes += plan.notes
             if plan.pings:
-                s.progress.note(foretold(plan.pings, args.pool))
-            pings = ping(s.cluster, facts, s.transport, plan.pings, s.progress, pool=args.pool)
+                s.progress.note(forecast(plan.pings, args.pool))
+            pings = ping(reachable_hosts(s.cluster, facts), s.transport, plan.pings, s.progress, pool=args.pool)
         later = NotRun("not yet")
         so_far = rounds.judge(facts, {"pings": pings, **dict.fromkeys(_OF_PROBE, later)})
 

@@ -277,7 +277,7 @@ def _decided(choice: "Choice") -> list[str]:
 
 def _settled(args: argparse.Namespace, s: Session) -> "tuple[LaunchedJob, Table | None]":
     """Return the job on the session's hosts, and its rank table, from current facts."""
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.launch.places import must_look, wants_addresses
 
     if _ranks_by_table(args, s.cluster):
@@ -285,13 +285,7 @@ def _settled(args: argparse.Namespace, s: Session) -> "tuple[LaunchedJob, Table 
     facts = None
     if must_look(s.hosts) or wants_addresses(s.cluster, JobLauncher.SPAWN):
         facts = collect(
-            s.cluster,
-            s.hosts,
-            s.transport,
-            progress=s.progress,
-            ports=s.cluster.ports,
-            pool=args.pool,
-            sections=("network",),
+            FactsRequest(s.cluster, s.hosts, sections=("network",)), s.transport, progress=s.progress, pool=args.pool
         )
     return _job(args, s.cluster, s.hosts, facts, ""), None
 

@@ -67,18 +67,12 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
     """Return the hosts' facts, and the JSON that they were parsed from: host → collector section → JSON."""
-    from preflight.facts.collect import look
+    from preflight.facts.collect import FactsRequest, collect_answers
     from preflight.facts.round_trip import Seen
 
     with this_machine() if args.local else session(args) as s:
-        answers = look(
-            s.cluster,
-            s.hosts,
-            s.transport,
-            progress=s.progress,
-            ports=s.cluster.ports,
-            pool=args.pool,
-            deep=not args.basic,
+        answers = collect_answers(
+            FactsRequest(s.cluster, s.hosts, deep=not args.basic), s.transport, progress=s.progress, pool=args.pool
         )
     facts = ClusterFacts(
         {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}

@@ -11,7 +11,7 @@ from preflight.cli.launch import master_port, refuse_job
 from preflight.cli.saved import load_saved
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
-from preflight.facts.collect import collect
+from preflight.facts.collect import FactsRequest, collect
 from preflight.facts.types import ClusterFacts
 from preflight.inventory import fold, limit, load
 from preflight.launch.document import document
@@ -158,7 +158,7 @@ def _ranked(
 def _collect(args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> ClusterFacts:
     with session(args, cluster) as s:
         return collect(
-            cluster, hosts, s.transport, progress=s.progress, ports=cluster.ports, pool=args.pool, sections=("network",)
+            FactsRequest(cluster, hosts, sections=("network",)), s.transport, progress=s.progress, pool=args.pool
         )
 
 

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.inventory import dump, parse
     from preflight.provision.learn import asked, learn
 
@@ -54,13 +54,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{cluster.product} devices have no addresses of their own, so there is nothing to learn")
     with session(args, cluster) as s:
         facts = collect(
-            s.cluster,
-            asked(base, s.hosts),
+            FactsRequest(s.cluster, asked(base, s.hosts), sections=_SECTIONS),
             s.transport,
             progress=s.progress,
-            ports=s.cluster.ports,
             pool=args.pool,
-            sections=_SECTIONS,
         )
         learned = learn(base, s.hosts, facts, _product(args, cluster, facts))
     text, findings = _text(learned, facts, args.out)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from preflight.checks.engine.run import NotRun
 from preflight.cli.background import FOR_EVER, in_background, result_by
 from preflight.cli.common import Session
-from preflight.facts.collect import POOL, collect
+from preflight.facts.collect import POOL, FactsRequest, collect
 from preflight.facts.link_counts import LinkCounts, Section, between
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Host
@@ -58,13 +58,8 @@ def after_tests(
 
 def _read(s: Session, hosts: Sequence[Host], asked: str, readings: Sequence[str], pool: int = POOL) -> ClusterFacts:
     return collect(
-        s.cluster,
-        hosts,
+        FactsRequest(s.cluster, hosts, sections=(asked,), readings=readings, deep=True),
         s.transport,
         progress=None,
-        ports=s.cluster.ports,
         pool=pool,
-        sections=(asked,),
-        readings=readings,
-        deep=True,
     )

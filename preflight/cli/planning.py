@@ -43,9 +43,9 @@ def nothing(seen: Look) -> str:
 
 def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
     """Collect the facts of the session's hosts and judge them by the checks of `areas`."""
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
 
-    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
+    facts = collect(FactsRequest(s.cluster, s.hosts), s.transport, progress=s.progress, pool=args.pool)
     return judge(s, facts, areas, temporary=getattr(args, "temporary", False))
 
 
@@ -158,7 +158,7 @@ class Safe(NamedTuple):
 
 def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> Safe:
     """Return the plan without disturbing changes. Raise PreflightError if a new address answers already."""
-    from preflight.facts.pings.run import ping
+    from preflight.facts.pings.run import ping, reachable_hosts
     from preflight.provision.hold import held_back
     from preflight.provision.precheck import not_asked, questions, taken
 
@@ -166,7 +166,7 @@ def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace
     address_pings, unchecked = questions(allowed, facts)
     if not address_pings:
         return Safe(allowed, held, unchecked)
-    pings = ping(s.cluster, facts, s.transport, address_pings, s.progress, pool=args.pool)
+    pings = ping(reachable_hosts(s.cluster, facts), s.transport, address_pings, s.progress, pool=args.pool)
     answered = taken(pings, facts)
     if answered:
         s.progress.clear()
@@ -179,7 +179,7 @@ def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFa
 
     Return no facts if no device is to be changed.
     """
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.types import ClusterFacts
 
     names = {change.host for change in changes if change.device is not None}
@@ -187,12 +187,8 @@ def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFa
         return ClusterFacts({})
     hosts = [host for host in s.hosts if host.name in names]
     return collect(
-        s.cluster,
-        hosts,
+        FactsRequest(s.cluster, hosts, sections=("hccn", "npu_smi"), readings=("ip", "link")),
         s.transport,
         progress=s.progress,
-        ports=s.cluster.ports,
         pool=pool,
-        sections=("hccn", "npu_smi"),
-        readings=("ip", "link"),
     )

@@ -14,17 +14,12 @@ def look(s: Session, pool: int, version: str, *, of_jobs: bool = False) -> "Clus
     With `version` 1.2, npu-smi is run as well, which takes a second or two. `of_jobs` adds what jobs find where they
     run, with the rank table that they read.
     """
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
 
     sections = ("os", "network", "hccn", *(("chips",) if version == "1.2" else ()), *(("job",) if of_jobs else ()))
     return collect(
-        s.cluster,
-        s.hosts,
+        FactsRequest(s.cluster, s.hosts, sections=sections, readings=("ip",), deep=version == "1.2" or of_jobs),
         s.transport,
         progress=s.progress,
-        ports=s.cluster.ports,
         pool=pool,
-        sections=sections,
-        readings=("ip",),
-        deep=version == "1.2" or of_jobs,
     )

@@ -120,7 +120,7 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
 
     The host itself is inspected, even if jobs run in containers.
     """
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.sections.job import Job
     from preflight.facts.types import Missing, Unreachable
     from preflight.model.cluster import JobInputs
@@ -128,14 +128,10 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
     host_probe = replace(s.cluster.probe, setup="", wrapper=(), user="")
     cluster = replace(s.cluster, probe=host_probe, job=JobInputs(requirements=(args.push,)))
     facts = collect(
-        cluster,
-        s.hosts,
+        FactsRequest(cluster, s.hosts, sections=("os", "job"), deep=True),
         s.transport,
         progress=s.progress,
-        ports=cluster.ports,
         pool=args.pool,
-        sections=("os", "job"),
-        deep=True,
     )
     states: dict[str, tuple[str, str]] = {}
     for host, host_facts in facts.hosts.items():

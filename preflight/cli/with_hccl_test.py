@@ -17,13 +17,13 @@ def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal |
     """
     from preflight.checks.engine.run import NotRun
     from preflight.cli.background import reached
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.probe import hccl_test
     from preflight.probe.permission import may_probe
     from preflight.probe.rehearsal import RehearsalRequest, rehearse
 
     sections = ("npu_smi", "os")
-    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, sections=sections)
+    facts = collect(FactsRequest(s.cluster, s.hosts, sections=sections), s.transport, progress=s.progress)
     refused = dict(may_probe(s.cluster, facts, s.hosts, asked_idle=args.idle))
     usable = [host for host in reached(s.hosts, facts) if host.name not in refused]
     ports = rehearsal or rehearse(RehearsalRequest(s.cluster, usable, "hccl"), s.transport, s.progress)

@@ -17,7 +17,7 @@ from preflight.facts import answer_frame as framed
 from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
 from preflight.model.cluster import Host, ProbeSettings
-from preflight.transport import fan_out
+from preflight.transport import FanOutLimits, fan_out
 from preflight.transport.bootstrap import host_argv
 from preflight.transport.programs import source
 from preflight.transport.types import Answer as HostAnswer
@@ -122,7 +122,7 @@ def fetch(access: HostAccess, selection: LogSelection, folder: Path) -> Fetched:
             return json_error(error)
 
     pool = min(access.pool, _POOL)
-    answers = fan_out(hosts, fetch_host, pool=pool, deadline=_SECONDS, progress=access.progress, phase="logs")
+    answers = fan_out(hosts, fetch_host, FanOutLimits(pool, _SECONDS), progress=access.progress, phase="logs")
     fetched = Fetched()
     logs: dict[str, HostLogs] = {}
     for name, answer in answers.items():

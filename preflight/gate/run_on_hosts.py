@@ -12,7 +12,7 @@ from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
 from preflight.model.cluster import Host
 from preflight.provision.apply import Way
-from preflight.transport import fan_out
+from preflight.transport import FanOutLimits, fan_out
 from preflight.transport.types import Program, TransportError
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def ask(way: Way, source: str, request: Callable[[Host], Mapping[str, object]], 
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return f"the answer is not understood: {json_error(error)}"
 
-    answers = fan_out(way.hosts, ask_host, pool=way.pool, deadline=_SECONDS, progress=way.progress, phase="gate")
+    answers = fan_out(way.hosts, ask_host, FanOutLimits(way.pool, _SECONDS), progress=way.progress, phase="gate")
     return {
         name: answer.summary.removeprefix(f"{name}: ") if isinstance(answer, TransportError) else answer
         for name, answer in answers.items()

@@ -167,6 +167,11 @@ class RankView:
     way: Sending | None = None  # reported with the meeting, if the backend's log has it
 
     @property
+    def is_silent(self) -> bool:
+        """True if it had to be ended, and had not reported an error."""
+        return self.end in (End.OVERDUE, End.STOPPED) and not self.error
+
+    @property
     def stands_still(self) -> bool:
         """True if its process neither waited nor worked at its deadline. One that has reported an error was ending."""
         return self.state not in ("", "S", "R") and not (self.state == "Z" and self.error)
@@ -247,12 +252,15 @@ def _silent(views: tuple[RankView, ...]) -> tuple[RankView, ...]:
 
     A rank that merely waits ends like these. HCCL's timeouts differ from step to step, so they do not count.
     """
-    silent = tuple(view for view in views if view.end in (End.OVERDUE, End.STOPPED) and not view.error)
-    spoke = [view for view in views if view not in silent]
-    if spoke and all(view.end is End.CLOSED for view in spoke):
+    silent = tuple(view for view in views if view.is_silent)
+    ended = [view for view in views if not view.is_silent]
+    if {view.end for view in ended} == {End.CLOSED}:
         return silent
-    ended = all(view.end is End.CLOSED or (view.gave_up and not _HCCL_CODE.search(view.error)) for view in spoke)
-    return silent if ended and 2 * len(silent) < len(views) else ()
+    return silent if all(map(_ended_itself, ended)) and 2 * len(silent) < len(views) else ()
+
+
+def _ended_itself(view: RankView) -> bool:
+    return view.end is End.CLOSED or (view.gave_up and not _HCCL_CODE.search(view.error))
 
 
 def _behind(views: tuple[RankView, ...]) -> tuple[RankView, ...]:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from preflight.facts import answer_frame as framed
-from preflight.facts.collect import collect
+from preflight.facts.collect import FactsRequest, collect
 from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
 from preflight.facts.hccl_test_run import HcclTestRun
@@ -65,7 +65,7 @@ def look(
 ) -> ClusterFacts:
     """Collect the job section of the hosts' facts, without the jobs' data."""
     lean = replace(cluster, job=JobInputs())
-    return collect(lean, hosts, transport, progress=progress, ports=cluster.ports, sections=("job",), deep=True)
+    return collect(FactsRequest(lean, hosts, sections=("job",), deep=True), transport, progress=progress)
 
 
 def jobs(facts: ClusterFacts, hosts: Sequence[Host]) -> dict[str, Job | Missing]:

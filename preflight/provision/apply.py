@@ -10,7 +10,7 @@ from preflight.model.cluster import Host
 from preflight.provision.host_run import CONFIRM_SECONDS, HostOutcome, HostRefusalError, HostRun, Person, lost
 from preflight.provision.journal import RunJournal
 from preflight.provision.rollout import Rollout, failed_hosts
-from preflight.transport import fan_out
+from preflight.transport import FanOutLimits, fan_out
 from preflight.transport.types import Progress, Transport, TransportError
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Way:
             return step(HostRun(host, self.transport, run, confirm_seconds=self.confirm_seconds, person=self.person))
 
         hosts = [host for host in self.hosts if host.name in names]
-        return fan_out(hosts, one_host, pool=self.pool, deadline=seconds, progress=self.progress, phase=phase)
+        return fan_out(hosts, one_host, FanOutLimits(self.pool, seconds), progress=self.progress, phase=phase)
 
 
 def apply(plan: Plan, way: Way, journal: RunJournal, rollout: Rollout) -> Applied:

@@ -14,7 +14,7 @@ import msgspec
 from preflight.facts import answer_frame as framed
 from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
-from preflight.model.change import Area, Change, Kind, Phase, StepResult, StepState
+from preflight.model.change import Area, Change, ChangePhase, Kind, StepResult, StepState
 from preflight.model.cluster import Host
 from preflight.provision import reverts
 from preflight.provision.accept import operators_files
@@ -214,7 +214,7 @@ class HostRun:
         """
         changes = _in_phases(changes)
         is_local = self._host.ssh.transport == "local"
-        if is_local and self._person is None and _of_phase(changes, Phase.GUARDED):
+        if is_local and self._person is None and _of_phase(changes, ChangePhase.GUARDED):
             return self._without_firewall(changes, undoes)
         seconds = _program_seconds(changes) + _guarded_seconds(changes)
         request = {
@@ -232,12 +232,12 @@ class HostRun:
         try:
             # A firewall change may block this very connection; it works again once the host has reverted the change.
             answer = self._ask(request, _Applied, seconds + self._confirm_seconds + _PATIENCE)
-            applied = [change for change in changes if not (answer.guarded and change.phase is Phase.KEPT)]
+            applied = [change for change in changes if not (answer.guarded and change.phase is ChangePhase.KEPT)]
             results = _results(applied, answer.results)
         except (HostRefusalError, framed.NoAnswer, TransportError) as error:
             return self._outcome_of(error, changes)
         if answer.guarded:
-            kept = _of_phase(changes, Phase.KEPT)
+            kept = _of_phase(changes, ChangePhase.KEPT)
             results = self._confirmed(results, kept, bool(undoes), own=answer.own or is_local)
         return HostOutcome(results)
 
@@ -284,9 +284,9 @@ class HostRun:
 
         This machine would confirm itself: a connection to its own addresses passes every firewall.
         """
-        plain = _of_phase(changes, Phase.PLAIN)
+        plain = _of_phase(changes, ChangePhase.PLAIN)
         outcome = self.carry_out(plain, undoes=undoes) if plain else HostOutcome(())
-        firewall_changes = [change for change in changes if change.phase is not Phase.PLAIN]
+        firewall_changes = [change for change in changes if change.phase is not ChangePhase.PLAIN]
         message = f"{self.host_name}: {reverts.NO_PERSON}"
         return HostOutcome(outcome.results + refused(firewall_changes, message), outcome.at_work)
 
@@ -331,7 +331,7 @@ class HostRun:
         return _read(self._transport.run(self._host, program, timeout=seconds), marker, type_)
 
 
-def _of_phase(changes: Iterable[Change], phase: Phase) -> list[Change]:
+def _of_phase(changes: Iterable[Change], phase: ChangePhase) -> list[Change]:
     return [change for change in changes if change.phase is phase]
 
 
@@ -340,19 +340,19 @@ def _program_seconds(changes: Sequence[Change]) -> float:
 
 
 def _guarded_seconds(changes: Sequence[Change]) -> float:
-    guarded = _of_phase(changes, Phase.GUARDED)
+    guarded = _of_phase(changes, ChangePhase.GUARDED)
     rules = sum((text or "").count("\n") + 1 for change in guarded for text in (change.before, change.after))
     return _GUARDED_SECONDS + _RULE_SECONDS * rules
 
 
 def _phases(changes: Sequence[Change]) -> dict[str, object]:
-    phases = {phase.value: list(map(asdict, _of_phase(changes, phase))) for phase in Phase}
+    phases = {phase.value: list(map(asdict, _of_phase(changes, phase))) for phase in ChangePhase}
     return {**phases, "named": operators_files(changes)}
 
 
 def _in_phases(changes: Sequence[Change]) -> list[Change]:
     """Return the changes in the order in which the host makes them, and in which it answers."""
-    return sorted(changes, key=lambda change: tuple(Phase).index(change.phase))
+    return sorted(changes, key=lambda change: tuple(ChangePhase).index(change.phase))
 
 
 def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepResult, ...]:
@@ -395,7 +395,7 @@ def refused(changes: Sequence[Change], message: str) -> tuple[StepResult, ...]:
 
 def _unless_guarded(result: StepResult, state: StepState, message: str) -> StepResult:
     """Return `result`, with `state` and `message` if it was written and guarded."""
-    if result.change.phase is Phase.GUARDED and result.state is StepState.DONE:
+    if result.change.phase is ChangePhase.GUARDED and result.state is StepState.DONE:
         return replace(result, state=state, message=message, maybe=state is not StepState.REVERTED)
     return result
 

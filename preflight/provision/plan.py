@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from preflight.grouping import grouped
-from preflight.model.change import Area, Change, Kind, Phase, Plan, Risk
+from preflight.model.change import Area, Change, ChangePhase, Kind, Plan, Risk
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 
-_PHASES, _ORDER = tuple(Phase), tuple(Kind)
+_PHASES, _ORDER = tuple(ChangePhase), tuple(Kind)
 _SUBJECTS = {
     Kind.FILE: "{0.target}",
     Kind.PROGRAM: "{0.target}",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from preflight.facts import answer_frame as framed
 from preflight.grouping import grouped
-from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
+from preflight.model.change import DEVICE_KINDS, Change, ChangePhase, Kind, Plan, Risk
 from preflight.provision.accept import undo_refusal
 from preflight.provision.apply import Way, put_in_order
 from preflight.provision.host_run import HostRefusalError, HostRun, HostUndo
@@ -135,6 +135,6 @@ def _for_the_next_boot(change: Change) -> Change:
 
 
 def _by_phase(changes: Iterable[Change]) -> Iterator[Change]:
-    phases = list(Phase)
+    phases = list(ChangePhase)
     for of_host in grouped((change.host, change) for change in changes).values():
         yield from sorted(of_host, key=lambda change: phases.index(change.phase))

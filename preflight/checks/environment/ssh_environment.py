@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.quote import quote
-from preflight.facts.sections.shells import Shells, Way
+from preflight.facts.sections.shells import Shells, ShellView
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -46,7 +46,7 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     yield from _other_folders(scribe, with_mpirun)
 
 
-def _without_mpirun(scribe: All, host: str, login: Way | None) -> Finding:
+def _without_mpirun(scribe: All, host: str, login: ShellView | None) -> Finding:
     login_path = login.programs.get("mpirun") if login else ""
     return scribe.bad(
         f"{host}: mpirun is not on the PATH of what ssh starts"
@@ -58,7 +58,7 @@ def _without_mpirun(scribe: All, host: str, login: Way | None) -> Finding:
     )
 
 
-def _other_folders(scribe: All, with_mpirun: Mapping[str, Way]) -> Iterator[Finding]:
+def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterator[Finding]:
     """Yield the hosts with the same mpirun in another folder."""
     for odd in odd_ones({host: way.programs["mpirun"] for host, way in with_mpirun.items()}):
         if with_mpirun[odd.host].mpi == with_mpirun[odd.others[0]].mpi:
@@ -101,14 +101,14 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
         )
 
 
-def _missing_programs(over_ssh: Way, login: Way) -> Iterator[str]:
+def _missing_programs(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
     for name, path in login.programs.items():
         ssh_path = over_ssh.programs.get(name, "")
         if path and path != ssh_path:
             yield f"{name} is {path} in a login, and {ssh_path or 'not on PATH'} over ssh"
 
 
-def _missing_variables(over_ssh: Way, login: Way) -> Iterator[str]:
+def _missing_variables(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
     for name, value in sorted(login.variables.items()):
         ssh_value = over_ssh.variables.get(name)
         if name == "LD_LIBRARY_PATH":

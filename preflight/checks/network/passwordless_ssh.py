@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.facts.sections.neighbours import Entry, Neighbours, Visit
+from preflight.facts.sections.neighbours import Entry, Neighbours, SshVisit
 from preflight.model.finding import Finding
 
 _EACH = "each host"
@@ -29,7 +29,7 @@ class _Attempt:
     """An attempt of one host to get into another."""
 
     source: str
-    visit: Visit
+    visit: SshVisit
 
     @property
     def target(self) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from preflight.attribution.lost_pings import causes
 from preflight.attribution.ping_types import Attachment, Attachments, PingEnd, end, own
-from preflight.facts.pings.plan import Wanted, plan_pings
+from preflight.facts.pings.plan import PingScope, plan_pings
 from preflight.facts.types import Ping
 from tests.unit.facts.test_pings import ALL, CROSS, MESH, NEIGHBOURS, cluster, rows
 
@@ -26,7 +26,7 @@ LEAVES: Attachments = {device: Attachment(leaf(device)) for device in DEVICES_OF
 
 
 def pinged(
-    wanted: Wanted,
+    wanted: PingScope,
     lost: Callable[[PingEnd, PingEnd], bool],
     *,
     hosts: int = HOSTS,
@@ -49,38 +49,38 @@ def told(pings: Sequence[Ping], places: Attachments = LEAVES) -> Told:
 
 
 @PLANS
-def test_where_nothing_is_lost_nothing_is_named(wanted: Wanted) -> None:
+def test_where_nothing_is_lost_nothing_is_named(wanted: PingScope) -> None:
     assert told(pinged(wanted, lambda one, other: False)) == []  # noqa: ARG005
 
 
 @PLANS
-def test_one_bad_device_is_named_once(wanted: Wanted) -> None:
+def test_one_bad_device_is_named_once(wanted: PingScope) -> None:
     assert told(pinged(wanted, lambda one, _: one == PingEnd("n2", 1))) == [("device", ("n2",), 1)]
 
 
 @PLANS
-def test_one_bad_rail_is_named_once(wanted: Wanted) -> None:
+def test_one_bad_rail_is_named_once(wanted: PingScope) -> None:
     assert told(pinged(wanted, lambda one, _: one.device == 1)) == [("rail", (), 1)]
 
 
 @PLANS
 @pytest.mark.parametrize("gateway", ["yes", ""])
-def test_one_host_without_its_network_is_named_once(wanted: Wanted, gateway: str) -> None:
+def test_one_host_without_its_network_is_named_once(wanted: PingScope, gateway: str) -> None:
     assert told(pinged(wanted, lambda one, _: one.host == "n2", gateway=gateway)) == [("host", ("n2",), None)]
 
 
 @PLANS
-def test_one_gateway_that_does_not_answer_is_named_once(wanted: Wanted) -> None:
+def test_one_gateway_that_does_not_answer_is_named_once(wanted: PingScope) -> None:
     assert told(pinged(wanted, lambda one, _: one == PingEnd("10.0.2.254", -1))) == [("silent", ("10.0.2.254",), None)]
 
 
 @PLANS
-def test_everything_is_one_cause(wanted: Wanted) -> None:
+def test_everything_is_one_cause(wanted: PingScope) -> None:
     assert told(pinged(wanted, lambda *_: True)) == [("fabric", (), None)]
 
 
 @PLANS
-def test_one_link_stays_a_link(wanted: Wanted) -> None:
+def test_one_link_stays_a_link(wanted: PingScope) -> None:
     assert told(pinged(wanted, lambda one, other: (one, other) == (PingEnd("n0", 3), PingEnd("n1", 3)))) == [
         ("link", ("n0/3", "n1/3"), None)
     ]
@@ -257,7 +257,7 @@ def devices_of(hosts: Collection[str], rails: Collection[int]) -> tuple[str, ...
 
 
 @PLANS
-def test_of_two_leaves_that_are_apart_both_are_named_and_nobody_is_convicted(wanted: Wanted) -> None:
+def test_of_two_leaves_that_are_apart_both_are_named_and_nobody_is_convicted(wanted: PingScope) -> None:
     found = parted(pinged(wanted, apart({"n0", "n1", "n2"})), LEAVES)
     assert sorted(found) == [
         (("n0", "n1", "n2"), tuple(f"leaf{rail}-0" for rail in range(DEVICES))),
@@ -267,7 +267,7 @@ def test_of_two_leaves_that_are_apart_both_are_named_and_nobody_is_convicted(wan
 
 @pytest.mark.parametrize("wanted", [NEIGHBOURS, MESH], ids=["neighbours", "mesh"])
 @RAILS
-def test_leaves_may_be_apart_on_some_rails_only(wanted: Wanted, rails: set[int]) -> None:
+def test_leaves_may_be_apart_on_some_rails_only(wanted: PingScope, rails: set[int]) -> None:
     some = pinged(wanted, apart({"n0", "n1", "n2"}, rails))
     first, *_ = sorted(parted(some, LEAVES))
     members = ("n0", "n1", "n2") if len(rails) == DEVICES else devices_of({"n0", "n1", "n2"}, rails)
@@ -301,7 +301,7 @@ def test_beside_a_part_that_is_cut_off_a_bad_device_is_named_by_itself(rails: se
 
 
 @PLANS
-def test_a_gateway_beyond_is_lost_with_the_others_and_one_that_answers_all_joins_nothing(wanted: Wanted) -> None:
+def test_a_gateway_beyond_is_lost_with_the_others_and_one_that_answers_all_joins_nothing(wanted: PingScope) -> None:
     for beyond in ([], ["10.0.1.254"]):
         pings = pinged(wanted, apart({"n4", "n5"}, beyond=beyond))
         ((members, _),) = parted(pings, {})

@@ -10,7 +10,7 @@ from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks, select
 from preflight.facts.answers.nvidia import RawFabricManager, RawLog, RawNvidia, nvidia
 from preflight.facts.documents.facts_document import dump, load
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.nvidia.nvidia_smi import Gpus, few
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import NvLinks
 from preflight.facts.reading import Found, Missing
@@ -29,7 +29,11 @@ def texts(parser: str) -> list[str]:
 
 
 def host(query: str, links: str, topology: str, log: str) -> Nvidia:
-    said = {"-q": Output(query, "", 0), "nvlink -s": Output(links, "", 0), "topo -m": Output(topology, "\x1b[2J", 0)}
+    said = {
+        "-q": ToolOutput(query, "", 0),
+        "nvlink -s": ToolOutput(links, "", 0),
+        "topo -m": ToolOutput(topology, "\x1b[2J", 0),
+    }
     found = nvidia(
         RawNvidia(True, said, [("0000:9b:00.0", "63", "16", False)], [], "NVRM version: none", [],
                   RawFabricManager(False, None, "\x1b"), False, RawLog(log, False, ""))
@@ -154,7 +158,8 @@ def nvlinks(text: str, errors: str, *, answers: bool = True) -> Change:
         seen = host.nvidia
         assert isinstance(seen, Nvidia)
         read = nvidia(
-            RawNvidia(True, {"nvlink -s": Output(text, "", 0), "nvlink -e": Output(errors, "", 0 if errors else -11)},
+            RawNvidia(True, {"nvlink -s": ToolOutput(text, "", 0),
+                             "nvlink -e": ToolOutput(errors, "", 0 if errors else -11)},
                       [], [], None, [], RawFabricManager(False, None, None), False)
         )  # fmt: skip
         assert isinstance(read, Nvidia)

@@ -6,7 +6,7 @@ import pytest
 
 from preflight.attribution.ping_types import PingEnd
 from preflight.checks.engine.registry import All, all_checks
-from preflight.facts.pings.plan import Wanted
+from preflight.facts.pings.plan import PingScope
 from preflight.facts.types import HostFacts
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
@@ -19,7 +19,7 @@ LOST = "pings lost on the way"
 GATEWAYS = [f"10.0.{rail}.254" for rail in range(DEVICES)]
 
 
-def told(wanted: Wanted, lost: Lost, *, behind: int = 3, large: bool = False) -> list[Finding]:
+def told(wanted: PingScope, lost: Lost, *, behind: int = 3, large: bool = False) -> list[Finding]:
     """The failures of PNG101, or of PNG102 where what is lost is large; `behind` each leaf are so many of six hosts."""
     pings = pinged(wanted, lost, behind=behind)
     if large:

@@ -103,7 +103,7 @@ def looked(root: Path, cluster: Cluster) -> HostFacts:
     document = done.stdout.split(b"\n", 2)[2].replace(str(root).encode(), b"").rstrip()
     reply = Answer(b"\nmark %d\n%s\n" % (len(document), document), b"", 0, 1.0)
     sections = answer.sections(reply, "mark")
-    return answer.host_facts(sections, cluster.product, (), sent=0.0, received=1.0)
+    return answer.host_facts(answer.HostAnswer(sections, (), 0.0, 1.0), cluster.product)
 
 
 def cluster_of(case: Mapping[str, Any]) -> Cluster:

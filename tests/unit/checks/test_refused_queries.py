@@ -10,7 +10,7 @@ import pytest
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
 from preflight.facts.answers import npu as npu_answer
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.ascend.hccn_tool import DEEP_READERS
 from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import ClusterFacts, HostFacts
@@ -24,11 +24,11 @@ OF_CHIPS = ("NPU117", "NPU120", "NPU123", "NPU124")
 A3 = {"cluster": {"product": "atlas-a3", "superpod": True}}
 
 
-def refusing(what: str) -> Output:
-    return Output(what + "\n", "", 13)
+def refusing(what: str) -> ToolOutput:
+    return ToolOutput(what + "\n", "", 13)
 
 
-def nic_of(answers: dict[str, Output]) -> Nic:
+def nic_of(answers: dict[str, ToolOutput]) -> Nic:
     return npu_answer.nic(dict.fromkeys(range(8), answers), tuple(range(8)))
 
 
@@ -59,7 +59,7 @@ def test_what_hccn_tool_refuses_is_skipped_with_its_words(id_: str, words: str) 
 
 @pytest.mark.parametrize("id_", [id_ for id_ in OF_NICS if id_ != "NIC105"])  # -lldp is asked of every release
 def test_what_hccn_tool_does_not_list_in_its_help_and_so_was_not_asked_is_skipped(id_: str) -> None:
-    found = said([id_], {}, nic=nic_of({"link": Output("link status: UP\n", "", 0)}))[id_]
+    found = said([id_], {}, nic=nic_of({"link": ToolOutput("link status: UP\n", "", 0)}))[id_]
     assert {outcome for outcome, _ in found} == {"skip"}
     assert all("its help (-h) does not list this query" in summary for _, summary in found)
 
@@ -103,8 +103,8 @@ MAPPING = "NPU ID  Chip ID  Chip Logic ID  Chip Name\n" + "".join(
 def chips_of(words: str | None) -> Any:
     """Where npu-smi says this to every question; None: it was asked none."""
     asked = ("topo", *(f"{type_} -i {npu}{chip}" for type_, chip in TYPES for npu in range(8)))
-    queries = {} if words is None else {query: Output("", words + "\n", 1) for query in asked}
-    return npu_answer.chips(npu_answer.RawChips(Output(MAPPING, "", 0), queries))
+    queries = {} if words is None else {query: ToolOutput("", words + "\n", 1) for query in asked}
+    return npu_answer.chips(npu_answer.RawChips(ToolOutput(MAPPING, "", 0), queries))
 
 
 TYPES = (("board", ""), ("health", " -c 0"), ("usages", " -c 0"), ("spod-info", " -c 0"), ("hccs", " -c 0"))

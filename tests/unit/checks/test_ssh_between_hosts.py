@@ -12,7 +12,15 @@ import pytest
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.facts.sections.neighbours import Entry, Neighbours, RawNeighbours, RawVisit, Visit, neighbours, targets
+from preflight.facts.sections.neighbours import (
+    Entry,
+    Neighbours,
+    RawNeighbours,
+    RawVisit,
+    SshVisit,
+    neighbours,
+    targets,
+)
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.model.cluster import Host, Ssh
 from preflight.model.outcome import Outcome
@@ -70,7 +78,7 @@ def found(lost: Mapping[tuple[str, str], Entry], hosts: int = 5) -> list[tuple[s
     facts: dict[str, HostFacts | Unreachable] = {}
     for number, host in enumerate(cluster.hosts, 1):
         tried = targets(cluster.hosts, host.name)
-        visits = tuple(Visit(name, place, lost.get((host.name, name), Entry.IN), "why") for name, place, _ in tried)
+        visits = tuple(SshVisit(name, place, lost.get((host.name, name), Entry.IN), "why") for name, place, _ in tried)
         facts[host.name] = dataclasses.replace(
             host_facts(cluster, host, number), neighbours=Neighbours("ops", visits)
         )  # fmt: skip
@@ -114,7 +122,7 @@ def test_another_port_stands_in_the_commands_that_are_to_be_copied() -> None:
     cluster = dataclasses.replace(healthy_cluster(), hosts=HOSTS[:2])
     facts: dict[str, HostFacts | Unreachable] = {}
     for host, other, entry in zip(HOSTS[:2], HOSTS[1::-1], (Entry.CHANGED_KEY, Entry.UNKNOWN_KEY), strict=True):
-        visits = (Visit(other.name, other.address, entry, "why", 2222),)
+        visits = (SshVisit(other.name, other.address, entry, "why", 2222),)
         facts[host.name] = dataclasses.replace(host_facts(cluster, host, 1), neighbours=Neighbours("ops", visits))
     found = run_checks(cluster, ClusterFacts(facts), checks=[all_checks()["HST123"]], hosts=cluster.hosts)
     changed, unknown = (finding for finding in found if finding.outcome is Outcome.FAIL)

@@ -6,7 +6,7 @@ import pytest
 
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.facts.collect import look
+from preflight.facts.collect import FactsRequest, collect_answers
 from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, NpuSmi, Os, Reading, Unreachable
 from preflight.facts.unprivileged import without_root
 from preflight.model.change import Area, Change, Kind, Plan
@@ -130,6 +130,6 @@ def test_where_sudo_refuses_the_host_is_looked_at_without() -> None:
     host = cluster.hosts[0]
     transport = SudoSaysNo()
     asking = replace(host, ssh=replace(host.ssh, sudo=True))
-    seen = look(cluster, [asking], transport, progress=None, ports=cluster.ports)  # type: ignore[arg-type]
+    seen = collect_answers(FactsRequest(cluster, [asking]), transport, progress=None)  # type: ignore[arg-type]
     assert transport.asked == [True, False]
     assert not isinstance(seen["node01"], Unreachable)

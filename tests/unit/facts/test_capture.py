@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from preflight.facts.answers.host import HostAnswer
 from preflight.facts.documents import capture
 from preflight.facts.documents.capture import Capture, clean
 from preflight.facts.known_failures import is_known
@@ -23,7 +24,7 @@ from preflight.facts.redaction import redact
 from preflight.facts.redaction.identities import Known, known
 from preflight.facts.redaction.pseudonyms import Pseudonyms
 from preflight.facts.redaction.unlisted_names import search
-from preflight.facts.round_trip import Answered, Seen
+from preflight.facts.round_trip import Seen
 from preflight.facts.sections.nic import Nic
 from preflight.facts.types import HostFacts, Missing, Unreachable
 from preflight.facts.unknown_formats import unknown
@@ -55,7 +56,7 @@ def test_what_was_captured_is_read_like_a_fresh_answer_and_hosts_that_gave_none_
     mute = Missing("the program on the host ended with 1 and no answer; its last word: nothing")
     answered = raw({**sections(), "printed": {"value": "Welcome!"}})
     text = capture.dump(
-        taken(n1=Answered(answered, (0,), 1000.0, 1000.4), n2=Answered(mute, (0,), 1.0, 2.0), n3=gone), "salt"
+        taken(n1=HostAnswer(answered, (0,), 1000.0, 1000.4), n2=HostAnswer(mute, (0,), 1.0, 2.0), n3=gone), "salt"
     )
     found = again(text, "n1", "n2", "n3")
     fresh = facts_of(framed(sections()))
@@ -69,7 +70,7 @@ def test_a_look_without_root_is_one_when_it_is_read_again() -> None:
     document = sections()
     document["os"]["value"].update(root=False, user="ops")
     refused = Unreachable("sudo", "n1: sudo says no", "let it say yes")
-    found = again(capture.dump(taken(n1=Answered(raw(document), (0,), 1.0, 2.0, refused)), "salt"), "n1")
+    found = again(capture.dump(taken(n1=HostAnswer(raw(document), (0,), 1.0, 2.0, refused)), "salt"), "n1")
     assert found["n1"].os.refused == refused
     assert "root is needed" in found["n1"].firewall.error
 
@@ -82,7 +83,7 @@ def test_serial_numbers_and_secrets_are_not_in_it_and_the_machine_s_id_is_anothe
     }  # fmt: skip
     document["chips"]["value"]["queries"]["board -i 3"]["out"] += "\tSerial Number : 102415083974\n"
     document["sysctl"]["value"]["files"][0]["text"] += "# admin_password = hunter2\n"
-    host = Answered(raw(document), (0,), 1.0, 2.0)
+    host = HostAnswer(raw(document), (0,), 1.0, 2.0)
     text = capture.dump(taken(n1=host, n2=host), "salt")
     for secret in ("V8BD6H25033", "102415083974", "hunter2", "0123456789abcdef"):
         assert secret not in text
@@ -445,7 +446,7 @@ def test_keys_of_a_document_stay_where_a_host_is_called_like_one() -> None:
 def test_a_capture_that_would_hold_something_known_is_refused_with_its_kind_and_place_alone(
     text: str, kind: str
 ) -> None:
-    whole = replace(taken(node01=Answered(raw(sections()), (0,), 1.0, 2.0)), inventory=text)
+    whole = replace(taken(node01=HostAnswer(raw(sections()), (0,), 1.0, 2.0)), inventory=text)
     with pytest.raises(PreflightError) as refused:
         capture.dump(whole, "salt", SECRET)
     assert f"the capture would still hold {kind} in inventory" in str(refused.value)
@@ -466,7 +467,7 @@ def test_digests_of_an_anonymous_capture_are_others_the_same_for_the_same() -> N
     document = sections()
     file = {"path": "/etc/hccl.json", "kind": "file", "text": "", "digest": "ab" * 32, "size": 1, "error": ""}
     document["job"]["value"]["deep"]["files"] = [file, {**file, "digest": ""}]
-    host = Answered(raw(document), (0,), 1.0, 2.0)
+    host = HostAnswer(raw(document), (0,), 1.0, 2.0)
     text = capture.dump(taken(node01=host, node02=host), "salt", SECRET)
     assert "ab" * 32 in capture.dump(taken(n1=host), "salt")
     digests = [[it["digest"] for it in its["sections"]["job"]["value"]["deep"]["files"]]
@@ -478,7 +479,7 @@ def test_digests_of_an_anonymous_capture_are_others_the_same_for_the_same() -> N
 
 def test_pseudonyms_that_look_like_another_host_s_address_are_none_of_what_is_left() -> None:
     every = Known(addresses=frozenset(f"192.168.{third}.1" for third in range(8, 256)))
-    document = taken(n1=Answered(Missing(" ".join(sorted(every.addresses))), (), 1.0, 2.0))
+    document = taken(n1=HostAnswer(Missing(" ".join(sorted(every.addresses))), (), 1.0, 2.0))
     shown = re.findall(r"192\.168\.\d+\.1", capture.dump(document, "salt", Pseudonyms(b"key", every)))
     assert len(set(shown) & every.addresses) > 200
 
@@ -575,7 +576,9 @@ def test_devices_and_names_of_an_anonymous_capture_are_those_of_its_inventory() 
     document["hccn"]["value"]["0"]["ip"]["out"] = f"ipaddr:{device.ip}\nnetmask:255.255.252.0\n"
     inventory = dump(SECRET.value({"hosts": [{"name": "node01", "device_addresses": [str(device)]}]}))
     found = capture.load(
-        capture.dump(replace(taken(node01=Answered(raw(document), (0,), 1.0, 2.0)), inventory=inventory), "s", SECRET),
+        capture.dump(
+            replace(taken(node01=HostAnswer(raw(document), (0,), 1.0, 2.0)), inventory=inventory), "s", SECRET
+        ),
         "c.json",
     )
     cluster = Cluster("c", Product.ATLAS_A2, (Host("host1", "x"),))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from preflight.facts.answers import host as answer
-from preflight.facts.collect import collect
+from preflight.facts.collect import FactsRequest, collect
 from preflight.facts.documents.facts_document import dump, load
 from preflight.facts.parsers.ascend.device_nodes import Accelerator, DeviceNode, DeviceNodes
 from preflight.facts.reading import Found
@@ -20,7 +20,7 @@ from preflight.facts.sections.job import Job, SeenFile
 from preflight.facts.sections.load import Busy, Load
 from preflight.facts.sections.naming import FullName, Naming
 from preflight.facts.sections.nic import Nic
-from preflight.facts.sections.shells import Shells, Way
+from preflight.facts.sections.shells import Shells, ShellView
 from preflight.facts.types import (
     DEEP,
     ON_REQUEST,
@@ -38,7 +38,6 @@ from preflight.facts.types import (
 from preflight.facts.unknown_formats import unknown
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.errors import UsageError
-from preflight.model.ports import PortSet
 from preflight.transport.types import Answer, Channel, ErrorKind, Program, TransportError
 
 RESERVED = "net.ipv4.ip_local_reserved_ports"
@@ -198,7 +197,7 @@ def framed(document: object, marker: str = "mark") -> Answer:
 
 
 def facts_of(reply: Answer, product: Product = Product.ATLAS_A2, devices: tuple[int, ...] = (0,)) -> HostFacts:
-    return answer.host_facts(answer.sections(reply, "mark"), product, devices, sent=1000.0, received=1000.4)
+    return answer.host_facts(answer.HostAnswer(answer.sections(reply, "mark"), devices, 1000.0, 1000.4), product)
 
 
 def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
@@ -255,8 +254,8 @@ def test_what_is_asked_in_depth_is_a_value_or_an_error() -> None:
 
 
 def test_a_basic_look_leaves_the_deep_sections_out_and_its_document_says_so() -> None:
-    raw = answer.sections(framed(sections()), "mark")
-    facts = answer.host_facts(raw, Product.ATLAS_A2, (0,), sent=1000.0, received=1000.4, deep=False)
+    reply = answer.HostAnswer(answer.sections(framed(sections()), "mark"), (0,), 1000.0, 1000.4)
+    facts = answer.host_facts(reply, Product.ATLAS_A2, deep=False)
     assert [facts.section(name) for name in DEEP] == [None] * len(DEEP)
     document = dump(ClusterFacts({"n1": facts}))
     assert json.loads(document)["hosts"]["n1"]["nic"] == {"skipped": "--basic"}
@@ -525,7 +524,7 @@ class Wire:
 
 def test_a_host_that_cannot_be_reached_is_among_the_facts_with_the_reason() -> None:
     two = cluster("a", "gone")
-    facts = collect(two, two.hosts, Wire(lambda _: sections()), progress=None, ports=PortSet())
+    facts = collect(FactsRequest(two, two.hosts), Wire(lambda _: sections()), progress=None)
     assert list(facts.hosts) == ["a", "gone"]
     assert isinstance(facts.hosts["a"], HostFacts)
     assert facts.hosts["gone"] == Unreachable("timeout", "gone: no answer in 10 s", "is it switched on?")
@@ -536,7 +535,7 @@ def test_what_only_some_inventories_ask_for_is_absent_elsewhere_and_read_where_i
     asked = {"value": {"user": "ops", "shell": "/bin/bash", "over_ssh": way, "login": None, "error": "no"}}
     for shells, expected in (
         (None, None),
-        (asked, Shells("ops", "/bin/bash", Way({"NCCL_DEBUG": "INFO"}, {"mpirun": ""}), None, "no")),
+        (asked, Shells("ops", "/bin/bash", ShellView({"NCCL_DEBUG": "INFO"}, {"mpirun": ""}), None, "no")),
         ({"error": "late"}, Missing("late")),
     ):
         facts = facts_of(framed({**sections(), **({"shells": shells} if shells else {})}))

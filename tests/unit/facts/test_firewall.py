@@ -180,12 +180,12 @@ def test_of_many_ranges_a_few_ports_are_tried_the_first_and_the_last_among_them(
     ],
 )  # fmt: skip
 def test_a_connection_is_told_by_the_host_it_went_to(tried: Tried, arrival: Arrival) -> None:
-    assert arrivals.arrived({"n1": [tried]}, {"n1": ["n2"]}) == {"n2": Arrivals((arrival,))}
+    assert arrivals.arrivals({"n1": [tried]}, {"n1": ["n2"]}) == {"n2": Arrivals((arrival,))}
 
 
 def test_a_host_that_could_not_try_and_one_that_speaks_of_others_than_it_was_asked_about() -> None:
     tried: dict[str, list[Tried] | Missing] = {"n1": Missing("no time"), "n2": [Tried("n9", "10.1.0.9", 80, 0)]}
-    assert arrivals.arrived(tried, {"n1": ["n2"], "n2": ["n1"]}) == {
+    assert arrivals.arrivals(tried, {"n1": ["n2"], "n2": ["n1"]}) == {
         "n2": Arrivals((Arrival("n1", "error", error="no time"),))
     }
 

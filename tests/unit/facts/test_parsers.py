@@ -111,8 +111,8 @@ def tries(parser: str, text: str) -> Iterator[float]:
 
 
 def test_chips_are_mapped_to_physical_ids_by_the_mapping_and_not_by_their_npu_id() -> None:
-    table = npu_smi.Table(
-        "1", (npu_smi.ChipRow(10, 0, None, "910B4", "OK", 5),), (npu_smi.ProcessRow(10, 0, 4242, "x"),)
+    table = npu_smi.NpuSmiTable(
+        "1", (npu_smi.ChipRow(10, 0, None, "910B4", "OK", 5),), (npu_smi.NpuProcessRow(10, 0, 4242, "x"),)
     )
     combined = npu_smi.combined(table, (npu_smi.ChipId(10, 0, 3, "Ascend 910B4"),))
     assert isinstance(combined, NpuSmi)
@@ -130,20 +130,20 @@ def test_memory_of_310p_is_ddr_in_the_facts_and_no_hbm() -> None:
 
 def test_without_a_mapping_sparse_npu_ids_are_not_guessed() -> None:
     rows = tuple(npu_smi.ChipRow(npu, 0, None, "910B4", "OK", 0) for npu in (10, 12))
-    combined = npu_smi.combined(npu_smi.Table("1", rows, ()), Missing("no -m"))
+    combined = npu_smi.combined(npu_smi.NpuSmiTable("1", rows, ()), Missing("no -m"))
     assert combined == Missing("which chip is which device is not known: no -m")
 
 
 def test_without_a_mapping_dense_npu_ids_mean_themselves() -> None:
     rows = tuple(npu_smi.ChipRow(npu, 0, None, "910B4", "OK", 0) for npu in range(8))
-    combined = npu_smi.combined(npu_smi.Table("1", rows, None), Missing("no -m"))
+    combined = npu_smi.combined(npu_smi.NpuSmiTable("1", rows, None), Missing("no -m"))
     assert isinstance(combined, NpuSmi)
     assert [chip.device for chip in combined.chips] == list(range(8))
     assert not combined.processes_listed
 
 
 def test_a_table_whose_chip_the_mapping_lacks_is_not_trusted() -> None:
-    table = npu_smi.Table("1", (npu_smi.ChipRow(0, 0, None, "910B4", "OK", 0),), ())
+    table = npu_smi.NpuSmiTable("1", (npu_smi.ChipRow(0, 0, None, "910B4", "OK", 0),), ())
     assert npu_smi.combined(table, ()) == Missing("npu-smi info -m does not list NPU 0 chip 0")
 
 
@@ -154,7 +154,9 @@ def test_every_field_of_a_device_nic_is_filled_by_one_query() -> None:
 
 def test_a_process_is_told_with_its_user_where_that_is_known() -> None:
     chips = tuple(npu_smi.ChipRow(npu, 0, npu, "910B4", "OK", 0) for npu in range(2))
-    table = npu_smi.Table("1", chips, (npu_smi.ProcessRow(0, 0, 11, "a"), npu_smi.ProcessRow(1, 0, 12, "b")))
+    table = npu_smi.NpuSmiTable(
+        "1", chips, (npu_smi.NpuProcessRow(0, 0, 11, "a"), npu_smi.NpuProcessRow(1, 0, 12, "b"))
+    )
     found = npu_smi.combined(table, (), {11: "jo"})
     assert isinstance(found, NpuSmi)
     assert [(process.pid, process.user) for process in found.processes] == [(11, "jo"), (12, None)]

@@ -14,7 +14,7 @@ import pytest
 
 from preflight.facts.parsers.ascend import hccl_test, npu_smi
 from preflight.facts.parsers.ascend.hccn_tool.session import echoed
-from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, ProcessRow, Table
+from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, NpuProcessRow, NpuSmiTable
 from preflight.facts.parsers.registry import PARSERS
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
@@ -192,7 +192,7 @@ def test_a_heading_without_end_takes_no_time(heading: str) -> None:
 
 def test_npus_without_a_word_on_their_processes_leave_open_who_is_busy() -> None:
     chips = tuple(ChipRow(npu, 0, npu, "910B4", "OK", 0) for npu in range(2))
-    table = Table("1", chips, (ProcessRow(0, 0, 11, "a"),), untold=(1,))
+    table = NpuSmiTable("1", chips, (NpuProcessRow(0, 0, 11, "a"),), untold=(1,))
     found = npu_smi.combined(table, ())
     assert isinstance(found, NpuSmi)
     assert not found.processes_listed

@@ -11,14 +11,14 @@ import pytest
 from preflight.facts.pings.plan import (
     MOST_PINGS,
     OTHER_LEAVES,
-    Wanted,
+    PingScope,
     is_sibling,
     most_pings,
     plan_pings,
     planned_devices,
     refuse_too_many,
 )
-from preflight.facts.pings.run import expected_seconds, foretold, ping
+from preflight.facts.pings.run import expected_seconds, forecast, ping, reachable_hosts
 from preflight.facts.pings.tournament import opponent, steps
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Nic, NicDevice, Vnic
@@ -28,7 +28,8 @@ from preflight.model.errors import UsageError
 from preflight.transport.types import Answer, Channel, ErrorKind, Program, TransportError
 
 NONE = Reading()
-NEIGHBOURS, MESH, CROSS, ALL = Wanted(), Wanted(mesh=True), Wanted(cross_rail=True), Wanted(mesh=True, cross_rail=True)
+NEIGHBOURS, MESH, CROSS = PingScope(), PingScope(mesh=True), PingScope(cross_rail=True)
+ALL = PingScope(mesh=True, cross_rail=True)
 
 
 def device(
@@ -136,15 +137,15 @@ def test_a_mesh_pings_every_host_of_the_rail_and_no_other_rail(hosts: int) -> No
 
 
 @pytest.mark.parametrize(("hosts", "wanted"), [(2, MESH), (5, MESH), (6, MESH), (3, ALL), (4, ALL)])
-def test_in_every_step_of_a_mesh_two_devices_have_each_other_and_nobody_else(hosts: int, wanted: Wanted) -> None:
+def test_in_every_step_of_a_mesh_two_devices_have_each_other_and_nobody_else(hosts: int, wanted: PingScope) -> None:
     # An odd number of players rests in turns, so lists that leave the rest out shift against each other by one.
     for step in by_step(plan_pings(cluster(), rows(hosts, 2), wanted).pings):
         asked = Counter(peer for _, peer in step)
         assert max(asked.values()) <= (1 if hosts % 2 == 0 and wanted is MESH else 2)
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), CROSS])
-def test_in_every_step_among_neighbours_a_device_is_pinged_by_one_other(wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [PingScope(), CROSS])
+def test_in_every_step_among_neighbours_a_device_is_pinged_by_one_other(wanted: PingScope) -> None:
     plan = plan_pings(cluster(), rows(12, 3, leaf=4), wanted).pings
     for step in by_step(tuple(it for it in plan if it.peer != "gateway")):
         assert max(Counter(peer for _, peer in step).values()) <= 2
@@ -235,10 +236,10 @@ def test_as_much_as_the_mtu_of_both_ends_allows_is_sent_to_gateway_and_neighbour
     assert [(it.host, it.peer, it.size) for it in large] == [
         ("a", "gateway", 4172), ("a", "b/0", 1472), ("b", "gateway", 1472)
     ]  # fmt: skip
-    asked = plan_pings(cluster(*mtus), facts, Wanted(size=64)).pings
+    asked = plan_pings(cluster(*mtus), facts, PingScope(size=64)).pings
     assert {(it.size, it.purpose) for it in asked} == {(64, "reach")}
-    assert plan_pings(cluster(*mtus), facts, Wanted(size=1472)).notes == ()
-    assert plan_pings(cluster(*mtus), facts, Wanted(size=4000)).notes == (
+    assert plan_pings(cluster(*mtus), facts, PingScope(size=1472)).notes == ()
+    assert plan_pings(cluster(*mtus), facts, PingScope(size=4000)).notes == (
         "packets of 4000 bytes exceed the MTU of 1 of the devices: split, or not sent",
     )
 
@@ -259,8 +260,8 @@ def test_the_dies_of_a_chip_ping_each_other_over_hccs_where_both_have_a_vnic_add
 # How much it is.
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), MESH, CROSS, ALL])
-def test_the_size_of_a_plan_is_known_before_it_is_made(wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [PingScope(), MESH, CROSS, ALL])
+def test_the_size_of_a_plan_is_known_before_it_is_made(wanted: PingScope) -> None:
     facts = rows(6, 3, gateway="yes", leaf=2)
     plan = plan_pings(cluster(), facts, wanted).pings
     most = most_pings({name: [0, 1, 2] for name in facts.hosts}, wanted)
@@ -273,7 +274,7 @@ def test_a_mesh_that_nobody_would_wait_for_is_refused_from_the_inventory_alone()
         refuse_too_many(planned_devices(hosts), MESH)
     with pytest.raises(UsageError, match=r"--mesh --cross-rail: "):
         refuse_too_many(planned_devices(hosts[:100]), ALL)
-    refuse_too_many(planned_devices(hosts), Wanted())
+    refuse_too_many(planned_devices(hosts), PingScope())
     refuse_too_many(planned_devices(hosts[:200]), MESH)
     assert most_pings(planned_devices(hosts[:200]), MESH) < MOST_PINGS
 
@@ -282,14 +283,14 @@ def test_the_time_foretold_is_that_of_the_device_with_the_most_pings_for_every_b
     plan = tuple(Ping(f"h{host}", 0, f"10.0.0.{n}", "x") for host in range(40) for n in range(3))
     assert expected_seconds(plan, pool=32) == 2 * expected_seconds(plan[:3], pool=32) > 0
     assert expected_seconds(()) == 0
-    assert foretold(plan, pool=32) == "120 pings between the devices of 40 hosts, 3 a device: about 6 s"
-    assert foretold(()) == ""
+    assert forecast(plan, pool=32) == "120 pings between the devices of 40 hosts, 3 a device: about 6 s"
+    assert forecast(()) == ""
 
 
 def test_who_would_wait_for_more_than_a_minute_is_told_what_is_shorter() -> None:
     plan = tuple(Ping("h", 0, f"10.0.0.{n}", "x") for n in range(61))
-    assert "about 61 s; shorter: without --mesh" in foretold(plan)
-    assert "shorter" not in foretold(plan[:60])
+    assert "about 61 s; shorter: without --mesh" in forecast(plan)
+    assert "shorter" not in forecast(plan[:60])
 
 
 # The round.
@@ -330,7 +331,7 @@ class Wire:
 
 
 def pinged(value: object, *plan: Ping, facts: ClusterFacts = THREE) -> tuple[Ping, ...]:
-    return ping(FOUR, facts, Wire(value), plan, progress=None)
+    return ping(reachable_hosts(FOUR, facts), Wire(value), plan, progress=None)
 
 
 A, B = Ping("a", 0, "10.0.0.3", "b/0"), Ping("a", 0, "10.0.0.3", "b/0", size=1472, purpose="mtu")
@@ -347,7 +348,7 @@ def test_pings_come_back_in_the_order_of_the_plan_each_with_its_own_result() -> 
 
 def test_two_sizes_to_one_address_are_asked_in_turn_and_kept_apart() -> None:
     wire = Wire({"0": [said(GOOD), said(LOST, "Command execute failed!\n", 1)]})
-    small, large = ping(FOUR, THREE, wire, (A, B), progress=None)
+    small, large = ping(reachable_hosts(FOUR, THREE), wire, (A, B), progress=None)
     assert (small.received, large.sent, large.received) == (3, 3, 0)
     assert wire.asked[0]["pings"] == [
         [0, ["-ping", "-g", "address", "10.0.0.3"]],
@@ -365,7 +366,7 @@ def test_over_hccs_the_tool_s_own_success_is_not_believed() -> None:
     replies = "This pkt ping success!\nrecv seq 0, time = 10.000us, L1 plane check result = 0x1\n"
     wire = Wire({"0": [said("device 0 PING 192.9.3.198\n\n" + replies + "This pkt send fail!\n" * 2 + said_well)]})
     plan = Ping("a", 0, "192.9.3.198", "a/1", purpose="hccs")
-    (done,) = ping(FOUR, THREE, wire, (plan,), progress=None)
+    (done,) = ping(reachable_hosts(FOUR, THREE), wire, (plan,), progress=None)
     assert wire.asked[0]["pings"] == [[0, ["-hccs_ping", "-g", "address", "192.9.3.198", "cnt", "3"]]]
     assert (done.sent, done.received, done.plane_faults, done.error) == (3, 1, 1, "")
 

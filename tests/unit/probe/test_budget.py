@@ -108,8 +108,8 @@ def one_is_late(monkeypatch: pytest.MonkeyPatch) -> Iterator[FactsOfHosts]:
     """node01 has told of itself, node02 hangs."""
     hangs, two = threading.Event(), cluster(2)
 
-    def collect(*_: object, heard: Any, **__: object) -> Any:
-        heard("node01", next(iter(healthy_facts(healthy_cluster()).hosts.values())))
+    def collect(*_: object, on_facts: Any, **__: object) -> Any:
+        on_facts("node01", next(iter(healthy_facts(healthy_cluster()).hosts.values())))
         hangs.wait()
         return "everything"
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from preflight.cli.main import main
-from preflight.model.change import Area, Change, Kind, Phase, Plan, Risk
+from preflight.model.change import Area, Change, ChangePhase, Kind, Plan, Risk
 from preflight.model.errors import UsageError
 from preflight.provision.accept import FILES, FORMS, operators_files, undo_refusal
 from preflight.provision.document import SavedPlan, dump, load
@@ -311,7 +311,7 @@ def test_a_mutated_change_is_refused_or_one_that_may_be_made(document: dict[str,
     if made.kind is not Kind.FILE and made.after is not None:
         assert SAFE_VALUE.fullmatch(made.after), made.after
     firewall = made.area is FIREWALL
-    assert (made.phase is Phase.PLAIN) is not firewall
+    assert (made.phase is ChangePhase.PLAIN) is not firewall
 
 
 @settings(max_examples=300, deadline=None)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from preflight.facts.parsers.linux.logind import remove_ipc
-from preflight.facts.sections.naming import wanted
+from preflight.facts.sections.naming import queries
 from preflight.model.cluster import Host
 from tests.unit.collector import JOB_VIEW, section
 
@@ -106,11 +106,11 @@ def test_a_resolver_that_is_dead_costs_its_own_look_ups(resolver: Resolver) -> N
 
 def test_the_first_host_and_the_neighbours_are_looked_up() -> None:
     hosts = [Host(f"n{number}", f"10.1.0.{number}") for number in range(1, 6)]
-    assert wanted(hosts, "n3") == {
+    assert queries(hosts, "n3") == {
         "peers": ["n1", "n2", "n4"], "addresses": ["10.1.0.1", "10.1.0.2"], "endpoints": ["n1", "10.1.0.1"]
     }  # fmt: skip
-    assert wanted(hosts[:1], "n1") == {"peers": [], "addresses": [], "endpoints": ["n1", "10.1.0.1"]}
-    assert wanted([Host("a", "a"), Host("b", "b")], "a")["addresses"] == []
+    assert queries(hosts[:1], "n1") == {"peers": [], "addresses": [], "endpoints": ["n1", "10.1.0.1"]}
+    assert queries([Host("a", "a"), Host("b", "b")], "a")["addresses"] == []
 
 
 @pytest.mark.parametrize(("files", "distribution", "removes"), [

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.cli.common import ProgressLine
 from preflight.model.cluster import Host
-from preflight.transport import ErrorKind, Progress, TransportError, fan_out
+from preflight.transport import ErrorKind, FanOutLimits, Progress, TransportError, fan_out
 from preflight.transport import attempt as attempts
 
 
@@ -21,12 +21,12 @@ def test_results_are_in_the_inventorys_order() -> None:
         time.sleep(0.05 if host.name == "node000" else 0)
         return host.address
 
-    results = fan_out(hosts(5), work, pool=5, deadline=5)
+    results = fan_out(hosts(5), work, FanOutLimits(5, 5))
     assert list(results.items()) == [(f"node{i:03}", f"10.1.0.{i}") for i in range(5)]
 
 
 def test_no_hosts_are_no_work() -> None:
-    assert fan_out([], lambda host: host.name, pool=4, deadline=1) == {}
+    assert fan_out([], lambda host: host.name, FanOutLimits(4, 1)) == {}
 
 
 def most_at_once(pool: int, expected: int) -> int:
@@ -47,7 +47,7 @@ def most_at_once(pool: int, expected: int) -> int:
         with lock:
             running -= 1
 
-    fan_out(hosts(90), work, pool=pool, deadline=20)
+    fan_out(hosts(90), work, FanOutLimits(pool, 20))
     return most
 
 
@@ -67,7 +67,7 @@ def test_a_host_that_fails_is_a_result_like_any_other() -> None:
             raise TransportError(ErrorKind.REFUSED, "node001: refused", "look")
         return 1
 
-    results = fan_out(hosts(3), work, pool=2, deadline=5)
+    results = fan_out(hosts(3), work, FanOutLimits(2, 5))
     assert results["node000"] == results["node002"] == 1
     failed = results["node001"]
     assert isinstance(failed, TransportError)
@@ -85,7 +85,7 @@ def test_a_host_beyond_its_deadline_is_abandoned_by_name_and_broken_off_and_free
         return "done"
 
     started = time.monotonic()
-    results = fan_out(hosts(3), work, pool=1, deadline=0.3)
+    results = fan_out(hosts(3), work, FanOutLimits(1, 0.3))
     assert time.monotonic() - started < 2
     late = results["node000"]
     assert isinstance(late, TransportError)
@@ -96,7 +96,7 @@ def test_a_host_beyond_its_deadline_is_abandoned_by_name_and_broken_off_and_free
 
 
 def test_the_deadline_of_a_host_starts_with_its_own_turn() -> None:
-    results = fan_out(hosts(6), lambda _: time.sleep(0.15), pool=1, deadline=0.5)
+    results = fan_out(hosts(6), lambda _: time.sleep(0.15), FanOutLimits(1, 0.5))
     assert set(results.values()) == {None}
 
 
@@ -113,7 +113,7 @@ def test_a_bug_goes_up_with_the_hosts_name_and_breaks_the_others_off() -> None:
             dropped.wait(10)
 
     with pytest.raises(KeyError) as raised:
-        fan_out(hosts(2), work, pool=2, deadline=20)
+        fan_out(hosts(2), work, FanOutLimits(2, 20))
     assert "while working on host node001" in raised.value.__notes__
     assert dropped.wait(1)
 
@@ -133,7 +133,7 @@ def test_an_interrupt_of_the_caller_breaks_everything_off_at_once() -> None:
 
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        fan_out(hosts(2), work, pool=2, deadline=20, progress=interrupt)
+        fan_out(hosts(2), work, FanOutLimits(2, 20), progress=interrupt)
     assert dropped.wait(1)
     assert time.monotonic() - started < 1.5
 
@@ -159,7 +159,7 @@ def test_progress_counts_and_names_the_slowest_host_and_what_it_waits_for() -> N
         else:
             release.set()
 
-    fan_out(hosts(3), work, pool=2, deadline=5, progress=reports.append, phase="facts")
+    fan_out(hosts(3), work, FanOutLimits(2, 5), progress=reports.append, phase="facts")
     assert [report.done for report in reports] == sorted(report.done for report in reports)
     assert any(report.slowest == "node000" and report.waiting_for == "the program" for report in reports)
     last = reports[-1]

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from preflight.cli.common import again, refuse_place, write_whole
+from preflight.app.session import again, refuse_place, write_whole
 from preflight.cli.pipe import reader_may_leave
 from preflight.model.cluster import Host
 from preflight.model.errors import PreflightError, UsageError
@@ -19,7 +19,7 @@ from preflight.model.report import LeftOut, Phase, Report
 from preflight.report.console import show, width
 
 if TYPE_CHECKING:
-    from preflight.cli.publish import Published
+    from preflight.app.publish import Published
     from preflight.facts.types import ClusterFacts
     from preflight.history.runs import Setting
     from preflight.report.text import Line
@@ -136,7 +136,7 @@ def end(
         if not published.everywhere and exit_code in (0, 3):
             exit_code, command_next = 1, f"see to what kept it from being published, then: {again(args)}"
     if setting:
-        from preflight.cli.remember import remembered
+        from preflight.app.remember import remembered
 
         report = remembered(report, setting, args.inventory, exit_code, command_next, _asked(args), facts)
     return Ended(report, exit_code, command_next, observations)

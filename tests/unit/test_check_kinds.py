@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli import check
-from preflight.cli.check import together
+from preflight.app import check
+from preflight.app.check import together
 from preflight.cli.main import main
 from preflight.cli.output import Ended
 from preflight.model.cluster import Cluster

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli.remember import remembered
+from preflight.app.remember import remembered
 from preflight.history import documents, runs, store
 from preflight.history.documents import FACTS
 from preflight.history.runs import Setting, remember

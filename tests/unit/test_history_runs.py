@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from preflight.app.remember import baseline_of, setting_of
 from preflight.checks.engine.run import NotRun
 from preflight.cli.main import main
 from preflight.cli.output import Output, end, present
-from preflight.cli.remember import baseline_of, setting_of
 from preflight.history import store
 from preflight.history.baselines import save
 from preflight.history.runs import check_runs

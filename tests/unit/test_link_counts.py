@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from preflight.app import link_counts as looking
 from preflight.checks.engine.run import NotRun
-from preflight.cli import link_counts as looking
 from preflight.facts.link_counts import LinkCounts, PortCount, between, sentence
 from preflight.facts.parsers.rdma import PortCounters
 from preflight.facts.reading import Found

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from preflight.app.background import FactsOfHosts, in_background, result_by
 from preflight.checks.engine.registry import All, all_checks
 from preflight.cli import main as cli
-from preflight.cli.background import FactsOfHosts, in_background, result_by
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.measure import Scope, TestOutcome
 from preflight.model.outcome import Outcome

@@ -6,9 +6,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from preflight.cli.common import Session
+from preflight.app.probe import reached_as_asked
+from preflight.app.session import Session
 from preflight.cli.main import main
-from preflight.cli.probe import reached_as_asked
 from preflight.inventory import load
 from preflight.inventory.explicit import explicit_document
 from preflight.transport.engine import engine
@@ -92,7 +92,7 @@ def test_the_way_is_in_an_inventory_that_is_written(inventory: Path) -> None:
 def test_no_password_goes_over_an_engine(
     inventory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("preflight.cli.common._sudo_password", lambda *_: Password("secret"))
+    monkeypatch.setattr("preflight.app.session._sudo_password", lambda *_: Password("secret"))
     assert "all hosts hear, so no password is" in refused(capsys, inventory, "--via", "slurm", "--idle", "-K")
 
 

@@ -1,0 +1,89 @@
+"""`--from`: saved facts, a support bundle, or a capture, which is parsed again; with the cluster to judge them by."""
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+from preflight.app import bundle_file
+from preflight.app.session import DEFAULT_INVENTORY
+from preflight.facts.types import ClusterFacts
+from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import UsageError
+from preflight.model.outcome import Outcome
+
+_NAMED = 4  # failed checks that are named
+_OWN = "its own inventory; commands are for the machine that has it"
+
+
+class Saved(NamedTuple):
+    """Saved facts, with their cluster, its hosts within --limit, and a note on their source."""
+
+    cluster: Cluster
+    hosts: tuple[Host, ...]
+    facts: ClusterFacts
+    note: str
+
+
+def load_saved(args: argparse.Namespace) -> Saved:
+    """Return the facts of `args.source`. Raise UsageError or InventoryError.
+
+    A capture or a support bundle is judged by the inventory in it, unless --inventory names another.
+    """
+    from preflight.facts.documents import capture
+    from preflight.facts.documents import facts_document as document
+    from preflight.facts.round_trip import Seen
+    from preflight.inventory import limit, load, parse
+
+    if bundle_file.is_bundle(args.source):
+        return _of_bundle(args)
+    text = document.text_of(args.source)
+    if not capture.is_capture(text):
+        cluster = load(args.inventory)
+        hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
+        facts = document.load(text, str(args.source))
+        return Saved(cluster, hosts, facts, f"facts from {args.source}; nobody was contacted")
+    site_capture = capture.load(text, str(args.source))
+    own = args.inventory is DEFAULT_INVENTORY
+    cluster = parse(site_capture.inventory, Path(f"{args.source}: inventory")) if own else load(args.inventory)
+    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
+    answers = capture.read(site_capture, cluster, hosts)
+    facts = ClusterFacts(
+        {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}
+    )
+    by = _OWN if own else str(args.inventory)
+    note = f"read again from {args.source}, taken {site_capture.taken}, and judged by {by}; nobody was contacted"
+    return Saved(cluster, hosts, facts, note)
+
+
+def _of_bundle(args: argparse.Namespace) -> Saved:
+    from preflight.facts.documents import facts_document as document
+    from preflight.inventory import limit, load, parse
+
+    members = bundle_file.read(args.source)
+    if bundle_file.FACTS not in members:
+        raise UsageError(f"{args.source} holds no facts: its bundle.json says why")
+    text = members.get(bundle_file.INVENTORY)
+    own = args.inventory is DEFAULT_INVENTORY and text is not None
+    if own and text is not None:
+        cluster = parse(text.decode("utf-8", "replace"), Path(f"{args.source}: {bundle_file.INVENTORY}"))
+    else:
+        cluster = load(args.inventory)
+    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
+    facts = document.load(members[bundle_file.FACTS], str(args.source))
+    by = _OWN if own else str(args.inventory)
+    note = f"facts from {args.source}, judged by {by}; nobody was contacted"
+    if bundle_file.REPORT in members:
+        note += f"; {_verdict(members[bundle_file.REPORT], str(args.source))}"
+    return Saved(cluster, hosts, facts, note)
+
+
+def _verdict(report: bytes, source: str) -> str:
+    """Return how the run itself ended, since that also depends on pings and collectives, which facts lack."""
+    from preflight.app.diff_sides import of_report
+
+    run = of_report(report, source)
+    failed = sorted({finding.check for finding in run.findings or () if finding.outcome is Outcome.FAIL})
+    names = f" ({', '.join(failed[:_NAMED])}{' …' if len(failed) > _NAMED else ''})" if failed else ""
+    return (
+        f"run {run.run} itself ended {run.verdict}{names}, with what it pinged and probed: that is in its report.json"
+    )

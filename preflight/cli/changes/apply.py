@@ -1,0 +1,118 @@
+"""Carry out a saved plan: that and nothing else.
+
+Every host is compared with the plan first. If one of them is neither as it was seen nor as it is wanted, the plan is
+stale, and nothing is changed anywhere. Devices that a job uses by now are left alone.
+"""
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from preflight.app.session import Session, add_inventory_arguments, session
+from preflight.bounded_file import read_bounded
+from preflight.cli.changes.next_command import plan_anew
+from preflight.cli.changes.questions import (
+    PENDING,
+    add_change_arguments,
+    agreed,
+    carry_out,
+    refuse_what_cannot_be_asked,
+    shown,
+)
+from preflight.model.change import Plan, StepResult, StepState
+from preflight.model.errors import PreflightError, UsageError
+
+if TYPE_CHECKING:
+    from preflight.provision.document import SavedPlan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a file of preflight plan --out")
+    add_inventory_arguments(parser)
+    parser.set_defaults(inventory=None)
+    add_change_arguments(parser)
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.app.planning import device_facts, safe
+    from preflight.cli.changes.change_output import finish_run, show_plan
+    from preflight.provision.document import limited, load
+
+    started = datetime.now(UTC)
+    saved = load(_read(args.plan), str(args.plan))
+    args.inventory = args.inventory or Path(saved.inventory)
+    refuse_what_cannot_be_asked(args)
+    with session(args) as s:
+        _refuse_strangers(args, s, saved)
+        wanted = limited(saved.plan, [host.name for host in s.hosts])
+        safe_plan, held_notes, unchecked = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
+        notes = saved.held_back + held_notes + unchecked
+        failed_results = _refuse_stale(args, s, safe_plan) if safe_plan.changes else ()
+        plan = limited(
+            safe_plan,
+            [host for host in safe_plan.hosts if host not in {result.change.host for result in failed_results}],
+        )
+        if args.output == "console":
+            shown(show_plan, s, plan, notes, whole=True)
+        if plan.changes and not agreed(args, plan):
+            return PENDING
+        short = bool(held_notes or failed_results)
+        blind = bool(saved.held_back) and not saved.plan.changes
+        run_id, applied = carry_out(args, s, plan, started, short=short)
+        results = (*applied.results, *failed_results)
+        return finish_run(args, s, run_id, results, notes, short=short, at_work=applied.at_work, blind=blind)
+
+
+def _read(path: Path) -> bytes:
+    from preflight.provision.document import LARGEST
+
+    try:
+        return read_bounded(path, LARGEST)
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file; make a plan first: preflight plan --out {path}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; to write a plan: preflight plan --out plan.json") from None
+
+
+def _refuse_strangers(args: argparse.Namespace, s: Session, saved: "SavedPlan") -> None:
+    """Raise UsageError if the plan is not for this inventory, before any host is contacted."""
+    devices_of = {host.name: {device.index for device in host.devices} for host in s.cluster.hosts}
+    if saved.cluster != s.cluster.name:
+        raise UsageError(f"{args.plan} is for cluster {saved.cluster}, and {args.inventory} describes {s.cluster.name}")
+    for change, line in zip(saved.plan.changes, saved.lines, strict=True):
+        if change.host not in devices_of:
+            raise UsageError(f"{args.plan}:{line}: changes {change.host}, which {args.inventory} does not name")
+        if change.device is not None and change.device not in devices_of[change.host]:
+            raise UsageError(
+                f"{args.plan}:{line}: changes device {change.device} of {change.host}, "
+                f"which has no such device in {args.inventory}"
+            )
+
+
+def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[StepResult, ...]:
+    """Compare every host with the plan and return the results of hosts that could not be compared.
+
+    Raise PreflightError if a host has changed since the plan was made.
+    """
+    from preflight.provision.apply import Way, compare
+    from preflight.provision.render_results import stale
+    from preflight.report.build import new_run_id
+
+    way = Way(s.hosts, s.transport, args.pool, s.progress)
+    compared = compare(plan, way, new_run_id(datetime.now(UTC)))
+    moved = [result for result in compared if result.state is StepState.MOVED]
+    if moved:
+        s.progress.clear()
+        raise PreflightError(
+            "\n".join(
+                (
+                    f"{args.plan} is stale; nothing was changed",
+                    *map(stale, moved),
+                    f"next: {plan_anew(args)}",
+                )
+            )
+        )
+    failed = {result.change.host for result in compared if result.state is StepState.FAILED}
+    return tuple(result for result in compared if result.change.host in failed)

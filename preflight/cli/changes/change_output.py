@@ -1,0 +1,206 @@
+"""Output of the configure commands: the plan, then the results; as text or as JSON."""
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from preflight.app.planning import NOBODY
+from preflight.app.session import Session, again
+from preflight.cli.changes.next_command import after_configure, after_run, plan_anew
+from preflight.model.change import Area, Change, Plan, StepResult, StepState
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+from preflight.model.report import Report
+from preflight.provision.render import Line, render, wrapped
+from preflight.provision.render_results import render_fixed, render_results
+from preflight.report.text import Line as ReportLine
+
+_STYLES = {"add": "pass", "remove": "fail"}  # a diff's colours are those of the report
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a run: findings before and after, the plan, and its results."""
+
+    before: Sequence[Finding]
+    after: Sequence[Finding]
+    plan: Plan
+    results: Sequence[StepResult]  # empty if nothing was tried
+    notes: Sequence[str]  # changes left out of the plan, with reasons, and messages of hosts
+    run: str = ""  # run id for rollback
+    at_work: Mapping[str, str] = field(default_factory=dict)  # hosts on which another run was active → its owner
+
+
+def say(s: Session, *sentences: str) -> None:
+    """Show closing sentences. The last one is the next command."""
+    *first, last = sentences
+    _show(s, [*map(Line, first), Line(last, "next")])
+
+
+def show_plan(
+    s: Session, plan: Plan, notes: Sequence[str], nothing: str = "nothing to change", *, whole: bool = False
+) -> None:
+    """Show the plan as a diff. `nothing` is the text for an empty plan; `whole` shows all that files will contain."""
+    from preflight.inventory import fold
+
+    lines = render(plan, notes, fold=fold, whole=whole)
+    if not plan.changes:
+        exception = ", apart from what is said above" if notes and nothing != NOBODY else ""
+        lines.append(Line(nothing + exception))
+    _show(s, lines)
+
+
+def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending, exit_code: int) -> int:
+    """Show the changes made, and the fixed and the failing checks, from the same checks run again.
+
+    Return `exit_code`.
+    """
+    from preflight.report.build import build
+
+    report = build(args.command, started, [host.name for host in s.hosts], end.after, inventory=args.inventory)
+    if args.limit:
+        report = replace(report, notes=(f"limited to {args.limit}, as asked",))
+    if args.output == "json":
+        from preflight.report.document import document
+
+        print(_document(document(report, exit_code), end))
+    elif args.dry_run and end.plan.changes:
+        _show(s, [Line("nothing was changed (--dry-run)"), Line(f"next: {again(args)}", "next")])
+    else:
+        _show_ending(args, s, report, end)
+    return exit_code
+
+
+def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Ending) -> None:
+    from preflight.checks.engine.registry import all_checks
+    from preflight.inventory import fold
+    from preflight.report.console import show, width
+    from preflight.report.text import render as render_report
+
+    titles = {id_: check.title for id_, check in all_checks().items()}
+    before = [finding for finding in end.before if finding.host not in end.at_work]
+    done = [*render_results(end.results, fold=fold), *render_fixed(before, end.after, titles, fold=fold)]
+    done += [Line(line, "warn") for line in _not_tried(end)]
+    done += _way_back(end.run, end.results)
+    done += _left_to_others(end.at_work)
+    _show(s, [*done, Line("")] if done else [])
+    next_step = _then(args, end.at_work) or after_configure(args, end.after, end.results)
+    if all(finding.outcome is Outcome.SKIP for finding in end.after):  # such a report has no verdict
+        reasons = dict.fromkeys(finding.summary for finding in end.after)
+        _show(s, [*(Line(f"not judged: {reason}") for reason in reasons), Line(f"next: {next_step}", "next")])
+        return
+    show(render_report(report, titles, fold=fold, next_step=next_step, width=width()))
+
+
+def _show(s: Session, lines: Iterable[Line]) -> None:
+    from preflight.report.console import show
+
+    s.progress.clear()
+    show(ReportLine(line.text, _STYLES.get(line.style, line.style)) for line in lines)
+
+
+def finish_run(
+    args: argparse.Namespace,
+    s: Session,
+    run: str,
+    results: Sequence[StepResult],
+    notes: Sequence[str],
+    *,
+    short: bool,
+    at_work: Mapping[str, str],
+    blind: bool = False,
+) -> int:
+    """Show the results of a saved plan or of a rollback, and return the exit code.
+
+    It is 1 if a change failed, was not tried (`short`), or another run was active (`at_work`: host → owner). It is 3 if
+    the plan is empty because a host could not be checked (`blind`).
+    """
+    from preflight.inventory import fold
+    from preflight.provision.rollout import failed_hosts
+
+    exit_code = 1 if short or at_work or failed_hosts(results) else 3 if blind else 0
+    if args.output == "json":
+        print(_run_document(args.command, run, exit_code, results, notes))
+        return exit_code
+    lines = render_results(results, fold=fold)
+    lines += _left_alone(args, results)
+    lines += _way_back(run, results)
+    lines += _left_to_others(at_work)
+    next_step = _then(args, at_work) or (plan_anew(args) if blind else after_run(args, results, short=short))
+    _show(s, [*lines, Line(f"next: {next_step}", "next")])
+    return exit_code
+
+
+def _left_to_others(at_work: Mapping[str, str]) -> Iterator[Line]:
+    """Yield lines that name the other runs that were active on the hosts."""
+    from preflight.inventory import fold
+
+    for owner in dict.fromkeys(at_work.values()):
+        hosts = [name for name, host_owner in at_work.items() if host_owner == owner]
+        sentence = f"another run ({owner}) was at work on {fold(hosts)}: what is seen there is its doing"
+        yield from (Line(text, "warn") for text in wrapped(sentence, "! ", "  "))
+
+
+def _then(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
+    return f"once the other run has ended: {again(args)}" if at_work else ""
+
+
+def _left_alone(args: argparse.Namespace, results: Sequence[StepResult]) -> list[Line]:
+    """Return a pointer to the host's journal for values that a rollback did not restore."""
+    from preflight.provision.host_run import JOURNAL
+
+    if args.command != "rollback" or all(result.state is not StepState.MOVED for result in results):
+        return []
+    sentence = f"what it was before the run stands on the host in {JOURNAL}/{args.run_id}.jsonl"
+    return [Line(text, "warn") for text in wrapped(f"what was left alone is for you to change; {sentence}", "! ", "  ")]
+
+
+def _not_tried(end: Ending) -> Iterator[str]:
+    """Yield lines for opened firewalls that no connection has tested."""
+    opened = any(result.change.area is Area.FIREWALL for result in end.results)
+    for finding in end.after:
+        if opened and finding.check == "FWL104" and finding.outcome is Outcome.SKIP:
+            yield f"! not shown by a connection: {finding.summary}"
+
+
+def _way_back(run: str, results: Sequence[StepResult]) -> list[Line]:
+    """Return the rollback command if the run may have changed anything."""
+    if not run or not any(result.touched for result in results):
+        return []
+    return [Line(f"run {run}; taken back by: preflight rollback {run}", "dim")]
+
+
+def _run_document(command: str, run: str, exit_code: int, results: Sequence[StepResult], notes: Sequence[str]) -> str:
+    """Return the `preflight.run/1` document (docs/contracts.md)."""
+    import msgspec
+
+    changes = [_changed(result.change, result) for result in results]
+    body = {
+        "schema": "preflight.run/1",
+        "run": run,
+        "command": command,
+        "exit": exit_code,
+        "changes": changes,
+        "notes": notes,
+    }
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
+def _document(report: str, end: Ending) -> str:
+    """Return the report (docs/contracts.md) with the changes and those left out (docs/configure.md)."""
+    import msgspec
+
+    results = {result.change: result for result in end.results}
+    changes = [_changed(change, results.get(change)) for change in end.plan.changes]
+    body = {**msgspec.json.decode(report), "changes": changes, "held_back": end.notes}
+    if end.run:
+        body["run"] = end.run
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
+def _changed(change: Change, result: StepResult | None) -> dict[str, object]:
+    import msgspec
+
+    state, observed, message = (result.state, result.found, result.message) if result else (StepState.PENDING, None, "")
+    return {**msgspec.to_builtins(change), "state": state, "found": observed, "message": message}

@@ -1,0 +1,86 @@
+"""Look at every host, show what has to change as a diff, ask, change it, and look again.
+
+A change is made only where the host is still as it was seen; what somebody changed meanwhile is left alone. Firewall
+changes take themselves back unless a new connection confirms them. Running it again finds nothing to do, and
+`preflight rollback RUN` takes a run back.
+
+Areas: ports, device addresses, firewall, environment; `configure-ports`, `configure-device-ips`, `configure-firewall`
+and `configure-environment` are the same thing for one of them.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from preflight.app.planning import Look, doable, look, look_in_order, nothing, only_look
+from preflight.app.session import add_inventory_arguments, session
+from preflight.cli.changes.questions import (
+    PENDING,
+    add_change_arguments,
+    agreed,
+    carry_out,
+    refuse_what_cannot_be_asked,
+    shown,
+)
+from preflight.model.change import Area, Plan, StepResult, StepState
+from preflight.model.outcome import Outcome
+
+
+def add_arguments(parser: argparse.ArgumentParser, areas: Sequence[Area] = tuple(Area)) -> None:
+    add_inventory_arguments(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
+    parser.add_argument("--exit-code", action="store_true", help="with --dry-run: end with 5 if something would change")
+    if Area.PORTS in areas:
+        parser.add_argument("--temporary", action="store_true", help="reserve the ports until the next boot only")
+    add_change_arguments(parser)
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def run(args: argparse.Namespace) -> int:
+    return configure(args, tuple(Area))
+
+
+def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
+    """Run a `configure` command for the given areas and return its exit code."""
+    from preflight.cli.changes.change_output import Ending, finish, show_plan
+
+    refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
+    started = datetime.now(UTC)
+    with session(args) as s:
+        before = only_look(s, areas, args) if args.dry_run else look_in_order(s, areas, args)
+        plan, notes = doable(s, before, args)
+        if args.output == "console":
+            shown(show_plan, s, plan, notes, nothing(before))
+        if args.dry_run:
+            untouched = Ending(before.findings, before.findings, plan, (), notes)
+            return finish(args, s, started, untouched, dry_exit(args, before, plan))
+        if plan.changes and not agreed(args, plan):
+            return PENDING
+        run_id, applied = carry_out(args, s, plan, started)
+        after = look(s, areas, args) if applied.results else before
+        at_work = {**before.at_work, **applied.at_work}
+        ending = Ending(before.findings, after.findings, plan, applied.results, notes, run_id, at_work)
+        return finish(args, s, started, ending, 1 if at_work else _exit(after, applied.results))
+
+
+def _exit(after: Look, results: Iterable[StepResult]) -> int:
+    """Return 1 if a change failed or is needed, or a check fails; 3 if not everything could be checked; else 0."""
+    succeeded = all(result.state in (StepState.DONE, StepState.ALREADY) for result in results)
+    if not succeeded or after.plan.changes or any(finding.outcome is Outcome.FAIL for finding in after.findings):
+        return 1
+    return 3 if _blind(after) else 0
+
+
+def dry_exit(args: argparse.Namespace, seen: Look, plan: Plan) -> int:
+    """Return the exit code of a run without changes."""
+    if args.exit_code and plan.changes:
+        return PENDING
+    return 3 if _blind(seen) else 0
+
+
+def _blind(seen: Look) -> bool:
+    """Return whether a host, or a part of one, could not be checked."""
+    from preflight.facts.types import Unreachable
+
+    unreached = any(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
+    return unreached or any(finding.outcome is Outcome.UNKNOWN for finding in seen.findings)

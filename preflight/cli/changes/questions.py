@@ -1,0 +1,224 @@
+"""Options, question and journalled run, shared by the commands that change hosts."""
+
+import argparse
+import select
+import shlex
+import sys
+import termios
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from preflight.app.session import ProgressLine, Session
+from preflight.cli.pipe import silence_stdout
+from preflight.model.change import Plan
+from preflight.model.errors import PreflightError, UsageError
+from preflight.provision.apply import Applied
+from preflight.provision.rollout import Batch, Rollout
+from preflight.report.next_step import options
+
+PENDING = 5
+_SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation
+
+
+def add_rollout_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--canary", type=_count, metavar="N", help="hosts that go first and have to end well (default: 1 of 16 or more)"
+    )
+    parser.add_argument(
+        "--batch", type=_batch, default=Batch(), metavar="N", help="then so many at a time: 25%% or 16 (default: 100%%)"
+    )
+    parser.add_argument(
+        "--max-fail",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="begin no other batch once more than N hosts have failed (default: 0)",
+    )
+
+
+def add_change_arguments(parser: argparse.ArgumentParser) -> None:
+    add_rollout_arguments(parser)
+    parser.add_argument(
+        "--confirm-within",
+        type=_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long a host waits for a new connection before it takes its firewall changes back (default: 30)",
+    )
+    add_permission_arguments(parser)
+
+
+def add_permission_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that permit changes; they decide which changes the plan contains."""
+    parser.add_argument(
+        "--allow-disturbing", action="store_true", help="also change what may disturb something that runs on a host now"
+    )
+    parser.add_argument(
+        "--force-busy", action="store_true", help="also change devices that a job uses: it will lose its connections"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or len(text) > 6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hosts")
+    return int(text)
+
+
+def _batch(text: str) -> Batch:
+    try:
+        return Batch.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _seconds(text: str) -> float:
+    if not text.isdigit() or not _SHORTEST <= int(text) <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_SHORTEST:g} to {_LONGEST:g}")
+    return float(text)
+
+
+def refuse_what_cannot_be_asked(args: argparse.Namespace, *, dry_run: bool = False) -> None:
+    """Raise UsageError if a change could not be confirmed by the user or recorded in the journal."""
+    from preflight.provision.journal import require_directory
+
+    if dry_run:
+        return
+    require_directory()
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"there is no terminal to ask on\n{_without_asking(args)}")
+    if args.output == "json":
+        raise UsageError(f"-o json asks no question\n{_without_asking(args)}")
+
+
+def _without_asking(args: argparse.Namespace) -> str:
+    """Name the commands that need no answer: the same one with -y, and the one that only shows the changes."""
+    command = shlex.join(["preflight", *args.argv])
+    preview = (
+        f"{command} --dry-run" if hasattr(args, "dry_run") else f"preflight plan {options(args.inventory, args.limit)}"
+    )
+    return f"to change the hosts without a question: {command} -y\nto only see the changes: {preview}"
+
+
+def shown(show: Callable[..., None], *arguments: object, **options: object) -> None:
+    """Show the plan on stdout. Raise PreflightError if its reader goes away, so that no unread plan is applied."""
+    try:
+        show(*arguments, **options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+        raise PreflightError("nobody read the plan to its end, so nothing was changed") from None
+
+
+def agreed(args: argparse.Namespace, plan: Plan, what: str = "Apply to") -> bool:
+    """Return whether the plan may be applied: ask on the terminal, unless -y was given.
+
+    `what` is the beginning of the question, before the hosts.
+    """
+    if args.yes:
+        return True
+    print(f"{what} {_in_waves(args, plan)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)
+    if answer.strip().lower() in ("y", "yes"):
+        return True
+    print("nothing was changed", file=sys.stderr)
+    return False
+
+
+def ask_for_login(progress: ProgressLine, name: str, seconds: float) -> bool:
+    """Return whether a person says on the terminal, within `seconds`, that a new login to this machine works."""
+    deadline = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+    with progress.paused():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignores input from before the change
+        print(
+            f"\n{name}: the firewall is changed. It is changed back at {deadline}, in {seconds:g} s.\n"
+            "To keep the change: log in to this machine again, from another machine.\n"
+            "If that login works, type yes and press Enter. Any other answer undoes the\n"
+            "change now.\n"
+            "Does a new login work? [yes/N] ",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        keep = bool(ready) and sys.stdin.readline().strip().lower() == "yes"
+        if not keep:
+            why = "" if ready else "\nno answer in time: "
+            print(f"{why}the firewall is changed back", file=sys.stderr, flush=True)
+    return keep
+
+
+def rollout(args: argparse.Namespace) -> Rollout:
+    return Rollout(args.canary, args.batch, args.max_fail)
+
+
+def _in_waves(args: argparse.Namespace, plan: Plan) -> str:
+    """Return the number of hosts, and the first wave if there are several."""
+    hosts = f"{len(plan.hosts)} host{'' if len(plan.hosts) == 1 else 's'}"
+    first, *later_waves = rollout(args).waves(plan.hosts)
+    if not later_waves:
+        return hosts
+    batches = f"then {len(later_waves)} batches" if len(later_waves) > 1 else "then the others"
+    return f"{hosts}: first {first[0]}{' …' if len(first) > 1 else ''}, {batches}"
+
+
+class Undoes(NamedTuple):
+    """A run that a plan takes back, and the hosts that it is taken back on."""
+
+    run: str
+    hosts: tuple[str, ...]
+
+
+def carry_out(
+    args: argparse.Namespace,
+    s: Session,
+    plan: Plan,
+    started: datetime,
+    *,
+    undoes: Undoes | None = None,
+    short: bool = False,
+) -> tuple[str, Applied]:
+    """Apply the plan, with a journal on this machine. Return the run's id and the results.
+
+    The id is empty if there was nothing to record. `short` means that the plan lacks some of the requested changes, so
+    that the run cannot succeed.
+    """
+    from preflight.provision.apply import Way, apply
+    from preflight.provision.host_run import JOURNAL
+    from preflight.provision.journal import RunJournal
+    from preflight.provision.rollout import failed_hosts
+    from preflight.report.build import new_run_id
+
+    run = new_run_id(started)
+    if not plan.changes and not undoes:
+        return "", Applied(())
+    undone, hosts = undoes or ("", ())
+    journal = RunJournal(run)
+    journal.start(args.command, args.inventory, plan, undoes=undone, asked=hosts)
+    way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within, undone)
+    if sys.stdin.isatty():
+        way = replace(way, person=partial(ask_for_login, s.progress))
+    try:
+        applied = apply(plan, way, journal, rollout(args))
+        journal.finish(1 if short or failed_hosts(applied.results) else 0)
+    except (KeyboardInterrupt, PreflightError):  # PreflightError: the journal's disk is full
+        s.progress.clear()
+        if way.person:
+            print(file=sys.stderr)  # the cursor may be behind a question
+        print(
+            "preflight: every host ends the change it is at and begins no other; firewall changes not yet confirmed "
+            f"are taken back within {args.confirm_within:g} s. What was done stands in {JOURNAL}/{run}.jsonl on each "
+            f"host; run the same command again to go on, or: preflight rollback {run} {options(args.inventory)}",
+            file=sys.stderr,
+        )
+        raise
+    s.progress.clear()
+    return run, applied

@@ -1,0 +1,213 @@
+"""List the runs that were started on this machine, the newest first; or show one of them.
+
+  preflight history                   # check, probe, configure, apply, rollback
+  preflight history --host node03     # those that had to do with one host
+  preflight history RUN               # what it found or changed, and what next
+
+Runs that change hosts are read from their journals, which are written while they run; check and probe are remembered
+when they end.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from itertools import islice
+
+from preflight.app.named_run import any_run
+from preflight.history.runs import CheckRun, check_runs
+from preflight.history.store import HistoryError
+from preflight.model.change import StepState
+from preflight.model.outcome import Outcome, overall
+from preflight.model.places import state_home
+from preflight.provision.journal import PastRun, past_runs, taken_back
+
+Past = PastRun | CheckRun
+_CHECKS = 4  # named in one line of the list
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run_id", metavar="RUN", nargs="?", help="show one run: its id, a unique beginning of it, or last"
+    )
+    parser.add_argument("-n", "--number", type=_number, default=20, metavar="N", help="list so many (default: 20)")
+    parser.add_argument(
+        "--host", metavar="HOST", default="", help="only runs over this host, and what came of it there"
+    )
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 6 or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.run_id is not None:
+        runs, error = [any_run(args.run_id)], None
+    else:
+        runs, error = _newest(args.number, args.host)
+    if args.output == "json":
+        from preflight.cli.history.history_document import document
+
+        print(document(runs, whole=bool(args.run_id)))
+    elif args.run_id:
+        _show_one(runs[0])
+    else:
+        print("\n".join(_listed(runs, args.host)))
+    if error:
+        sys.stdout.flush()
+        raise error  # raised after the runs of the journals are shown
+    return 0
+
+
+def _newest(number: int, host: str) -> tuple[list[Past], HistoryError | None]:
+    """Return the newest runs of both kinds, and the reason why those of one kind are missing.
+
+    They are ordered by their ids, which begin with the time.
+    """
+    changing = (past for past in past_runs() if not host or host in past.hosts)
+    runs: list[Past] = list(islice(changing, number))
+    trouble = None
+    try:
+        runs += check_runs(number, host)
+    except HistoryError as error:
+        trouble = error
+    return sorted(runs, key=lambda past: past.run, reverse=True)[:number], trouble
+
+
+def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
+    if not runs:
+        yield f"no run over {host} is known on this machine" if host else _nothing()
+        return
+    width = max(len(_command(past)) for past in runs)
+    undone = taken_back(past for past in runs if isinstance(past, PastRun))
+    yield f"{'run':20}  {'command':{width}}  hosts  what came of it"
+    for past in runs:
+        end = "; taken back" if past.run in undone else ""
+        yield f"{past.run:20}  {_command(past):{width}}  {len(past.hosts):>5}  {_came_of(past, host)}{end}"
+        if isinstance(past, PastRun) and past.undoes:
+            yield f"{'':20}  takes back {past.undoes}"
+        elif isinstance(past, CheckRun) and past.asked:
+            yield f"{'':20}  {past.asked}"
+    yield ""
+    yield f"next: preflight history {runs[0].run}"
+
+
+def _nothing() -> str:
+    """Return why the list is empty. Raise HistoryError if runs may exist but cannot be read."""
+    place = state_home()
+    try:
+        for folder in (place.parent, place, place / "runs"):
+            with os.scandir(folder):
+                pass
+    except FileNotFoundError:
+        if not place.parent.exists():
+            return f"nothing was done from this machine yet: there is no {place.parent}, where runs are written down"
+    except OSError as error:
+        raise HistoryError(f"{error.filename}, where runs are written down, cannot be read: {error.strerror}") from None
+    return "nothing was done from this machine yet"
+
+
+def _command(past: Past) -> str:
+    """Return the command, with the backend of a probe, since its figures hold for that backend alone."""
+    return (
+        f"{past.command} {past.setting.backend}"
+        if isinstance(past, CheckRun) and past.command == "probe"
+        else past.command
+    )
+
+
+def _came_of(past: Past, host: str) -> str:
+    """Return the result of a run for the list; of one host alone, if `host` is set."""
+    if isinstance(past, PastRun):
+        return ending(past)
+    findings = [finding for finding in past.findings if not host or finding.host == host]
+    verdict = overall([Outcome.PASS, *(finding.outcome for finding in findings)]) if host else past.verdict
+    places: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.outcome is verdict:
+            device = places.setdefault(finding.check, [])
+            device += [str(finding.device)] if host and finding.device is not None else []
+    labels = [
+        f"{check} (device {', '.join(devices)})" if devices else check for check, devices in sorted(places.items())
+    ]
+    remainder = f" and {len(labels) - _CHECKS} more" if len(labels) > _CHECKS else ""
+    whole = f" (the run as a whole: {past.verdict.value})" if past.verdict is not verdict else ""
+    return f"{verdict.value}{': ' if labels else ''}{', '.join(labels[:_CHECKS])}{remainder}{whole}"
+
+
+_OTHERWISE = {
+    StepState.ALREADY: "so already",
+    StepState.MOVED: "left alone, as somebody had changed it",
+    StepState.DID_NOT_STICK: "did not stick",
+    StepState.FAILED: "failed",
+    StepState.NOT_RUN: "not tried",
+    StepState.REVERTED: "taken back by the host",
+}
+
+
+def ending(past: PastRun) -> str:
+    """Return the results of a run's changes. The numbers add up to their total."""
+    total, done, already = len(past.changes), past.states.get(StepState.DONE, 0), past.states.get(StepState.ALREADY, 0)
+    if not total:
+        return "nothing was left to change"
+    if already == total:
+        return f"nothing changed ({already} were so already)"
+    at_least = "at least " if past.maybe or past.unheard else ""
+    parts = [f"{at_least}{done} of {total} changes" if past.touched else "nothing changed"]
+    parts += [f"{number} {words}" for state, words in _OTHERWISE.items() if (number := past.states.get(state))]
+    parts += ["some of which may have changed something"] if past.maybe else []
+    parts += [f"{past.unheard} unknown (the hosts' journals tell)"] if past.unheard else []
+    parts += [f"{past.not_begun} on hosts that were not begun"] if past.not_begun else []
+    parts += ["cut off, or still at work"] if past.exit is None else []
+    return ", ".join(parts)
+
+
+def _show_one(past: Past) -> None:
+    if isinstance(past, CheckRun):
+        _show_look(past)
+    else:
+        _show_changes(past)
+
+
+def _show_look(past: CheckRun) -> None:
+    from preflight.checks.engine.catalogue import catalogue
+    from preflight.inventory import fold
+    from preflight.report.console import show, width
+    from preflight.report.text import Line, finding_lines
+
+    titles = {id_: entry.title for id_, entry in catalogue().items()}
+    lines = finding_lines(past.findings, titles, fold=fold, width=width())
+    lines += [Line(f"… and {past.dropped} more, which were not kept", "dim")] if past.dropped else []
+    lines += [Line("")] if lines else []
+    lines.append(
+        Line(
+            f"{_command(past)}{past.asked and ' ' + past.asked} by {past.owner}, {past.started} to {past.finished}",
+            "dim",
+        )
+    )
+    lines.append(Line(f"inventory {past.inventory}, cluster {past.setting.cluster}", "dim"))
+    if past.figures:
+        measured = f"{len(past.figures)} bandwidths over {past.setting.backend}"
+        lines.append(Line(f"measured {measured}: preflight baseline compare {past.run}", "dim"))
+    verdict = f"{past.verdict.value.upper()}: {fold(past.hosts) or 'no host'}, exit code {past.exit}"
+    show([*lines, Line(verdict, past.verdict.value), Line(f"next: {past.next_step}", "next")])
+
+
+def _show_changes(past: PastRun) -> None:
+    from preflight.inventory import fold
+    from preflight.model.change import Plan
+    from preflight.provision.render import render
+    from preflight.report.console import show
+    from preflight.report.text import Line
+
+    show([Line(line.text, line.style) for line in render(Plan(past.changes), (), fold=fold)])
+    begun_hosts = fold(past.begun) if past.begun else "no host"
+    print(f"{past.command} by {past.owner}, {past.started}, inventory {past.inventory}")
+    undone = past.run in taken_back(past_runs())
+    print(f"begun on {begun_hosts}: {ending(past)}{'; taken back' if undone else ''}")
+    if past.touched and not undone:
+        print(f"to take it back: preflight rollback {past.run}")
+    print("next: preflight history")

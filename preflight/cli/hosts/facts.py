@@ -1,0 +1,123 @@
+"""Collect the facts of every host in one round trip, and print or save them. Nothing is changed, nothing is judged.
+
+  preflight facts --inventory hosts.toml
+  preflight facts --inventory hosts.toml --out facts.json
+  preflight check --inventory hosts.toml --from facts.json
+  preflight facts --local
+  preflight facts --from capture.json
+
+--local looks at this machine, without an inventory; what it is (Ascend or not) is told from the tools installed here.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from preflight.app.session import (
+    add_basic_argument,
+    add_inventory_arguments,
+    refuse_place,
+    session,
+    this_machine,
+    write_whole,
+)
+from preflight.cli.outline import outline
+from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.model.errors import UsageError
+from preflight.report.text import printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    add_basic_argument(parser)
+    parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="read a capture again, saved facts, or a support bundle",
+    )
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the facts to FILE, as JSON, and print nothing")
+    parser.add_argument("--raw", action="store_true", help="keep the tools' own output beside the values, redacted")
+
+
+def _complete(facts: HostFacts) -> bool:
+    return not any(isinstance(facts.section(name), Missing) for name in SECTIONS)
+
+
+def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield the document as text: each section's value, or the reason why it was not collected."""
+    for name, sections in hosts.items():
+        yield f"{name}:"
+        for section, content in sections.items():
+            if "error" in content:
+                yield f"  {section}: could not look: {printable(content['error'])}"
+            elif "skipped" in content:
+                yield f"  {section}: not looked at: {content['skipped']}"
+            else:
+                yield from outline({section: content.get("value", content)}, "  ")
+            if "raw" in content:
+                yield from outline({"raw": content["raw"]}, "    ")
+
+
+def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
+    """Return the hosts' facts, and the JSON that they were parsed from: host → collector section → JSON."""
+    from preflight.facts.collect import look
+    from preflight.facts.round_trip import Seen
+
+    with this_machine() if args.local else session(args) as s:
+        answers = look(
+            s.cluster,
+            s.hosts,
+            s.transport,
+            progress=s.progress,
+            ports=s.cluster.ports,
+            pool=args.pool,
+            deep=not args.basic,
+        )
+    facts = ClusterFacts(
+        {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}
+    )
+    raw = {
+        name: {section: bytes(part) for section, part in answer.raw.items()}
+        for name, answer in answers.items()
+        if isinstance(answer, Seen) and not isinstance(answer.raw, Missing)
+    }
+    return facts, raw
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.app.saved import load_saved
+    from preflight.facts.documents.facts_document import dump
+
+    if args.source and (args.local or args.basic or args.raw):
+        raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
+    if args.out:
+        refuse_place(args.out, "--out")
+    facts, raw = (load_saved(args).facts, {}) if args.source else _look(args)
+    text = dump(facts, raw if args.raw else None)
+    if args.out:
+        write_whole(args.out, text, "the facts")
+        collected, total = (
+            sum(isinstance(host_facts, HostFacts) for host_facts in facts.hosts.values()),
+            len(facts.hosts),
+        )
+        count = f"{collected} hosts" if collected == total else f"{collected} of {total} hosts"
+        print(f"facts of {count} written to {args.out}", file=sys.stderr)
+    elif args.output == "json":
+        print(text, end="")
+    else:
+        print("\n".join(_lines(json.loads(text)["hosts"])))
+    for host_facts in facts.hosts.values():
+        if isinstance(host_facts, Unreachable):
+            print(printable(f"preflight: {host_facts.summary}; {host_facts.remedy}"), file=sys.stderr)
+    return (
+        0
+        if all(isinstance(host_facts, HostFacts) and _complete(host_facts) for host_facts in facts.hosts.values())
+        else 3
+    )

@@ -1,0 +1,157 @@
+"""Write an inventory from a cluster that is already configured. Nothing is changed on the hosts.
+
+  preflight learn --hosts 'node[01-16]' --user root -o learned.toml
+  preflight learn --inventory hosts.toml -o learned.toml
+
+Addresses, gateways and detect addresses come from the devices: as a plan, where one of the inventory's plans gives just
+these, or written out host by host. What the given inventory says of everything else is kept; its comments are not. What
+contradicts itself on the hosts stands in the file as a comment and is said at the end, with exit code 1; where a host
+was not reached, that is 3.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from preflight.app.session import (
+    add_inventory_arguments,
+    elsewhere,
+    refuse_existing,
+    refuse_place,
+    session,
+    write_whole,
+)
+from preflight.model.cluster import Cluster, Product
+from preflight.model.errors import NotSeenError, PreflightError, UsageError
+from preflight.model.outcome import Outcome
+from preflight.report.next_step import options
+
+if TYPE_CHECKING:
+    from preflight.facts.types import ClusterFacts
+    from preflight.provision.learn import Learned
+
+_SECTIONS = ("os", "sysctl", "network", "hccn", "hccn_conf", "npu_smi")  # sections that are collected
+_CHECKED = ("NPU101", "NPU102", "NPU103", "NPU104", "NPU105", "NPU106", "NPU111")  # checks of the learned inventory
+_HEAD = "Learned from the hosts by preflight learn: read it, and correct it, before you configure with it."
+_SHOWN = 20  # sentences on the terminal; the file has all of them
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_inventory_arguments(parser)
+    parser.set_defaults(inventory=None)
+    parser.add_argument("--hosts", metavar="HOSTS", help="without an inventory: the hosts, such as node[01-16]")
+    parser.add_argument("--address", metavar="ADDRESSES", help="where these hosts are, as a range of the same length")
+    parser.add_argument("--user", metavar="USER", help="who to log in as on these hosts")
+    parser.add_argument("--sudo", action="store_true", help="who becomes root with sudo there")
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the inventory to write")
+    parser.add_argument("--force", action="store_true", help="write FILE even if it is there already")
+
+
+def run(args: argparse.Namespace) -> int:
+    from preflight.facts.collect import collect
+    from preflight.inventory import dump, parse
+    from preflight.provision.learn import asked, learn
+
+    refuse_existing(args.out, force=args.force)
+    refuse_place(args.out, "-o")
+    base, place = _base(args)
+    cluster = parse(dump(base), place)
+    if not cluster.product.is_npu:
+        raise UsageError(f"{cluster.product} devices have no addresses of their own, so there is nothing to learn")
+    with session(args, cluster) as s:
+        facts = collect(
+            s.cluster,
+            asked(base, s.hosts),
+            s.transport,
+            progress=s.progress,
+            ports=s.cluster.ports,
+            pool=args.pool,
+            sections=_SECTIONS,
+        )
+        learned = learn(base, s.hosts, facts, _product(args, cluster, facts))
+    text, findings = _text(learned, facts, args.out)
+    write_whole(args.out, text, "the inventory")
+    for sentence in (*learned.unseen, *findings)[:_SHOWN]:
+        print(f"! {sentence}", file=sys.stderr)
+    open_ = len(learned.unseen) + len(findings)
+    open_points = f"; {open_} thing{'' if open_ == 1 else 's'} left open, as comments there" if open_ else ""
+    print(f"{args.out}: {_how(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{open_points}")
+    print(f"next: preflight configure {options(args.out)} --dry-run")
+    return 1 if findings else 3 if learned.unseen else 0
+
+
+def _how(learned: "Learned") -> str:
+    plan = learned.document.get("device_addresses")
+    by = "by name" if plan and plan.get("by") == "name" else "by order"
+    return f"the addresses as the plan {plan['plan']}, {by}," if plan else "the addresses, written out,"
+
+
+def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
+    """Return the inventory to begin with, and the path that its relative paths refer to: the file to be written."""
+    from preflight.inventory import load, tables
+
+    if args.hosts is None:
+        if args.address or args.user or args.sudo:
+            raise UsageError("--address, --user and --sudo belong to --hosts; an inventory says that itself")
+        path = args.inventory or Path("hosts.toml")
+        base = tables(path)
+        load(path)  # reports problems of the file with their lines
+        for table in (base, *base["hosts"]):
+            if "ssh" in table:
+                table["ssh"] |= elsewhere(table["ssh"], path, args.out)
+        return base, args.out
+    if args.inventory:
+        raise UsageError("--hosts stands for an inventory; give one of the two")
+    ssh = {**({"user": args.user} if args.user else {}), **({"sudo": True} if args.sudo else {})}
+    table = {"name": args.hosts, **({"address": args.address} if args.address else {})}
+    cluster = {"name": "learned", "product": Product.ATLAS_A2.value}  # until the devices have reported their product
+    return {"cluster": cluster, **({"ssh": ssh} if ssh else {}), "hosts": [table]}, args.out
+
+
+def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") -> Product:
+    """Return the inventory's product, or else that of the chips.
+
+    Raise PreflightError if there is nothing to learn, and NotSeenError if no host was reached.
+    """
+    from preflight.facts.types import Unreachable
+    from preflight.provision.learn import devices_seen, product_seen, why_no_product
+
+    absences = [
+        f"{host_facts.summary}; {host_facts.remedy}"
+        for host_facts in facts.hosts.values()
+        if isinstance(host_facts, Unreachable)
+    ]
+    if len(absences) == len(facts.hosts):
+        raise NotSeenError("\n".join((*absences[:5], "no host was reached, so nothing was learned")))
+    if not devices_seen(facts):
+        raise PreflightError("no NPU was found on any host, so there are no device addresses to learn")
+    product = cluster.product if args.hosts is None else product_seen(facts)
+    if product is None:
+        raise PreflightError(why_no_product(facts))
+    return product
+
+
+def _text(learned: "Learned", facts: "ClusterFacts", place: Path) -> tuple[str, list[str]]:
+    """Return the file's text, and what the checks report about the hosts under the learned plan.
+
+    Raise PreflightError if the text cannot be read back.
+    """
+    from preflight.checks.engine.registry import all_checks
+    from preflight.checks.engine.run import run_checks
+    from preflight.inventory import InventoryError, dump, parse
+
+    try:
+        cluster = parse(dump(learned.document), place)
+    except InventoryError as error:
+        raise PreflightError(f"what was learned makes no inventory, so nothing was written:\n{error}") from error
+    checks = [all_checks()[id_] for id_ in _CHECKED]
+    reached = [
+        host
+        for host in cluster.hosts
+        if not any(sentences.startswith(f"{host.name}: ") for sentences in learned.unseen)
+    ]
+    findings = run_checks(cluster, facts, checks=checks, hosts=reached)
+    sentences = [finding.summary for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)]
+    head = [_HEAD, *learned.comments.get((), ()), *(f"! {sentence}" for sentence in (*learned.unseen, *sentences))]
+    return dump(learned.document, {**learned.comments, (): head}), sentences

@@ -1,0 +1,270 @@
+"""Read the logs of a failed job: which rank, host or device failed first, why, and what to do.
+
+  preflight diagnose job.log
+  preflight diagnose logs/ -o json
+  preflight diagnose node01/ascend/log node02/ascend/log
+  preflight diagnose --fetch -i hosts.toml '/data/job7/*.log'
+
+Reads files and folders: output of torch, torchrun, MindSpore and Slurm, NCCL and HCCL, CANN's plogs and kernel logs.
+Contacts no host without --fetch. Give it the logs of one run. The first error comes first, then its consequences. A
+rank is not the culprit because others name it. What is read, and how it is judged: docs/diagnose.md.
+
+--fetch brings the logs of all hosts: CANN's, the kernel's since its start, and files by their paths on the hosts (in
+quotes, so that this machine's shell does not expand them). It writes nothing on the hosts, and removes its copies here.
+"""
+
+import argparse
+import json
+import re
+import shlex
+import signal
+import tempfile
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from preflight.app.session import DEFAULT_INVENTORY, add_inventory_arguments, session
+from preflight.cli.pipe import reader_may_leave
+from preflight.diagnose import told
+from preflight.diagnose.gather import Gathered
+from preflight.diagnose.judge import diagnosis
+from preflight.diagnose.reading import Unread, read, sources
+from preflight.diagnose.types import Diagnosis, Group, LastLines, Seen
+from preflight.model.errors import PreflightError, UsageError
+from preflight.report.console import show, width
+from preflight.report.text import Line, printable
+
+if TYPE_CHECKING:  # a run on local files loads no transport
+    from preflight.diagnose.fetched import Copy, Fetched
+
+_SHOWN = 8  # files named in lists of unread and of fetched files
+_SINCE, _MOST = 86400, 32 << 20  # seconds; bytes from one host
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "log",
+        nargs="*",
+        metavar="LOG",
+        help="a file, or a folder of them; with --fetch: on the hosts, * and ? may stand",
+    )
+    add_fetch_arguments(parser)
+    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    add_inventory_arguments(parser)
+
+
+def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fetch", action="store_true", help="bring the logs of all hosts first, one round trip a host")
+    parser.add_argument(
+        "--since",
+        type=_age,
+        metavar="AGE",
+        help="of --fetch: only logs that were changed in the last 24h (default), 90m, 7d …",
+    )
+    parser.add_argument(
+        "--most",
+        type=_mebibytes,
+        metavar="MIB",
+        help="of --fetch: MiB from a host "
+        "(default: 32, and 2048 of all), the newest logs first, a quarter of it a file",
+    )
+
+
+def _age(text: str) -> int:
+    """Parse an age such as 90m, 24h or 7d into seconds."""
+    match = re.fullmatch(r"(\d{1,6})([mhd])", text)
+    if not match or not int(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no age such as 90m, 24h or 7d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _mebibytes(text: str) -> int:
+    """Parse a number of MiB into bytes."""
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB from 1 to 1024")
+    return int(text) << 20
+
+
+def run(args: argparse.Namespace) -> int:
+    gathered = Gathered()
+    if args.fetch:
+        with fetched_logs(args) as fetched:
+            files, copies, notes = fetched.sources, fetched.copies, tuple(fetched.notes)
+            unread = fetched.unread + [why for source in files if (why := read(source, gathered))]
+    else:
+        if not args.log:
+            raise UsageError("name logs, or a folder of them; or --fetch, to bring those of the hosts")
+        if args.limit or args.since or args.most or args.inventory != DEFAULT_INVENTORY:
+            raise UsageError("-i, --limit, --since and --most are about logs of hosts; add --fetch")
+        files, copies, notes = sources([Path(name) for name in args.log]), None, ()
+        unread = [why for source in files if (why := read(source, gathered))]
+    result = diagnosis(gathered)
+    result = replace(result, notes=(*result.notes, *notes))
+    code = 1 if result.is_error else 3 if unread else 0
+    with reader_may_leave():
+        if args.output == "json":
+            print(json.dumps(document(result, unread, len(files), code, copies), indent=1))
+        else:
+            show(_lines(result, unread, len(files), _next(result, args.inventory), copies))
+    return code
+
+
+@contextmanager
+def fetched_logs(args: argparse.Namespace) -> Iterator["Fetched"]:
+    """Fetch the hosts' logs into a temporary folder that only this user may open.
+
+    Raise UsageError or PreflightError.
+    """
+    from preflight.diagnose.fetch import Wanted, fetch
+
+    for name in args.log:
+        if not name.startswith(("/", "~/")):
+            raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
+    with session(args) as (cluster, hosts, transport, progress), ExitStack() as stack:
+        wanted = Wanted(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
+        try:
+            folder = stack.enter_context(_folder())
+            fetched = fetch(hosts, transport, wanted, folder, pool=args.pool, progress=progress)
+        except OSError as error:
+            where = f" in {error.filename}" if error.filename else ""
+            raise PreflightError(
+                f"the logs could not be kept while they are read{where}: {error.strerror}; TMPDIR names another folder"
+            ) from error
+        progress.clear()
+        yield fetched
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Create a temporary folder that is removed also if a scheduler ends this process, or its terminal closes."""
+    before = {number: signal.signal(number, _interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with tempfile.TemporaryDirectory(prefix="preflight-") as folder:
+            yield Path(folder)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupted(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _next(found: Diagnosis, inventory: Path) -> str:
+    lead = found.cause or (found.echoes[0] if found.echoes else None)
+    if lead and lead.sign.checks:
+        return f"preflight explain {lead.sign.checks[0]}"
+    if lead:
+        return lead.sign.step
+    return shlex.join(["preflight", "check", "--inventory", str(inventory)])
+
+
+def _lines(
+    found: Diagnosis, unread: Sequence[Unread], files: int, then: str, copies: "Sequence[Copy] | None"
+) -> Iterator[Line]:
+    columns = width()
+    for style, indent, text in told.lines(found):
+        yield from (Line(line, style) for line in _wrapped(text, indent, columns))
+    if copies:
+        yield from (Line(line, "dim") for line in _wrapped(_came(copies), "", columns))
+    for log in unread[:_SHOWN]:
+        yield from (Line(line, "warn") for line in _wrapped(f"not read: {log.name}: {log.why}", "", columns))
+    if len(unread) > _SHOWN:
+        yield Line(f"not read: {len(unread) - _SHOWN} more files (-o json has them all)", "warn")
+    of = "1 file" if files == 1 else f"{files} files"
+    verdict = "an error was found" if found.is_error else "" if unread else "no error was found"
+    verdict = ", and ".join(filter(None, (verdict, "not all could be read" if unread else "")))
+    yield Line(f"{of}: {verdict}", "fail" if found.is_error else "unknown" if unread else "pass")
+    yield from (Line(line, "next") for line in _wrapped(f"next: {then}", "", columns))
+
+
+def _came(copies: "Sequence[Copy]") -> str:
+    hosts = len({copy.host for copy in copies})
+    size = sum(copy.size for copy in copies)
+    amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
+    names = [f"{copy.host}:{copy.file}" for copy in copies[:_SHOWN]]
+    remainder = [f"{len(copies) - _SHOWN} more (-o json has them all)"] if len(copies) > _SHOWN else []
+    from_ = "1 host" if hosts == 1 else f"{hosts} hosts"
+    return f"fetched {amount} from {from_}: {', '.join(names + remainder)}"
+
+
+def _wrapped(text: str, indent: str, columns: int) -> list[str]:
+    """Wrap the text at blanks. Quoted lines are also cut where they are too long for the terminal."""
+    quoted = indent.endswith("| ")
+    return textwrap.wrap(
+        printable(text),
+        columns,
+        initial_indent=indent,
+        subsequent_indent=indent if quoted else " " * max(len(indent), 2),
+        break_long_words=quoted,
+        break_on_hyphens=False,
+    )
+
+
+def document(
+    found: Diagnosis, unread: Sequence[Unread], files: int, code: int, copies: "Sequence[Copy] | None" = None
+) -> dict[str, Any]:
+    """Return the preflight.diagnosis/1 document (docs/contracts.md)."""
+    fetched = [{"host": copy.host, "file": copy.file, "bytes": copy.size, "from": copy.begin} for copy in copies or ()]
+    return {
+        "schema": "preflight.diagnosis/1",
+        "exit": code,
+        "files": files,
+        "cause": _group(found.cause) if found.cause else None,
+        "others": [_group(group) for group in found.others],
+        "echoes": [_group(group) for group in found.echoes],
+        "named": [{"who": name, "by": count} for name, count in found.named],
+        "silent_ranks": list(found.silent),
+        "unlogged_ranks": list(found.unlogged),
+        "unexplained": found.unexplained,
+        "last_lines": [_last(last) for last in found.last],
+        "hints": [_group(group) for group in found.hints],
+        "notes": list(found.notes),
+        "unread": [{"file": log.name, "why": log.why} for log in unread],
+        **({} if copies is None else {"fetched": fetched}),
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    sign = group.sign
+    return {
+        "error": sign.id,
+        "kind": sign.role.value,
+        "cause": sign.cause,
+        "next": sign.step,
+        "checks": list(sign.checks),
+        "seen": [_seen(sighting) for sighting in group.seen],
+    }
+
+
+def _last(last: LastLines) -> dict[str, Any]:
+    process = last.who
+    time = told.when(last.time) if last.time is not None else None
+    return {
+        "rank": process.rank,
+        "host": process.host or None,
+        "device": process.device or None,
+        "pid": process.pid,
+        "file": last.file,
+        "time": time,
+        "lines": list(last.lines),
+    }
+
+
+def _seen(seen: Seen) -> dict[str, Any]:
+    process = seen.who
+    return {
+        "rank": process.rank,
+        "host": process.host or None,
+        "device": process.device or None,
+        "pid": process.pid,
+        "time": told.when(seen.time) if seen.time is not None else None,
+        "file": seen.file,
+        "line": seen.number,
+        "text": seen.text,
+        "count": seen.count,
+    }

@@ -3,29 +3,26 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from concurrent.futures import Future, wait
+from typing import TypeVar
 
 from preflight.app.session import Session
+from preflight.facts.collect import collect
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.model.cluster import Host
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from preflight.model.rehearsal import Rehearsal
+from preflight.model.rehearsal import Rehearsal
+from preflight.probe.rehearsal import rehearse
 
 T = TypeVar("T")
 L = TypeVar("L")
 FOR_EVER = float("inf")  # a deadline for work without a time limit
 
 
-def in_background(work: Callable[[], T]) -> "Future[T]":
+def in_background(work: Callable[[], T]) -> Future[T]:
     """Run `work` in a daemon thread and return its future.
 
     An executor's threads would have to end before Ctrl-C can end the process.
     """
-    from concurrent.futures import Future
-
     future: Future[T] = Future()
 
     def run() -> None:
@@ -43,10 +40,8 @@ def left(until: float) -> float | None:
     return None if until == FOR_EVER else max(0.0, until - time.monotonic())
 
 
-def result_by(future: "Future[T]", until: float, late: L) -> T | L:
+def result_by(future: Future[T], until: float, late: L) -> T | L:
     """Return the future's result, or `late` if it has none at `until`. Raise what the work raised."""
-    from concurrent.futures import wait
-
     return future.result() if wait([future], left(until)).done else late
 
 
@@ -54,8 +49,6 @@ class FactsOfHosts:
     """Facts of hosts, collected in the background. A caller that needs some hosts does not wait for others."""
 
     def __init__(self, s: Session, sections: Sequence[str]) -> None:
-        from preflight.facts.collect import collect
-
         self._known: dict[str, HostFacts | Unreachable] = {}
         self._news = threading.Condition()
         self._all = in_background(
@@ -94,14 +87,13 @@ class FactsOfHosts:
 
 def rehearse_ports(
     s: Session, backend: str, hosts: Callable[[], Sequence[Host]], until: float = FOR_EVER
-) -> "Future[Rehearsal]":
+) -> Future[Rehearsal]:
     """Start the port rehearsal over the usable `hosts`, as soon as they are known.
 
     Note at once if some connections fail, since work that needs them waits until its timeout.
     """
-    from preflight.probe.rehearsal import rehearse
 
-    def work() -> "Rehearsal":
+    def work() -> Rehearsal:
         rehearsal = rehearse(s.cluster, hosts(), s.transport, backend, until=until)
         if any(visit.dead for visit in rehearsal.visits):
             s.progress.note("port rehearsal: not all connections come through; what needs them will wait (see PRB114)")
@@ -110,7 +102,7 @@ def rehearse_ports(
     return in_background(work)
 
 
-def unreached(rehearsal: "Future[Rehearsal]") -> frozenset[str]:
+def unreached(rehearsal: Future[Rehearsal]) -> frozenset[str]:
     """Return the hosts that a finished rehearsal could not reach; none before it has finished."""
     finished = rehearsal.done() and not rehearsal.exception()
     return rehearsal.result().unreached if finished else frozenset()

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from preflight.app.session import write_whole
+from preflight.app.files import write_whole
 from preflight.bounded_file import read_bounded
 from preflight.model.errors import UsageError
 

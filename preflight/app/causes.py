@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING
 
 from preflight.app.background import FOR_EVER, in_background, result_by
 from preflight.app.session import Session
+from preflight.checks.engine.registry import ROUNDS, all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.checks.engine.waivers import apply_waivers
-from preflight.facts.collect import POOL
+from preflight.facts.collect import POOL, collect
+from preflight.facts.pings.plan import plan_pings
+from preflight.facts.pings.run import ping
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.sections.rdma import Rdma
@@ -18,9 +21,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import TestOutcome
 from preflight.model.outcome import Outcome
 from preflight.model.rehearsal import Rehearsal
-
-if TYPE_CHECKING:
-    from preflight.probe.run import Seen
+from preflight.probe.run import Seen
 
 _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.SLOW)
 _OF_PROBE = ("PRB111", "PRB112", "PRB114", "PRB118")  # checks of a single device or host, and of ports
@@ -29,7 +30,7 @@ _OF_PROBE = ("PRB111", "PRB112", "PRB114", "PRB118")  # checks of a single devic
 def causes(
     s: Session,
     hosts: Sequence[Host],
-    seen: "Seen",
+    seen: Seen,
     before: ClusterFacts,
     rehearsal: Rehearsal,
     *,
@@ -56,19 +57,13 @@ def causes(
 def _look(
     s: Session,
     hosts: Sequence[Host],
-    seen: "Seen",
+    seen: Seen,
     before: ClusterFacts,
     rehearsal: Rehearsal,
     *,
     pool: int,
     deep: bool,
 ) -> list[Finding]:
-    from preflight.checks.engine.registry import ROUNDS, all_checks
-    from preflight.checks.engine.run import run_checks
-    from preflight.facts.collect import collect
-    from preflight.facts.pings.plan import plan_pings
-    from preflight.facts.pings.run import ping
-
     facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool, deep=deep)
     facts = counted_since(facts, before)
     plan = plan_pings(s.cluster, facts).pings  # all pings, since a cause is what lost pings have in common

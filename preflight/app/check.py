@@ -1,31 +1,44 @@
-"""Look at every host in one round trip, compare hosts with each other, ping between devices, and run collectives
-over all devices where that disturbs nobody. Names what is wrong and the next command to run.
-
-The probe starts only when everything before it has passed: on a cluster that is already known to be broken it would
-take minutes to show symptoms of causes that stand above it. `preflight probe` runs it regardless.
-"""
+"""A check: facts, pings and tests of all hosts, judged."""
 
 import argparse
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from preflight.app.background import reached, rehearse_ports, unreached
 from preflight.app.causes import causes
-from preflight.app.publish import Published, add_publish_argument, publisher, refuse_partial_check
+from preflight.app.link_counts import after_tests
+from preflight.app.publish import Published, publisher, refuse_partial_check
 from preflight.app.remember import baseline_of, setting_of
-from preflight.app.session import Session, add_basic_argument, add_inventory_arguments, session, wants_password
-from preflight.cli.output import Ended, add_output_arguments, end, present, refuse_unwritable
+from preflight.app.saved import load_saved
+from preflight.app.session import Session, session, wants_password
+from preflight.checks.engine.registry import ROUNDS, all_checks
+from preflight.checks.engine.run import NotRun, run_checks, select
+from preflight.checks.engine.waivers import apply_waivers
+from preflight.cli.output import Ended, end, present
+from preflight.cli.report_options import refuse_unwritable
+from preflight.facts.collect import collect
+from preflight.facts.link_counts import LinkCounts, sentence
+from preflight.facts.pings.device_ports import leaves
+from preflight.facts.pings.plan import Wanted, plan_pings, planned_devices, refuse_too_many
+from preflight.facts.pings.run import foretold, ping
+from preflight.facts.types import ClusterFacts
+from preflight.inventory import fold, load
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut, Phase, Report
+from preflight.probe.hccl_test import only_mindspore
+from preflight.probe.hooks import Hooks
+from preflight.probe.line_rate import ports as port_speeds
+from preflight.probe.line_rate import with_line_rates
+from preflight.probe.permission import may_probe
+from preflight.probe.run import probe
+from preflight.report.build import joined
 from preflight.report.next_step import START
-
-if TYPE_CHECKING:
-    from preflight.facts.types import ClusterFacts
 
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
 
@@ -39,55 +52,6 @@ class NoPartnerError(PreflightError):
     exit_code = 3
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
-    parser.add_argument(
-        "--also",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a second inventory, of hosts of another kind: looked at by its own rules, in the same report",
-    )
-    add_basic_argument(parser)
-    parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="FILE",
-        help="judge saved facts, a capture, or a support bundle; contact nobody",
-    )
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="ID", help="only these checks, areas or prefixes"
-    )
-    parser.add_argument("--skip", action="append", default=[], metavar="ID", help="leave these out")
-    parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="show as a warning, recorded")
-    parser.add_argument("--no-ping", action="store_true", help="no pings between devices")
-    parser.add_argument("--mesh", action="store_true", help="ping every host on the rail, not only the neighbours")
-    parser.add_argument(
-        "--cross-rail", action="store_true", help="ping devices of other rails, too; with --mesh all of all hosts"
-    )
-    parser.add_argument("--ping-size", type=_ping_size, metavar="BYTES", help="of a ping's data: 64, 1500, 4000 …")
-    parser.add_argument("--no-probe", action="store_true", help="no collectives")
-    parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
-    parser.add_argument(
-        "--buddies",
-        choices=("auto",),
-        help="with --limit: probe the limited hosts together with known-good idle partners from the rest",
-    )
-    add_publish_argument(parser)
-    parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
-    add_output_arguments(parser)
-
-
-def _ping_size(text: str) -> int:
-    from preflight.facts.pings.plan import LARGEST
-
-    if not (text.isdecimal() and len(text) < 6 and 0 < int(text) <= LARGEST):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to {LARGEST}")
-    return int(text)
-
-
 def _words(values: Sequence[str]) -> list[str]:
     return [word.strip() for value in values for word in value.split(",")]
 
@@ -96,9 +60,6 @@ class _Rounds:
     """Rounds of one check run, each of which adds findings."""
 
     def __init__(self, args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> None:
-        from preflight.checks.engine.registry import all_checks
-        from preflight.checks.engine.run import select
-
         self.args = args
         self.cluster = cluster
         self.hosts = tuple(hosts)
@@ -112,9 +73,6 @@ class _Rounds:
         self.observations: tuple[Observation, ...] = ()
 
     def judge(self, facts: Any, rounds: dict[str, object]) -> list[Finding]:
-        from preflight.checks.engine.run import run_checks
-        from preflight.checks.engine.waivers import apply_waivers
-
         findings = run_checks(self.cluster, facts, checks=self.checks, hosts=self.hosts, rounds=rounds)
         return apply_waivers(findings, self.cluster.waivers, self.ignored, date.today())
 
@@ -127,9 +85,6 @@ class _Rounds:
         return "" if self.wanted("pings") else "no check that needs it was asked for"
 
     def why_no_probe(self, facts: Any, so_far: Sequence[Finding]) -> str:
-        from preflight.probe.hccl_test import only_mindspore
-        from preflight.probe.permission import may_probe
-
         if self.args.no_probe:
             return "--no-probe"
         if not self.wanted("observations"):
@@ -155,8 +110,6 @@ class _Rounds:
 
 def _folded(refused: Sequence[tuple[str, str]]) -> str:
     """Fold (host, reason) pairs into one clause for each reason: "node[01-16]: …"."""
-    from preflight.inventory import fold
-
     reasons: dict[str, list[str]] = {}
     for host, why in refused:
         reasons.setdefault(why, []).append(host)
@@ -164,10 +117,6 @@ def _folded(refused: Sequence[tuple[str, str]]) -> str:
 
 
 def _from_file(args: argparse.Namespace) -> int:
-    from preflight.app.saved import load_saved
-    from preflight.checks.engine.registry import ROUNDS
-    from preflight.checks.engine.run import NotRun
-
     started = datetime.now(UTC)
     saved = load_saved(args)
     rounds = _Rounds(args, saved.cluster, saved.hosts)
@@ -185,11 +134,6 @@ def _buddies(args: argparse.Namespace, s: Session) -> tuple[Host, ...]:
 
     They are checked as thoroughly, and any problem rules them out.
     """
-    from preflight.checks.engine.registry import all_checks
-    from preflight.checks.engine.run import NotRun, run_checks
-    from preflight.facts.collect import collect
-    from preflight.probe.permission import may_probe
-
     candidates = tuple(host for host in s.cluster.hosts if host not in s.hosts)[: 2 * MANY_PARTNERS]
     s.progress.say(f"looking for partners among {len(candidates)} hosts")
     facts = collect(
@@ -256,8 +200,6 @@ def _not_looked_at(args: argparse.Namespace, cluster: Cluster, error: PreflightE
 
 def _kinds(args: argparse.Namespace) -> dict[Path, Cluster]:
     """Load the clusters of all inventories. Raise UsageError if their hosts cannot be told apart."""
-    from preflight.inventory import load
-
     if args.limit:
         raise UsageError("--limit names hosts of one inventory; leave --also out, or the limit")
     clusters = {args.inventory: load(args.inventory)} | {path: load(path, "--also") for path in args.also}
@@ -284,7 +226,6 @@ def _of_one(args: argparse.Namespace, inventory: Path, cluster: Cluster) -> argp
 
 def together(started: datetime, ended: Sequence[Ended]) -> Ended:
     """Join reports, each judged, published and recorded by itself. The next command is that of the worst."""
-    from preflight.report.build import joined
 
     def urgency(one: Ended) -> tuple[int, int, bool]:
         return (1, 3, 0).index(one.exit_code), list(Outcome).index(one.report.verdict), one.next_step == START
@@ -300,19 +241,6 @@ def together(started: datetime, ended: Sequence[Ended]) -> Ended:
 
 
 def _look(args: argparse.Namespace, cluster: Cluster | None = None) -> Ended:
-    from preflight.app.background import reached, rehearse_ports, unreached
-    from preflight.app.link_counts import after_tests
-    from preflight.checks.engine.run import NotRun
-    from preflight.facts.collect import collect
-    from preflight.facts.link_counts import LinkCounts, sentence
-    from preflight.facts.pings.device_ports import leaves
-    from preflight.facts.pings.plan import Wanted, plan_pings, planned_devices, refuse_too_many
-    from preflight.facts.pings.run import foretold, ping
-    from preflight.probe.hooks import Hooks
-    from preflight.probe.line_rate import ports as port_speeds
-    from preflight.probe.line_rate import with_line_rates
-    from preflight.probe.run import probe
-
     started = datetime.now(UTC)
     with session(args, cluster) as s:
         rounds = _Rounds(args, s.cluster, s.hosts)  # refuses unknown ids before any host is contacted
@@ -393,7 +321,7 @@ def _end(
     rounds: _Rounds,
     started: datetime,
     left_out: Sequence[LeftOut],
-    facts: "ClusterFacts | None" = None,
+    facts: ClusterFacts | None = None,
     phases: Sequence[Phase] = (),
     publish: Callable[[Report], Published] | None = None,
 ) -> Ended:

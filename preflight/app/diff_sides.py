@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from preflight.app import bundle_file
 from preflight.app.named_run import LAST, PASSED, checking_run
-from preflight.app.session import DEFAULT_INVENTORY
+from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.saved import load_saved
+from preflight.app.saved_report import of_report
 from preflight.facts.documents import capture, refused_document
 from preflight.facts.documents import facts_document as document
 from preflight.facts.documents.refused_document import KINDS, refusal, schema_of
@@ -19,10 +19,6 @@ from preflight.facts.types import ClusterFacts, HostFacts, Os, Unreachable
 from preflight.history.documents import FACTS, REPORT, kept
 from preflight.history.runs import CheckRun
 from preflight.model.errors import UsageError
-from preflight.model.figures import figures
-from preflight.model.finding import Finding
-from preflight.model.measure import TestResult
-from preflight.model.outcome import Outcome
 from preflight.model.report import SCHEMA
 from preflight.provision.journal import PastRun, past_runs
 from preflight.report.diff import Side
@@ -64,22 +60,6 @@ def of_run(look: CheckRun) -> Side:
     )
 
 
-class _Host(msgspec.Struct):
-    name: str
-
-
-class _Report(msgspec.Struct):
-    schema: str
-    run: str
-    command: str
-    started: str
-    verdict: Outcome
-    hosts: tuple[_Host, ...]
-    findings: tuple[Finding, ...]
-    tests: tuple[TestResult, ...]
-    checks: dict[str, frozenset[str]] = {}
-
-
 def of_file(path: Path) -> Side:
     """Read a report, saved facts, a capture, or a support bundle. Raise UsageError for any other file."""
     if bundle_file.is_bundle(path):
@@ -89,8 +69,6 @@ def of_file(path: Path) -> Side:
     if SCHEMA in head:
         return of_report(text, str(path))
     if capture.is_capture(text):
-        from preflight.app.saved import load_saved
-
         saved = load_saved(argparse.Namespace(source=path, inventory=DEFAULT_INVENTORY, limit=None))
         return Side(str(path), hosts=tuple(saved.facts.hosts), facts=_without_ids(saved.facts))
     if document.SCHEMA in head:
@@ -126,32 +104,6 @@ def _without_ids(facts: ClusterFacts) -> ClusterFacts:
         if isinstance(host_facts, HostFacts) and isinstance(host_facts.os, Os):
             hosts[name] = replace(host_facts, os=replace(host_facts.os, machine_id=REDACTED))
     return ClusterFacts(hosts)
-
-
-def of_report(text: str | bytes, source: str) -> Side:
-    """Parse a report into a side. Raise UsageError if it is not one."""
-    try:
-        report = msgspec.json.decode(text, type=_Report)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UsageError(refusal(source, refused_document.REPORT, SCHEMA, text, error)) from error
-    if report.schema != SCHEMA:
-        raise UsageError(refusal(source, refused_document.REPORT, SCHEMA, text))
-    return Side(
-        source,
-        report.run,
-        report.command,
-        report.started,
-        report.verdict,
-        tuple(host.name for host in report.hosts),
-        findings=report.findings,
-        checks=_named(report.findings) | report.checks,
-        figures=figures(report.tests),
-    )
-
-
-def _named(findings: tuple[Finding, ...]) -> dict[str, frozenset[str]]:
-    """Return the checks that findings name: reports of older releases do not list the checks that have run."""
-    return {finding.check: frozenset() for finding in findings}
 
 
 def changed_between(before: Side, after: Side) -> Iterator[PastRun]:

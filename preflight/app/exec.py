@@ -1,16 +1,4 @@
-"""Probe the nodes of a job, leave the bad ones out, and run a command on the good ones, with the right ranks.
-
-  salloc -N 18 --exclusive
-  preflight exec --nodes 16 -- torchrun train.py --epochs 10  # 16 good ones
-  preflight exec --quick --budget 60s -- torchrun train.py    # all good ones
-  preflight exec --per-device -- python train.py              # one a device
-  preflight exec --via mpi -i hosts.toml --nodes 4 -- bash job.sh
-
-The command is started once on each node, by srun or mpirun, with all that torchrun and others are to know in its
-environment, so that no rank, address or number of nodes stands on its command line. Its output, and its exit code, are
-those of preflight exec; whatever preflight has to say goes to stderr. It takes the devices for granted: nodes of an
-allocation are the job's own. Who is left out, and what is set: docs/exec.md.
-"""
+"""A job on healthy nodes: probed, chosen and started."""
 
 import argparse
 import os
@@ -22,71 +10,42 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from preflight.app.session import DEFAULT_INVENTORY, Session, add_inventory_arguments, devices, product_name, session
-from preflight.cli.output import Output, add_save_argument, refuse_unwritable
-from preflight.cli.probe_request import add_request_arguments
-from preflight.launch.job import Launcher
-from preflight.model.cluster import Cluster, Host, Product
+from preflight.app.job_rules import master_port, refuse_job, refuse_port
+from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.probe import probed, reached_as_asked
+from preflight.app.probed import finish_probe, judged
+from preflight.app.rank_table_facts import look
+from preflight.app.session import Session, session
+from preflight.cli.report_options import refuse_unwritable
+from preflight.facts.collect import collect
+from preflight.facts.types import ClusterFacts
+from preflight.gate.exec_allocation import cluster_of
+from preflight.gate.exec_choice import Choice, Wanted, choose
+from preflight.gate.exec_command import Told, nodes_of
+from preflight.gate.exec_step import Start, Table, by_mpirun, by_srun, packed, scripts
+from preflight.hostlists import names, slurm_environment
+from preflight.hostlists.host_list import ListSource
+from preflight.inventory import fold, load
+from preflight.launch.environment import checked
+from preflight.launch.job import Job, Launcher
+from preflight.launch.places import must_look, places, wants_addresses
+from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.gate import Unknown
+from preflight.ranktable.build import BuildOptions, build, version_of
+from preflight.ranktable.read import read
+from preflight.ranktable.rules import judge
+from preflight.ranktable.write import text_of
 from preflight.report.text import printable
-
-if TYPE_CHECKING:
-    from preflight.facts.types import ClusterFacts
-    from preflight.gate.exec_choice import Choice, Wanted
-    from preflight.gate.exec_step import Start, Table
-    from preflight.launch.job import Job
+from preflight.transport.engine.open_mpi import addresses_of, mpirun_of
+from preflight.transport.engine.slurm import job_of
+from preflight.transport.programs import source
 
 MOST_PROBES = 3  # in one run; if the last still finds unhealthy nodes, the cause is elsewhere
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
-    parser.add_argument("--nodes", type=_number, metavar="N", help="run on N good nodes (default: on all good ones)")
-    parser.add_argument(
-        "--via",
-        choices=("slurm", "mpi", "ssh"),
-        metavar="slurm|mpi",
-        help="what reaches the nodes and starts the command (default: the inventory's, in a job of Slurm slurm)",
-    )
-    parser.add_argument(
-        "--unknown",
-        choices=[*map(str, Unknown)],
-        default=str(Unknown.CLOSED),
-        help="where nobody can say whether a node is good: closed, it is left out, or nothing is run (the default); "
-        "open, it is taken for good",
-    )
-    parser.add_argument("--per-device", action="store_true", help="start the command once a device, not once a node")
-    parser.add_argument(
-        "--devices", type=devices, metavar="LIST", help="of every node only these, such as 0-3 (default: all)"
-    )
-    parser.add_argument(
-        "--product",
-        type=product_name,
-        choices=[*map(str, Product)],
-        default="",
-        help="of the nodes, without an inventory",
-    )
-    parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")
-    parser.add_argument("--no-rank-table", action="store_true", help="on NPUs: write no rank table on the nodes")
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="one more variable, or ours otherwise"
-    )
-    add_request_arguments(parser)
-    add_save_argument(parser)
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what is run, as it is")
-    parser.set_defaults(idle=True, fail_on="fail", outputs=[Output("brief")], all=False)
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= 65536:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of nodes")
-    return int(text)
-
-
-def run(args: argparse.Namespace) -> int:
+def run_command(args: argparse.Namespace) -> int:
     refuse_unwritable(args)
     args.program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not args.program or not args.program[0]:
@@ -111,11 +70,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cluster(args: argparse.Namespace) -> Cluster:
-    from preflight.inventory import load
-
     if args.inventory is not DEFAULT_INVENTORY or args.inventory.exists():
         return load(args.inventory)
-    from preflight.gate.exec_allocation import cluster_of
 
     count = max(args.devices) + 1 if args.devices else None
     cluster, assumed = cluster_of(os.environ, args.product, count, socket.gethostbyname)
@@ -141,10 +97,6 @@ def _in_the_job(args: argparse.Namespace, s: Session) -> Session:
     """Return the session with those of its hosts that are in the job. Raise UsageError if there are none."""
     if args.via != "slurm":
         return s
-    from preflight.hostlists import names, slurm_environment
-    from preflight.hostlists.host_list import ListSource
-    from preflight.inventory import fold
-    from preflight.transport.engine.slurm import job_of
 
     job = job_of(os.environ, len(s.hosts), "exec")
     nodes = names.read(ListSource(f"{slurm_environment.ENVIRONMENT}: SLURM_JOB_NODELIST", job.nodes))
@@ -161,15 +113,11 @@ def _are(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-def _wanted(args: argparse.Namespace, s: Session) -> "Wanted":
+def _wanted(args: argparse.Namespace, s: Session) -> Wanted:
     """Return the number of nodes and the policy for unknown ones.
 
     Raise UsageError for a job that cannot run on any nodes, before any host is contacted.
     """
-    from preflight.gate.exec_choice import Wanted
-    from preflight.gate.exec_command import Told, nodes_of
-    from preflight.gate.exec_step import scripts
-
     job = _job(args, s.cluster, s.hosts, None, "")
     scripts(job)
     options = Told(args.nodes, len(job.places[0].devices), job.port, _ranks_by_table(args, s.cluster), args.per_device)
@@ -184,17 +132,12 @@ def _ranks_by_table(args: argparse.Namespace, cluster: Cluster) -> bool:
 
 
 def _job(
-    args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host], facts: "ClusterFacts | None", table: str
-) -> "Job":
+    args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts | None, table: str
+) -> Job:
     """Return the job on `hosts`, in the order of its ranks. Raise UsageError.
 
     Raise NotSeenError if `facts` lack a needed value. They are None if none have been collected.
     """
-    from preflight.cli.jobs.launch import master_port, refuse_job, refuse_port
-    from preflight.launch.environment import checked
-    from preflight.launch.job import Job
-    from preflight.launch.places import places
-
     launcher = Launcher.SHELL if args.per_device else Launcher.SPAWN
     refuse_port(args.master_port)
     port = args.master_port or master_port(cluster, launcher)
@@ -204,13 +147,8 @@ def _job(
     return Job(launcher, cluster, job_hosts, tuple(args.program), port, own, rank_table=table)
 
 
-def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Start | int":
+def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: Wanted) -> Start | int:
     """Return the program that replaces this process, or the exit code if nothing is started."""
-    from preflight.app.probe import reached_as_asked
-    from preflight.gate.exec_step import packed, scripts
-    from preflight.inventory import fold
-    from preflight.transport.programs import source
-
     with reached_as_asked(args, s) as reached:
         choice = _proved(args, reached, wanted)
         if choice.problem:
@@ -225,22 +163,15 @@ def _start_on_the_good(args: argparse.Namespace, s: Session, wanted: "Wanted") -
     return _start(args, chosen, job, input_text)
 
 
-def _out(choice: "Choice") -> str:
-    from preflight.inventory import fold
-
+def _out(choice: Choice) -> str:
     return f"; left out: {fold(choice.out)}" if choice.out else ""
 
 
-def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
+def _proved(args: argparse.Namespace, s: Session, wanted: Wanted) -> Choice:
     """Probe until no node fails.
 
     Each probe leaves out the nodes that failed, since they took part in other nodes' tests.
     """
-    from preflight.app.probe import probed
-    from preflight.app.probed import finish_probe, judged
-    from preflight.gate.exec_choice import Choice, choose
-    from preflight.inventory import fold
-
     out: dict[str, str] = {}
     exclusions: list[str] = []  # from all probes, so that the last report has every decision
     for _ in range(MOST_PROBES):
@@ -266,20 +197,15 @@ def _proved(args: argparse.Namespace, s: Session, wanted: "Wanted") -> "Choice":
     return Choice(out=out, problem=f"{MOST_PROBES} probes in a row have found bad nodes among those left", code=1)
 
 
-def _decided(choice: "Choice") -> list[str]:
+def _decided(choice: Choice) -> list[str]:
     """Return the report's note on whether the command is started."""
-    from preflight.inventory import fold
-
     if choice.problem:
         return [f"the command is not started: {choice.problem}"]
     return [] if choice.again else [f"the command is started on {fold(choice.take)}"]
 
 
-def _settled(args: argparse.Namespace, s: Session) -> "tuple[Job, Table | None]":
+def _settled(args: argparse.Namespace, s: Session) -> tuple[Job, Table | None]:
     """Return the job on the session's hosts, and its rank table, from current facts."""
-    from preflight.facts.collect import collect
-    from preflight.launch.places import must_look, wants_addresses
-
     if _ranks_by_table(args, s.cluster):
         return _by_rank_table(args, s)
     facts = None
@@ -296,15 +222,8 @@ def _settled(args: argparse.Namespace, s: Session) -> "tuple[Job, Table | None]"
     return _job(args, s.cluster, s.hosts, facts, ""), None
 
 
-def _by_rank_table(args: argparse.Namespace, s: Session) -> "tuple[Job, Table]":
+def _by_rank_table(args: argparse.Namespace, s: Session) -> tuple[Job, Table]:
     """Return the job and the rank table of its hosts. Raise PreflightError or NotSeenError if they have none."""
-    from preflight.app.rank_table_facts import look
-    from preflight.gate.exec_step import Table
-    from preflight.ranktable.build import BuildOptions, build, version_of
-    from preflight.ranktable.read import read
-    from preflight.ranktable.rules import judge
-    from preflight.ranktable.write import text_of
-
     wanted = BuildOptions(args.devices or ())
     facts = look(s, args.pool, version_of(s.cluster, wanted))
     result = build(s.cluster, s.hosts, facts, wanted)
@@ -325,20 +244,14 @@ def _by_node(args: argparse.Namespace, hosts: Sequence[Host], texts: "dict[str, 
     """Return the scripts by the launcher's names of the hosts."""
     if args.via == "mpi":
         return texts
-    from preflight.transport.engine.slurm import job_of
 
     return {node: texts[host] for host, node in job_of(os.environ).names(hosts).items()}
 
 
-def _start(args: argparse.Namespace, hosts: Sequence[Host], job: "Job", told: dict[str, str]) -> "Start":
-    from preflight.gate.exec_step import by_mpirun, by_srun
-
+def _start(args: argparse.Namespace, hosts: Sequence[Host], job: Job, told: dict[str, str]) -> Start:
     if args.via == "slurm":
-        from preflight.transport.engine.slurm import job_of
-
         job_allocation = job_of(os.environ)
         return by_srun(job_allocation, list(job_allocation.names(hosts).values()), told, os.environ)
-    from preflight.transport.engine.open_mpi import addresses_of, mpirun_of
 
     addresses = dict(zip((host.name for host in hosts), addresses_of(hosts, os.environ), strict=True))
     return by_mpirun(mpirun_of(os.environ), addresses, told, os.environ, path=not job.cluster.probe.setup)

@@ -5,14 +5,13 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from preflight.app.session import DEFAULT_INVENTORY
+from preflight.app.options import DEFAULT_INVENTORY
 from preflight.history.runs import CheckRun, check_run, check_run_ids, check_runs, last_passed_run, newest_check_run
 from preflight.history.store import HistoryError
 from preflight.model.errors import UsageError
 from preflight.provision.journal import PastRun, known_journals, past_run, past_runs, taken_back
 
 LAST, PASSED = "last", "passed"
-HELP = "a run's id, a unique beginning of it, or last"
 _CANDIDATES = 8  # runs that an ambiguous beginning lists
 _LIST = "to list the runs: preflight history"
 

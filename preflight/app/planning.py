@@ -4,16 +4,24 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from preflight.app.session import Session
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
+from preflight.checks.engine.waivers import apply_waivers
+from preflight.facts.collect import collect
+from preflight.facts.pings.run import ping
+from preflight.facts.types import ClusterFacts, Unreachable
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-
-if TYPE_CHECKING:
-    from preflight.facts.types import ClusterFacts
+from preflight.provision.apply import Way, put_in_order, who_is_at_work
+from preflight.provision.hold import held_back, not_reached, not_seen, same_machine, unfinished, where_root
+from preflight.provision.plan import make_plan
+from preflight.provision.precheck import not_asked, questions, taken
+from preflight.report.build import new_run_id
 
 NOBODY = "nothing is known to change: no host was reached"
 
@@ -26,7 +34,7 @@ class Look:
     is active, and its owner.
     """
 
-    facts: "ClusterFacts"
+    facts: ClusterFacts
     findings: tuple[Finding, ...]
     plan: Plan
     notes: tuple[str, ...] = ()
@@ -35,16 +43,12 @@ class Look:
 
 def nothing(seen: Look) -> str:
     """Return the text for an empty plan, which proves nothing if no host was reached."""
-    from preflight.facts.types import Unreachable
-
     all_away = all(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
     return NOBODY if all_away else "nothing to change"
 
 
 def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
     """Collect the facts of the session's hosts and judge them by the checks of `areas`."""
-    from preflight.facts.collect import collect
-
     facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
     return judge(s, facts, areas, temporary=getattr(args, "temporary", False))
 
@@ -54,10 +58,6 @@ def only_look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Lo
 
     Hosts with an unfinished run are asked which run is active.
     """
-    from preflight.provision.apply import Way, who_is_at_work
-    from preflight.provision.hold import unfinished
-    from preflight.report.build import new_run_id
-
     current = look(s, areas, args)
     if not (unfinished_runs := unfinished(current.facts)):
         return current
@@ -70,10 +70,6 @@ def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -
 
     The firewall changes of an interrupted run may still revert. Such hosts are put in order first, and collected again.
     """
-    from preflight.provision.apply import Way, put_in_order
-    from preflight.provision.hold import unfinished
-    from preflight.report.build import new_run_id
-
     current = look(s, areas, args)
     cut_off = unfinished(current.facts)
     if not cut_off:
@@ -85,13 +81,8 @@ def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -
     return replace(again, notes=put_right.notes, at_work=at_work)
 
 
-def judge(s: Session, facts: "ClusterFacts", areas: Sequence[Area], *, temporary: bool = False) -> Look:
+def judge(s: Session, facts: ClusterFacts, areas: Sequence[Area], *, temporary: bool = False) -> Look:
     """Return the findings of the checks of `areas`, and the plan that follows from them."""
-    from preflight.checks.engine.registry import all_checks
-    from preflight.checks.engine.run import run_checks
-    from preflight.checks.engine.waivers import apply_waivers
-    from preflight.provision.plan import make_plan
-
     checks = [check for check in all_checks().values() if check.configures in areas]
     raw_findings = run_checks(s.cluster, facts, checks=checks, hosts=s.hosts)
     findings = tuple(apply_waivers(raw_findings, s.cluster.waivers, (), date.today()))
@@ -122,8 +113,6 @@ def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tupl
 
     Raise PreflightError if a new address is in use, or if a machine is in the inventory twice.
     """
-    from preflight.provision.hold import not_reached, not_seen, same_machine, unfinished, where_root
-
     if duplicates := same_machine(seen.facts):
         s.progress.clear()
         raise PreflightError(
@@ -156,12 +145,8 @@ class Safe(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace) -> Safe:
+def safe(s: Session, plan: Plan, facts: ClusterFacts, args: argparse.Namespace) -> Safe:
     """Return the plan without disturbing changes. Raise PreflightError if a new address answers already."""
-    from preflight.facts.pings.run import ping
-    from preflight.provision.hold import held_back
-    from preflight.provision.precheck import not_asked, questions, taken
-
     allowed, held = held_back(plan, facts, allow_disturbing=args.allow_disturbing, force_busy=args.force_busy)
     address_pings, unchecked = questions(allowed, facts)
     if not address_pings:
@@ -174,14 +159,11 @@ def safe(s: Session, plan: Plan, facts: "ClusterFacts", args: argparse.Namespace
     return Safe(allowed, held, unchecked + not_asked(pings))
 
 
-def device_facts(s: Session, changes: Iterable[Change], pool: int) -> "ClusterFacts":
+def device_facts(s: Session, changes: Iterable[Change], pool: int) -> ClusterFacts:
     """Collect the facts that are needed before devices are changed: users of the devices, and addresses that answer.
 
     Return no facts if no device is to be changed.
     """
-    from preflight.facts.collect import collect
-    from preflight.facts.types import ClusterFacts
-
     names = {change.host for change in changes if change.device is not None}
     if not names:
         return ClusterFacts({})

@@ -1,15 +1,4 @@
-"""Run collectives over all devices, compare every value, and name who did not arrive, sent wrong data, or is slow.
-
-  preflight probe --inventory hosts.toml
-  preflight probe --backend gloo --limit 'node[01-02]' --sizes 8,1M,64M
-  preflight probe --quick --budget 60s
-  preflight probe --scope host,rail      # each host, each rail by itself
-  preflight probe --with hccl-test       # where jobs have no torch
-  salloc -N 4 --exclusive preflight probe --via slurm    # by srun, without ssh
-
-The probe keeps the devices busy for seconds to minutes, so it runs only where the operator has said that the hosts are
-idle and theirs (idle = true under [probe], or --idle), and leaves out hosts whose devices are in use all the same.
-"""
+"""A probe: tests over all devices, judged."""
 
 import argparse
 import os
@@ -18,38 +7,33 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from preflight.app.background import FactsOfHosts, in_background, left, reached, rehearse_ports, result_by, unreached
 from preflight.app.causes import causes
+from preflight.app.link_counts import after_tests, before_tests
+from preflight.app.probe_pods import in_pod
 from preflight.app.probed import Probed, finish_probe
-from preflight.app.publish import add_publish_argument, refuse_partial_probe
+from preflight.app.publish import refuse_partial_probe
 from preflight.app.remember import baseline_of, setting_of
-from preflight.app.session import Session, add_inventory_arguments, session
+from preflight.app.session import Session, session
 from preflight.app.with_hccl_test import with_hccl_test
-from preflight.cli.output import add_output_arguments, refuse_unwritable
-from preflight.cli.probe_request import add_request_arguments, request_of
+from preflight.cli.report_options import refuse_unwritable
+from preflight.facts.link_counts import LinkCounts, sentence
+from preflight.facts.pings.device_ports import leaves
 from preflight.facts.types import ClusterFacts
-from preflight.model.cluster import Host, Product
+from preflight.model.cluster import Host, ProbeSettings, Product
 from preflight.model.errors import NotSeenError, UsageError
 from preflight.model.measure import End, Observation, TestOutcome
-
-if TYPE_CHECKING:
-    from preflight.probe.request import Request
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
-    add_request_arguments(parser)
-    parser.add_argument(
-        "--via",
-        choices=("ssh", "slurm", "mpi", "pods"),
-        help="how hosts are reached, instead of the inventory's: ssh, one srun in the job that this runs in, one "
-        "mpirun, or the pods of a Kubernetes job by each other",
-    )
-    parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
-    add_publish_argument(parser)
-    parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
-    add_output_arguments(parser)
+from preflight.model.rehearsal import Rehearsal
+from preflight.probe.estimate import without_groups
+from preflight.probe.hccl_test import nobody_has_torch
+from preflight.probe.hooks import Hooks
+from preflight.probe.line_rate import ports, with_line_rates
+from preflight.probe.permission import may_probe
+from preflight.probe.request import USUAL, Request
+from preflight.probe.rounds import Plan
+from preflight.probe.run import probe
+from preflight.transport.engine import Engine, open_engine
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,8 +47,6 @@ def run(args: argparse.Namespace) -> int:
                 "idle = true under [probe] in the inventory"
             )
         if args.via == "pods":
-            from preflight.app.probe_pods import in_pod
-
             return in_pod(args, s, probed)
         return finish_probe(args, s, started, probed(args, s))
 
@@ -100,7 +82,6 @@ def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
         )
     if args.tool == "hccl-test":
         raise UsageError(f"HCCL Test starts its ranks by an mpirun of its own and ssh, not over {via}: --via ssh")
-    from preflight.transport.engine import open_engine
 
     with open_engine(via, s.hosts, os.environ) as engine:
         yield s._replace(transport=engine)
@@ -113,7 +94,6 @@ def _start_engine(s: Session, budget: float | None) -> None:
     """
     if s.cluster.probe.via == "ssh":
         return
-    from preflight.transport.engine import Engine
 
     if isinstance(s.transport, Engine):
         s.progress.say(f"waiting for the hosts to come, by {s.cluster.probe.via}")
@@ -125,7 +105,6 @@ def _stop_without_engine(s: Session) -> None:
     """Raise NotSeenError if the engine has ended by itself, which is no host's fault."""
     if s.cluster.probe.via == "ssh":
         return
-    from preflight.transport.engine import Engine
 
     if isinstance(s.transport, Engine) and s.transport.ended:
         raise NotSeenError(
@@ -149,25 +128,6 @@ def _refuse_strange_backend(backend: str | None, product: Product) -> None:
 
 
 def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
-    from preflight.app.background import (
-        FactsOfHosts,
-        in_background,
-        left,
-        reached,
-        rehearse_ports,
-        result_by,
-        unreached,
-    )
-    from preflight.app.link_counts import after_tests, before_tests
-    from preflight.facts.link_counts import LinkCounts, sentence
-    from preflight.facts.pings.device_ports import leaves
-    from preflight.model.rehearsal import Rehearsal
-    from preflight.probe.hccl_test import nobody_has_torch
-    from preflight.probe.hooks import Hooks
-    from preflight.probe.line_rate import ports, with_line_rates
-    from preflight.probe.permission import may_probe
-    from preflight.probe.run import probe
-
     request = request_of(args, s.cluster.probe)
     notes = [*_without_groups(args, s, request)]
     begin = time.monotonic()
@@ -237,11 +197,8 @@ def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
     return Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend, proof.alone)
 
 
-def _without_groups(args: argparse.Namespace, s: Session, request: "Request") -> Iterator[str]:
+def _without_groups(args: argparse.Namespace, s: Session, request: Request) -> Iterator[str]:
     """Yield a note on requested scopes that have no test. Raise UsageError if no test remains."""
-    from preflight.probe.estimate import without_groups
-    from preflight.probe.rounds import Plan
-
     empty = without_groups(Plan(s.cluster, s.hosts, request))
     if len(empty) == len(request.scopes):
         raise UsageError(
@@ -266,3 +223,15 @@ def _spent(observations: Sequence[Observation], budget: float | None) -> str:
     if len(observations) == 1:
         return f"the budget of {budget:.0f} s was spent before a host was there"
     return f"the budget of {budget:.0f} s was spent: {not_run} tests were not run" if not_run else ""
+
+
+def request_of(args: argparse.Namespace, settings: ProbeSettings) -> Request:
+    """Return the request. `settings` are the inventory's defaults for options that are not given."""
+    return Request(
+        args.backend or settings.backend,
+        args.sizes or settings.sizes,
+        args.scope or USUAL,
+        quick=args.quick,
+        budget=args.budget,
+        seed=args.seed,
+    )

@@ -11,24 +11,22 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+
+import msgspec
 
 from preflight.app.probed import Probed, finish_probe, judged
 from preflight.app.session import Session
 from preflight.facts.documents.refused_document import json_error
 from preflight.gate.gang import GOOD, MESSAGE, UNKNOWN, PodVerdict, unknown, verdicts
 from preflight.model.errors import NotSeenError, UsageError
-
-if TYPE_CHECKING:
-    from preflight.transport.engine.pods import Pod, PodLocation
+from preflight.transport.engine.pods import Pod, PodLocation, follow, gather, open_pods, tell
 
 Probe = Callable[[argparse.Namespace, Session], Probed]
 
 
 def in_pod(args: argparse.Namespace, s: Session, probe: Probe) -> int:
     """Run the probe as one pod of a job. The inventory's hosts are the pods, ordered by index. Raise UsageError."""
-    from preflight.transport.engine.pods import Pod
-
     for option, value in {"--limit": args.limit, "-K": args.ask_sudo_password, "--with": args.tool}.items():
         if value:
             raise UsageError(f"{option}: the pods of a gang are proved all together, by torch; leave it out")
@@ -53,20 +51,14 @@ def _nobody_knows(s: Session, why: str) -> PodVerdict:
     return unknown([host.name for host in s.hosts], why)[s.hosts[0].name]
 
 
-def _follow(s: Session, pod: "Pod") -> PodVerdict:
-    import msgspec
-
-    from preflight.transport.engine.pods import follow
-
+def _follow(s: Session, pod: Pod) -> PodVerdict:
     try:
         return msgspec.json.decode(follow(pod, s.hosts), type=PodVerdict)
     except msgspec.MsgspecError as error:
         raise NotSeenError(f"{s.hosts[0].name} sent a verdict that is none: {json_error(error)}; see its log") from None
 
 
-def _lead(args: argparse.Namespace, s: Session, pod: "Pod", probe: Probe) -> PodVerdict:
-    from preflight.transport.engine.pods import PodLocation, gather, open_pods, tell
-
+def _lead(args: argparse.Namespace, s: Session, pod: Pod, probe: Probe) -> PodVerdict:
     started, names = datetime.now(UTC), [host.name for host in s.hosts]
     with open_pods(pod, s.hosts) as engine:
         arrivals = gather(engine, s.hosts, pod.wait, s.progress)
@@ -98,13 +90,13 @@ def _missing(pods: Mapping[str, str]) -> str:
     return f"{', '.join(first)}{remainder} did not come: {pods[first[0]]}"
 
 
-def _met(s: Session, there: "Mapping[str, PodLocation]") -> Session:
+def _met(s: Session, there: Mapping[str, PodLocation]) -> Session:
     """Return the session with the pods' addresses in place of their names, so that no name has to be resolved."""
     hosts = tuple(replace(host, address=there[host.name].address or host.address) for host in s.hosts)
     return s._replace(hosts=hosts, cluster=replace(s.cluster, hosts=hosts))
 
 
-def _end(pod: "Pod", verdict: PodVerdict) -> int:
+def _end(pod: Pod, verdict: PodVerdict) -> int:
     """Return the exit code. Write its meaning to the container's log, and for Kubernetes if the file is there."""
     opened = verdict.code == UNKNOWN and pod.opens
     message = verdict.message + ("; the job begins all the same, as PREFLIGHT_UNKNOWN says" if opened else "")

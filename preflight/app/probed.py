@@ -8,6 +8,9 @@ from datetime import date, datetime
 from preflight.app.publish import publisher
 from preflight.app.remember import setting_of
 from preflight.app.session import Session
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
+from preflight.checks.engine.waivers import apply_waivers
 from preflight.cli.output import end, present
 from preflight.facts.types import ClusterFacts
 from preflight.model.finding import Finding
@@ -35,10 +38,6 @@ class Probed:
 
 
 def judged(s: Session, probed: Probed) -> list[Finding]:
-    from preflight.checks.engine.registry import all_checks
-    from preflight.checks.engine.run import run_checks
-    from preflight.checks.engine.waivers import apply_waivers
-
     needed = _JUDGING & set(probed.rounds)
     checks = [check for check in all_checks().values() if needed & set(check.needs)]
     hosts = [host for host in s.hosts if host.name not in probed.refused]

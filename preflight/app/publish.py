@@ -5,7 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from preflight.app.session import Session
+from preflight.checks.engine.registry import all_checks
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
+from preflight.gate.publish import publish
+from preflight.gate.verdict import looks_of, versions_of
+from preflight.inventory import fold
 from preflight.model.cluster import ProbeSettings
 from preflight.model.errors import UsageError
 from preflight.model.report import Report
@@ -16,12 +20,6 @@ class Published(NamedTuple):
 
     notes: tuple[str, ...]
     everywhere: bool
-
-
-def add_publish_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--publish", action="store_true", help="leave on each host what was found there, for the gate (docs/gate.md)"
-    )
 
 
 def refuse_partial_check(args: argparse.Namespace) -> None:
@@ -62,10 +60,6 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
         return None
 
     def bring(report: Report) -> Published:
-        from preflight.checks.engine.registry import all_checks
-        from preflight.gate.publish import publish
-        from preflight.gate.verdict import looks_of, versions_of
-
         reached = [line.name for line in report.hosts if not isinstance(facts.hosts.get(line.name), Unreachable)]
         versions = {
             name: versions_of(host_facts)
@@ -90,8 +84,6 @@ def publisher(args: argparse.Namespace, s: Session, facts: ClusterFacts) -> Call
 
 def _told(errors: Mapping[str, str], outdated: Sequence[str]) -> Iterator[str]:
     """Yield sentences on hosts with the result, on each reason why others lack it, and on gates that ignore it."""
-    from preflight.inventory import fold
-
     for why in sorted(set(errors.values())):
         names = fold(name for name, reason in errors.items() if reason == why)
         yield f"not published on {names}: {why}" if why else f"published on {names}"

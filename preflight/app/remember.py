@@ -2,18 +2,21 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from preflight.checks.engine.run import NotRun
+from preflight.facts.documents.facts_document import compact
+from preflight.facts.types import ClusterFacts
+from preflight.history.baselines import saved
 from preflight.history.documents import FACTS, REPORT, compress
+from preflight.history.repeated_failures import notes, repeated_failures
 from preflight.history.runs import CheckRun, Setting, notable_findings, remember
 from preflight.history.store import HistoryError
+from preflight.inventory import fold
 from preflight.model.cluster import Cluster
+from preflight.model.figures import Baseline, figures
 from preflight.model.report import Report
-
-if TYPE_CHECKING:
-    from preflight.checks.engine.run import NotRun
-    from preflight.facts.types import ClusterFacts
-    from preflight.model.figures import Baseline
+from preflight.provision.journal import owner
+from preflight.report.document import document
 
 
 def setting_of(cluster: Cluster, backend: str | None = None) -> Setting:
@@ -28,15 +31,12 @@ def remembered(
     exit_code: int,
     next_step: str,
     asked: str = "",
-    facts: "ClusterFacts | None" = None,
+    facts: ClusterFacts | None = None,
 ) -> Report:
     """Save the run in the history. Return the report with notes on repeated failures, or on why it was not saved.
 
     `asked` is that of CheckRun. `facts` are the hosts' facts that are saved with it.
     """
-    from preflight.history.repeated_failures import notes, repeated_failures
-    from preflight.inventory import fold
-
     try:
         again = tuple(notes(repeated_failures(setting.cluster, report.findings), fold))
         report = replace(report, notes=report.notes + again)
@@ -52,18 +52,12 @@ def remembered(
     return report
 
 
-def _documents(report: Report, exit_code: int, facts: "ClusterFacts | None") -> dict[str, bytes]:
-    from preflight.facts.documents.facts_document import compact
-    from preflight.report.document import document
-
+def _documents(report: Report, exit_code: int, facts: ClusterFacts | None) -> dict[str, bytes]:
     documents = {REPORT: document(report, exit_code).encode()}
     return {**documents, FACTS: compact(facts)} if facts else documents
 
 
 def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, next_step: str) -> CheckRun:
-    from preflight.model.figures import figures
-    from preflight.provision.journal import owner
-
     return CheckRun(
         run=report.run,
         command=report.command,
@@ -82,11 +76,8 @@ def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, nex
     )
 
 
-def baseline_of(setting: Setting) -> "Baseline | NotRun":
+def baseline_of(setting: Setting) -> Baseline | NotRun:
     """Return the baseline of the probe's figures, or why there is none."""
-    from preflight.checks.engine.run import NotRun
-    from preflight.history.baselines import saved
-
     try:
         baseline = saved(setting)
     except HistoryError as error:

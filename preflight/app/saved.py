@@ -5,8 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from preflight.app import bundle_file
-from preflight.app.session import DEFAULT_INVENTORY
+from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.saved_report import of_report
+from preflight.facts.documents import capture
+from preflight.facts.documents import facts_document as document
+from preflight.facts.round_trip import Seen
 from preflight.facts.types import ClusterFacts
+from preflight.inventory import limit, load, parse
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
@@ -29,11 +34,6 @@ def load_saved(args: argparse.Namespace) -> Saved:
 
     A capture or a support bundle is judged by the inventory in it, unless --inventory names another.
     """
-    from preflight.facts.documents import capture
-    from preflight.facts.documents import facts_document as document
-    from preflight.facts.round_trip import Seen
-    from preflight.inventory import limit, load, parse
-
     if bundle_file.is_bundle(args.source):
         return _of_bundle(args)
     text = document.text_of(args.source)
@@ -56,9 +56,6 @@ def load_saved(args: argparse.Namespace) -> Saved:
 
 
 def _of_bundle(args: argparse.Namespace) -> Saved:
-    from preflight.facts.documents import facts_document as document
-    from preflight.inventory import limit, load, parse
-
     members = bundle_file.read(args.source)
     if bundle_file.FACTS not in members:
         raise UsageError(f"{args.source} holds no facts: its bundle.json says why")
@@ -79,8 +76,6 @@ def _of_bundle(args: argparse.Namespace) -> Saved:
 
 def _verdict(report: bytes, source: str) -> str:
     """Return how the run itself ended, since that also depends on pings and collectives, which facts lack."""
-    from preflight.app.diff_sides import of_report
-
     run = of_report(report, source)
     failed = sorted({finding.check for finding in run.findings or () if finding.outcome is Outcome.FAIL})
     names = f" ({', '.join(failed[:_NAMED])}{' …' if len(failed) > _NAMED else ''})" if failed else ""

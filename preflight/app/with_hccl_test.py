@@ -1,27 +1,23 @@
 """`preflight probe` with the vendor's HCCL Test instead of torch."""
 
 import argparse
-from typing import TYPE_CHECKING
 
+from preflight.app.background import reached
 from preflight.app.probed import Probed
 from preflight.app.session import Session
+from preflight.checks.engine.run import NotRun
+from preflight.facts.collect import collect
+from preflight.model.rehearsal import Rehearsal
+from preflight.probe import hccl_test
+from preflight.probe.permission import may_probe
+from preflight.probe.rehearsal import rehearse
 
-if TYPE_CHECKING:
-    from preflight.model.rehearsal import Rehearsal
 
-
-def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: "Rehearsal | None" = None) -> Probed:
+def with_hccl_test(args: argparse.Namespace, s: Session, rehearsal: Rehearsal | None = None) -> Probed:
     """Run HCCL Test over the hosts with devices that may be used, which are determined here.
 
     `rehearsal` is the port rehearsal, if there has been one.
     """
-    from preflight.app.background import reached
-    from preflight.checks.engine.run import NotRun
-    from preflight.facts.collect import collect
-    from preflight.probe import hccl_test
-    from preflight.probe.permission import may_probe
-    from preflight.probe.rehearsal import rehearse
-
     sections = ("npu_smi", "os")
     facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, sections=sections)
     refused = dict(may_probe(s.cluster, facts, s.hosts, asked_idle=args.idle))

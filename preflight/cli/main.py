@@ -49,38 +49,6 @@ COMMANDS = {
     "lab": "a cluster in a box: real sshd, real kernel settings, stand-in vendor tools",
 }
 
-_MODULES = {
-    "check": "preflight.app.check",
-    "probe": "preflight.app.probe",
-    "exec": "preflight.app.exec",
-    "plan": "preflight.cli.changes.plan",
-    "apply": "preflight.cli.changes.apply",
-    "history": "preflight.cli.history.runs",
-    "diff": "preflight.cli.history.diff",
-    "baseline": "preflight.cli.history.baseline",
-    "rollback": "preflight.cli.changes.rollback",
-    "configure": "preflight.cli.changes.configure",
-    "configure-ports": "preflight.cli.commands.configure.ports",
-    "configure-device-ips": "preflight.cli.commands.configure.device_ips",
-    "configure-firewall": "preflight.cli.commands.configure.firewall",
-    "configure-environment": "preflight.cli.commands.configure.environment",
-    "learn": "preflight.cli.hosts.learn",
-    "ranktable": "preflight.cli.jobs.ranktable",
-    "inventory": "preflight.cli.hosts.host_lists",
-    "facts": "preflight.cli.hosts.facts",
-    "capture": "preflight.cli.hosts.capture",
-    "support-bundle": "preflight.cli.history.support_bundle",
-    "gate": "preflight.cli.commands.gate",
-    "diagnose": "preflight.cli.jobs.diagnose",
-    "launch": "preflight.cli.jobs.launch",
-    "parse": "preflight.cli.commands.parse",
-    "list-checks": "preflight.cli.commands.list_checks",
-    "explain": "preflight.cli.commands.explain",
-    "help": "preflight.cli.commands.help",
-    "completion": "preflight.cli.commands.completion",
-    "lab": "preflight.cli.hosts.lab",
-}
-
 # Names of commands in other tools → ours.
 MEANT = {
     **dict.fromkeys(("verify", "validate", "test", "doctor", "status"), "check"),
@@ -100,6 +68,11 @@ MEANT = {
 }
 
 
+def module_of(command: str) -> str:
+    """Return the module of a command: that of `configure-ports` is commands/configure/ports.py."""
+    return f"preflight.cli.commands.{command.replace('configure-', 'configure.').replace('-', '_')}"
+
+
 def parser(wanted: str | None = None) -> Parser:
     """Return the parser of the whole command line. `wanted` is the command on it."""
     root = Parser(
@@ -111,7 +84,7 @@ def parser(wanted: str | None = None) -> Parser:
     root.add_argument("--version", action="version", version=f"preflight {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, help_text in COMMANDS.items():
-        commands.add_parser(name, help=help_text, module=_MODULES[name])
+        commands.add_parser(name, help=help_text, module=module_of(name))
     return root
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.app.session import write_whole
+from preflight.app.files import write_whole
 from preflight.cli import main as cli
 from preflight.cli.parser import Parser
 from preflight.model.errors import PreflightError, UsageError

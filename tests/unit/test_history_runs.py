@@ -12,7 +12,8 @@ import pytest
 from preflight.app.remember import baseline_of, setting_of
 from preflight.checks.engine.run import NotRun
 from preflight.cli.main import main
-from preflight.cli.output import Output, end, present
+from preflight.cli.output import end, present
+from preflight.cli.report_options import Output
 from preflight.history import store
 from preflight.history.baselines import save
 from preflight.history.runs import check_runs

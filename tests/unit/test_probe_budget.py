@@ -113,7 +113,7 @@ def one_is_late(monkeypatch: pytest.MonkeyPatch) -> Iterator[FactsOfHosts]:
         hangs.wait()
         return "everything"
 
-    monkeypatch.setattr("preflight.facts.collect.collect", collect)
+    monkeypatch.setattr("preflight.app.background.collect", collect)
     yield FactsOfHosts(SimpleNamespace(cluster=two, hosts=two.hosts, transport=None), ())  # type: ignore[arg-type]
     hangs.set()
 

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from preflight.app.session import ProgressLine, Session
+from preflight.app.progress_line import ProgressLine
+from preflight.app.session import Session
 from preflight.cli.jobs.ranktable_push import push, show_briefly
 from preflight.cli.main import main
 from preflight.facts.documents.facts_document import dump, load

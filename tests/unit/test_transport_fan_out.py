@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from preflight.app.session import ProgressLine
+from preflight.app.progress_line import ProgressLine
 from preflight.model.cluster import Host
 from preflight.transport import ErrorKind, Progress, TransportError, fan_out
 from preflight.transport import attempt as attempts

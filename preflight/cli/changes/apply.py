@@ -1,45 +1,24 @@
-"""Carry out a saved plan: that and nothing else.
-
-Every host is compared with the plan first. If one of them is neither as it was seen nor as it is wanted, the plan is
-stale, and nothing is changed anywhere. Devices that a job uses by now are left alone.
-"""
+"""`preflight apply`: a saved plan is compared with the hosts, confirmed and carried out."""
 
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from preflight.app.session import Session, add_inventory_arguments, session
+from preflight.app.planning import device_facts, safe
+from preflight.app.session import Session, session
 from preflight.bounded_file import read_bounded
+from preflight.cli.changes.change_output import finish_run, show_plan
 from preflight.cli.changes.next_command import plan_anew
-from preflight.cli.changes.questions import (
-    PENDING,
-    add_change_arguments,
-    agreed,
-    carry_out,
-    refuse_what_cannot_be_asked,
-    shown,
-)
+from preflight.cli.changes.questions import PENDING, agreed, carry_out, refuse_what_cannot_be_asked, shown
 from preflight.model.change import Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
-
-if TYPE_CHECKING:
-    from preflight.provision.document import SavedPlan
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a file of preflight plan --out")
-    add_inventory_arguments(parser)
-    parser.set_defaults(inventory=None)
-    add_change_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+from preflight.provision.apply import Way, compare
+from preflight.provision.document import LARGEST, SavedPlan, limited, load
+from preflight.provision.render_results import stale
+from preflight.report.build import new_run_id
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.app.planning import device_facts, safe
-    from preflight.cli.changes.change_output import finish_run, show_plan
-    from preflight.provision.document import limited, load
-
     started = datetime.now(UTC)
     saved = load(_read(args.plan), str(args.plan))
     args.inventory = args.inventory or Path(saved.inventory)
@@ -66,8 +45,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> bytes:
-    from preflight.provision.document import LARGEST
-
     try:
         return read_bounded(path, LARGEST)
     except FileNotFoundError:
@@ -76,7 +53,7 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"{path}: {error.strerror}; to write a plan: preflight plan --out plan.json") from None
 
 
-def _refuse_strangers(args: argparse.Namespace, s: Session, saved: "SavedPlan") -> None:
+def _refuse_strangers(args: argparse.Namespace, s: Session, saved: SavedPlan) -> None:
     """Raise UsageError if the plan is not for this inventory, before any host is contacted."""
     devices_of = {host.name: {device.index for device in host.devices} for host in s.cluster.hosts}
     if saved.cluster != s.cluster.name:
@@ -96,10 +73,6 @@ def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[Ste
 
     Raise PreflightError if a host has changed since the plan was made.
     """
-    from preflight.provision.apply import Way, compare
-    from preflight.provision.render_results import stale
-    from preflight.report.build import new_run_id
-
     way = Way(s.hosts, s.transport, args.pool, s.progress)
     compared = compare(plan, way, new_run_id(datetime.now(UTC)))
     moved = [result for result in compared if result.state is StepState.MOVED]

@@ -5,16 +5,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import msgspec
+
 from preflight.app.planning import NOBODY
-from preflight.app.session import Session, again
+from preflight.app.session import Session
+from preflight.checks.engine.registry import all_checks
 from preflight.cli.changes.next_command import after_configure, after_run, plan_anew
+from preflight.cli.options import again
+from preflight.inventory import fold
 from preflight.model.change import Area, Change, Plan, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
+from preflight.provision.host_run import JOURNAL
 from preflight.provision.render import Line, render, wrapped
 from preflight.provision.render_results import render_fixed, render_results
+from preflight.provision.rollout import failed_hosts
+from preflight.report.build import build
+from preflight.report.console import show, width
+from preflight.report.document import document
 from preflight.report.text import Line as ReportLine
+from preflight.report.text import render as render_report
 
 _STYLES = {"add": "pass", "remove": "fail"}  # a diff's colours are those of the report
 
@@ -42,8 +53,6 @@ def show_plan(
     s: Session, plan: Plan, notes: Sequence[str], nothing: str = "nothing to change", *, whole: bool = False
 ) -> None:
     """Show the plan as a diff. `nothing` is the text for an empty plan; `whole` shows all that files will contain."""
-    from preflight.inventory import fold
-
     lines = render(plan, notes, fold=fold, whole=whole)
     if not plan.changes:
         exception = ", apart from what is said above" if notes and nothing != NOBODY else ""
@@ -56,14 +65,10 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending,
 
     Return `exit_code`.
     """
-    from preflight.report.build import build
-
     report = build(args.command, started, [host.name for host in s.hosts], end.after, inventory=args.inventory)
     if args.limit:
         report = replace(report, notes=(f"limited to {args.limit}, as asked",))
     if args.output == "json":
-        from preflight.report.document import document
-
         print(_document(document(report, exit_code), end))
     elif args.dry_run and end.plan.changes:
         _show(s, [Line("nothing was changed (--dry-run)"), Line(f"next: {again(args)}", "next")])
@@ -73,11 +78,6 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending,
 
 
 def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Ending) -> None:
-    from preflight.checks.engine.registry import all_checks
-    from preflight.inventory import fold
-    from preflight.report.console import show, width
-    from preflight.report.text import render as render_report
-
     titles = {id_: check.title for id_, check in all_checks().items()}
     before = [finding for finding in end.before if finding.host not in end.at_work]
     done = [*render_results(end.results, fold=fold), *render_fixed(before, end.after, titles, fold=fold)]
@@ -94,8 +94,6 @@ def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Endi
 
 
 def _show(s: Session, lines: Iterable[Line]) -> None:
-    from preflight.report.console import show
-
     s.progress.clear()
     show(ReportLine(line.text, _STYLES.get(line.style, line.style)) for line in lines)
 
@@ -116,9 +114,6 @@ def finish_run(
     It is 1 if a change failed, was not tried (`short`), or another run was active (`at_work`: host → owner). It is 3 if
     the plan is empty because a host could not be checked (`blind`).
     """
-    from preflight.inventory import fold
-    from preflight.provision.rollout import failed_hosts
-
     exit_code = 1 if short or at_work or failed_hosts(results) else 3 if blind else 0
     if args.output == "json":
         print(_run_document(args.command, run, exit_code, results, notes))
@@ -134,8 +129,6 @@ def finish_run(
 
 def _left_to_others(at_work: Mapping[str, str]) -> Iterator[Line]:
     """Yield lines that name the other runs that were active on the hosts."""
-    from preflight.inventory import fold
-
     for owner in dict.fromkeys(at_work.values()):
         hosts = [name for name, host_owner in at_work.items() if host_owner == owner]
         sentence = f"another run ({owner}) was at work on {fold(hosts)}: what is seen there is its doing"
@@ -148,8 +141,6 @@ def _then(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
 
 def _left_alone(args: argparse.Namespace, results: Sequence[StepResult]) -> list[Line]:
     """Return a pointer to the host's journal for values that a rollback did not restore."""
-    from preflight.provision.host_run import JOURNAL
-
     if args.command != "rollback" or all(result.state is not StepState.MOVED for result in results):
         return []
     sentence = f"what it was before the run stands on the host in {JOURNAL}/{args.run_id}.jsonl"
@@ -173,8 +164,6 @@ def _way_back(run: str, results: Sequence[StepResult]) -> list[Line]:
 
 def _run_document(command: str, run: str, exit_code: int, results: Sequence[StepResult], notes: Sequence[str]) -> str:
     """Return the `preflight.run/1` document (docs/contracts.md)."""
-    import msgspec
-
     changes = [_changed(result.change, result) for result in results]
     body = {
         "schema": "preflight.run/1",
@@ -189,8 +178,6 @@ def _run_document(command: str, run: str, exit_code: int, results: Sequence[Step
 
 def _document(report: str, end: Ending) -> str:
     """Return the report (docs/contracts.md) with the changes and those left out (docs/configure.md)."""
-    import msgspec
-
     results = {result.change: result for result in end.results}
     changes = [_changed(change, results.get(change)) for change in end.plan.changes]
     body = {**msgspec.json.decode(report), "changes": changes, "held_back": end.notes}
@@ -200,7 +187,5 @@ def _document(report: str, end: Ending) -> str:
 
 
 def _changed(change: Change, result: StepResult | None) -> dict[str, object]:
-    import msgspec
-
     state, observed, message = (result.state, result.found, result.message) if result else (StepState.PENDING, None, "")
     return {**msgspec.to_builtins(change), "state": state, "found": observed, "message": message}

@@ -1,49 +1,20 @@
-"""Look at every host, show what has to change as a diff, ask, change it, and look again.
-
-A change is made only where the host is still as it was seen; what somebody changed meanwhile is left alone. Firewall
-changes take themselves back unless a new connection confirms them. Running it again finds nothing to do, and
-`preflight rollback RUN` takes a run back.
-
-Areas: ports, device addresses, firewall, environment; `configure-ports`, `configure-device-ips`, `configure-firewall`
-and `configure-environment` are the same thing for one of them.
-"""
+"""`preflight configure`: hosts are checked, changed and checked again."""
 
 import argparse
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from preflight.app.planning import Look, doable, look, look_in_order, nothing, only_look
-from preflight.app.session import add_inventory_arguments, session
-from preflight.cli.changes.questions import (
-    PENDING,
-    add_change_arguments,
-    agreed,
-    carry_out,
-    refuse_what_cannot_be_asked,
-    shown,
-)
+from preflight.app.session import session
+from preflight.cli.changes.change_output import Ending, finish, show_plan
+from preflight.cli.changes.questions import PENDING, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.facts.types import Unreachable
 from preflight.model.change import Area, Plan, StepResult, StepState
 from preflight.model.outcome import Outcome
 
 
-def add_arguments(parser: argparse.ArgumentParser, areas: Sequence[Area] = tuple(Area)) -> None:
-    add_inventory_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
-    parser.add_argument("--exit-code", action="store_true", help="with --dry-run: end with 5 if something would change")
-    if Area.PORTS in areas:
-        parser.add_argument("--temporary", action="store_true", help="reserve the ports until the next boot only")
-    add_change_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
-
-
-def run(args: argparse.Namespace) -> int:
-    return configure(args, tuple(Area))
-
-
 def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
     """Run a `configure` command for the given areas and return its exit code."""
-    from preflight.cli.changes.change_output import Ending, finish, show_plan
-
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     started = datetime.now(UTC)
     with session(args) as s:
@@ -80,7 +51,5 @@ def dry_exit(args: argparse.Namespace, seen: Look, plan: Plan) -> int:
 
 def _blind(seen: Look) -> bool:
     """Return whether a host, or a part of one, could not be checked."""
-    from preflight.facts.types import Unreachable
-
     unreached = any(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
     return unreached or any(finding.outcome is Outcome.UNKNOWN for finding in seen.findings)

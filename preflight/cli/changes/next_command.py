@@ -4,7 +4,7 @@ import argparse
 import shlex
 from collections.abc import Sequence
 
-from preflight.app.session import again
+from preflight.cli.options import again
 from preflight.model.change import StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

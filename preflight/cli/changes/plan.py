@@ -1,43 +1,27 @@
-"""Look at every host and show what would be changed, as a diff; save it for `preflight apply`.
-
-Nothing is changed. A plan is limited to areas with --area, and can be made from facts that were saved before.
-"""
+"""`preflight plan`: changes that hosts need, shown and saved."""
 
 import argparse
 import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
-from preflight.app.session import add_inventory_arguments, again, refuse_place, session, write_whole
+from preflight.app.files import refuse_place, write_whole
+from preflight.app.planning import NOBODY, doable, judge, nothing, only_look
+from preflight.app.session import session
 from preflight.bounded_file import read_bounded
+from preflight.cli.changes.change_output import say, show_plan
+from preflight.cli.changes.configure import dry_exit
 from preflight.cli.changes.next_command import look
-from preflight.cli.changes.questions import add_permission_arguments, shown
+from preflight.cli.changes.questions import shown
+from preflight.cli.options import again
+from preflight.facts.documents.facts_document import load_file
 from preflight.model.change import Area
 from preflight.model.errors import UsageError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="save the plan here, for preflight apply FILE; an older plan there is written over, nothing else",
-    )
-    parser.add_argument("--area", action="append", type=Area, choices=tuple(Area), help="only this area (repeatable)")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="plan from saved facts, offline")
-    parser.add_argument("--exit-code", action="store_true", help="end with 5 if something would change")
-    add_permission_arguments(parser)
+from preflight.provision.document import LARGEST, SavedPlan, dump, is_plan
+from preflight.report.build import utc
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.app.planning import NOBODY, doable, judge, nothing, only_look
-    from preflight.cli.changes.change_output import say, show_plan
-    from preflight.cli.changes.configure import dry_exit
-    from preflight.facts.documents.facts_document import load_file
-    from preflight.provision.document import SavedPlan, dump
-    from preflight.report.build import utc
-
     areas = tuple(args.area or Area)
     if args.out:
         _refuse_to_overwrite(args.out)
@@ -62,8 +46,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_to_overwrite(path: Path) -> None:
     """Raise UsageError if `path` holds something other than a plan, which would be lost."""
-    from preflight.provision.document import LARGEST, is_plan
-
     try:
         content = read_bounded(path, LARGEST) if path.is_file() else b""
     except OSError as error:

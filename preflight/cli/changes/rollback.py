@@ -1,50 +1,25 @@
-"""Take back what a run changed, in reverse order, from what every host wrote down about it.
-
-What somebody has changed since is left alone and reported. A device has no way to drop an address: its file is put
-back, and it keeps the address until it is reset.
-"""
+"""`preflight rollback`: changes of a run, taken back in reverse order."""
 
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from preflight.app.named_run import HELP, changing_run
-from preflight.app.session import Session, add_inventory_arguments, again, session
-from preflight.cli.changes.questions import (
-    PENDING,
-    Undoes,
-    add_change_arguments,
-    agreed,
-    carry_out,
-    refuse_what_cannot_be_asked,
-    shown,
-)
+from preflight.app.named_run import changing_run
+from preflight.app.planning import device_facts, safe
+from preflight.app.session import Session, session
+from preflight.cli.changes.change_output import finish_run, say, show_plan
+from preflight.cli.changes.questions import PENDING, Undoes, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.cli.options import again
+from preflight.gate.install import undoing_allowed
 from preflight.model.change import StepState
-
-if TYPE_CHECKING:
-    from preflight.provision.journal import PastRun
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", help=f"{HELP}: the newest that changed hosts")
-    add_inventory_arguments(parser)
-    parser.set_defaults(inventory=None)
-    add_change_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be taken back")
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+from preflight.provision.apply import Way
+from preflight.provision.journal import PastRun, past_runs
+from preflight.provision.lost_journals import what_is_left
+from preflight.provision.rollback import undoing, undoing_in_order
+from preflight.report.build import new_run_id
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.app.planning import device_facts, safe
-    from preflight.cli.changes.change_output import finish_run, say, show_plan
-    from preflight.gate.install import undoing_allowed
-    from preflight.provision.apply import Way
-    from preflight.provision.journal import past_runs
-    from preflight.provision.lost_journals import what_is_left
-    from preflight.provision.rollback import undoing, undoing_in_order
-    from preflight.report.build import new_run_id
-
     started = datetime.now(UTC)
     past = changing_run(args.run_id, args.inventory)
     if past is not None:  # so that next commands name this run, even after newer ones
@@ -83,11 +58,11 @@ def run(args: argparse.Namespace) -> int:
         return finish_run(args, s, run_id, applied.results, notes, short=short, at_work=at_work)
 
 
-def _touched(past: "PastRun | None") -> bool:
+def _touched(past: PastRun | None) -> bool:
     return past is not None and past.touched
 
 
-def _gone(past: "PastRun | None", s: Session) -> tuple[str, ...]:
+def _gone(past: PastRun | None, s: Session) -> tuple[str, ...]:
     """Return a sentence for each host of the run that is no longer in the inventory."""
     names = {host.name for host in s.cluster.hosts}
     missing = [name for name in past.hosts if name not in names] if past else []

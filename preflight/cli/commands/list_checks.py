@@ -1,6 +1,7 @@
 """List all checks: id, default severity, and the wanted state that each one looks for."""
 
 import argparse
+import json
 import textwrap
 from collections.abc import Iterable
 
@@ -41,8 +42,6 @@ def console(checks: Iterable[CheckEntry]) -> str:
 
 def document(checks: Iterable[CheckEntry]) -> str:
     """Return JSON: a list with one object for each check."""
-    import json
-
     rows = [
         {
             "id": check.id,

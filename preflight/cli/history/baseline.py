@@ -1,19 +1,12 @@
-"""Save what a probe measured, and compare later probes with it.
-
-  preflight baseline save         # the last probe that passed
-  preflight baseline show
-  preflight baseline compare      # the last probe; ends with 1 if it is slower
-
-A baseline belongs to a cluster, its product and the backend. The one named "default" is what PRB115 judges every later
-probe by. It keeps its run in the history for as long as it is not saved anew.
-"""
+"""`preflight baseline`: figures of a probe, saved and compared with later ones."""
 
 import argparse
 import sys
 from collections import Counter
 
-from preflight.app.named_run import HELP, checking_run
-from preflight.history.baselines import USUAL, all_baselines, reason_against, save, saved
+from preflight.app.named_run import checking_run
+from preflight.cli.history.baseline_output import compared, compared_document, shown, shown_document
+from preflight.history.baselines import all_baselines, reason_against, save, saved
 from preflight.history.runs import CheckRun, check_run, check_runs, last_measured_run
 from preflight.model.errors import UsageError
 from preflight.model.figures import Baseline, comparable, compare, strangers
@@ -25,33 +18,8 @@ _TOLD = 3  # later runs that are named, with the reason
 _PROBED = {"PRB101"}  # a check of every run with a probe
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    saving = actions.add_parser("save", help="call the figures of a run good", allow_abbrev=False)
-    saving.add_argument("run_id", metavar="RUN", nargs="?", help=f"{HELP} (default: the last probe that passed)")
-    saving.add_argument("--force", action="store_true", help="also in place of one with more bandwidths")
-    saving.set_defaults(act=_save)
-    showing = actions.add_parser("show", help="list what is saved, with its figures", allow_abbrev=False)
-    showing.set_defaults(act=_show)
-    comparing = actions.add_parser("compare", help="a probe's figures beside the saved ones", allow_abbrev=False)
-    comparing.add_argument(
-        "run_id", metavar="RUN", nargs="?", help=f"{HELP} (default: the last probe that passed, but for PRB115)"
-    )
-    comparing.set_defaults(act=_compare)
-    for action in (saving, comparing):
-        action.add_argument("--name", type=_name, default=USUAL, help=f"which baseline (default: {USUAL})")
-    for action in (showing, comparing):
-        action.add_argument("-o", "--output", choices=("console", "json"), default="console")
-
-
-def _name(text: str) -> str:
-    if not text.isprintable() or not 0 < len(text) <= 40:
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of up to 40 characters")
-    return text
-
-
 def run(args: argparse.Namespace) -> int:
-    return int(args.act(args))
+    return _ACTIONS[args.action](args)
 
 
 def _save(args: argparse.Namespace) -> int:
@@ -94,8 +62,6 @@ def _refuse_poorer(old: Baseline, look: CheckRun) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from preflight.cli.history.baseline_output import shown, shown_document
-
     baselines = all_baselines()
     if args.output == "json":
         print(shown_document(baselines))
@@ -105,8 +71,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from preflight.cli.history.baseline_output import compared, compared_document
-
     past = checking_run(args.run_id) if args.run_id is not None else _last_good()
     baseline = saved(past.setting, args.name)
     cluster, product, backend = past.setting
@@ -125,3 +89,6 @@ def _compare(args: argparse.Namespace) -> int:
     else:
         print("\n".join(compared(past, baseline, comparisons, other_scopes)))
     return int(any(comparison.outcome is Outcome.FAIL for comparison in comparisons))
+
+
+_ACTIONS = {"save": _save, "show": _show, "compare": _compare}

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from preflight.cli.history.history_document import figure_row
 from preflight.history.runs import CheckRun
 from preflight.model.figures import Baseline, Comparison, Shape, comparable, shown_bytes, shown_GBps
@@ -97,7 +99,5 @@ def _head(name: str, look: CheckRun) -> dict[str, Any]:
 
 
 def _text(baselines: list[dict[str, Any]]) -> str:
-    import msgspec
-
     body = {"schema": "preflight.baseline/1", "baselines": baselines}
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
+import msgspec
+
 from preflight.cli.history.baseline_output import alike, what, who
 from preflight.cli.history.history_document import figure_row
 from preflight.facts.documents.differences import Difference, Place, cut
@@ -185,8 +187,6 @@ def _next(found: Diff) -> str:
 
 
 def document(found: Diff, changing: Sequence[PastRun]) -> str:
-    import msgspec
-
     facts = [
         {"name": item.name, "before": item.before, "after": item.after, "places": list(map(str, item.places))}
         for item in found.facts.differences

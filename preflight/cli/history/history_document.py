@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from preflight.history.runs import CheckRun
 from preflight.model.figures import Figure
 from preflight.model.finding import Finding
@@ -12,8 +14,6 @@ from preflight.provision.journal import PastRun
 
 def document(runs: Iterable[PastRun | CheckRun], *, whole: bool) -> str:
     """Return the JSON text. `whole` adds the findings and figures of check and probe."""
-    import msgspec
-
     listed = [_look(past, whole) if isinstance(past, CheckRun) else _changes(past) for past in runs]
     return msgspec.json.format(
         msgspec.json.encode({"schema": "preflight.history/1", "runs": listed}), indent=2
@@ -71,8 +71,6 @@ def _look(past: CheckRun, whole: bool) -> dict[str, Any]:
 
 
 def figure_row(figure: Figure) -> dict[str, Any]:
-    import msgspec
-
     return {**msgspec.to_builtins(figure.shape), "busbw_GBps": figure.busbw, "seconds": figure.seconds}
 
 

@@ -1,12 +1,4 @@
-"""List the runs that were started on this machine, the newest first; or show one of them.
-
-  preflight history                   # check, probe, configure, apply, rollback
-  preflight history --host node03     # those that had to do with one host
-  preflight history RUN               # what it found or changed, and what next
-
-Runs that change hosts are read from their journals, which are written while they run; check and probe are remembered
-when they end.
-"""
+"""`preflight history`: runs of this machine, as a list or one by one."""
 
 import argparse
 import os
@@ -15,32 +7,21 @@ from collections.abc import Iterator
 from itertools import islice
 
 from preflight.app.named_run import any_run
+from preflight.checks.engine.catalogue import catalogue
+from preflight.cli.history.history_document import document
 from preflight.history.runs import CheckRun, check_runs
 from preflight.history.store import HistoryError
-from preflight.model.change import StepState
+from preflight.inventory import fold
+from preflight.model.change import Plan, StepState
 from preflight.model.outcome import Outcome, overall
 from preflight.model.places import state_home
 from preflight.provision.journal import PastRun, past_runs, taken_back
+from preflight.provision.render import render
+from preflight.report.console import show, width
+from preflight.report.text import Line, finding_lines
 
 Past = PastRun | CheckRun
 _CHECKS = 4  # named in one line of the list
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run_id", metavar="RUN", nargs="?", help="show one run: its id, a unique beginning of it, or last"
-    )
-    parser.add_argument("-n", "--number", type=_number, default=20, metavar="N", help="list so many (default: 20)")
-    parser.add_argument(
-        "--host", metavar="HOST", default="", help="only runs over this host, and what came of it there"
-    )
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or len(text) > 6 or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,8 +30,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         runs, error = _newest(args.number, args.host)
     if args.output == "json":
-        from preflight.cli.history.history_document import document
-
         print(document(runs, whole=bool(args.run_id)))
     elif args.run_id:
         _show_one(runs[0])
@@ -173,11 +152,6 @@ def _show_one(past: Past) -> None:
 
 
 def _show_look(past: CheckRun) -> None:
-    from preflight.checks.engine.catalogue import catalogue
-    from preflight.inventory import fold
-    from preflight.report.console import show, width
-    from preflight.report.text import Line, finding_lines
-
     titles = {id_: entry.title for id_, entry in catalogue().items()}
     lines = finding_lines(past.findings, titles, fold=fold, width=width())
     lines += [Line(f"… and {past.dropped} more, which were not kept", "dim")] if past.dropped else []
@@ -197,12 +171,6 @@ def _show_look(past: CheckRun) -> None:
 
 
 def _show_changes(past: PastRun) -> None:
-    from preflight.inventory import fold
-    from preflight.model.change import Plan
-    from preflight.provision.render import render
-    from preflight.report.console import show
-    from preflight.report.text import Line
-
     show([Line(line.text, line.style) for line in render(Plan(past.changes), (), fold=fold)])
     begun_hosts = fold(past.begun) if past.begun else "no host"
     print(f"{past.command} by {past.owner}, {past.started}, inventory {past.inventory}")

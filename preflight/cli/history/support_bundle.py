@@ -1,14 +1,4 @@
-"""Put what a run saw and found into one file that can be given away: facts, report, inventory, journals, logs.
-
-  preflight support-bundle                           # of the newest run
-  preflight support-bundle RUN --out /tmp/case7.zip
-  preflight support-bundle --log job.log --log logs/
-  preflight support-bundle -i hosts.toml --fetch --log '/data/job7/*.log'   # logs of the hosts, as diagnose has them
-
-The file is its owner's alone. What looks like a password, key or token is taken out, serial numbers and machine ids are
-other ones, and the way to the hosts is not in it. Names and addresses are: read it before you give it away. Hosts are
-contacted only with --fetch. preflight check, facts and diff read the file: check --from FILE.
-"""
+"""`preflight support-bundle`: what a run left, in one file without secrets."""
 
 import argparse
 import codecs
@@ -27,13 +17,13 @@ import msgspec
 from preflight import __version__
 from preflight.app import bundle_file
 from preflight.app.bundle_file import ABOUT, FACTS, INVENTORY, REPORT
-from preflight.app.diff_sides import of_report
-from preflight.app.named_run import HELP, LAST, checking_run
-from preflight.app.session import add_inventory_arguments, refuse_existing, refuse_place
+from preflight.app.files import refuse_existing, refuse_place
+from preflight.app.named_run import checking_run
+from preflight.app.saved_report import of_report
 from preflight.bounded_file import read_bounded
 from preflight.cli.history.history_document import document as history_document
 from preflight.cli.hosts.capture import inventory_to_give
-from preflight.cli.jobs.diagnose import add_fetch_arguments, fetched_logs
+from preflight.cli.jobs.diagnose import fetched_logs
 from preflight.cli.wrapped import wrapped
 from preflight.diagnose.line import clean as without_escapes
 from preflight.diagnose.reading import SNIFFED, Source, Unread, encoding_of, packed, sources
@@ -63,23 +53,6 @@ class _Bundle:
     members: dict[str, bytes] = field(default_factory=dict)
     lacking: list[str] = field(default_factory=list)
     logs: int = 0  # bytes
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", nargs="?", default=LAST, help=f"{HELP} (default: last)")
-    parser.add_argument(
-        "--out", type=Path, default=Path(), metavar="PLACE", help="a folder, or the file to write (default: here)"
-    )
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
-    parser.add_argument(
-        "--log",
-        action="append",
-        default=[],
-        metavar="LOG",
-        help="a file of logs, or a folder of them; with --fetch: on the hosts, * and ? may stand",
-    )
-    add_fetch_arguments(parser)
-    add_inventory_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

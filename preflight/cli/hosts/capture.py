@@ -1,40 +1,29 @@
-"""Keep what the vendors' tools print on a real site, as one file that any later version of preflight reads again.
-
-  preflight capture --inventory hosts.toml
-  preflight capture --inventory hosts.toml --anonymous --out /tmp/site.json
-  preflight check --from preflight-capture-….json
-
-Nothing is changed or written on the hosts. The file is its owner's alone. What looks like a password, key or token and
-all serial numbers are taken out of it. With --anonymous machines, switches, accounts, domains and addresses have other
-names, the same for the same. Public domains, such as nvidia.com and github.com, stay. Where a known name would be left,
-nothing is written. Read the file before you give it away: it holds what tools and files say, also names of folders.
-"""
+"""`preflight capture`: the output of the hosts' tools, in one file without secrets."""
 
 import argparse
 import secrets
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from preflight import __version__
-from preflight.app.session import Session, add_inventory_arguments, refuse_place, session, this_machine, write_whole
+from preflight.app.files import refuse_place, write_whole
+from preflight.app.session import Session, session, this_machine
+from preflight.facts.collect import all_sections, look
+from preflight.facts.documents.capture import Capture, clean, documents, dump
+from preflight.facts.documents.capture import load as load_capture
+from preflight.facts.documents.capture import read as read_capture
+from preflight.facts.redaction.identities import known
+from preflight.facts.redaction.pseudonyms import Pseudonyms
+from preflight.facts.round_trip import Seen
+from preflight.facts.types import Missing, Unreachable
+from preflight.facts.unknown_formats import Unknown, unknown
+from preflight.inventory import dump as dump_inventory
+from preflight.inventory import explicit_document, fold, load, parse, tables
 from preflight.model.cluster import Cluster
+from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
-
-if TYPE_CHECKING:
-    from preflight.facts.round_trip import Seen
-    from preflight.facts.types import Unreachable
-    from preflight.facts.unknown_formats import Unknown
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
-    parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
-    parser.add_argument(
-        "--out", type=Path, default=Path(), metavar="PLACE", help="a folder, or the file to write (default: here)"
-    )
-    parser.add_argument("--anonymous", action="store_true", help="with pseudonyms for host names and addresses")
 
 
 def _place(out: Path, taken: datetime) -> Path:
@@ -43,9 +32,6 @@ def _place(out: Path, taken: datetime) -> Path:
 
 def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
     """Return a hosts.toml that the capture can be judged by."""
-    from preflight.facts.documents.capture import clean
-    from preflight.inventory import explicit_document
-
     if not (args.local or args.anonymous):
         return inventory_to_give(args.inventory)
     document = explicit_document(cluster)
@@ -57,9 +43,6 @@ def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
 
 def inventory_to_give(path: Path) -> dict[str, Any]:
     """Return an inventory without the way to the hosts, secrets and comments. Raise InventoryError if it is invalid."""
-    from preflight.facts.documents.capture import clean
-    from preflight.inventory import load, tables
-
     load(path)  # validates the tables
     document = {key: table for key, table in tables(path).items() if key != "ssh"}
     document["hosts"] = [{key: value for key, value in host.items() if key != "ssh"} for host in document["hosts"]]
@@ -67,9 +50,7 @@ def inventory_to_give(path: Path) -> dict[str, Any]:
     return cleaned
 
 
-def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable"]:
-    from preflight.facts.collect import all_sections, look
-
+def _look(args: argparse.Namespace, s: Session) -> dict[str, Seen | Unreachable]:
     return look(
         s.cluster,
         s.hosts,
@@ -83,14 +64,6 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, "Seen | Unreachable
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.facts.documents.capture import Capture, documents, dump
-    from preflight.facts.redaction.identities import known
-    from preflight.facts.redaction.pseudonyms import Pseudonyms
-    from preflight.facts.round_trip import Seen
-    from preflight.facts.types import Missing
-    from preflight.facts.unknown_formats import unknown
-    from preflight.inventory import dump as dump_inventory
-
     started = datetime.now(UTC)
     place = _place(args.out, started)
     refuse_place(place, "--out")
@@ -128,16 +101,10 @@ def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
 
     A pseudonym may have replaced a word that the parsers or the inventory need.
     """
-    from preflight.facts.documents.capture import load, read
-    from preflight.facts.round_trip import Seen
-    from preflight.facts.unknown_formats import unknown
-    from preflight.inventory import parse
-    from preflight.model.errors import PreflightError, UsageError
-
     try:
-        capture = load(text, "the capture")
+        capture = load_capture(text, "the capture")
         cluster = parse(capture.inventory, Path("the capture"))
-        answers = read(capture, cluster, cluster.hosts)
+        answers = read_capture(capture, cluster, cluster.hosts)
     except UsageError as error:
         reason = str(error)
     else:
@@ -152,8 +119,6 @@ def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
 
 
 def _said(place: Path, hosts: int, strange: tuple["Unknown", ...], *, anonymous: bool) -> Iterator[str]:
-    from preflight.inventory import fold
-
     yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"
     if not strange:
         yield "every answer was understood"

@@ -1,49 +1,21 @@
-"""Collect the facts of every host in one round trip, and print or save them. Nothing is changed, nothing is judged.
-
-  preflight facts --inventory hosts.toml
-  preflight facts --inventory hosts.toml --out facts.json
-  preflight check --inventory hosts.toml --from facts.json
-  preflight facts --local
-  preflight facts --from capture.json
-
---local looks at this machine, without an inventory; what it is (Ascend or not) is told from the tools installed here.
-"""
+"""`preflight facts`: facts of hosts, printed or saved."""
 
 import argparse
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from preflight.app.session import (
-    add_basic_argument,
-    add_inventory_arguments,
-    refuse_place,
-    session,
-    this_machine,
-    write_whole,
-)
+from preflight.app.files import refuse_place, write_whole
+from preflight.app.saved import load_saved
+from preflight.app.session import session, this_machine
 from preflight.cli.outline import outline
+from preflight.facts.collect import look
+from preflight.facts.documents.facts_document import dump
+from preflight.facts.round_trip import Seen
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.errors import UsageError
 from preflight.report.text import printable
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
-    add_basic_argument(parser)
-    parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
-    parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="FILE",
-        help="read a capture again, saved facts, or a support bundle",
-    )
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the facts to FILE, as JSON, and print nothing")
-    parser.add_argument("--raw", action="store_true", help="keep the tools' own output beside the values, redacted")
 
 
 def _complete(facts: HostFacts) -> bool:
@@ -67,9 +39,6 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
     """Return the hosts' facts, and the JSON that they were parsed from: host → collector section → JSON."""
-    from preflight.facts.collect import look
-    from preflight.facts.round_trip import Seen
-
     with this_machine() if args.local else session(args) as s:
         answers = look(
             s.cluster,
@@ -92,9 +61,6 @@ def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, b
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.app.saved import load_saved
-    from preflight.facts.documents.facts_document import dump
-
     if args.source and (args.local or args.basic or args.raw):
         raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
     if args.out:

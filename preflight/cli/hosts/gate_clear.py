@@ -1,26 +1,14 @@
-"""Clear the failures that check and probe have published on hosts.
-
-  preflight gate clear -i hosts.toml --limit node02
-
-A published failure closes its host until a newer run is published there, or until this. What passed stays. Whether the
-host is healthy is then unknown until the next preflight check --publish. Exit codes: 0 cleared, 1 a host did not take
-it.
-"""
+"""`preflight gate clear`: published failures, cleared on hosts."""
 
 import argparse
 
-from preflight.app.session import add_inventory_arguments, session
+from preflight.app.session import session
+from preflight.gate.publish import clear
+from preflight.inventory import fold
 from preflight.model.errors import UsageError
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
-
-
 def run(args: argparse.Namespace) -> int:
-    from preflight.gate.publish import clear
-    from preflight.inventory import fold
-
     if not args.limit:
         raise UsageError("name the hosts that are fixed: --limit node02")
     with session(args) as s:

@@ -1,14 +1,4 @@
-"""Prove the nodes of a Slurm job before anything runs on them, and tell who is broken. Touches nothing.
-
-  preflight gate controller -i hosts.toml --nodes 'node[01-04]'
-  preflight gate controller -i hosts.toml --key KEY --authorize DIR
-
-Slurm runs it by PrologSlurmctld=/usr/local/sbin/preflight-gate, which does the rest; with --nodes it says what it would
-find on idle nodes, with --authorize it writes what lets KEY start the probe and no more.
-
-Nodes that the inventory does not know, or that give no agent, are unknown and never broken. Exit codes: 0 nobody is
-broken (also: what fails is nobody's alone), 1 nodes are broken, 3 nobody knows.
-"""
+"""`preflight gate controller`: the nodes of a Slurm job, proved before it starts."""
 
 import argparse
 import json
@@ -16,36 +6,18 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from preflight.app.session import DEFAULT_INVENTORY, write_whole
+from preflight.app.files import write_whole
 from preflight.bounded_file import read_bounded
+from preflight.gate import controller, forced_command
+from preflight.inventory import load
 from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
+from preflight.transport import Options, open_transport
 
 _LARGEST_KEY = 1 << 16  # bytes
-_LEAST = 10  # seconds; importing torch and exiting take a few of them
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE", help="default: hosts.toml"
-    )
-    parser.add_argument("--nodes", metavar="LIST", help="as Slurm writes them; default: SLURM_JOB_NODELIST")
-    parser.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="for all of it (default: 60)")
-    parser.add_argument("--key", metavar="FILE", help="the ssh key to go with, instead of the inventory's")
-    parser.add_argument("--authorize", type=Path, metavar="DIR", help="write what lets the key of --key in, and end")
-
-
-def _seconds(text: str) -> int:
-    if not text.isdecimal() or not _LEAST <= int(text) <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {_LEAST} to 3600")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.gate import controller
-    from preflight.inventory import load
-    from preflight.transport import Options, open_transport
-
     if args.authorize:
         return _authorize(args)
     environment = {"SLURM_JOB_NODELIST": args.nodes} if args.nodes else os.environ
@@ -68,9 +40,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _authorize(args: argparse.Namespace) -> int:
     """Write the line of authorized_keys, and for each host the list of programs that the key may start."""
-    from preflight.gate import forced_command
-    from preflight.inventory import load
-
     cluster = load(args.inventory)
     if not args.key:
         raise UsageError("--authorize needs --key FILE, whose public half is FILE.pub")

@@ -1,12 +1,4 @@
-"""Other tools' host lists: into an inventory, and out of it again. Nobody is contacted.
-
-  preflight inventory import hostfile -o hosts.toml
-  preflight inventory import --from slurm-env --product nvidia -o hosts.toml
-  ansible-inventory --list | preflight inventory import --group npu --base old.toml -
-  preflight inventory export --to openmpi --limit 'node[01-04]' -o hostfile
-
-Formats: docs/import-export.md.
-"""
+"""`preflight inventory`: other tools' host lists, imported and exported."""
 
 import argparse
 import os
@@ -17,11 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight.app.session import DEFAULT_INVENTORY, elsewhere, product_name, refuse_existing, write_whole
+from preflight.app.files import elsewhere, refuse_existing, write_whole
+from preflight.app.options import DEFAULT_INVENTORY
 from preflight.cli.text_file import STDIN, text_of
+from preflight.hostlists import slurm_environment
 from preflight.hostlists.formats import FORMATS, read
 from preflight.hostlists.host_list import HostList, ListSource
-from preflight.model.cluster import Host, Product
+from preflight.hostlists.inventory_export import host_list_of, left_out
+from preflight.hostlists.inventory_import import AddressError, ImportOptions, by_name, document_of
+from preflight.hostlists.json_node import Node
+from preflight.inventory import InventoryError, dump, limit, load, parse, tables
+from preflight.model.cluster import Host
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
@@ -31,52 +29,13 @@ _SHOWN = 20  # problems that are shown
 _FROM_ENVIRONMENT = ("slurm", "slurm-env")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    taking = actions.add_parser("import", help="a host list to an inventory", allow_abbrev=False)
-    taking.add_argument("file", metavar="FILE", nargs="?", help="the list; - is stdin; none with --from slurm-env")
-    taking.add_argument("--from", dest="format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
-    taking.add_argument("--group", metavar="GROUP", default="", help="of Ansible or ClusterShell (all)")
-    taking.add_argument("--base", type=Path, metavar="FILE", help="an inventory of which all is kept but other hosts")
-    taking.add_argument("--name", default="", help="of the cluster")
-    taking.add_argument("--product", default="", type=product_name, metavar="PRODUCT", help=", ".join(Product))
-    taking.add_argument("--user", default="", help="who to log in as, where the list does not say")
-    taking.add_argument("--devices", type=_devices, metavar="N", help="of every host, whatever the list's slots are")
-    taking.add_argument(
-        "--device-prefix",
-        type=_prefix,
-        metavar="LENGTH",
-        dest="prefix",
-        help="netmask of the addresses in a rank table, such as 24; 0: leave them out",
-    )
-    taking.add_argument("-o", "--out", type=Path, metavar="FILE", help="the inventory to write (stdout)")
-    taking.add_argument("--force", action="store_true", help="write FILE even if it is there already")
-    taking.set_defaults(act=_import)
-
-    giving = actions.add_parser("export", help="an inventory to a host list", allow_abbrev=False)
-    giving.add_argument(
-        "--to", dest="format", choices=FORMATS, metavar="FORMAT", required=True, help=", ".join(FORMATS)
-    )
-    giving.add_argument("-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE", help="hosts.toml")
-    giving.add_argument("--limit", metavar="HOSTS", help="only these hosts, such as node[01-04],node09")
-    giving.add_argument("--addresses", action="store_true", help="the hosts' addresses in the place of their names")
-    giving.add_argument("-o", "--out", type=Path, metavar="FILE", help="the list to write (stdout)")
-    giving.add_argument("--force", action="store_true", help="write FILE even if it is there already")
-    giving.set_defaults(act=_export)
-
-
 def run(args: argparse.Namespace) -> int:
     if args.out:
         refuse_existing(args.out, force=args.force)
-    return int(args.act(args))
+    return _import(args) if args.action == "import" else _export(args)
 
 
 def _import(args: argparse.Namespace) -> int:
-    from preflight.hostlists.inventory_import import AddressError, ImportOptions, by_name, document_of
-    from preflight.hostlists.json_node import Node
-    from preflight.inventory import dump
-
     source = _source(args)
     format_, listed = read(source, args.format or "")
     before, base = _base(args) if args.base else ((), None)
@@ -101,9 +60,6 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from preflight.hostlists.inventory_export import host_list_of, left_out
-    from preflight.inventory import limit, load
-
     cluster = load(args.inventory)
     form = FORMATS[args.format]
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
@@ -131,8 +87,6 @@ def _export(args: argparse.Namespace) -> int:
 
 def _source(args: argparse.Namespace) -> ListSource:
     """Return the list's text from a file, stdin or the environment."""
-    from preflight.hostlists import slurm_environment
-
     if args.file is None:
         if args.format not in _FROM_ENVIRONMENT:
             raise UsageError("name the file with the host list, or - for stdin; --from slurm-env needs none")
@@ -148,8 +102,6 @@ def _base(args: argparse.Namespace) -> tuple[Sequence[Host], Mapping[str, Any]]:
 
     Relative paths in the tables are changed to start from the folder of the new inventory.
     """
-    from preflight.inventory import load, tables
-
     hosts = load(args.base).hosts  # reports problems of the file with their lines
     base = tables(args.base)
     for table in (base, *base["hosts"]):
@@ -177,8 +129,6 @@ def _read_back(text: str, listed: HostList) -> Sequence[Host]:
 
     Raise UsageError if it is invalid, and PreflightError if its hosts are not those of the list, in its order.
     """
-    from preflight.inventory import InventoryError, parse
-
     try:
         cluster = parse(text, Path(_UNWRITTEN))
     except InventoryError as error:
@@ -206,15 +156,3 @@ def _give(args: argparse.Namespace, text: str, what: str) -> None:
 
 def _say(sentence: str) -> None:
     print(printable(sentence), file=sys.stderr)
-
-
-def _devices(text: str) -> int:
-    if not text.isdigit() or len(text) > 2 or int(text) > 64:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 64")
-    return int(text)
-
-
-def _prefix(text: str) -> int:
-    if not text.isdigit() or len(text) > 2 or int(text) > 30:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a length from 1 to 30, or 0")
-    return int(text)

@@ -1,35 +1,22 @@
-"""Write an inventory from a cluster that is already configured. Nothing is changed on the hosts.
-
-  preflight learn --hosts 'node[01-16]' --user root -o learned.toml
-  preflight learn --inventory hosts.toml -o learned.toml
-
-Addresses, gateways and detect addresses come from the devices: as a plan, where one of the inventory's plans gives just
-these, or written out host by host. What the given inventory says of everything else is kept; its comments are not. What
-contradicts itself on the hosts stands in the file as a comment and is said at the end, with exit code 1; where a host
-was not reached, that is 3.
-"""
+"""`preflight learn`: an inventory, from hosts that are configured."""
 
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from preflight.app.session import (
-    add_inventory_arguments,
-    elsewhere,
-    refuse_existing,
-    refuse_place,
-    session,
-    write_whole,
-)
+from preflight.app.files import elsewhere, refuse_existing, refuse_place, write_whole
+from preflight.app.session import session
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
+from preflight.facts.collect import collect
+from preflight.facts.types import ClusterFacts, Unreachable
+from preflight.inventory import InventoryError, dump, load, parse, tables
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.outcome import Outcome
+from preflight.provision.learn import Learned, asked, devices_seen, learn, product_seen, why_no_product
 from preflight.report.next_step import options
-
-if TYPE_CHECKING:
-    from preflight.facts.types import ClusterFacts
-    from preflight.provision.learn import Learned
 
 _SECTIONS = ("os", "sysctl", "network", "hccn", "hccn_conf", "npu_smi")  # sections that are collected
 _CHECKED = ("NPU101", "NPU102", "NPU103", "NPU104", "NPU105", "NPU106", "NPU111")  # checks of the learned inventory
@@ -37,22 +24,7 @@ _HEAD = "Learned from the hosts by preflight learn: read it, and correct it, bef
 _SHOWN = 20  # sentences on the terminal; the file has all of them
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
-    parser.set_defaults(inventory=None)
-    parser.add_argument("--hosts", metavar="HOSTS", help="without an inventory: the hosts, such as node[01-16]")
-    parser.add_argument("--address", metavar="ADDRESSES", help="where these hosts are, as a range of the same length")
-    parser.add_argument("--user", metavar="USER", help="who to log in as on these hosts")
-    parser.add_argument("--sudo", action="store_true", help="who becomes root with sudo there")
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the inventory to write")
-    parser.add_argument("--force", action="store_true", help="write FILE even if it is there already")
-
-
 def run(args: argparse.Namespace) -> int:
-    from preflight.facts.collect import collect
-    from preflight.inventory import dump, parse
-    from preflight.provision.learn import asked, learn
-
     refuse_existing(args.out, force=args.force)
     refuse_place(args.out, "-o")
     base, place = _base(args)
@@ -81,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if findings else 3 if learned.unseen else 0
 
 
-def _how(learned: "Learned") -> str:
+def _how(learned: Learned) -> str:
     plan = learned.document.get("device_addresses")
     by = "by name" if plan and plan.get("by") == "name" else "by order"
     return f"the addresses as the plan {plan['plan']}, {by}," if plan else "the addresses, written out,"
@@ -89,8 +61,6 @@ def _how(learned: "Learned") -> str:
 
 def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     """Return the inventory to begin with, and the path that its relative paths refer to: the file to be written."""
-    from preflight.inventory import load, tables
-
     if args.hosts is None:
         if args.address or args.user or args.sudo:
             raise UsageError("--address, --user and --sudo belong to --hosts; an inventory says that itself")
@@ -109,14 +79,11 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     return {"cluster": cluster, **({"ssh": ssh} if ssh else {}), "hosts": [table]}, args.out
 
 
-def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") -> Product:
+def _product(args: argparse.Namespace, cluster: Cluster, facts: ClusterFacts) -> Product:
     """Return the inventory's product, or else that of the chips.
 
     Raise PreflightError if there is nothing to learn, and NotSeenError if no host was reached.
     """
-    from preflight.facts.types import Unreachable
-    from preflight.provision.learn import devices_seen, product_seen, why_no_product
-
     absences = [
         f"{host_facts.summary}; {host_facts.remedy}"
         for host_facts in facts.hosts.values()
@@ -132,15 +99,11 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: "ClusterFacts") 
     return product
 
 
-def _text(learned: "Learned", facts: "ClusterFacts", place: Path) -> tuple[str, list[str]]:
+def _text(learned: Learned, facts: ClusterFacts, place: Path) -> tuple[str, list[str]]:
     """Return the file's text, and what the checks report about the hosts under the learned plan.
 
     Raise PreflightError if the text cannot be read back.
     """
-    from preflight.checks.engine.registry import all_checks
-    from preflight.checks.engine.run import run_checks
-    from preflight.inventory import InventoryError, dump, parse
-
     try:
         cluster = parse(dump(learned.document), place)
     except InventoryError as error:

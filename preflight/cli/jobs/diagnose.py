@@ -1,21 +1,7 @@
-"""Read the logs of a failed job: which rank, host or device failed first, why, and what to do.
-
-  preflight diagnose job.log
-  preflight diagnose logs/ -o json
-  preflight diagnose node01/ascend/log node02/ascend/log
-  preflight diagnose --fetch -i hosts.toml '/data/job7/*.log'
-
-Reads files and folders: output of torch, torchrun, MindSpore and Slurm, NCCL and HCCL, CANN's plogs and kernel logs.
-Contacts no host without --fetch. Give it the logs of one run. The first error comes first, then its consequences. A
-rank is not the culprit because others name it. What is read, and how it is judged: docs/diagnose.md.
-
---fetch brings the logs of all hosts: CANN's, the kernel's since its start, and files by their paths on the hosts (in
-quotes, so that this machine's shell does not expand them). It writes nothing on the hosts, and removes its copies here.
-"""
+"""`preflight diagnose`: the first error of a job, from its logs."""
 
 import argparse
 import json
-import re
 import shlex
 import signal
 import tempfile
@@ -24,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from preflight.app.session import DEFAULT_INVENTORY, add_inventory_arguments, session
+from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.session import session
 from preflight.cli.pipe import reader_may_leave
 from preflight.diagnose import told
+from preflight.diagnose.fetch import Wanted, fetch
+from preflight.diagnose.fetched import Copy, Fetched
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.reading import Unread, read, sources
@@ -37,56 +26,8 @@ from preflight.model.errors import PreflightError, UsageError
 from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
-if TYPE_CHECKING:  # a run on local files loads no transport
-    from preflight.diagnose.fetched import Copy, Fetched
-
 _SHOWN = 8  # files named in lists of unread and of fetched files
 _SINCE, _MOST = 86400, 32 << 20  # seconds; bytes from one host
-_UNITS = {"m": 60, "h": 3600, "d": 86400}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "log",
-        nargs="*",
-        metavar="LOG",
-        help="a file, or a folder of them; with --fetch: on the hosts, * and ? may stand",
-    )
-    add_fetch_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
-    add_inventory_arguments(parser)
-
-
-def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fetch", action="store_true", help="bring the logs of all hosts first, one round trip a host")
-    parser.add_argument(
-        "--since",
-        type=_age,
-        metavar="AGE",
-        help="of --fetch: only logs that were changed in the last 24h (default), 90m, 7d …",
-    )
-    parser.add_argument(
-        "--most",
-        type=_mebibytes,
-        metavar="MIB",
-        help="of --fetch: MiB from a host "
-        "(default: 32, and 2048 of all), the newest logs first, a quarter of it a file",
-    )
-
-
-def _age(text: str) -> int:
-    """Parse an age such as 90m, 24h or 7d into seconds."""
-    match = re.fullmatch(r"(\d{1,6})([mhd])", text)
-    if not match or not int(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no age such as 90m, 24h or 7d")
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def _mebibytes(text: str) -> int:
-    """Parse a number of MiB into bytes."""
-    if not text.isdigit() or not 1 <= int(text) <= 1024:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB from 1 to 1024")
-    return int(text) << 20
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,13 +55,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def fetched_logs(args: argparse.Namespace) -> Iterator["Fetched"]:
+def fetched_logs(args: argparse.Namespace) -> Iterator[Fetched]:
     """Fetch the hosts' logs into a temporary folder that only this user may open.
 
     Raise UsageError or PreflightError.
     """
-    from preflight.diagnose.fetch import Wanted, fetch
-
     for name in args.log:
         if not name.startswith(("/", "~/")):
             raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
@@ -164,7 +103,7 @@ def _next(found: Diagnosis, inventory: Path) -> str:
 
 
 def _lines(
-    found: Diagnosis, unread: Sequence[Unread], files: int, then: str, copies: "Sequence[Copy] | None"
+    found: Diagnosis, unread: Sequence[Unread], files: int, then: str, copies: Sequence[Copy] | None
 ) -> Iterator[Line]:
     columns = width()
     for style, indent, text in told.lines(found):
@@ -182,7 +121,7 @@ def _lines(
     yield from (Line(line, "next") for line in _wrapped(f"next: {then}", "", columns))
 
 
-def _came(copies: "Sequence[Copy]") -> str:
+def _came(copies: Sequence[Copy]) -> str:
     hosts = len({copy.host for copy in copies})
     size = sum(copy.size for copy in copies)
     amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
@@ -206,7 +145,7 @@ def _wrapped(text: str, indent: str, columns: int) -> list[str]:
 
 
 def document(
-    found: Diagnosis, unread: Sequence[Unread], files: int, code: int, copies: "Sequence[Copy] | None" = None
+    found: Diagnosis, unread: Sequence[Unread], files: int, code: int, copies: Sequence[Copy] | None = None
 ) -> dict[str, Any]:
     """Return the preflight.diagnosis/1 document (docs/contracts.md)."""
     fetched = [{"host": copy.host, "file": copy.file, "bytes": copy.size, "from": copy.begin} for copy in copies or ()]

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from preflight.app.session import DEFAULT_INVENTORY
+from preflight.app.options import DEFAULT_INVENTORY
 from preflight.cli.text_file import text_of
 from preflight.cli.wrapped import wrapped
 from preflight.inventory import limit, load

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from preflight.app.files import refuse_existing, write_whole
+from preflight.app.job_rules import master_port, refuse_job
 from preflight.app.saved import load_saved
-from preflight.app.session import refuse_existing, session, write_whole
-from preflight.cli.jobs.launch import master_port, refuse_job
+from preflight.app.session import session
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
 from preflight.facts.collect import collect

@@ -8,9 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.app.session import DEFAULT_INVENTORY, session
+from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.rank_table_facts import look
+from preflight.app.saved import load_saved
+from preflight.app.session import session
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
+from preflight.inventory import load
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
 from preflight.ranktable.live import TableComparison, compare
@@ -60,8 +64,6 @@ def check(args: argparse.Namespace) -> int:
     args.inventory = args.inventory or DEFAULT_INVENTORY
     version = table.reading.table.version if table.reading.table else ""
     if args.source:
-        from preflight.app.saved import load_saved
-
         saved = load_saved(args)
         problems = _judged(table, saved.cluster)
         if _wrong(problems) or table.reading.table is None:
@@ -70,8 +72,6 @@ def check(args: argparse.Namespace) -> int:
             table.reading.table, saved.hosts, saved.facts, limited=bool(args.limit), digest=digest(text)
         )
         return _finish(args, table, problems, comparison)
-    from preflight.app.rank_table_facts import look
-    from preflight.inventory import load
 
     cluster = load(args.inventory)
     problems = _judged(table, cluster)

@@ -12,12 +12,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from preflight.app.session import Session, again
+from preflight.app.session import Session
+from preflight.cli.changes.change_output import finish_run, say, show_plan
 from preflight.cli.changes.questions import PENDING, agreed, carry_out, shown
 from preflight.cli.jobs.ranktable_check import described, digest
+from preflight.cli.options import again
 from preflight.cli.wrapped import wrapped
+from preflight.facts.collect import collect
+from preflight.facts.sections.job import Job
+from preflight.facts.types import Missing, Unreachable
+from preflight.inventory import fold
 from preflight.model.change import Area, Change, Kind, Plan, StepState
+from preflight.model.cluster import JobInputs
 from preflight.model.errors import PreflightError, UsageError
+from preflight.provision.apply import Way, compare
+from preflight.provision.host_run import CONFIRM_SECONDS
+from preflight.report.build import new_run_id
 
 _LARGEST = 8 << 20  # bytes that the program on the host reads and writes of a file: preflight/remote/apply/files.py
 _MOST_LINES = 200  # of a table that is shown; 16 servers of 8 devices have 166
@@ -34,8 +44,6 @@ def refuse_path(path: str) -> None:
 
 def push(args: argparse.Namespace, s: Session, text: str) -> int:
     """Push `text` to every host or to none, and return the exit code. Raise PreflightError if a host cannot take it."""
-    from preflight.cli.changes.change_output import finish_run, say, show_plan
-
     if len(text.encode()) > _LARGEST:
         raise PreflightError(f"the table has more than {_LARGEST >> 10} KiB: write it with -o, and copy it yourself")
     started = datetime.now(UTC)
@@ -50,6 +58,7 @@ def push(args: argparse.Namespace, s: Session, text: str) -> int:
         return 0
     if plan.changes and not agreed(args, plan):
         return PENDING
+    args.confirm_within = CONFIRM_SECONDS  # writing a file needs no confirmation
     run_id, applied = carry_out(args, s, plan, started)
     verified = _checksums(args, s, text)
     return finish_run(args, s, run_id, applied.results, (), short=not verified, at_work=applied.at_work)
@@ -57,8 +66,6 @@ def push(args: argparse.Namespace, s: Session, text: str) -> int:
 
 def show_briefly(plan: Plan, text: str) -> None:
     """Print the target hosts of a table that is too long to be shown."""
-    from preflight.inventory import fold
-
     for sign, before in (("+", True), ("~", False)):
         if names := [change.host for change in plan.changes if (change.before is None) is before]:
             print(f"{sign} {plan.changes[0].target} on {fold(names)}")
@@ -75,9 +82,6 @@ def _plan(args: argparse.Namespace, s: Session, text: str) -> Plan:
     Only a rank table is overwritten, and links are not followed. Raise PreflightError if the path holds anything else
     on any host, since a table is useless unless all hosts have the same.
     """
-    from preflight.provision.apply import Way, compare
-    from preflight.report.build import new_run_id
-
     hindered = {name: _hindrance(args.push, *state) for name, state in _look(args, s).items()}
     _refuse_hindered(s, hindered)
     wanted = Plan(tuple(_change(host.name, args.push, None, text) for host in s.hosts))
@@ -96,8 +100,6 @@ def _plan(args: argparse.Namespace, s: Session, text: str) -> Plan:
 
 
 def _refuse_hindered(s: Session, hindered: Mapping[str, str]) -> None:
-    from preflight.inventory import fold
-
     s.progress.clear()
     alike: dict[str, list[str]] = {}
     for name, why in hindered.items():
@@ -120,11 +122,6 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
 
     The host itself is inspected, even if jobs run in containers.
     """
-    from preflight.facts.collect import collect
-    from preflight.facts.sections.job import Job
-    from preflight.facts.types import Missing, Unreachable
-    from preflight.model.cluster import JobInputs
-
     host_probe = replace(s.cluster.probe, setup="", wrapper=(), user="")
     cluster = replace(s.cluster, probe=host_probe, job=JobInputs(requirements=(args.push,)))
     facts = collect(
@@ -160,8 +157,6 @@ def _is_rank_table(text: str) -> bool:
 
 def _checksums(args: argparse.Namespace, s: Session, text: str) -> bool:
     """Print which hosts have which sha256. Return whether all have this table."""
-    from preflight.inventory import fold
-
     wanted = digest(text)
     states = _look(args, s)
     same = [host for host, (_, has) in states.items() if has == wanted]

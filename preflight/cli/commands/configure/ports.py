@@ -5,7 +5,7 @@ Shows a diff, asks, applies, and looks again: `preflight configure` for this are
 
 import argparse
 
-from preflight.cli.changes import configure
+from preflight.cli.commands import configure
 from preflight.model.change import Area
 
 AREAS = (Area.PORTS,)
@@ -16,4 +16,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return configure.configure(args, AREAS)
+    return configure.run_areas(args, AREAS)

@@ -18,13 +18,10 @@ from preflight.model.errors import UsageError
 from preflight.model.gate import Context
 
 _ACTIONS = {
-    "install": ("bring the gate's program and policy to the hosts", "preflight.cli.changes.gate_install"),
-    "manifest": ("Kubernetes manifests that run the gate before a job", "preflight.cli.commands.gate.manifest"),
-    "controller": (
-        "Slurm's PrologSlurmctld: prove a job's nodes before it starts",
-        "preflight.cli.hosts.gate_controller",
-    ),
-    "clear": ("clear published failures of fixed hosts", "preflight.cli.hosts.gate_clear"),
+    "install": "bring the gate's program and policy to the hosts",
+    "manifest": "Kubernetes manifests that run the gate before a job",
+    "controller": "Slurm's PrologSlurmctld: prove a job's nodes before it starts",
+    "clear": "clear published failures of fixed hosts",
 }
 _OUTPUTS = ("text", "json", "nagios", "npd")
 
@@ -35,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", choices=contexts, help="who asks (default: job)")
     parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    for name, (help_text, module) in _ACTIONS.items():
-        actions.add_parser(name, help=help_text, module=module)
+    for name, help_text in _ACTIONS.items():
+        actions.add_parser(name, help=help_text, module=f"{__name__}.{name}")
 
 
 def run(args: argparse.Namespace) -> int:

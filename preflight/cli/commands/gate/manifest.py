@@ -9,7 +9,7 @@ Nothing is contacted. The token by which pods know each other is not in it; its 
 
 import argparse
 
-from preflight.app.session import product_name
+from preflight.cli.options import product_name
 from preflight.gate.manifest import Kind, Wanted, text_of
 from preflight.model.cluster import Product
 

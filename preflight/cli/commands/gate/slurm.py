@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from preflight.bounded_file import read_bounded
+from preflight.gate import slurm_conf, slurm_running
 from preflight.model.errors import UsageError
 
 _LARGEST = 8 << 20  # bytes of a file
@@ -24,8 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.gate import slurm_conf
-
     if args.conf is None:
         print(slurm_conf.LINES + slurm_conf.CONTROLLER_LINES + slurm_conf.EXPIRY_LINES, end="")
         return 0
@@ -44,8 +43,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _called(confs: Sequence[str]) -> bool:
     """Return whether the running slurmctld calls the gate; true if none runs here."""
-    from preflight.gate import slurm_running
-
     controller = slurm_running.running(confs)
     if controller is None:
         print("note: no slurmctld runs here; whether it calls PrologSlurmctld is seen on the controller")

@@ -1,14 +1,10 @@
-"""The probe's request, from options of the command line."""
+"""Options of the probe: what is tested, how, and for how long."""
 
 import argparse
 import re
-from typing import TYPE_CHECKING
 
-from preflight.model.cluster import ProbeSettings
 from preflight.model.measure import Scope
-
-if TYPE_CHECKING:
-    from preflight.probe.request import Request
+from preflight.probe.request import SCOPES
 
 LARGEST = 64 << 30  # bytes of a size
 LEAST_BUDGET = 10  # seconds; importing torch and exiting take a few of them
@@ -37,8 +33,6 @@ def _is_size(number: int) -> bool:
 
 def _scopes(text: str) -> tuple[Scope, ...]:
     """Parse scopes: `all,pair` → scopes."""
-    from preflight.probe.request import SCOPES
-
     try:
         return tuple(dict.fromkeys(Scope(word.strip().removesuffix("s")) for word in text.split(",")))
     except ValueError:
@@ -52,20 +46,6 @@ def _seconds(text: str) -> float:
     if seconds < LEAST_BUDGET:
         raise argparse.ArgumentTypeError(f"{text!r} is no time like 60s or 5m, of {LEAST_BUDGET} s or more")
     return float(seconds)
-
-
-def request_of(args: argparse.Namespace, settings: ProbeSettings) -> "Request":
-    """Return the request. `settings` are the inventory's defaults for options that are not given."""
-    from preflight.probe.request import USUAL, Request
-
-    return Request(
-        args.backend or settings.backend,
-        args.sizes or settings.sizes,
-        args.scope or USUAL,
-        quick=args.quick,
-        budget=args.budget,
-        seed=args.seed,
-    )
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:

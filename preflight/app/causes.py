@@ -1,80 +1,57 @@
 """Causes of failed tests, from facts that are collected again after the tests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 
 from preflight.app.background import FOR_EVER, in_background, result_by
+from preflight.app.probed_devices import ProbedDevices
 from preflight.app.session import Session
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import run_checks
 from preflight.checks.engine.waivers import apply_waivers
-from preflight.facts.collect import POOL, collect
 from preflight.facts.pings.plan import plan_pings
-from preflight.facts.pings.run import ping
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
-from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.model.measure import TestOutcome
 from preflight.model.outcome import Outcome
-from preflight.model.rehearsal import Rehearsal
-from preflight.probe.run import Seen
 
 _TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.SLOW)
 _OF_PROBE = ("PRB111", "PRB112", "PRB114", "PRB118")  # checks of a single device or host, and of ports
 
 
 def causes(
-    s: Session,
-    hosts: Sequence[Host],
-    seen: Seen,
-    before: ClusterFacts,
-    rehearsal: Rehearsal,
-    *,
-    until: float = FOR_EVER,
-    ignored: Iterable[str] = (),
-    pool: int = POOL,
-    deep: bool = True,
+    s: Session, tests: ProbedDevices, *, until: float = FOR_EVER, ignored: Iterable[str] = (), deep: bool = True
 ) -> tuple[Finding, ...]:
     """Return current failures and warnings of the checks that can explain failed tests.
 
     These are the checks of facts and pings, of single devices, and of ports. The result is empty if no test failed or
-    was slow, or if the answers take longer than `until`. `before` are the facts from before the tests, so that NIC109
-    counts only errors since then.
+    was slow, or if the answers take longer than `until`. NIC109 counts only errors since before the tests.
     """
-    if not seen.located and all(observation.test.outcome not in _TROUBLE for observation in seen.observations):
+    observations = tests.result.observations
+    if not tests.result.located and all(observation.test.outcome not in _TROUBLE for observation in observations):
         return ()
     s.progress.say("tests have failed: asking the hosts why")
-    looking = in_background(lambda: _look(s, hosts, seen, before, rehearsal, pool=pool, deep=deep))
-    results: list[Finding] = result_by(looking, until, [])
+    results: list[Finding] = result_by(in_background(lambda: _judged_again(s, tests, deep=deep)), until, [])
     findings = apply_waivers(results, s.cluster.waivers, ignored, date.today())
     return tuple(finding for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.WARN))
 
 
-def _look(
-    s: Session,
-    hosts: Sequence[Host],
-    seen: Seen,
-    before: ClusterFacts,
-    rehearsal: Rehearsal,
-    *,
-    pool: int,
-    deep: bool,
-) -> list[Finding]:
-    facts = collect(s.cluster, hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=pool, deep=deep)
-    facts = counted_since(facts, before)
+def _judged_again(s: Session, tests: ProbedDevices, *, deep: bool) -> list[Finding]:
+    """Collect the hosts' facts and pings again, and return the findings of the checks that need no more."""
+    facts = counted_since(s.collect(tests.hosts, deep=deep), tests.before)
     plan = plan_pings(s.cluster, facts).pings  # all pings, since a cause is what lost pings have in common
     rounds = {
-        "pings": ping(s.cluster, facts, s.transport, plan, s.progress, pool=pool),
-        "observations": seen.observations,
-        "rehearsal": rehearsal,
+        "pings": s.ping(facts, plan),
+        "observations": tests.result.observations,
+        "rehearsal": tests.rehearsal,
     }
     later = set(ROUNDS) - {"pings"}
     checks = [check for id_, check in all_checks().items() if id_ in _OF_PROBE or not later & set(check.needs)]
-    return run_checks(s.cluster, facts, checks=checks, hosts=hosts, rounds=rounds)
+    return run_checks(s.cluster, facts, checks=checks, hosts=tests.hosts, rounds=rounds)
 
 
 def counted_since(facts: ClusterFacts, before: ClusterFacts) -> ClusterFacts:

@@ -1,6 +1,5 @@
 """Sides of `preflight diff`: a run of the history, by id or word, or a file that a run wrote."""
 
-import argparse
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +7,6 @@ from pathlib import Path
 
 from preflight.app import bundle_file
 from preflight.app.named_run import LAST, PASSED, checking_run
-from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.saved import load_saved
 from preflight.app.saved_report import of_report
 from preflight.facts.documents import capture, refused_document
@@ -69,7 +67,7 @@ def of_file(path: Path) -> Side:
     if SCHEMA in head:
         return of_report(text, str(path))
     if capture.is_capture(text):
-        saved = load_saved(argparse.Namespace(source=path, inventory=DEFAULT_INVENTORY, limit=None))
+        saved = load_saved(path)
         return Side(str(path), hosts=tuple(saved.facts.hosts), facts=_without_ids(saved.facts))
     if document.SCHEMA in head:
         facts = document.load(text, str(path))

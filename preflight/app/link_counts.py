@@ -1,15 +1,14 @@
 """Counters of the hosts' RDMA ports, read before and after the probe's tests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from preflight.app.background import FOR_EVER, in_background, result_by
+from preflight.app.probed_devices import ProbedDevices
 from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
-from preflight.facts.collect import POOL, collect
 from preflight.facts.link_counts import LinkCounts, Section, between
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Host
-from preflight.model.measure import Observation
 from preflight.rules.nics.nccl_networks import ways_between
 
 # Backend → collected section, its readings, and the section of the facts that it becomes.
@@ -30,41 +29,23 @@ def before_tests(s: Session, backend: str) -> ClusterFacts:
     return _read(s, s.hosts, section, ("speed", "lldp", *readings) if readings else ())
 
 
-def after_tests(
-    s: Session,
-    hosts: Sequence[Host],
-    backend: str,
-    before: ClusterFacts,
-    observations: Iterable[Observation],
-    *,
-    until: float = FOR_EVER,
-    pool: int = POOL,
-) -> LinkCounts | NotRun:
-    """Return the counts since `before`, read again by `until`; or why the counters do not apply."""
+def after_tests(s: Session, tests: ProbedDevices, until: float = FOR_EVER) -> LinkCounts | NotRun:
+    """Return the counts since before the tests, read again by `until`; or why the counters do not apply."""
+    backend = tests.backend
     if backend not in _READINGS:
         return NotRun(f"{backend} does not send over RDMA")
-    if not before.hosts:
+    if not tests.before.hosts:
         return NotRun("the counters were not read before the tests, whose time was spent")
-    ways = [view.way.between_hosts for view in ways_between(observations) if view.way]
+    ways = [view.way.between_hosts for view in ways_between(tests.result.observations) if view.way]
     if backend == "nccl" and ways and set(ways) == {"Socket"}:
         return NotRun("NCCL sent over sockets")
     collected, readings, section = _READINGS[backend]
-    looking = in_background(lambda: _read(s, hosts, collected, readings, pool))
-    after = result_by(looking, until, None)
+    reading = in_background(lambda: _read(s, tests.hosts, collected, readings))
+    after = result_by(reading, until, None)
     if after is None:
         return NotRun("the time was spent before the counters could be read again")
-    return between(before, after, [host.name for host in hosts], section)
+    return between(tests.before, after, [host.name for host in tests.hosts], section)
 
 
-def _read(s: Session, hosts: Sequence[Host], asked: str, readings: Sequence[str], pool: int = POOL) -> ClusterFacts:
-    return collect(
-        s.cluster,
-        hosts,
-        s.transport,
-        progress=None,
-        ports=s.cluster.ports,
-        pool=pool,
-        sections=(asked,),
-        readings=readings,
-        deep=True,
-    )
+def _read(s: Session, hosts: Sequence[Host], section: str, readings: Sequence[str]) -> ClusterFacts:
+    return s.collect(hosts, sections=(section,), readings=readings, deep=True, quiet=True)

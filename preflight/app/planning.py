@@ -1,17 +1,15 @@
 """Changes that may be made now, from hosts or saved facts; shared by `plan` and `configure`."""
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
+from preflight.app.options import ChangePermissions
 from preflight.app.session import Session
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
 from preflight.checks.engine.waivers import apply_waivers
-from preflight.facts.collect import collect
-from preflight.facts.pings.run import ping
 from preflight.facts.types import ClusterFacts, Unreachable
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.errors import PreflightError
@@ -47,36 +45,35 @@ def nothing(seen: Look) -> str:
     return NOBODY if all_away else "nothing to change"
 
 
-def look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
+def look(s: Session, areas: Sequence[Area], *, temporary: bool = False) -> Look:
     """Collect the facts of the session's hosts and judge them by the checks of `areas`."""
-    facts = collect(s.cluster, s.hosts, s.transport, progress=s.progress, ports=s.cluster.ports, pool=args.pool)
-    return judge(s, facts, areas, temporary=getattr(args, "temporary", False))
+    return judge(s, s.collect(), areas, temporary=temporary)
 
 
-def only_look(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
+def only_look(s: Session, areas: Sequence[Area], *, temporary: bool = False) -> Look:
     """Collect and judge without the intent to change anything.
 
     Hosts with an unfinished run are asked which run is active.
     """
-    current = look(s, areas, args)
+    current = look(s, areas, temporary=temporary)
     if not (unfinished_runs := unfinished(current.facts)):
         return current
-    way = Way(s.hosts, s.transport, args.pool, s.progress)
+    way = Way(s.hosts, s.transport, s.pool, s.progress)
     return replace(current, at_work=who_is_at_work(unfinished_runs, way, new_run_id(datetime.now(UTC))))
 
 
-def look_in_order(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
+def look_in_order(s: Session, areas: Sequence[Area], confirm_within: float, *, temporary: bool = False) -> Look:
     """Collect and judge, in order to change the hosts.
 
     The firewall changes of an interrupted run may still revert. Such hosts are put in order first, and collected again.
     """
-    current = look(s, areas, args)
+    current = look(s, areas, temporary=temporary)
     cut_off = unfinished(current.facts)
     if not cut_off:
         return current
-    way = Way(s.hosts, s.transport, args.pool, s.progress, args.confirm_within)
+    way = Way(s.hosts, s.transport, s.pool, s.progress, confirm_within)
     put_right = put_in_order(cut_off, way, new_run_id(datetime.now(UTC)))
-    again = look(s, areas, args)
+    again = look(s, areas, temporary=temporary)
     at_work = {name: put_right.at_work[name] for name in unfinished(again.facts) if name in put_right.at_work}
     return replace(again, notes=put_right.notes, at_work=at_work)
 
@@ -108,7 +105,7 @@ def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[F
     ]
 
 
-def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tuple[str, ...]]:
+def doable(s: Session, seen: Look, permissions: ChangePermissions) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan without the changes that have to wait, and the notes to show before it.
 
     Raise PreflightError if a new address is in use, or if a machine is in the inventory twice.
@@ -121,7 +118,7 @@ def doable(s: Session, seen: Look, args: argparse.Namespace) -> tuple[Plan, tupl
     plan, powerless = where_root(seen.plan, seen.facts)
     cut_off = unfinished(seen.facts)
     plan = Plan(tuple(change for change in plan.changes if change.host not in cut_off))
-    checked = safe(s, plan, seen.facts, args)
+    checked = safe(s, plan, seen.facts, permissions)
     before = seen.notes + tuple(_in_flux(host, seen.at_work.get(host, "")) for host in cut_off)
     before += not_reached(seen.facts) + powerless + not_seen(seen.findings)
     return checked.plan, before + checked.held + checked.notes
@@ -145,13 +142,15 @@ class Safe(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def safe(s: Session, plan: Plan, facts: ClusterFacts, args: argparse.Namespace) -> Safe:
+def safe(s: Session, plan: Plan, facts: ClusterFacts, permissions: ChangePermissions) -> Safe:
     """Return the plan without disturbing changes. Raise PreflightError if a new address answers already."""
-    allowed, held = held_back(plan, facts, allow_disturbing=args.allow_disturbing, force_busy=args.force_busy)
+    allowed, held = held_back(
+        plan, facts, allow_disturbing=permissions.allow_disturbing, force_busy=permissions.force_busy
+    )
     address_pings, unchecked = questions(allowed, facts)
     if not address_pings:
         return Safe(allowed, held, unchecked)
-    pings = ping(s.cluster, facts, s.transport, address_pings, s.progress, pool=args.pool)
+    pings = s.ping(facts, address_pings)
     answered = taken(pings, facts)
     if answered:
         s.progress.clear()
@@ -159,7 +158,7 @@ def safe(s: Session, plan: Plan, facts: ClusterFacts, args: argparse.Namespace) 
     return Safe(allowed, held, unchecked + not_asked(pings))
 
 
-def device_facts(s: Session, changes: Iterable[Change], pool: int) -> ClusterFacts:
+def device_facts(s: Session, changes: Iterable[Change]) -> ClusterFacts:
     """Collect the facts that are needed before devices are changed: users of the devices, and addresses that answer.
 
     Return no facts if no device is to be changed.
@@ -168,13 +167,4 @@ def device_facts(s: Session, changes: Iterable[Change], pool: int) -> ClusterFac
     if not names:
         return ClusterFacts({})
     hosts = [host for host in s.hosts if host.name in names]
-    return collect(
-        s.cluster,
-        hosts,
-        s.transport,
-        progress=s.progress,
-        ports=s.cluster.ports,
-        pool=pool,
-        sections=("hccn", "npu_smi"),
-        readings=("ip", "link"),
-    )
+    return s.collect(hosts, sections=("hccn", "npu_smi"), readings=("ip", "link"))

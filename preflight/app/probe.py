@@ -1,125 +1,102 @@
 """A probe: tests over all devices, judged."""
 
-import argparse
-import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
-from preflight.app.background import FactsOfHosts, in_background, left, reached, rehearse_ports, result_by, unreached
-from preflight.app.causes import causes
-from preflight.app.link_counts import after_tests, before_tests
-from preflight.app.probe_pods import in_pod
-from preflight.app.probed import Probed, finish_probe
-from preflight.app.publish import refuse_partial_probe
-from preflight.app.remember import baseline_of, setting_of
+from preflight.app.background import FactsOfHosts, in_background, reached, result_by
+from preflight.app.device_tests import Afterwards, Budget, ProbeSetting, add_results, run_tests
+from preflight.app.end import Ended, end
+from preflight.app.engine import session_by_engine, start_engine
+from preflight.app.hccl_test import run_hccl_test
+from preflight.app.link_counts import before_tests
+from preflight.app.options import ProbeOptions
+from preflight.app.publish import refuse_partial
+from preflight.app.run import Run
 from preflight.app.session import Session, session
-from preflight.app.with_hccl_test import with_hccl_test
-from preflight.cli.report_options import refuse_unwritable
-from preflight.facts.link_counts import LinkCounts, sentence
-from preflight.facts.pings.device_ports import leaves
+from preflight.checks.engine.registry import all_checks
 from preflight.facts.types import ClusterFacts
-from preflight.model.cluster import Host, ProbeSettings, Product
-from preflight.model.errors import NotSeenError, UsageError
-from preflight.model.measure import End, Observation, TestOutcome
-from preflight.model.rehearsal import Rehearsal
+from preflight.model.cluster import Host, Product
+from preflight.model.errors import UsageError
 from preflight.probe.estimate import without_groups
 from preflight.probe.hccl_test import nobody_has_torch
-from preflight.probe.hooks import Hooks
-from preflight.probe.line_rate import ports, with_line_rates
 from preflight.probe.permission import may_probe
 from preflight.probe.request import USUAL, Request
 from preflight.probe.rounds import Plan
-from preflight.probe.run import probe
-from preflight.transport.engine import Engine, open_engine
+
+_JUDGING = {"rehearsal", "observations", "hccl_test", "link_counts"}  # a check of the probe needs one of these
 
 
-def run(args: argparse.Namespace) -> int:
-    refuse_unwritable(args)
-    started = datetime.now(UTC)
-    with session(args) as by_ssh, reached_as_asked(args, by_ssh) as s:
-        refuse_partial_probe(args, s.cluster.probe)
-        if not (args.idle or s.cluster.probe.idle):
+@contextmanager
+def probe_session(options: ProbeOptions) -> Iterator[Session]:
+    """Open a session with the hosts of a probe, which nobody else may use. Raise UsageError if they may not be used."""
+    with session(options) as by_ssh, session_by_engine(options, by_ssh) as s:
+        settings = s.cluster.probe
+        if options.publish:
+            backend = options.backend not in (None, settings.backend)
+            partial = {"--scope": options.scope, "--backend": backend, "--via pods": options.via == "pods"}
+            refuse_partial(partial, "a probe of all that jobs use")
+        if not (options.idle or settings.idle):
             raise UsageError(
                 "the probe keeps every device busy; say that these hosts are idle and yours with --idle, or with "
                 "idle = true under [probe] in the inventory"
             )
-        if args.via == "pods":
-            return in_pod(args, s, probed)
-        return finish_probe(args, s, started, probed(args, s))
+        yield s
 
 
-def probed(args: argparse.Namespace, s: Session) -> Probed:
+def probe(options: ProbeOptions, s: Session, started: datetime) -> Ended:
+    """Run a probe over the session's hosts, and end it."""
+    run = run_probe(options, s, started)
+    judge_probe(run)
+    return end_probe(run)
+
+
+def judge_probe(run: Run) -> None:
+    """Give the run the findings of the checks that need its tests."""
+    needed = _JUDGING & set(run.rounds)
+    run.findings = run.judge(check for check in all_checks().values() if needed & set(check.needs))
+
+
+def end_probe(run: Run) -> Ended:
+    """Build the report of a judged probe; publish and save it."""
+    if run.options.limit:
+        run.notes.insert(0, f"limited to {run.options.limit}, as asked")
+    return end(run)
+
+
+def run_probe(options: ProbeOptions, s: Session, started: datetime) -> Run:
     """Run the requested tests over the session's hosts.
 
     Raise UsageError for an invalid request, and NotSeenError if the engine ends.
     """
-    s = _meeting_as_asked(s, args.init)
-    _refuse_strange_backend(args.backend, s.cluster.product)
-    if args.tool == "hccl-test":
-        if args.budget:
-            raise UsageError("HCCL Test takes as long as it takes; leave out --budget, or --with")
-        if not s.cluster.product.is_npu or args.backend not in (None, "hccl"):
-            raise UsageError("HCCL Test runs over the devices of an NPU cluster; leave out --with, or --backend")
-        return with_hccl_test(args, s)
-    return _with_torch(args, s)
+    run = Run("probe", options, s.cluster, s.hosts, s, started)
+    s = _meeting_as_requested(s, options.init)
+    _refuse_other_backend(options.backend, s.cluster.product)
+    if options.tool == "hccl-test":
+        _refuse_hccl_test(options, s.cluster.product)
+        run_hccl_test(run, options, s)
+    else:
+        _run_torch(run, options, s)
+    return run
 
 
-@contextmanager
-def reached_as_asked(args: argparse.Namespace, s: Session) -> Iterator[Session]:
-    """Yield the session, over the site's engine if requested. Raise UsageError if that is impossible from here."""
-    via = args.via or s.cluster.probe.via
-    s = s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, via=via)))
-    if via in ("ssh", "pods"):  # pods have to arrive first
-        yield s
-        return
-    if args.ask_sudo_password:
-        raise UsageError(
-            f"-K: what one host is told over {via}, all hosts hear, so no password is; let sudo do without one "
-            "(NOPASSWD), or go by --via ssh"
-        )
-    if args.tool == "hccl-test":
-        raise UsageError(f"HCCL Test starts its ranks by an mpirun of its own and ssh, not over {via}: --via ssh")
-
-    with open_engine(via, s.hosts, os.environ) as engine:
-        yield s._replace(transport=engine)
+def _refuse_hccl_test(options: ProbeOptions, product: Product) -> None:
+    """Raise UsageError for options that HCCL Test does not have."""
+    if options.budget:
+        raise UsageError("HCCL Test takes as long as it takes; leave out --budget, or --with")
+    if not product.is_npu or options.backend not in (None, "hccl"):
+        raise UsageError("HCCL Test runs over the devices of an NPU cluster; leave out --with, or --backend")
 
 
-def _start_engine(s: Session, budget: float | None) -> None:
-    """Start the site's engine, within half of the budget.
-
-    Raise NotSeenError if it starts nothing: no host is at fault.
-    """
-    if s.cluster.probe.via == "ssh":
-        return
-
-    if isinstance(s.transport, Engine):
-        s.progress.say(f"waiting for the hosts to come, by {s.cluster.probe.via}")
-        s.transport.begin(s.hosts, budget / 2 if budget else None)
-        _stop_without_engine(s)
-
-
-def _stop_without_engine(s: Session) -> None:
-    """Raise NotSeenError if the engine has ended by itself, which is no host's fault."""
-    if s.cluster.probe.via == "ssh":
-        return
-
-    if isinstance(s.transport, Engine) and s.transport.ended:
-        raise NotSeenError(
-            f"the probe came to no verdict: {s.transport.ended}; leave out hosts that it does not reach: --limit"
-        )
-
-
-def _meeting_as_asked(s: Session, init: str | None) -> Session:
+def _meeting_as_requested(s: Session, init: str | None) -> Session:
     """Return the session with the requested meeting of ranks. Raise UsageError if a file needs an unknown directory."""
     if init == "file" and not s.cluster.probe.shared_dir:
         raise UsageError("--init file needs shared_dir under [probe] in the inventory, which all hosts share")
     return s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, init=init))) if init else s
 
 
-def _refuse_strange_backend(backend: str | None, product: Product) -> None:
+def _refuse_other_backend(backend: str | None, product: Product) -> None:
     """Raise UsageError for a backend that needs devices of another product. gloo runs everywhere."""
     supported = {"hccl": product.is_npu, "nccl": product is Product.NVIDIA}
     if backend and not supported.get(backend, True):
@@ -127,77 +104,81 @@ def _refuse_strange_backend(backend: str | None, product: Product) -> None:
         raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*backends, 'gloo'])} does")
 
 
-def _with_torch(args: argparse.Namespace, s: Session) -> Probed:
-    request = request_of(args, s.cluster.probe)
-    notes = [*_without_groups(args, s, request)]
-    begin = time.monotonic()
-
-    def share(part: float) -> float:
-        """Return the time at which that part of the run's budget is spent."""
-        return begin + part * (request.budget or float("inf"))
-
-    _start_engine(s, request.budget)
-    # Busy devices and reachable hosts are determined while the hosts import torch.
-    product = s.cluster.product
-    section = "npu_smi" if product.is_npu else "nvidia" if product is Product.NVIDIA else "os"
-    facts = FactsOfHosts(s, (section,))
-    refused: dict[str, str] = {}
-
-    def idle(present: Sequence[Host]) -> list[Host]:
-        facts_in_time = facts.of(present, share(1 / 2))
-        late = [host.name for host in present if host.name not in facts_in_time.hosts]
-        refused.update(dict.fromkeys(late, "it did not say in time whether its devices are in use"))
-        refused.update(may_probe(s.cluster, facts_in_time, present, asked_idle=args.idle))
-        return [host for host in present if host.name not in refused]
-
-    def usable() -> list[Host]:
-        facts_in_time = facts.of(s.hosts, share(1 / 4))
-        busy = dict(may_probe(s.cluster, facts_in_time, s.hosts, asked_idle=args.idle))
-        return [host for host in reached(s.hosts, facts_in_time) if host.name not in busy]
-
-    rehearsal = rehearse_ports(s, request.backend, usable, share(1 / 3))
-    nics = in_background(lambda: before_tests(s, request.backend))
-    end = share(1)
-    hooks = Hooks(
-        s.progress,
-        s.progress.note,
-        notes.append,
-        idle,
-        ports_free=lambda: rehearsal.exception(left(share(1 / 3))),
-        unreached=lambda: unreached(rehearsal),
-        leaves=lambda: leaves(result_by(nics, end, ClusterFacts({}))),
+def _run_torch(run: Run, options: ProbeOptions, s: Session) -> None:
+    """Run the tests with torch, or with HCCL Test if no host's jobs have torch."""
+    request = _request(options, s)
+    run.notes += _without_groups(options, s, request)
+    budget = Budget(request.budget)
+    start_engine(s, request.budget)
+    users = DeviceUsers(s, FactsOfHosts(s, (_section_of_users(s.cluster.product),)), options.idle, budget)
+    counters = in_background(lambda: before_tests(s, request.backend))
+    setting = ProbeSetting(
+        usable=users.usable,
+        before=lambda: result_by(counters, budget.share(1), ClusterFacts({})),
+        note=run.notes.append,
+        idle=users.idle,
+        budget=budget,
     )
-    proof = probe(s.cluster, s.hosts, s.transport, request, hooks)
-    _stop_without_engine(s)
-    refused.update(proof.busy)
-    observations = proof.observations
-    rehearsed = result_by(rehearsal, end, Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent"))
-    if args.tool is None and request.backend == "hccl" and nobody_has_torch(observations):
+    tests = run_tests(s, request, setting)
+    run.refused = {**users.refused, **tests.result.busy}
+    if options.tool is None and request.backend == "hccl" and nobody_has_torch(tests.result.observations):
         if not request.budget and s.cluster.probe.via == "ssh":
-            return with_hccl_test(args, s, rehearsed)
-        notes.append("no host's jobs have torch; HCCL Test would take its place, without --budget and --via")
-    before = result_by(nics, end, ClusterFacts({}))
-    tested = [host for host in s.hosts if host.name not in refused]
-    counts = after_tests(s, tested, request.backend, before, observations, until=end)
-    observations = with_line_rates(observations, ports(before))
-    counted = sentence(counts) if isinstance(counts, LinkCounts) else ""
-    notes += filter(None, (rehearsed.note, _spent(observations, request.budget), counted))
-    if proof.located and request.seed is None:
-        notes.append(f"the same pairs again: --seed {proof.seed}")
-    baseline = baseline_of(setting_of(s.cluster, request.backend))
-    rounds = {
-        "rehearsal": rehearsed,
-        "observations": observations,
-        "baseline": baseline,
-        "located": proof.located,
-        "link_counts": counts,
-        "limit": proof.limit,
-        "causes": causes(s, tested, proof, before, rehearsed, until=end),
-    }
-    return Probed(facts.of(s.hosts, end), refused, rounds, observations, notes, request.backend, proof.alone)
+            run_hccl_test(run, options, s, tests.rehearsal)
+            return
+        run.notes.append("no host's jobs have torch; HCCL Test would take its place, without --budget and --via")
+    tests = replace(tests, hosts=[host for host in s.hosts if host.name not in run.refused])
+    add_results(run, s, tests, Afterwards(budget))
+    if tests.result.located and request.seed is None:
+        run.notes.append(f"the same pairs again: --seed {tests.result.seed}")
+    run.facts = users.facts.of(s.hosts, budget.share(1))
+    run.untested = dict(tests.result.alone)
 
 
-def _without_groups(args: argparse.Namespace, s: Session, request: Request) -> Iterator[str]:
+def _request(options: ProbeOptions, s: Session) -> Request:
+    """Return the request. The inventory has the defaults."""
+    settings = s.cluster.probe
+    return Request(
+        options.backend or settings.backend,
+        options.sizes or settings.sizes,
+        options.scope or USUAL,
+        quick=options.quick,
+        budget=options.budget,
+        seed=options.seed,
+    )
+
+
+def _section_of_users(product: Product) -> str:
+    """Return the section of the facts that has the processes on devices."""
+    return "npu_smi" if product.is_npu else "nvidia" if product is Product.NVIDIA else "os"
+
+
+@dataclass
+class DeviceUsers:
+    """Hosts whose devices are in use, found out while the hosts import torch. `refused`: host → reason."""
+
+    session: Session
+    facts: FactsOfHosts
+    are_idle: bool  # as the user says
+    budget: Budget
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def idle(self, present: Sequence[Host]) -> list[Host]:
+        """Return the hosts whose devices may be used, and refuse the others."""
+        facts = self.facts.of(present, self.budget.share(1 / 2))
+        late = [host.name for host in present if host.name not in facts.hosts]
+        self.refused.update(dict.fromkeys(late, "it did not say in time whether its devices are in use"))
+        self.refused.update(may_probe(self.session.cluster, facts, present, asked_idle=self.are_idle))
+        return [host for host in present if host.name not in self.refused]
+
+    def usable(self) -> list[Host]:
+        """Return the hosts that were reached in time and are not busy."""
+        hosts = self.session.hosts
+        facts = self.facts.of(hosts, self.budget.share(1 / 4))
+        busy = dict(may_probe(self.session.cluster, facts, hosts, asked_idle=self.are_idle))
+        return [host for host in reached(hosts, facts) if host.name not in busy]
+
+
+def _without_groups(options: ProbeOptions, s: Session, request: Request) -> Iterator[str]:
     """Yield a note on requested scopes that have no test. Raise UsageError if no test remains."""
     empty = without_groups(Plan(s.cluster, s.hosts, request))
     if len(empty) == len(request.scopes):
@@ -205,33 +186,5 @@ def _without_groups(args: argparse.Namespace, s: Session, request: Request) -> I
             f"--scope {','.join(empty)}: the hosts asked for are too few, or have too few devices, for any such test; "
             "take scope device or all"
         )
-    if args.scope and empty:
+    if options.scope and empty:
         yield f"no test for --scope {','.join(empty)}: too few hosts, or too few devices"
-
-
-def _spent(observations: Sequence[Observation], budget: float | None) -> str:
-    """Return a note if the budget ended before all tests were run.
-
-    Late hosts are reported by the roll-call, which is the first observation.
-    """
-    cut = [observation for observation in observations if any(view.end is End.CUT for view in observation.ranks)]
-    not_run = sum(
-        observation.test.outcome is TestOutcome.NOT_RUN for observation in cut if observation.test.id != "r0-0"
-    )
-    if not budget or not cut:
-        return ""
-    if len(observations) == 1:
-        return f"the budget of {budget:.0f} s was spent before a host was there"
-    return f"the budget of {budget:.0f} s was spent: {not_run} tests were not run" if not_run else ""
-
-
-def request_of(args: argparse.Namespace, settings: ProbeSettings) -> Request:
-    """Return the request. `settings` are the inventory's defaults for options that are not given."""
-    return Request(
-        args.backend or settings.backend,
-        args.sizes or settings.sizes,
-        args.scope or USUAL,
-        quick=args.quick,
-        budget=args.budget,
-        seed=args.seed,
-    )

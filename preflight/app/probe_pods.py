@@ -4,7 +4,6 @@ The first pod runs the probe over all pods, as soon as they have arrived, and se
 becomes that pod's exit code and termination message (docs/kubernetes.md).
 """
 
-import argparse
 import os
 import signal
 import sys
@@ -15,19 +14,24 @@ from typing import NoReturn
 
 import msgspec
 
-from preflight.app.probed import Probed, finish_probe, judged
+from preflight.app.end import Ended
+from preflight.app.options import ProbeOptions
+from preflight.app.probe import end_probe, judge_probe, run_probe
 from preflight.app.session import Session
 from preflight.facts.documents.refused_document import json_error
 from preflight.gate.gang import GOOD, MESSAGE, UNKNOWN, PodVerdict, unknown, verdicts
 from preflight.model.errors import NotSeenError, UsageError
 from preflight.transport.engine.pods import Pod, PodLocation, follow, gather, open_pods, tell
 
-Probe = Callable[[argparse.Namespace, Session], Probed]
+Show = Callable[[Ended], object]
 
 
-def in_pod(args: argparse.Namespace, s: Session, probe: Probe) -> int:
-    """Run the probe as one pod of a job. The inventory's hosts are the pods, ordered by index. Raise UsageError."""
-    for option, value in {"--limit": args.limit, "-K": args.ask_sudo_password, "--with": args.tool}.items():
+def probe_in_pod(options: ProbeOptions, s: Session, show: Show) -> int:
+    """Run the probe as one pod of a job, and return its exit code. Raise UsageError.
+
+    The inventory's hosts are the pods, ordered by index. `show` prints the report, in the first pod.
+    """
+    for option, value in {"--limit": options.limit, "-K": options.ask_sudo_password, "--with": options.tool}.items():
         if value:
             raise UsageError(f"{option}: the pods of a gang are proved all together, by torch; leave it out")
     pod = Pod.of(os.environ)
@@ -37,7 +41,7 @@ def in_pod(args: argparse.Namespace, s: Session, probe: Probe) -> int:
         )
     signal.signal(signal.SIGTERM, _interrupted)  # the first process of a container has no default handler for it
     try:
-        verdict = _lead(args, s, pod, probe) if pod.index == 0 else _follow(s, pod)
+        verdict = _lead(options, s, pod, show) if pod.index == 0 else _follow(s, pod)
     except NotSeenError as error:
         verdict = _nobody_knows(s, str(error))
     return _end(pod, verdict)
@@ -58,25 +62,21 @@ def _follow(s: Session, pod: Pod) -> PodVerdict:
         raise NotSeenError(f"{s.hosts[0].name} sent a verdict that is none: {json_error(error)}; see its log") from None
 
 
-def _lead(args: argparse.Namespace, s: Session, pod: Pod, probe: Probe) -> PodVerdict:
+def _lead(options: ProbeOptions, s: Session, pod: Pod, show: Show) -> PodVerdict:
+    """Run the probe over all pods, once they have arrived. Send each its verdict, and return this pod's."""
     started, names = datetime.now(UTC), [host.name for host in s.hosts]
     with open_pods(pod, s.hosts) as engine:
         arrivals = gather(engine, s.hosts, pod.wait, s.progress)
         locations = {name: location for name, location in arrivals.items() if isinstance(location, PodLocation)}
-        if len(locations) < len(names):
-            pod_verdicts = unknown(
-                names, _missing({name: f"{location}" for name, location in arrivals.items() if name not in locations})
-            )
+        if missing := {name: f"{location}" for name, location in arrivals.items() if name not in locations}:
+            pod_verdicts = unknown(names, _missing(missing))
         else:
             try:
-                pod_session = _met(s, locations)._replace(transport=engine)
-                probed = probe(args, pod_session)
-                findings = judged(pod_session, probed)
-                finish_probe(args, pod_session, started, probed, findings)
-                left_out = {**probed.refused, **probed.alone}
-                pod_verdicts = verdicts(
-                    names, findings, left_out, {name: location.node for name, location in locations.items()}
-                )
+                run = run_probe(options, _met(s, locations)._replace(transport=engine), started)
+                judge_probe(run)
+                show(end_probe(run))
+                nodes = {name: location.node for name, location in locations.items()}
+                pod_verdicts = verdicts(names, run.findings, {**run.refused, **run.untested}, nodes)
             except NotSeenError as error:
                 pod_verdicts = unknown(names, str(error))
         tell(engine, s.hosts[1:], {name: asdict(verdict) for name, verdict in pod_verdicts.items()})

@@ -1,49 +1,31 @@
 """Runs of check and probe in the history, and what earlier runs add to their reports."""
 
 from dataclasses import replace
-from pathlib import Path
 
+from preflight.app.run import Run
 from preflight.checks.engine.run import NotRun
 from preflight.facts.documents.facts_document import compact
-from preflight.facts.types import ClusterFacts
 from preflight.history.baselines import saved
 from preflight.history.documents import FACTS, REPORT, compress
 from preflight.history.repeated_failures import notes, repeated_failures
 from preflight.history.runs import CheckRun, Setting, notable_findings, remember
 from preflight.history.store import HistoryError
 from preflight.inventory import fold
-from preflight.model.cluster import Cluster
 from preflight.model.figures import Baseline, figures
 from preflight.model.report import Report
 from preflight.provision.journal import owner
 from preflight.report.document import document
 
 
-def setting_of(cluster: Cluster, backend: str | None = None) -> Setting:
-    """Return the setting of a run. `backend` is the probe's, if it differs from the inventory's."""
-    return Setting(cluster.name, cluster.product.value, backend or cluster.probe.backend)
-
-
-def remembered(
-    report: Report,
-    setting: Setting,
-    inventory: Path,
-    exit_code: int,
-    next_step: str,
-    asked: str = "",
-    facts: ClusterFacts | None = None,
-) -> Report:
-    """Save the run in the history. Return the report with notes on repeated failures, or on why it was not saved.
-
-    `asked` is that of CheckRun. `facts` are the hosts' facts that are saved with it.
-    """
+def remembered(report: Report, run: Run, exit_code: int, next_step: str) -> Report:
+    """Save the run in the history. Return the report with notes on repeated failures, or on why it was not saved."""
     try:
-        again = tuple(notes(repeated_failures(setting.cluster, report.findings), fold))
+        again = tuple(notes(repeated_failures(run.setting.cluster, report.findings), fold))
         report = replace(report, notes=report.notes + again)
-        this_run = replace(_look(report, setting, inventory, exit_code, next_step), asked=asked)
+        this_run = _past_run(report, run, exit_code, next_step)
         documents: dict[str, bytes] = {}
         try:
-            documents = compress(_documents(report, exit_code, facts))
+            documents = compress(_documents(report, run, exit_code))
         except (UnicodeError, MemoryError) as error:  # an inventory's path may not be UTF-8
             report = replace(report, notes=(*report.notes, f"what was seen is not kept: {error or 'no memory for it'}"))
         remember(this_run, documents)
@@ -52,12 +34,11 @@ def remembered(
     return report
 
 
-def _documents(report: Report, exit_code: int, facts: ClusterFacts | None) -> dict[str, bytes]:
-    documents = {REPORT: document(report, exit_code).encode()}
-    return {**documents, FACTS: compact(facts)} if facts else documents
+def _documents(report: Report, run: Run, exit_code: int) -> dict[str, bytes]:
+    return {REPORT: document(report, exit_code).encode(), FACTS: compact(run.facts)}
 
 
-def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, next_step: str) -> CheckRun:
+def _past_run(report: Report, run: Run, exit_code: int, next_step: str) -> CheckRun:
     return CheckRun(
         run=report.run,
         command=report.command,
@@ -66,13 +47,14 @@ def _look(report: Report, setting: Setting, inventory: Path, exit_code: int, nex
         finished=report.finished,
         verdict=report.verdict,
         exit=exit_code,
-        inventory=str(inventory.absolute()),
-        setting=setting,
+        inventory=str(run.options.inventory.absolute()),
+        setting=run.setting,
         hosts=tuple(host.name for host in report.hosts),
         checks=frozenset(report.looked),
         findings=tuple(notable_findings(report.findings)),
         figures=figures(report.tests),
         next_step=next_step,
+        asked=run.options.test_selection,
     )
 
 

@@ -1,6 +1,5 @@
 """`--from`: saved facts, a support bundle, or a capture, which is parsed again; with the cluster to judge them by."""
 
-import argparse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,49 +28,53 @@ class Saved(NamedTuple):
     note: str
 
 
-def load_saved(args: argparse.Namespace) -> Saved:
-    """Return the facts of `args.source`. Raise UsageError or InventoryError.
+def load_saved(source: Path, inventory: Path = DEFAULT_INVENTORY, limited_to: str | None = None) -> Saved:
+    """Return the facts of a file. Raise UsageError or InventoryError.
 
     A capture or a support bundle is judged by the inventory in it, unless --inventory names another.
     """
-    if bundle_file.is_bundle(args.source):
-        return _of_bundle(args)
-    text = document.text_of(args.source)
+    if bundle_file.is_bundle(source):
+        return _of_bundle(source, inventory, limited_to)
+    text = document.text_of(source)
     if not capture.is_capture(text):
-        cluster = load(args.inventory)
-        hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
-        facts = document.load(text, str(args.source))
-        return Saved(cluster, hosts, facts, f"facts from {args.source}; nobody was contacted")
-    site_capture = capture.load(text, str(args.source))
-    own = args.inventory is DEFAULT_INVENTORY
-    cluster = parse(site_capture.inventory, Path(f"{args.source}: inventory")) if own else load(args.inventory)
-    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
+        cluster = load(inventory)
+        hosts = _limited(cluster, limited_to)
+        facts = document.load(text, str(source))
+        return Saved(cluster, hosts, facts, f"facts from {source}; nobody was contacted")
+    site_capture = capture.load(text, str(source))
+    own = inventory is DEFAULT_INVENTORY
+    cluster = parse(site_capture.inventory, Path(f"{source}: inventory")) if own else load(inventory)
+    hosts = _limited(cluster, limited_to)
     answers = capture.read(site_capture, cluster, hosts)
     facts = ClusterFacts(
         {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}
     )
-    by = _OWN if own else str(args.inventory)
-    note = f"read again from {args.source}, taken {site_capture.taken}, and judged by {by}; nobody was contacted"
+    by = _OWN if own else str(inventory)
+    note = f"read again from {source}, taken {site_capture.taken}, and judged by {by}; nobody was contacted"
     return Saved(cluster, hosts, facts, note)
 
 
-def _of_bundle(args: argparse.Namespace) -> Saved:
-    members = bundle_file.read(args.source)
+def _of_bundle(source: Path, inventory: Path, limited_to: str | None) -> Saved:
+    members = bundle_file.read(source)
     if bundle_file.FACTS not in members:
-        raise UsageError(f"{args.source} holds no facts: its bundle.json says why")
+        raise UsageError(f"{source} holds no facts: its bundle.json says why")
     text = members.get(bundle_file.INVENTORY)
-    own = args.inventory is DEFAULT_INVENTORY and text is not None
+    own = inventory is DEFAULT_INVENTORY and text is not None
     if own and text is not None:
-        cluster = parse(text.decode("utf-8", "replace"), Path(f"{args.source}: {bundle_file.INVENTORY}"))
+        cluster = parse(text.decode("utf-8", "replace"), Path(f"{source}: {bundle_file.INVENTORY}"))
     else:
-        cluster = load(args.inventory)
-    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
-    facts = document.load(members[bundle_file.FACTS], str(args.source))
-    by = _OWN if own else str(args.inventory)
-    note = f"facts from {args.source}, judged by {by}; nobody was contacted"
+        cluster = load(inventory)
+    hosts = _limited(cluster, limited_to)
+    facts = document.load(members[bundle_file.FACTS], str(source))
+    by = _OWN if own else str(inventory)
+    note = f"facts from {source}, judged by {by}; nobody was contacted"
     if bundle_file.REPORT in members:
-        note += f"; {_verdict(members[bundle_file.REPORT], str(args.source))}"
+        note += f"; {_verdict(members[bundle_file.REPORT], str(source))}"
     return Saved(cluster, hosts, facts, note)
+
+
+def _limited(cluster: Cluster, limited_to: str | None) -> tuple[Host, ...]:
+    return cluster.hosts if limited_to is None else limit(cluster, limited_to)
 
 
 def _verdict(report: bytes, source: str) -> str:

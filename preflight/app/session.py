@@ -1,6 +1,5 @@
 """Sessions with hosts: an inventory's cluster, the hosts of a command, and their transport."""
 
-import argparse
 import getpass
 import os
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,11 @@ from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
+from preflight.app.options import HostOptions
 from preflight.app.progress_line import ProgressLine
+from preflight.facts.collect import POOL, collect
+from preflight.facts.pings.run import ping
+from preflight.facts.types import ClusterFacts, Ping
 from preflight.inventory import limit, load
 from preflight.model.cluster import Cluster, Host, Product, Ssh
 from preflight.model.errors import UsageError
@@ -17,11 +20,6 @@ from preflight.model.ports import PortSet
 from preflight.transport import open_transport
 from preflight.transport.password import Password
 from preflight.transport.types import Options, Transport
-
-
-def _options(args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> Options:
-    password = _sudo_password(cluster, hosts) if args.ask_sudo_password else None
-    return Options(accept_new=args.accept_new, pool=args.pool, sudo_password=password)
 
 
 def wants_password(cluster: Cluster, hosts: Sequence[Host]) -> bool:
@@ -50,28 +48,59 @@ def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
 
 
 class Session(NamedTuple):
-    """A command's cluster, the hosts it is limited to, and their transport."""
+    """A command's cluster, the hosts it is limited to, and their transport. `pool` is the number of hosts at once."""
 
     cluster: Cluster
     hosts: tuple[Host, ...]
     transport: Transport
     progress: ProgressLine
+    pool: int = POOL
+
+    def collect(
+        self,
+        hosts: Sequence[Host] | None = None,
+        *,
+        sections: Sequence[str] = (),
+        readings: Sequence[str] = (),
+        deep: bool = False,
+        quiet: bool = False,
+    ) -> ClusterFacts:
+        """Return the facts of `hosts`, or of all hosts of the session. `quiet` reports no progress."""
+        return collect(
+            self.cluster,
+            self.hosts if hosts is None else hosts,
+            self.transport,
+            progress=None if quiet else self.progress,
+            ports=self.cluster.ports,
+            pool=self.pool,
+            sections=sections,
+            readings=readings,
+            deep=deep,
+        )
+
+    def ping(self, facts: ClusterFacts, pings: Sequence[Ping]) -> tuple[Ping, ...]:
+        """Send the pings, which were planned from `facts`, and return them with their results."""
+        return ping(self.cluster, facts, self.transport, pings, self.progress, pool=self.pool)
 
 
 @contextmanager
-def session(args: argparse.Namespace, cluster: Cluster | None = None) -> Iterator[Session]:
+def session(options: HostOptions, cluster: Cluster | None = None) -> Iterator[Session]:
     """Read the inventory, unless `cluster` is given, open the transport, and close it afterwards.
 
     Raise UsageError for a bad inventory before any host is contacted.
     """
-    cluster = cluster or load(args.inventory)
-    hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
-    options = _options(args, cluster, hosts)
+    cluster = cluster or load(options.inventory)
+    hosts = cluster.hosts if options.limit is None else limit(cluster, options.limit)
+    password = _sudo_password(cluster, hosts) if options.ask_sudo_password else None
     progress = ProgressLine()
-    progress.say(f"on the way to the hosts of {args.inventory}: {len(hosts)}")  # the transport's libraries load slowly
-    transport = open_transport(cluster, options)
+    progress.say(
+        f"on the way to the hosts of {options.inventory}: {len(hosts)}"
+    )  # the transport's libraries load slowly
+    transport = open_transport(
+        cluster, Options(accept_new=options.accept_new, pool=options.pool, sudo_password=password)
+    )
     try:
-        yield Session(cluster, hosts, transport, progress)
+        yield Session(cluster, hosts, transport, progress, options.pool)
     finally:
         progress.clear()
         transport.close()

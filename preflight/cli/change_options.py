@@ -2,6 +2,7 @@
 
 import argparse
 
+from preflight.app.options import ChangePermissions
 from preflight.provision.rollout import Batch
 
 _SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation
@@ -63,3 +64,7 @@ def _seconds(text: str) -> float:
     if not text.isdigit() or not _SHORTEST <= int(text) <= _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_SHORTEST:g} to {_LONGEST:g}")
     return float(text)
+
+
+def change_permissions(args: argparse.Namespace) -> ChangePermissions:
+    return ChangePermissions(args.allow_disturbing, args.force_busy)

@@ -2,13 +2,16 @@
 
 import argparse
 import shlex
+from dataclasses import fields
 from pathlib import Path
+from typing import TypeVar
 
-from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.options import DEFAULT_INVENTORY, HostOptions
 from preflight.model.cluster import Product
 from preflight.model.ports import PortSet
 from preflight.model.product_names import not_known
 
+Options = TypeVar("Options", bound=HostOptions)
 _MOST_DEVICES = 64  # on one host
 
 
@@ -76,3 +79,18 @@ def add_publish_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--publish", action="store_true", help="leave on each host what was found there, for the gate (docs/gate.md)"
     )
+
+
+def options_of(kind: type[Options], args: argparse.Namespace) -> Options:
+    """Return the options of a use case, from the arguments of the same names, or else the defaults."""
+    parsed = vars(args)
+    return kind(**{field.name: parsed[field.name] for field in fields(kind) if field.name in parsed})
+
+
+def host_options(args: argparse.Namespace) -> HostOptions:
+    return options_of(HostOptions, args)
+
+
+def run_options(kind: type[Options], args: argparse.Namespace) -> Options:
+    """Return the options of a run, with the command that repeats it."""
+    return options_of(kind, argparse.Namespace(**vars(args), again=again(args)))

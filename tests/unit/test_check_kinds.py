@@ -1,6 +1,5 @@
 """Hosts of several kinds, each in an inventory of its own: looked at by their own rules, in one report."""
 
-import argparse
 import json
 import shutil
 from datetime import UTC, datetime
@@ -10,8 +9,9 @@ import pytest
 
 from preflight.app import check
 from preflight.app.check import together
+from preflight.app.end import Ended
+from preflight.app.options import CheckOptions
 from preflight.cli.main import main
-from preflight.cli.output import Ended
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
@@ -99,12 +99,12 @@ def test_the_next_command_is_of_the_inventory_that_needs_it_most() -> None:
 def test_what_was_found_stands_where_the_other_inventory_cannot_be_looked_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def look(_: argparse.Namespace, cluster: Cluster) -> Ended:
+    def look(_: CheckOptions, cluster: Cluster) -> Ended:
         if cluster.name == "nvidia":
             return Ended(build("check", datetime.now(UTC), ["nvidia-01"], [FINE]), 0, "start the job", ())
         raise UsageError("no way to atlas-a2-01")
 
-    monkeypatch.setattr(check, "_look", look)
+    monkeypatch.setattr(check, "check_hosts", look)
     assert main(["check", "-i", "nvidia.toml", "--also", "atlas-a2.toml", "-o", "json", "--all"]) == 3
     report = json.loads(capsys.readouterr().out)
     assert report["left_out"] == [{"host": "atlas-a2-01", "why": "no way to atlas-a2-01"}]

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from preflight.app.options import CheckOptions
 from preflight.app.remember import remembered
+from preflight.app.run import Run
 from preflight.history import documents, runs, store
 from preflight.history.documents import FACTS
 from preflight.history.runs import Setting, remember
@@ -13,6 +15,7 @@ from preflight.history.store import HistoryError, reading
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.report.build import build
+from tests.unit.healthy import healthy_cluster
 from tests.unit.past_runs import failed, look
 from tests.unit.test_diff import facts, ran
 
@@ -88,6 +91,7 @@ def test_facts_that_are_cut_are_one_sentence() -> None:
 def test_what_is_no_unicode_is_remembered_without_documents() -> None:
     finding = Finding("PRT101", Outcome.FAIL, "node01: \udcff", "node01")
     report_ = build("check", datetime.now(UTC), ["node01"], [finding])
-    notes = remembered(report_, Setting("lab", "atlas-a2"), Path("/srv/\udcff.toml"), 1, "").notes
+    options = CheckOptions(Path("/srv/\udcff.toml"))
+    notes = remembered(report_, Run("check", options, healthy_cluster(), ()), 1, "").notes
     assert [note[:25] for note in notes] == ["what was seen is not kept"]
     assert runs.check_run_ids() == [report_.run]

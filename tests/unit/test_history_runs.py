@@ -4,15 +4,20 @@ import argparse
 import json
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from preflight.app.remember import baseline_of, setting_of
+from preflight.app.end import end
+from preflight.app.options import ProbeOptions
+from preflight.app.progress_line import ProgressLine
+from preflight.app.remember import baseline_of
+from preflight.app.run import Run as ProbeRun
+from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
 from preflight.cli.main import main
-from preflight.cli.output import end, present
+from preflight.cli.output import present
 from preflight.cli.report_options import Output
 from preflight.history import store
 from preflight.history.baselines import save
@@ -42,14 +47,12 @@ def ended(capsys: pytest.CaptureFixture[str]) -> Ended:
     """A probe of two hosts ends."""
 
     def run(*findings: Finding, output: str = "console", remembered: bool = True) -> tuple[int, str]:
-        args = argparse.Namespace(
-            inventory=Path("hosts.toml"), limit=None, outputs=[Output(output)], save=None, all=False, quick=True,
-            scope=(Scope.ALL, Scope.PAIR), sizes=(8, 1 << 20),
-        )  # fmt: skip
-        last = end(
-            args, "probe", datetime.now(UTC), CLUSTER.hosts, findings, observations=observations({}),
-            setting=setting_of(CLUSTER, "hccl") if remembered else None,
-        )  # fmt: skip
+        args = argparse.Namespace(outputs=[Output(output)], save=None, all=False)
+        options = ProbeOptions(quick=True, scope=(Scope.ALL, Scope.PAIR), sizes=(8, 1 << 20))
+        session = Session(CLUSTER, CLUSTER.hosts, Mock(), ProgressLine()) if remembered else None
+        probe = ProbeRun("probe", options, CLUSTER, CLUSTER.hosts, session, findings=findings, runner="hccl")
+        probe.observations = tuple(observations({}))
+        last = end(probe)
         code = present(args, last)
         return code, capsys.readouterr().out
 

@@ -1,12 +1,12 @@
 """`preflight probe --via`: what is refused before anything is started, and an engine that starts nothing."""
 
-import argparse
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from preflight.app.probe import reached_as_asked
+from preflight.app.engine import session_by_engine
+from preflight.app.options import ProbeOptions
 from preflight.app.session import Session
 from preflight.cli.main import main
 from preflight.inventory import load
@@ -79,7 +79,7 @@ def test_over_an_inventory_s_engine_ssh_is_ssh_in_everything_that_is_judged_by_i
     """HCCL Test did not take the place of torch then, and `to see it again` named the engine."""
     inventory.write_text(INVENTORY.format(probe='via = "slurm"'))
     by_ssh = Session(load(inventory), (), Mock(), Mock())
-    with reached_as_asked(argparse.Namespace(via="ssh"), by_ssh) as s:
+    with session_by_engine(ProbeOptions(via="ssh"), by_ssh) as s:
         assert s.cluster.probe.via == "ssh"
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from preflight.app.planning import device_facts, safe
 from preflight.app.session import Session, session
 from preflight.bounded_file import read_bounded
+from preflight.cli.change_options import change_permissions
 from preflight.cli.changes.change_output import finish_run, show_plan
 from preflight.cli.changes.next_command import plan_anew
 from preflight.cli.changes.questions import PENDING, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.cli.options import host_options
 from preflight.model.change import Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
 from preflight.provision.apply import Way, compare
@@ -23,10 +25,10 @@ def run(args: argparse.Namespace) -> int:
     saved = load(_read(args.plan), str(args.plan))
     args.inventory = args.inventory or Path(saved.inventory)
     refuse_what_cannot_be_asked(args)
-    with session(args) as s:
+    with session(host_options(args)) as s:
         _refuse_strangers(args, s, saved)
         wanted = limited(saved.plan, [host.name for host in s.hosts])
-        safe_plan, held_notes, unchecked = safe(s, wanted, device_facts(s, wanted.changes, args.pool), args)
+        safe_plan, held_notes, unchecked = safe(s, wanted, device_facts(s, wanted.changes), change_permissions(args))
         notes = saved.held_back + held_notes + unchecked
         failed_results = _refuse_stale(args, s, safe_plan) if safe_plan.changes else ()
         plan = limited(

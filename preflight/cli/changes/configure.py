@@ -5,9 +5,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from preflight.app.planning import Look, doable, look, look_in_order, nothing, only_look
-from preflight.app.session import session
+from preflight.app.session import Session, session
+from preflight.cli.change_options import change_permissions
 from preflight.cli.changes.change_output import Ending, finish, show_plan
 from preflight.cli.changes.questions import PENDING, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.cli.options import host_options
 from preflight.facts.types import Unreachable
 from preflight.model.change import Area, Plan, StepResult, StepState
 from preflight.model.outcome import Outcome
@@ -17,9 +19,9 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
     """Run a `configure` command for the given areas and return its exit code."""
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     started = datetime.now(UTC)
-    with session(args) as s:
-        before = only_look(s, areas, args) if args.dry_run else look_in_order(s, areas, args)
-        plan, notes = doable(s, before, args)
+    with session(host_options(args)) as s:
+        before = _look_first(s, areas, args)
+        plan, notes = doable(s, before, change_permissions(args))
         if args.output == "console":
             shown(show_plan, s, plan, notes, nothing(before))
         if args.dry_run:
@@ -28,10 +30,21 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
         if plan.changes and not agreed(args, plan):
             return PENDING
         run_id, applied = carry_out(args, s, plan, started)
-        after = look(s, areas, args) if applied.results else before
+        after = look(s, areas, temporary=_temporary(args)) if applied.results else before
         at_work = {**before.at_work, **applied.at_work}
         ending = Ending(before.findings, after.findings, plan, applied.results, notes, run_id, at_work)
         return finish(args, s, started, ending, 1 if at_work else _exit(after, applied.results))
+
+
+def _look_first(s: Session, areas: Sequence[Area], args: argparse.Namespace) -> Look:
+    if args.dry_run:
+        return only_look(s, areas, temporary=_temporary(args))
+    return look_in_order(s, areas, args.confirm_within, temporary=_temporary(args))
+
+
+def _temporary(args: argparse.Namespace) -> bool:
+    """Return whether ports are reserved until the next boot only. Areas without ports have no such option."""
+    return "temporary" in args and bool(args.temporary)
 
 
 def _exit(after: Look, results: Iterable[StepResult]) -> int:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from preflight.app.session import session
 from preflight.cli.changes.change_output import finish_run, say, show_plan
 from preflight.cli.changes.questions import PENDING, agreed, carry_out, refuse_what_cannot_be_asked, shown
-from preflight.cli.options import again
+from preflight.cli.options import again, host_options
 from preflight.gate.install import installing, removing
 from preflight.inventory import fold
 from preflight.provision.apply import Way
@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     args.confirm_within = CONFIRM_SECONDS  # no change of the gate needs a confirmation
     started = datetime.now(UTC)
-    with session(args) as s:
+    with session(host_options(args)) as s:
         way = Way(s.hosts, s.transport, args.pool, s.progress)
         planned = removing(way, force=args.force) if args.remove else installing(s.cluster, way, force=args.force)
         notes = tuple(_told(planned.kept_off))

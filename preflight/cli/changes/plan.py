@@ -9,11 +9,12 @@ from preflight.app.files import refuse_place, write_whole
 from preflight.app.planning import NOBODY, doable, judge, nothing, only_look
 from preflight.app.session import session
 from preflight.bounded_file import read_bounded
+from preflight.cli.change_options import change_permissions
 from preflight.cli.changes.change_output import say, show_plan
 from preflight.cli.changes.configure import dry_exit
 from preflight.cli.changes.next_command import look
 from preflight.cli.changes.questions import shown
-from preflight.cli.options import again
+from preflight.cli.options import again, host_options
 from preflight.facts.documents.facts_document import load_file
 from preflight.model.change import Area
 from preflight.model.errors import UsageError
@@ -26,9 +27,9 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         _refuse_to_overwrite(args.out)
         refuse_place(args.out, "--out")
-    with session(args) as s:
-        look_result = judge(s, load_file(args.source), areas) if args.source else only_look(s, areas, args)
-        plan, notes = doable(s, look_result, args)
+    with session(host_options(args)) as s:
+        look_result = judge(s, load_file(args.source), areas) if args.source else only_look(s, areas)
+        plan, notes = doable(s, look_result, change_permissions(args))
         shown(show_plan, s, plan, notes, nothing(look_result))
         if args.out:
             inventory = str(args.inventory.absolute())

@@ -7,9 +7,10 @@ from pathlib import Path
 from preflight.app.named_run import changing_run
 from preflight.app.planning import device_facts, safe
 from preflight.app.session import Session, session
+from preflight.cli.change_options import change_permissions
 from preflight.cli.changes.change_output import finish_run, say, show_plan
 from preflight.cli.changes.questions import PENDING, Undoes, agreed, carry_out, refuse_what_cannot_be_asked, shown
-from preflight.cli.options import again
+from preflight.cli.options import again, host_options
 from preflight.gate.install import undoing_allowed
 from preflight.model.change import StepState
 from preflight.provision.apply import Way
@@ -27,14 +28,14 @@ def run(args: argparse.Namespace) -> int:
         args.run_id = past.run
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     args.inventory = args.inventory or Path(past.inventory if past else "")
-    with session(args) as s:
+    with session(host_options(args)) as s:
         hosts = [host for host in s.hosts if past is None or host.name in past.hosts]
         way = Way(hosts, s.transport, args.pool, s.progress, args.confirm_within)
         undo = (undoing if args.dry_run else undoing_in_order)(
             args.run_id, way, new_run_id(started), past.changes if past else ()
         )
         allowed, started_by = undoing_allowed(undo.plan, way)
-        plan, held, unchecked = safe(s, allowed, device_facts(s, allowed.changes, args.pool), args)
+        plan, held, unchecked = safe(s, allowed, device_facts(s, allowed.changes), change_permissions(args))
         held += started_by
         unknown = what_is_left(args.run_id, undo, tuple(past_runs()), way, new_run_id(started))
         away = (*_gone(past, s), *undo.away, *unknown.away)

@@ -62,6 +62,6 @@ def _ping_size(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.app import check
+    from preflight.cli.hosts import check
 
     return check.run(args)

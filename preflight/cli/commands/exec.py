@@ -66,6 +66,6 @@ def _number(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.app.exec import run_command
+    from preflight.cli.jobs.exec import run as run_job
 
-    return run_command(args)
+    return run_job(args)

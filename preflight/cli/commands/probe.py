@@ -34,6 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.app import probe
+    from preflight.cli.hosts import probe
 
     return probe.run(args)

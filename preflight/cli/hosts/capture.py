@@ -10,6 +10,7 @@ from typing import Any
 from preflight import __version__
 from preflight.app.files import refuse_place, write_whole
 from preflight.app.session import Session, session, this_machine
+from preflight.cli.options import host_options
 from preflight.facts.collect import all_sections, look
 from preflight.facts.documents.capture import Capture, clean, documents, dump
 from preflight.facts.documents.capture import load as load_capture
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     started = datetime.now(UTC)
     place = _place(args.out, started)
     refuse_place(place, "--out")
-    with this_machine() if args.local else session(args) as s:
+    with this_machine() if args.local else session(host_options(args)) as s:
         inventory = _inventory(args, s.cluster)
         answers = _look(args, s)
     facts = {name: answer.facts for name, answer in answers.items() if isinstance(answer, Seen)}

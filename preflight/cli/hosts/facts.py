@@ -9,6 +9,7 @@ from typing import Any
 from preflight.app.files import refuse_place, write_whole
 from preflight.app.saved import load_saved
 from preflight.app.session import session, this_machine
+from preflight.cli.options import host_options
 from preflight.cli.outline import outline
 from preflight.facts.collect import look
 from preflight.facts.documents.facts_document import dump
@@ -39,7 +40,7 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
     """Return the hosts' facts, and the JSON that they were parsed from: host → collector section → JSON."""
-    with this_machine() if args.local else session(args) as s:
+    with this_machine() if args.local else session(host_options(args)) as s:
         answers = look(
             s.cluster,
             s.hosts,
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
     if args.out:
         refuse_place(args.out, "--out")
-    facts, raw = (load_saved(args).facts, {}) if args.source else _look(args)
+    facts, raw = (load_saved(args.source, args.inventory, args.limit).facts, {}) if args.source else _look(args)
     text = dump(facts, raw if args.raw else None)
     if args.out:
         write_whole(args.out, text, "the facts")

@@ -3,6 +3,7 @@
 import argparse
 
 from preflight.app.session import session
+from preflight.cli.options import host_options
 from preflight.gate.publish import clear
 from preflight.inventory import fold
 from preflight.model.errors import UsageError
@@ -11,7 +12,7 @@ from preflight.model.errors import UsageError
 def run(args: argparse.Namespace) -> int:
     if not args.limit:
         raise UsageError("name the hosts that are fixed: --limit node02")
-    with session(args) as s:
+    with session(host_options(args)) as s:
         answers = clear(s.cluster, s.hosts, s.transport, pool=args.pool, progress=s.progress)
         s.progress.clear()
     errors = {name: answer.error for name, answer in answers.items()}

@@ -9,7 +9,7 @@ from preflight.app.files import elsewhere, refuse_existing, refuse_place, write_
 from preflight.app.session import session
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.facts.collect import collect
+from preflight.cli.options import host_options
 from preflight.facts.types import ClusterFacts, Unreachable
 from preflight.inventory import InventoryError, dump, load, parse, tables
 from preflight.model.cluster import Cluster, Product
@@ -31,16 +31,8 @@ def run(args: argparse.Namespace) -> int:
     cluster = parse(dump(base), place)
     if not cluster.product.is_npu:
         raise UsageError(f"{cluster.product} devices have no addresses of their own, so there is nothing to learn")
-    with session(args, cluster) as s:
-        facts = collect(
-            s.cluster,
-            asked(base, s.hosts),
-            s.transport,
-            progress=s.progress,
-            ports=s.cluster.ports,
-            pool=args.pool,
-            sections=_SECTIONS,
-        )
+    with session(host_options(args), cluster) as s:
+        facts = s.collect(asked(base, s.hosts), sections=_SECTIONS)
         learned = learn(base, s.hosts, facts, _product(args, cluster, facts))
     text, findings = _text(learned, facts, args.out)
     write_whole(args.out, text, "the inventory")

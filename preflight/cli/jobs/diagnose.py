@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.session import session
+from preflight.cli.options import host_options
 from preflight.cli.pipe import reader_may_leave
 from preflight.diagnose import told
 from preflight.diagnose.fetch import Wanted, fetch
@@ -63,17 +64,17 @@ def fetched_logs(args: argparse.Namespace) -> Iterator[Fetched]:
     for name in args.log:
         if not name.startswith(("/", "~/")):
             raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
-    with session(args) as (cluster, hosts, transport, progress), ExitStack() as stack:
-        wanted = Wanted(tuple(args.log), cluster.probe, args.since or _SINCE, args.most or _MOST)
+    with session(host_options(args)) as s, ExitStack() as stack:
+        wanted = Wanted(tuple(args.log), s.cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:
             folder = stack.enter_context(_folder())
-            fetched = fetch(hosts, transport, wanted, folder, pool=args.pool, progress=progress)
+            fetched = fetch(s.hosts, s.transport, wanted, folder, pool=s.pool, progress=s.progress)
         except OSError as error:
             where = f" in {error.filename}" if error.filename else ""
             raise PreflightError(
                 f"the logs could not be kept while they are read{where}: {error.strerror}; TMPDIR names another folder"
             ) from error
-        progress.clear()
+        s.progress.clear()
         yield fetched
 
 

@@ -10,9 +10,9 @@ from preflight.app.files import refuse_existing, write_whole
 from preflight.app.job_rules import master_port, refuse_job
 from preflight.app.saved import load_saved
 from preflight.app.session import session
+from preflight.cli.options import host_options
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
-from preflight.facts.collect import collect
 from preflight.facts.types import ClusterFacts
 from preflight.inventory import fold, limit, load
 from preflight.launch.document import document
@@ -85,7 +85,7 @@ def _plan(args: argparse.Namespace) -> _JobPlan:
     """Return the hosts of the inventory or of saved facts, in the order of the rank table if there is one."""
     first_note = f"{args.launcher}, {_OURS}; docs/launch.md says what for"
     if args.source:
-        cluster, hosts, facts, note = load_saved(args)
+        cluster, hosts, facts, note = load_saved(args.source, args.inventory, args.limit)
         plan = _JobPlan(cluster, hosts, facts, notes=[first_note, f"host NICs: {note}"])
     else:
         cluster = load(args.inventory)
@@ -103,7 +103,8 @@ def _find_nics(args: argparse.Namespace, plan: _JobPlan) -> None:
     elif plan.facts is not None or not (must_look(hosts) or wants_addresses(cluster, Launcher(args.launcher))):
         return
     elif not args.offline:
-        plan.facts = _collect(args, cluster, hosts)
+        with session(host_options(args), cluster) as s:
+            plan.facts = s.collect(hosts, sections=("network",))
         plan.notes.append("host NICs: from a look at the hosts just now")
     elif must_look(hosts):
         plan.notes.append("--offline: host NICs are not known, so that libraries choose by their own rules")
@@ -154,13 +155,6 @@ def _ranked(
             "add --rank-table-copy FILE, the table itself"
         )
     return in_order(hosts), None
-
-
-def _collect(args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> ClusterFacts:
-    with session(args, cluster) as s:
-        return collect(
-            cluster, hosts, s.transport, progress=s.progress, ports=cluster.ports, pool=args.pool, sections=("network",)
-        )
 
 
 def _head(path: Path) -> str:

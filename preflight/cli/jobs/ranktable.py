@@ -8,12 +8,13 @@ from pathlib import Path
 
 from preflight.app.files import refuse_existing, refuse_place, write_whole
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.app.rank_table_facts import look
+from preflight.app.rank_table_facts import rank_table_facts
 from preflight.app.saved import load_saved
 from preflight.app.session import session
 from preflight.cli.changes.questions import refuse_what_cannot_be_asked
 from preflight.cli.jobs.ranktable_check import check, described
 from preflight.cli.jobs.ranktable_push import push, refuse_path
+from preflight.cli.options import host_options
 from preflight.cli.wrapped import wrapped
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Cluster, Host, Product
@@ -33,14 +34,14 @@ def run(args: argparse.Namespace) -> int:
     _refuse(args)
     if args.source:
         args.inventory = args.inventory or DEFAULT_INVENTORY
-        saved = load_saved(args)
+        saved = load_saved(args.source, args.inventory, args.limit)
         print(f"preflight: {saved.note}", file=sys.stderr)
         return _finish(args, *_table(args, saved.cluster, saved.hosts, lambda: saved.facts))
 
     args.inventory = args.inventory or DEFAULT_INVENTORY
-    with session(args) as s:
+    with session(host_options(args)) as s:
         version = version_of(s.cluster, _wanted(args))
-        text, built = _table(args, s.cluster, s.hosts, lambda: look(s, args.pool, version))
+        text, built = _table(args, s.cluster, s.hosts, lambda: rank_table_facts(s, version))
         s.progress.clear()
         if not args.push:
             return _finish(args, text, built)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.app.rank_table_facts import look
+from preflight.app.rank_table_facts import rank_table_facts
 from preflight.app.saved import load_saved
 from preflight.app.session import session
+from preflight.cli.options import host_options
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
 from preflight.inventory import load
@@ -64,7 +65,7 @@ def check(args: argparse.Namespace) -> int:
     args.inventory = args.inventory or DEFAULT_INVENTORY
     version = table.reading.table.version if table.reading.table else ""
     if args.source:
-        saved = load_saved(args)
+        saved = load_saved(args.source, args.inventory, args.limit)
         problems = _judged(table, saved.cluster)
         if _wrong(problems) or table.reading.table is None:
             return _finish(args, table, problems)
@@ -77,8 +78,8 @@ def check(args: argparse.Namespace) -> int:
     problems = _judged(table, cluster)
     if _wrong(problems) or table.reading.table is None:
         return _finish(args, table, problems)
-    with session(args, cluster) as s:
-        facts = look(s, args.pool, version, of_jobs=True)
+    with session(host_options(args), cluster) as s:
+        facts = rank_table_facts(s, version, of_jobs=True)
         comparison = compare(table.reading.table, s.hosts, facts, limited=bool(args.limit), digest=digest(text))
         s.progress.clear()
         return _finish(args, table, problems, comparison)

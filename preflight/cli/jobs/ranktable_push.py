@@ -18,7 +18,6 @@ from preflight.cli.changes.questions import PENDING, agreed, carry_out, shown
 from preflight.cli.jobs.ranktable_check import described, digest
 from preflight.cli.options import again
 from preflight.cli.wrapped import wrapped
-from preflight.facts.collect import collect
 from preflight.facts.sections.job import Job
 from preflight.facts.types import Missing, Unreachable
 from preflight.inventory import fold
@@ -124,16 +123,7 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
     """
     host_probe = replace(s.cluster.probe, setup="", wrapper=(), user="")
     cluster = replace(s.cluster, probe=host_probe, job=JobInputs(requirements=(args.push,)))
-    facts = collect(
-        cluster,
-        s.hosts,
-        s.transport,
-        progress=s.progress,
-        ports=cluster.ports,
-        pool=args.pool,
-        sections=("os", "job"),
-        deep=True,
-    )
+    facts = s._replace(cluster=cluster).collect(sections=("os", "job"), deep=True)
     states: dict[str, tuple[str, str]] = {}
     for host, host_facts in facts.hosts.items():
         if isinstance(host_facts, Unreachable):

@@ -11,7 +11,7 @@ from preflight.app.end import Ended, end
 from preflight.app.options import CheckOptions
 from preflight.app.remember import baseline_of
 from preflight.app.run import Run, setting_of
-from preflight.app.saved import Saved
+from preflight.app.saved_facts import Saved
 from preflight.app.session import Session, session, wants_password
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from preflight.app.publish import publish_report
 from preflight.app.remember import remembered
 from preflight.app.run import Run
 from preflight.model.measure import Observation
@@ -42,6 +41,8 @@ def end(run: Run) -> Ended:
     if not run.session:
         return Ended(report, exit_code, command_next, run.observations)
     if options.publish:
+        from preflight.app.publish import publish_report
+
         published = publish_report(run.session, run.facts, report)
         report = replace(report, notes=(*report.notes, *published.notes))
         if not published.everywhere and exit_code in (0, 3):

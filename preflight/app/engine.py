@@ -4,11 +4,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from preflight.app.options import ProbeOptions
 from preflight.app.session import Session
 from preflight.model.errors import NotSeenError, UsageError
-from preflight.transport.engine import Engine, open_engine
+
+if TYPE_CHECKING:  # most runs go by ssh, and load no engine
+    from preflight.transport.engine import Engine
 
 
 @contextmanager
@@ -26,6 +29,8 @@ def session_by_engine(options: ProbeOptions, s: Session) -> Iterator[Session]:
         )
     if options.tool == "hccl-test":
         raise UsageError(f"HCCL Test starts its ranks by an mpirun of its own and ssh, not over {via}: --via ssh")
+    from preflight.transport.engine import open_engine
+
     with open_engine(via, s.hosts, os.environ) as engine:
         yield s._replace(transport=engine)
 
@@ -35,15 +40,24 @@ def start_engine(s: Session, budget: float | None) -> None:
 
     Raise NotSeenError if it starts nothing: no host is at fault.
     """
-    if s.cluster.probe.via != "ssh" and isinstance(s.transport, Engine):
+    if engine := _engine(s):
         s.progress.say(f"waiting for the hosts to come, by {s.cluster.probe.via}")
-        s.transport.begin(s.hosts, budget / 2 if budget else None)
+        engine.begin(s.hosts, budget / 2 if budget else None)
         stop_without_engine(s)
 
 
 def stop_without_engine(s: Session) -> None:
     """Raise NotSeenError if the engine has ended by itself, which is no host's fault."""
-    if s.cluster.probe.via != "ssh" and isinstance(s.transport, Engine) and s.transport.ended:
+    engine = _engine(s)
+    if engine and engine.ended:
         raise NotSeenError(
-            f"the probe came to no verdict: {s.transport.ended}; leave out hosts that it does not reach: --limit"
+            f"the probe came to no verdict: {engine.ended}; leave out hosts that it does not reach: --limit"
         )
+
+
+def _engine(s: Session) -> "Engine | None":
+    if s.cluster.probe.via == "ssh":
+        return None
+    from preflight.transport.engine import Engine
+
+    return s.transport if isinstance(s.transport, Engine) else None

@@ -1,9 +1,10 @@
 """Options of use cases. The command line has arguments of the same names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from preflight.model.errors import UsageError
 from preflight.model.measure import Scope
 
 DEFAULT_INVENTORY = Path("hosts.toml")
@@ -94,3 +95,12 @@ class ChangePermissions:
 
     allow_disturbing: bool = False
     force_busy: bool = False
+
+
+def refuse_partial(partial: Mapping[str, object], wanted: str) -> None:
+    """Raise UsageError if `--publish` would present a partial run as a whole one.
+
+    `partial` maps options to their values. A set one makes the run partial. `wanted` names the whole run.
+    """
+    if options := [option for option, value in partial.items() if value]:
+        raise UsageError(f"--publish is for {wanted}, by which the gate decides; leave out {', '.join(options)}")

@@ -11,8 +11,7 @@ from preflight.app.end import Ended, end
 from preflight.app.engine import session_by_engine, start_engine
 from preflight.app.hccl_test import run_hccl_test
 from preflight.app.link_counts import before_tests
-from preflight.app.options import ProbeOptions
-from preflight.app.publish import refuse_partial
+from preflight.app.options import ProbeOptions, refuse_partial
 from preflight.app.run import Run
 from preflight.app.session import Session, session
 from preflight.checks.engine.registry import all_checks

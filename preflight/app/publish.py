@@ -9,7 +9,6 @@ from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.gate.publish import publish
 from preflight.gate.verdict import looks_of, versions_of
 from preflight.inventory import fold
-from preflight.model.errors import UsageError
 from preflight.model.report import Report
 
 
@@ -18,15 +17,6 @@ class Published(NamedTuple):
 
     notes: tuple[str, ...]
     everywhere: bool
-
-
-def refuse_partial(partial: Mapping[str, object], wanted: str) -> None:
-    """Raise UsageError if `--publish` would present a partial run as a whole one.
-
-    `partial` maps options to their values. A set one makes the run partial. `wanted` names the whole run.
-    """
-    if options := [option for option, value in partial.items() if value]:
-        raise UsageError(f"--publish is for {wanted}, by which the gate decides; leave out {', '.join(options)}")
 
 
 def publish_report(s: Session, facts: ClusterFacts, report: Report) -> Published:

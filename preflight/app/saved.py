@@ -1,10 +1,10 @@
 """`--from`: saved facts, a support bundle, or a capture, which is parsed again; with the cluster to judge them by."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from preflight.app import bundle_file
 from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.saved_facts import Saved
 from preflight.app.saved_report import of_report
 from preflight.facts.documents import capture
 from preflight.facts.documents import facts_document as document
@@ -17,15 +17,6 @@ from preflight.model.outcome import Outcome
 
 _NAMED = 4  # failed checks that are named
 _OWN = "its own inventory; commands are for the machine that has it"
-
-
-class Saved(NamedTuple):
-    """Saved facts, with their cluster, its hosts within --limit, and a note on their source."""
-
-    cluster: Cluster
-    hosts: tuple[Host, ...]
-    facts: ClusterFacts
-    note: str
 
 
 def load_saved(source: Path, inventory: Path = DEFAULT_INVENTORY, limited_to: str | None = None) -> Saved:

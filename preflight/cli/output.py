@@ -2,24 +2,15 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from preflight.app.end import Ended
 from preflight.app.files import write_whole
-from preflight.checks.engine.registry import all_checks
+from preflight.cli.console_report import console_lines
 from preflight.cli.pipe import reader_may_leave
 from preflight.cli.report_options import Output, outputs
-from preflight.inventory import fold
 from preflight.model.errors import PreflightError
-from preflight.probe.table import rows
 from preflight.report.console import show, width
-from preflight.report.document import document
-from preflight.report.html import html
-from preflight.report.junit import junit
-from preflight.report.nagios import nagios, nagios_code
-from preflight.report.prometheus import prometheus
-from preflight.report.short import short
-from preflight.report.text import Line, render
+from preflight.report.nagios import nagios_code
 
 
 def present(args: argparse.Namespace, ended: Ended) -> int:
@@ -31,13 +22,11 @@ def present(args: argparse.Namespace, ended: Ended) -> int:
     try:
         with reader_may_leave():
             if shown.format in ("console", "brief"):
-                show(_lines(args, ended, table=shown.format == "console", columns=width()))
+                show(console_lines(args, ended, table=shown.format == "console", columns=width()))
             else:
                 print(_text(args, ended, shown), end="")
     finally:  # last, so that the report is shown even if a file cannot be written
-        unwritten = [
-            error for output in files if output.file and (error := _unwritten(output.file, _text(args, ended, output)))
-        ]
+        unwritten = [error for output in files if (error := _unwritten(output, _text(args, ended, output)))]
     if shown.format == "nagios":
         for error in unwritten:
             print(f"preflight: {error}", file=sys.stderr)
@@ -47,47 +36,17 @@ def present(args: argparse.Namespace, ended: Ended) -> int:
     return ended.exit_code
 
 
-def _unwritten(path: Path, text: str) -> PreflightError | None:
+def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
+    from preflight.cli.report_forms import report_text  # most reports are for the terminal alone
+
+    return report_text(args, ended, output.format)
+
+
+def _unwritten(output: Output, text: str) -> PreflightError | None:
     """Write a file. Return the error, or None if it was written."""
     try:
-        write_whole(path, text, "the report")
+        if output.file:
+            write_whole(output.file, text, "the report")
     except PreflightError as error:
         return error
     return None
-
-
-def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
-    """Return one form of the report, with its last line end. Each renderer is imported only when it is needed."""
-    report = ended.report
-    match output.format:
-        case "json":
-            return document(report, ended.exit_code, everything=args.all) + "\n"
-        case "short":
-            return short(report, fold=fold, next_step=ended.next_step) + "\n"
-        case "junit":
-            checks = all_checks().values()
-            return (
-                junit(report, {check.id: check.title for check in checks}, {check.id: check.area for check in checks})
-                + "\n"
-            )
-        case "prometheus":
-            return prometheus(report)
-        case "nagios":
-            return nagios(report) + "\n"
-        case "html":
-            titles = {check.id: check.title for check in all_checks().values()}
-            return html(report, titles, fold=fold, next_step=ended.next_step)
-        case _:
-            return "".join(f"{line.text}\n" for line in _lines(args, ended, table=True, columns=80))
-
-
-def _lines(args: argparse.Namespace, ended: Ended, *, table: bool, columns: int) -> list[Line]:
-    return render(
-        ended.report,
-        {id_: check.title for id_, check in all_checks().items()},
-        fold=fold,
-        next_step=ended.next_step,
-        everything=args.all,
-        table=rows(ended.observations) if table else [],
-        width=columns,
-    )

@@ -23,7 +23,7 @@ from preflight.app.saved_report import of_report
 from preflight.bounded_file import read_bounded
 from preflight.cli.history.history_document import document as history_document
 from preflight.cli.hosts.capture import inventory_to_give
-from preflight.cli.jobs.diagnose import fetched_logs
+from preflight.cli.jobs.fetched_logs import fetched_logs
 from preflight.cli.wrapped import wrapped
 from preflight.diagnose.line import clean as without_escapes
 from preflight.diagnose.reading import SNIFFED, Source, Unread, encoding_of, packed, sources

@@ -5,9 +5,7 @@ from datetime import UTC, datetime
 
 from preflight.app.check import check_hosts, check_kinds, check_saved
 from preflight.app.end import Ended
-from preflight.app.options import CheckOptions
-from preflight.app.publish import refuse_partial
-from preflight.app.saved import load_saved
+from preflight.app.options import CheckOptions, refuse_partial
 from preflight.cli.options import run_options
 from preflight.cli.output import present
 from preflight.cli.report_options import refuse_unwritable
@@ -23,6 +21,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace, options: CheckOptions) -> Ended:
     if args.source:
+        from preflight.app.saved import load_saved  # few runs read a file, and it takes a while to load
+
         started = datetime.now(UTC)
         return check_saved(options, load_saved(args.source, args.inventory, args.limit), args.source, started)
     return check_kinds(options, args.also) if args.also else check_hosts(options)

@@ -3,37 +3,32 @@
 import argparse
 import json
 import shlex
-import signal
-import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.app.session import session
-from preflight.cli.options import host_options
 from preflight.cli.pipe import reader_may_leave
 from preflight.diagnose import told
-from preflight.diagnose.fetch import Wanted, fetch
-from preflight.diagnose.fetched import Copy, Fetched
+from preflight.diagnose.fetched import Copy
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.reading import Unread, read, sources
 from preflight.diagnose.types import Diagnosis, Group, LastLines, Seen
-from preflight.model.errors import PreflightError, UsageError
+from preflight.model.errors import UsageError
 from preflight.report.console import show, width
 from preflight.report.text import Line, printable
 
 _SHOWN = 8  # files named in lists of unread and of fetched files
-_SINCE, _MOST = 86400, 32 << 20  # seconds; bytes from one host
 
 
 def run(args: argparse.Namespace) -> int:
     gathered = Gathered()
     if args.fetch:
+        from preflight.cli.jobs.fetched_logs import fetched_logs  # a run on local files loads no transport
+
         with fetched_logs(args) as fetched:
             files, copies, notes = fetched.sources, fetched.copies, tuple(fetched.notes)
             unread = fetched.unread + [why for source in files if (why := read(source, gathered))]
@@ -53,45 +48,6 @@ def run(args: argparse.Namespace) -> int:
         else:
             show(_lines(result, unread, len(files), _next(result, args.inventory), copies))
     return code
-
-
-@contextmanager
-def fetched_logs(args: argparse.Namespace) -> Iterator[Fetched]:
-    """Fetch the hosts' logs into a temporary folder that only this user may open.
-
-    Raise UsageError or PreflightError.
-    """
-    for name in args.log:
-        if not name.startswith(("/", "~/")):
-            raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
-    with session(host_options(args)) as s, ExitStack() as stack:
-        wanted = Wanted(tuple(args.log), s.cluster.probe, args.since or _SINCE, args.most or _MOST)
-        try:
-            folder = stack.enter_context(_folder())
-            fetched = fetch(s.hosts, s.transport, wanted, folder, pool=s.pool, progress=s.progress)
-        except OSError as error:
-            where = f" in {error.filename}" if error.filename else ""
-            raise PreflightError(
-                f"the logs could not be kept while they are read{where}: {error.strerror}; TMPDIR names another folder"
-            ) from error
-        s.progress.clear()
-        yield fetched
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Create a temporary folder that is removed also if a scheduler ends this process, or its terminal closes."""
-    before = {number: signal.signal(number, _interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        with tempfile.TemporaryDirectory(prefix="preflight-") as folder:
-            yield Path(folder)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupted(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _next(found: Diagnosis, inventory: Path) -> str:

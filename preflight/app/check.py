@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from preflight.app.background import reached
-from preflight.app.device_tests import Afterwards, ProbeSetting, add_results, run_tests
-from preflight.app.end import Ended, end
+from preflight.app.end import EndedRun, end
 from preflight.app.options import CheckOptions
+from preflight.app.probing.device_tests import Afterwards, ProbeSetting, add_results, run_tests
 from preflight.app.remember import baseline_of
-from preflight.app.run import Run, setting_of
-from preflight.app.saved_facts import Saved
+from preflight.app.run import ClusterRun, setting_of
+from preflight.app.saved.saved_facts import Saved
 from preflight.app.session import Session, session, wants_password
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select
@@ -41,7 +41,7 @@ class NoPartnerError(PreflightError):
 class _Check:
     """A run of the selected checks. Each of its rounds adds what they need."""
 
-    def __init__(self, options: CheckOptions, run: Run) -> None:
+    def __init__(self, options: CheckOptions, run: ClusterRun) -> None:
         self.options = options
         self.run = run
         self.checks = select(all_checks(), _ids(options.only), _ids(options.skip))
@@ -80,7 +80,7 @@ class _Check:
             return "jobs have MindSpore here, and no torch; preflight probe runs the vendor's HCCL Test in its place"
         return _folded(may_probe(self.run.cluster, self.run.facts, self.run.hosts, asked_idle=self.options.idle))
 
-    def end(self, *, saved: bool = False) -> Ended:
+    def end(self, *, saved: bool = False) -> EndedRun:
         self.judge()
         self.run.to_prove = None if self.run.observations else self._to_prove(saved=saved)
         return end(self.run)
@@ -108,9 +108,9 @@ def _folded(refused: Sequence[tuple[str, str]]) -> str:
     return "; ".join(f"{fold(hosts)}: {why}" for why, hosts in reasons.items())
 
 
-def check_saved(options: CheckOptions, saved: Saved, source: Path, started: datetime) -> Ended:
+def check_saved(options: CheckOptions, saved: Saved, source: Path, started: datetime) -> EndedRun:
     """Judge saved facts. No host is contacted."""
-    run = Run("check", options, saved.cluster, saved.hosts, started=started, facts=saved.facts)
+    run = ClusterRun("check", options, saved.cluster, saved.hosts, started=started, facts=saved.facts)
     check = _Check(options, run)
     run.rounds = dict.fromkeys(ROUNDS, NotRun("the facts come from a file"))
     run.untested = {host.name: f"not in {source}" for host in saved.hosts if host.name not in saved.facts.hosts}
@@ -118,11 +118,11 @@ def check_saved(options: CheckOptions, saved: Saved, source: Path, started: date
     return check.end(saved=True)
 
 
-def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> Ended:
+def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedRun:
     """Check the hosts of an inventory, unless `cluster` is given, with all rounds that disturb no job."""
     started = datetime.now(UTC)
     with session(options, cluster) as s:
-        run = Run("check", options, s.cluster, s.hosts, s, started)
+        run = ClusterRun("check", options, s.cluster, s.hosts, s, started)
         check = _Check(options, run)  # refuses unknown ids before any host is contacted
         if options.buddies:
             partners = _partners(options, s)
@@ -190,10 +190,10 @@ def _partners(options: CheckOptions, s: Session) -> tuple[Host, ...]:
     return partners
 
 
-def check_kinds(options: CheckOptions, also: Sequence[Path]) -> Ended:
+def check_kinds(options: CheckOptions, also: Sequence[Path]) -> EndedRun:
     """Check hosts of several kinds, each kind in its own inventory and by its own rules, in one report."""
     started, clusters = datetime.now(UTC), _load_kinds(options, also)
-    ended: list[Ended] = []
+    ended: list[EndedRun] = []
     for inventory, cluster in clusters.items():
         asks = options.ask_sudo_password and wants_password(cluster, cluster.hosts)
         of_kind = replace(options, inventory=inventory, ask_sudo_password=asks)
@@ -203,7 +203,9 @@ def check_kinds(options: CheckOptions, also: Sequence[Path]) -> Ended:
             if not ended:
                 raise
             untested = {host.name: str(error) for host in cluster.hosts}
-            ended.append(end(Run("check", of_kind, cluster, (), untested=untested)))  # the other findings stay valid
+            ended.append(
+                end(ClusterRun("check", of_kind, cluster, (), untested=untested))
+            )  # the other findings stay valid
     return together(started, ended)
 
 
@@ -226,14 +228,14 @@ def _load_kinds(options: CheckOptions, also: Sequence[Path]) -> Mapping[Path, Cl
     return clusters
 
 
-def together(started: datetime, ended: Sequence[Ended]) -> Ended:
+def together(started: datetime, ended: Sequence[EndedRun]) -> EndedRun:
     """Join reports, each judged, published and recorded by itself. The next command is that of the worst."""
 
-    def urgency(ending: Ended) -> tuple[int, int, bool]:
+    def urgency(ending: EndedRun) -> tuple[int, int, bool]:
         report = ending.report
         return (1, 3, 0).index(ending.exit_code), list(Outcome).index(report.verdict), ending.next_step == START
 
     worst = min(ended, key=urgency)
     observations = tuple(observation for ending in ended for observation in ending.observations)
     report = joined(started, [ending.report for ending in ended])
-    return Ended(report, worst.exit_code, worst.next_step, observations)
+    return EndedRun(report, worst.exit_code, worst.next_step, observations)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from preflight.app.remember import remembered
-from preflight.app.run import Run
+from preflight.app.run import ClusterRun
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
@@ -13,7 +13,7 @@ from preflight.report.build import build
 from preflight.report.next_step import next_step
 
 
-class Ended(NamedTuple):
+class EndedRun(NamedTuple):
     """The result of a run: its report, saved and published if requested, but not shown yet."""
 
     report: Report
@@ -22,7 +22,7 @@ class Ended(NamedTuple):
     observations: Sequence[Observation]
 
 
-def end(run: Run) -> Ended:
+def end(run: ClusterRun) -> EndedRun:
     """Build the report of a run that ends now, and its exit code (docs/contracts.md). Publish and save it."""
     options = run.options
     report = build(
@@ -39,7 +39,7 @@ def end(run: Run) -> Ended:
     exit_code = report.exit_code(Outcome(options.fail_on))
     command_next = next_step(report, options.inventory, limit=options.limit, to_prove=run.to_prove)
     if not run.session:
-        return Ended(report, exit_code, command_next, run.observations)
+        return EndedRun(report, exit_code, command_next, run.observations)
     if options.publish:
         from preflight.app.publish import publish_report
 
@@ -48,4 +48,4 @@ def end(run: Run) -> Ended:
         if not published.everywhere and exit_code in (0, 3):
             exit_code, command_next = 1, f"see to what kept it from being published, then: {options.again}"
     report = remembered(report, run, exit_code, command_next)
-    return Ended(report, exit_code, command_next, run.observations)
+    return EndedRun(report, exit_code, command_next, run.observations)

@@ -25,7 +25,7 @@ NOBODY = "nothing is known to change: no host was reached"
 
 
 @dataclass(frozen=True)
-class Look:
+class HostsState:
     """Current state of the hosts: findings of the areas' checks, and the changes that they request.
 
     `notes` are on hosts of interrupted runs that were put in order before. `at_work` has the hosts on which another run
@@ -39,18 +39,18 @@ class Look:
     at_work: Mapping[str, str] = field(default_factory=dict)
 
 
-def nothing(seen: Look) -> str:
+def nothing(seen: HostsState) -> str:
     """Return the text for an empty plan, which proves nothing if no host was reached."""
     all_away = all(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
     return NOBODY if all_away else "nothing to change"
 
 
-def look(s: Session, areas: Sequence[Area], *, temporary: bool = False) -> Look:
+def look(s: Session, areas: Sequence[Area], *, temporary: bool = False) -> HostsState:
     """Collect the facts of the session's hosts and judge them by the checks of `areas`."""
     return judge(s, s.collect(), areas, temporary=temporary)
 
 
-def only_look(s: Session, areas: Sequence[Area], *, temporary: bool = False) -> Look:
+def only_look(s: Session, areas: Sequence[Area], *, temporary: bool = False) -> HostsState:
     """Collect and judge without the intent to change anything.
 
     Hosts with an unfinished run are asked which run is active.
@@ -62,7 +62,7 @@ def only_look(s: Session, areas: Sequence[Area], *, temporary: bool = False) -> 
     return replace(current, at_work=who_is_at_work(unfinished_runs, way, new_run_id(datetime.now(UTC))))
 
 
-def look_in_order(s: Session, areas: Sequence[Area], confirm_within: float, *, temporary: bool = False) -> Look:
+def look_in_order(s: Session, areas: Sequence[Area], confirm_within: float, *, temporary: bool = False) -> HostsState:
     """Collect and judge, in order to change the hosts.
 
     The firewall changes of an interrupted run may still revert. Such hosts are put in order first, and collected again.
@@ -78,13 +78,13 @@ def look_in_order(s: Session, areas: Sequence[Area], confirm_within: float, *, t
     return replace(again, notes=put_right.notes, at_work=at_work)
 
 
-def judge(s: Session, facts: ClusterFacts, areas: Sequence[Area], *, temporary: bool = False) -> Look:
+def judge(s: Session, facts: ClusterFacts, areas: Sequence[Area], *, temporary: bool = False) -> HostsState:
     """Return the findings of the checks of `areas`, and the plan that follows from them."""
     checks = [check for check in all_checks().values() if check.configures in areas]
     raw_findings = run_checks(s.cluster, facts, checks=checks, hosts=s.hosts)
     findings = tuple(apply_waivers(raw_findings, s.cluster.waivers, (), date.today()))
     plan = make_plan(_not_accepted(raw_findings, findings), areas, temporary=temporary)
-    return Look(facts, tuple(map(_left_so, findings)) if temporary else findings, plan)
+    return HostsState(facts, tuple(map(_left_so, findings)) if temporary else findings, plan)
 
 
 def _left_so(finding: Finding) -> Finding:
@@ -105,7 +105,7 @@ def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[F
     ]
 
 
-def doable(s: Session, seen: Look, permissions: ChangePermissions) -> tuple[Plan, tuple[str, ...]]:
+def doable(s: Session, seen: HostsState, permissions: ChangePermissions) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan without the changes that have to wait, and the notes to show before it.
 
     Raise PreflightError if a new address is in use, or if a machine is in the inventory twice.

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from preflight.app.run import Run
+from preflight.app.run import ClusterRun
 from preflight.checks.engine.run import NotRun
 from preflight.facts.documents.facts_document import compact
 from preflight.history.baselines import saved
@@ -17,7 +17,7 @@ from preflight.provision.journal import owner
 from preflight.report.document import document
 
 
-def remembered(report: Report, run: Run, exit_code: int, next_step: str) -> Report:
+def remembered(report: Report, run: ClusterRun, exit_code: int, next_step: str) -> Report:
     """Save the run in the history. Return the report with notes on repeated failures, or on why it was not saved."""
     try:
         again = tuple(notes(repeated_failures(run.setting.cluster, report.findings), fold))
@@ -34,11 +34,11 @@ def remembered(report: Report, run: Run, exit_code: int, next_step: str) -> Repo
     return report
 
 
-def _documents(report: Report, run: Run, exit_code: int) -> dict[str, bytes]:
+def _documents(report: Report, run: ClusterRun, exit_code: int) -> dict[str, bytes]:
     return {REPORT: document(report, exit_code).encode(), FACTS: compact(run.facts)}
 
 
-def _past_run(report: Report, run: Run, exit_code: int, next_step: str) -> CheckRun:
+def _past_run(report: Report, run: ClusterRun, exit_code: int, next_step: str) -> CheckRun:
     return CheckRun(
         run=report.run,
         command=report.command,

@@ -18,7 +18,7 @@ from preflight.model.report import LeftOut
 
 
 @dataclass
-class Run:
+class ClusterRun:
     """A run over some hosts of a cluster. Without a `session` no host is contacted.
 
     `rounds` are inputs of the checks beside the facts, by the names that checks ask for. `refused` hosts are not

@@ -2,7 +2,7 @@
 
 import argparse
 
-from preflight.app.end import Ended
+from preflight.app.end import EndedRun
 from preflight.checks.engine.registry import all_checks
 from preflight.inventory import fold
 from preflight.probe.table import rows
@@ -14,7 +14,7 @@ def titles() -> dict[str, str]:
     return {id_: check.title for id_, check in all_checks().items()}
 
 
-def console_lines(args: argparse.Namespace, ended: Ended, *, table: bool, columns: int) -> list[Line]:
+def console_lines(args: argparse.Namespace, ended: EndedRun, *, table: bool, columns: int) -> list[Line]:
     """Return the report's lines. `table` adds the measurements."""
     return render(
         ended.report,

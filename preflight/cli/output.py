@@ -3,17 +3,17 @@
 import argparse
 import sys
 
-from preflight.app.end import Ended
+from preflight.app.end import EndedRun
 from preflight.app.files import write_whole
 from preflight.cli.console_report import console_lines
 from preflight.cli.pipe import reader_may_leave
-from preflight.cli.report_options import Output, outputs
+from preflight.cli.report_options import ReportOutput, outputs
 from preflight.model.errors import PreflightError
 from preflight.report.console import show, width
 from preflight.report.nagios import nagios_code
 
 
-def present(args: argparse.Namespace, ended: Ended) -> int:
+def present(args: argparse.Namespace, ended: EndedRun) -> int:
     """Print the report to stdout, write its files, and return the exit code.
 
     It is the exit code of a Nagios plugin if stdout has that form.
@@ -36,13 +36,13 @@ def present(args: argparse.Namespace, ended: Ended) -> int:
     return ended.exit_code
 
 
-def _text(args: argparse.Namespace, ended: Ended, output: Output) -> str:
+def _text(args: argparse.Namespace, ended: EndedRun, output: ReportOutput) -> str:
     from preflight.cli.report_forms import report_text  # most reports are for the terminal alone
 
     return report_text(args, ended, output.format)
 
 
-def _unwritten(output: Output, text: str) -> PreflightError | None:
+def _unwritten(output: ReportOutput, text: str) -> PreflightError | None:
     """Write a file. Return the error, or None if it was written."""
     try:
         if output.file:

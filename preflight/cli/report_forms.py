@@ -2,7 +2,7 @@
 
 import argparse
 
-from preflight.app.end import Ended
+from preflight.app.end import EndedRun
 from preflight.checks.engine.registry import all_checks
 from preflight.cli.console_report import console_lines, titles
 from preflight.inventory import fold
@@ -14,7 +14,7 @@ from preflight.report.prometheus import prometheus
 from preflight.report.short import short
 
 
-def report_text(args: argparse.Namespace, ended: Ended, form: str) -> str:
+def report_text(args: argparse.Namespace, ended: EndedRun, form: str) -> str:
     """Return one form of the report, with its last line end."""
     report = ended.report
     match form:

@@ -10,7 +10,7 @@ from preflight.model.errors import UsageError
 FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")
 
 
-class Output(NamedTuple):
+class ReportOutput(NamedTuple):
     """One form of the report, on stdout or in a file. "brief" is "console" without the table of measurements."""
 
     format: str
@@ -31,26 +31,26 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show what passed and what was skipped, too")
 
 
-def _output(text: str) -> Output:
+def _output(text: str) -> ReportOutput:
     word, equals, file = text.partition("=")
     if word not in FORMATS:
         raise argparse.ArgumentTypeError(f"{word!r} is no format; there are {', '.join(FORMATS)}")
     if equals and not file:
         raise argparse.ArgumentTypeError(f"{text!r} names no file")
-    return Output(word, Path(file) if file else None)
+    return ReportOutput(word, Path(file) if file else None)
 
 
 def add_save_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON")
 
 
-def outputs(args: argparse.Namespace) -> list[Output]:
+def outputs(args: argparse.Namespace) -> list[ReportOutput]:
     """Return the requested outputs, those for stdout first. At least one is for stdout."""
     wanted = list(args.outputs or ())
     if args.save:
-        wanted.append(Output("json", args.save))
+        wanted.append(ReportOutput("json", args.save))
     if all(output.file for output in wanted):
-        wanted.append(Output("console"))
+        wanted.append(ReportOutput("console"))
     return sorted(wanted, key=lambda output: output.file is not None)
 
 

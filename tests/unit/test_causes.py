@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from preflight.app.causes import counted_since
+from preflight.app.probing.causes import counted_since
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
 from preflight.facts.parsers.rdma import PortCounters

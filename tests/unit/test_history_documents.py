@@ -7,7 +7,7 @@ import pytest
 
 from preflight.app.options import CheckOptions
 from preflight.app.remember import remembered
-from preflight.app.run import Run
+from preflight.app.run import ClusterRun
 from preflight.history import documents, runs, store
 from preflight.history.documents import FACTS
 from preflight.history.runs import Setting, remember
@@ -92,6 +92,6 @@ def test_what_is_no_unicode_is_remembered_without_documents() -> None:
     finding = Finding("PRT101", Outcome.FAIL, "node01: \udcff", "node01")
     report_ = build("check", datetime.now(UTC), ["node01"], [finding])
     options = CheckOptions(Path("/srv/\udcff.toml"))
-    notes = remembered(report_, Run("check", options, healthy_cluster(), ()), 1, "").notes
+    notes = remembered(report_, ClusterRun("check", options, healthy_cluster(), ()), 1, "").notes
     assert [note[:25] for note in notes] == ["what was seen is not kept"]
     assert runs.check_run_ids() == [report_.run]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.app import link_counts as looking
-from preflight.app.probed_devices import ProbedDevices
+from preflight.app.probing import link_counts as looking
+from preflight.app.probing.probed_devices import ProbedDevices
 from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
 from preflight.facts.link_counts import LinkCounts, PortCount, between, sentence

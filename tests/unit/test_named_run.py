@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.app.named_run import any_run, changing_run, checking_run
+from preflight.app.saved.named_run import any_run, changing_run, checking_run
 from preflight.cli.main import main, parser
 from preflight.cli.parser import Parser
 from preflight.history.runs import remember

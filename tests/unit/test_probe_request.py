@@ -4,7 +4,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from preflight.app.probe import _refuse_other_backend
+from preflight.app.probing.probe import _refuse_other_backend
 from preflight.cli.probe_options import _scopes, _sizes
 from preflight.model.cluster import Product
 from preflight.model.errors import UsageError

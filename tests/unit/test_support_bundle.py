@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from preflight.app import bundle_file
+from preflight.app.saved import bundle_file
 from preflight.cli.main import main
 from preflight.facts.documents.facts_document import compact
 from preflight.facts.redaction.redact import redact, redacted

@@ -31,7 +31,7 @@ _STYLES = {"add": "pass", "remove": "fail"}  # a diff's colours are those of the
 
 
 @dataclass(frozen=True)
-class Ending:
+class ChangeEnding:
     """The end of a run: findings before and after, the plan, and its results."""
 
     before: Sequence[Finding]
@@ -60,7 +60,7 @@ def show_plan(
     _show(s, lines)
 
 
-def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending, exit_code: int) -> int:
+def finish(args: argparse.Namespace, s: Session, started: datetime, end: ChangeEnding, exit_code: int) -> int:
     """Show the changes made, and the fixed and the failing checks, from the same checks run again.
 
     Return `exit_code`.
@@ -77,7 +77,7 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: Ending,
     return exit_code
 
 
-def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Ending) -> None:
+def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: ChangeEnding) -> None:
     titles = {id_: check.title for id_, check in all_checks().items()}
     before = [finding for finding in end.before if finding.host not in end.at_work]
     done = [*render_results(end.results, fold=fold), *render_fixed(before, end.after, titles, fold=fold)]
@@ -147,7 +147,7 @@ def _left_alone(args: argparse.Namespace, results: Sequence[StepResult]) -> list
     return [Line(text, "warn") for text in wrapped(f"what was left alone is for you to change; {sentence}", "! ", "  ")]
 
 
-def _not_tried(end: Ending) -> Iterator[str]:
+def _not_tried(end: ChangeEnding) -> Iterator[str]:
     """Yield lines for opened firewalls that no connection has tested."""
     opened = any(result.change.area is Area.FIREWALL for result in end.results)
     for finding in end.after:
@@ -176,7 +176,7 @@ def _run_document(command: str, run: str, exit_code: int, results: Sequence[Step
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 
 
-def _document(report: str, end: Ending) -> str:
+def _document(report: str, end: ChangeEnding) -> str:
     """Return the report (docs/contracts.md) with the changes and those left out (docs/configure.md)."""
     results = {result.change: result for result in end.results}
     changes = [_changed(change, results.get(change)) for change in end.plan.changes]

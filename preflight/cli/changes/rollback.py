@@ -4,8 +4,8 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from preflight.app.named_run import changing_run
 from preflight.app.planning import device_facts, safe
+from preflight.app.saved.named_run import changing_run
 from preflight.app.session import Session, session
 from preflight.cli.change_options import change_permissions
 from preflight.cli.changes.change_output import finish_run, say, show_plan

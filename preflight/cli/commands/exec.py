@@ -16,7 +16,7 @@ import argparse
 
 from preflight.cli.options import add_inventory_arguments, devices, product_name
 from preflight.cli.probe_options import add_request_arguments
-from preflight.cli.report_options import Output, add_save_argument
+from preflight.cli.report_options import ReportOutput, add_save_argument
 from preflight.model.cluster import Product
 from preflight.model.gate import Unknown
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_request_arguments(parser)
     add_save_argument(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what is run, as it is")
-    parser.set_defaults(idle=True, fail_on="fail", outputs=[Output("brief")], all=False)
+    parser.set_defaults(idle=True, fail_on="fail", outputs=[ReportOutput("brief")], all=False)
 
 
 def _number(text: str) -> int:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections import Counter
 
-from preflight.app.named_run import checking_run
+from preflight.app.saved.named_run import checking_run
 from preflight.cli.history.baseline_output import compared, compared_document, shown, shown_document
 from preflight.history.baselines import all_baselines, reason_against, save, saved
 from preflight.history.runs import CheckRun, check_run, check_runs, last_measured_run

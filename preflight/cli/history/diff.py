@@ -2,7 +2,7 @@
 
 import argparse
 
-from preflight.app.diff_sides import changed_between, sides
+from preflight.app.saved.diff_sides import changed_between, sides
 from preflight.cli.history.diff_output import document, lines
 from preflight.cli.pipe import reader_may_leave
 from preflight.model.errors import UsageError

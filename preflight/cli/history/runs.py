@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 
-from preflight.app.named_run import any_run
+from preflight.app.saved.named_run import any_run
 from preflight.checks.engine.catalogue import catalogue
 from preflight.cli.history.history_document import document
 from preflight.history.runs import CheckRun, check_runs

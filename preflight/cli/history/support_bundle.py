@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from preflight import __version__
-from preflight.app import bundle_file
-from preflight.app.bundle_file import ABOUT, FACTS, INVENTORY, REPORT
 from preflight.app.files import refuse_existing, refuse_place
-from preflight.app.named_run import checking_run
-from preflight.app.saved_report import of_report
+from preflight.app.saved import bundle_file
+from preflight.app.saved.bundle_file import ABOUT, FACTS, INVENTORY, REPORT
+from preflight.app.saved.named_run import checking_run
+from preflight.app.saved.saved_report import of_report
 from preflight.bounded_file import read_bounded
 from preflight.cli.history.history_document import document as history_document
 from preflight.cli.hosts.capture import inventory_to_give

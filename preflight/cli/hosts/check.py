@@ -4,7 +4,7 @@ import argparse
 from datetime import UTC, datetime
 
 from preflight.app.check import check_hosts, check_kinds, check_saved
-from preflight.app.end import Ended
+from preflight.app.end import EndedRun
 from preflight.app.options import CheckOptions, refuse_partial
 from preflight.cli.options import run_options
 from preflight.cli.output import present
@@ -19,9 +19,9 @@ def run(args: argparse.Namespace) -> int:
     return present(args, _check(args, run_options(CheckOptions, args)))
 
 
-def _check(args: argparse.Namespace, options: CheckOptions) -> Ended:
+def _check(args: argparse.Namespace, options: CheckOptions) -> EndedRun:
     if args.source:
-        from preflight.app.saved import load_saved  # few runs read a file, and it takes a while to load
+        from preflight.app.saved.load_saved import load_saved  # few runs read a file, and it takes a while to load
 
         started = datetime.now(UTC)
         return check_saved(options, load_saved(args.source, args.inventory, args.limit), args.source, started)

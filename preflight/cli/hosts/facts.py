@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.app.files import refuse_place, write_whole
-from preflight.app.saved import load_saved
+from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session, this_machine
 from preflight.cli.options import host_options
 from preflight.cli.outline import outline

@@ -4,8 +4,8 @@ import argparse
 from datetime import UTC, datetime
 
 from preflight.app.options import ProbeOptions
-from preflight.app.probe import probe, probe_session
-from preflight.app.probe_pods import probe_in_pod
+from preflight.app.probing.probe import probe, probe_session
+from preflight.app.probing.probe_pods import probe_in_pod
 from preflight.cli.options import run_options
 from preflight.cli.output import present
 from preflight.cli.report_options import refuse_unwritable

@@ -4,8 +4,8 @@ import argparse
 import sys
 from contextlib import redirect_stdout
 
-from preflight.app.end import Ended
-from preflight.app.exec import Reader, choose_start, replace_process
+from preflight.app.end import EndedRun
+from preflight.app.jobs.exec import ExecOutput, choose_start, replace_process
 from preflight.app.options import ExecOptions
 from preflight.cli.options import run_options
 from preflight.cli.output import present
@@ -22,11 +22,11 @@ def run(args: argparse.Namespace) -> int:
     if args.tool == "hccl-test":
         raise UsageError("HCCL Test goes by ssh, and exec by srun or mpirun; leave out --with")
 
-    def show(ended: Ended) -> None:
+    def show(ended: EndedRun) -> None:
         with redirect_stdout(sys.stderr):
             present(args, ended)
 
-    start = choose_start(run_options(ExecOptions, args), Reader(_say, show))
+    start = choose_start(run_options(ExecOptions, args), ExecOutput(_say, show))
     if not isinstance(start, int):
         sys.stdout.flush()
         replace_process(start)

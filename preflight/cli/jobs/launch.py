@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from preflight.app.job_rules import refuse_port
+from preflight.app.jobs.job_rules import refuse_port
 from preflight.cli.jobs.launch_check import check
 from preflight.cli.jobs.launch_job import print_job
 from preflight.launch.job import Launcher

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from preflight.app.files import refuse_existing, write_whole
-from preflight.app.job_rules import master_port, refuse_job
-from preflight.app.saved import load_saved
+from preflight.app.jobs.job_rules import master_port, refuse_job
+from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session
 from preflight.cli.options import host_options
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from preflight.app.files import refuse_existing, refuse_place, write_whole
+from preflight.app.jobs.rank_table_facts import rank_table_facts
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.app.rank_table_facts import rank_table_facts
-from preflight.app.saved import load_saved
+from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session
 from preflight.cli.changes.questions import refuse_what_cannot_be_asked
 from preflight.cli.jobs.ranktable_check import check, described

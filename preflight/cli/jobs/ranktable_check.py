@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from preflight.app.jobs.rank_table_facts import rank_table_facts
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.app.rank_table_facts import rank_table_facts
-from preflight.app.saved import load_saved
+from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session
 from preflight.cli.options import host_options
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
@@ -32,7 +32,7 @@ _SHOWN = 5  # problems of one rule, and hosts that could not be checked
 
 
 @dataclass(frozen=True)
-class _Table:
+class _CheckedTable:
     path: Path
     text: str
     reading: Reading
@@ -59,7 +59,7 @@ def check(args: argparse.Namespace) -> int:
     if args.limit and args.inventory is None and args.source is None:
         raise UsageError("--limit names hosts to compare the table with: add --inventory FILE, or --from FACTS")
     text = text_of(str(args.check), LARGEST_RANK_TABLE, "rank table")
-    table = _Table(args.check, text, read(text))
+    table = _CheckedTable(args.check, text, read(text))
     if args.inventory is None and args.source is None:
         return _finish(args, table, table.judged(None))
     args.inventory = args.inventory or DEFAULT_INVENTORY
@@ -85,7 +85,7 @@ def check(args: argparse.Namespace) -> int:
         return _finish(args, table, problems, comparison)
 
 
-def _judged(table: _Table, cluster: Cluster) -> tuple[TableProblem, ...]:
+def _judged(table: _CheckedTable, cluster: Cluster) -> tuple[TableProblem, ...]:
     if not cluster.product.is_npu:
         raise UsageError(f"{cluster.product} devices have no rank table: HCCL reads it, on Ascend NPUs")
     return table.judged(cluster)
@@ -114,7 +114,10 @@ def _count(number: int, noun: str) -> str:
 
 
 def _finish(
-    args: argparse.Namespace, table: _Table, problems: Sequence[TableProblem], found: TableComparison | None = None
+    args: argparse.Namespace,
+    table: _CheckedTable,
+    problems: Sequence[TableProblem],
+    found: TableComparison | None = None,
 ) -> int:
     """Show the result and return the exit code."""
     differences = found.differences if found else ()
@@ -155,7 +158,7 @@ def _lines(path: Path, found: Sequence[tuple[TableProblem, tuple[int, int]]], wi
 
 
 def _ending(
-    args: argparse.Namespace, table: _Table, problems: Sequence[TableProblem], found: TableComparison | None
+    args: argparse.Namespace, table: _CheckedTable, problems: Sequence[TableProblem], found: TableComparison | None
 ) -> Iterator[Line]:
     """Yield the hosts that could not be checked, the verdict, and the next command."""
     name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
@@ -206,7 +209,7 @@ def _entry(problem: TableProblem, place: tuple[int, int]) -> dict[str, object]:
 
 
 def _document(
-    table: _Table, exit_code: int, problems: Sequence[dict[str, object]], found: TableComparison | None
+    table: _CheckedTable, exit_code: int, problems: Sequence[dict[str, object]], found: TableComparison | None
 ) -> str:
     """Return the `preflight.ranktable/1` document (docs/contracts.md)."""
     held = table.reading.table

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from preflight.app.background import FOR_EVER, in_background, result_by
-from preflight.app.probed_devices import ProbedDevices
+from preflight.app.probing.probed_devices import ProbedDevices
 from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
 from preflight.facts.link_counts import LinkCounts, Section, between

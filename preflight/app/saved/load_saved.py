@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from preflight.app import bundle_file
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.app.saved_facts import Saved
-from preflight.app.saved_report import of_report
+from preflight.app.saved import bundle_file
+from preflight.app.saved.saved_facts import Saved
+from preflight.app.saved.saved_report import of_report
 from preflight.facts.documents import capture
 from preflight.facts.documents import facts_document as document
 from preflight.facts.round_trip import Seen

@@ -14,16 +14,16 @@ from typing import NoReturn
 
 import msgspec
 
-from preflight.app.end import Ended
+from preflight.app.end import EndedRun
 from preflight.app.options import ProbeOptions
-from preflight.app.probe import end_probe, judge_probe, run_probe
+from preflight.app.probing.probe import end_probe, judge_probe, run_probe
 from preflight.app.session import Session
 from preflight.facts.documents.refused_document import json_error
 from preflight.gate.gang import GOOD, MESSAGE, UNKNOWN, PodVerdict, unknown, verdicts
 from preflight.model.errors import NotSeenError, UsageError
 from preflight.transport.engine.pods import Pod, PodLocation, follow, gather, open_pods, tell
 
-Show = Callable[[Ended], object]
+Show = Callable[[EndedRun], object]
 
 
 def probe_in_pod(options: ProbeOptions, s: Session, show: Show) -> int:

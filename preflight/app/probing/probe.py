@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from preflight.app.background import FactsOfHosts, in_background, reached, result_by
-from preflight.app.device_tests import Afterwards, Budget, ProbeSetting, add_results, run_tests
-from preflight.app.end import Ended, end
-from preflight.app.engine import session_by_engine, start_engine
-from preflight.app.hccl_test import run_hccl_test
-from preflight.app.link_counts import before_tests
+from preflight.app.end import EndedRun, end
 from preflight.app.options import ProbeOptions, refuse_partial
-from preflight.app.run import Run
+from preflight.app.probing.device_tests import Afterwards, ProbeSetting, TimeBudget, add_results, run_tests
+from preflight.app.probing.engine import session_by_engine, start_engine
+from preflight.app.probing.hccl_test import run_hccl_test
+from preflight.app.probing.link_counts import before_tests
+from preflight.app.run import ClusterRun
 from preflight.app.session import Session, session
 from preflight.checks.engine.registry import all_checks
 from preflight.facts.types import ClusterFacts
@@ -44,32 +44,32 @@ def probe_session(options: ProbeOptions) -> Iterator[Session]:
         yield s
 
 
-def probe(options: ProbeOptions, s: Session, started: datetime) -> Ended:
+def probe(options: ProbeOptions, s: Session, started: datetime) -> EndedRun:
     """Run a probe over the session's hosts, and end it."""
     run = run_probe(options, s, started)
     judge_probe(run)
     return end_probe(run)
 
 
-def judge_probe(run: Run) -> None:
+def judge_probe(run: ClusterRun) -> None:
     """Give the run the findings of the checks that need its tests."""
     needed = _JUDGING & set(run.rounds)
     run.findings = run.judge(check for check in all_checks().values() if needed & set(check.needs))
 
 
-def end_probe(run: Run) -> Ended:
+def end_probe(run: ClusterRun) -> EndedRun:
     """Build the report of a judged probe; publish and save it."""
     if run.options.limit:
         run.notes.insert(0, f"limited to {run.options.limit}, as asked")
     return end(run)
 
 
-def run_probe(options: ProbeOptions, s: Session, started: datetime) -> Run:
+def run_probe(options: ProbeOptions, s: Session, started: datetime) -> ClusterRun:
     """Run the requested tests over the session's hosts.
 
     Raise UsageError for an invalid request, and NotSeenError if the engine ends.
     """
-    run = Run("probe", options, s.cluster, s.hosts, s, started)
+    run = ClusterRun("probe", options, s.cluster, s.hosts, s, started)
     s = _meeting_as_requested(s, options.init)
     _refuse_other_backend(options.backend, s.cluster.product)
     if options.tool == "hccl-test":
@@ -103,11 +103,11 @@ def _refuse_other_backend(backend: str | None, product: Product) -> None:
         raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*backends, 'gloo'])} does")
 
 
-def _run_torch(run: Run, options: ProbeOptions, s: Session) -> None:
+def _run_torch(run: ClusterRun, options: ProbeOptions, s: Session) -> None:
     """Run the tests with torch, or with HCCL Test if no host's jobs have torch."""
     request = _request(options, s)
     run.notes += _without_groups(options, s, request)
-    budget = Budget(request.budget)
+    budget = TimeBudget(request.budget)
     start_engine(s, request.budget)
     users = DeviceUsers(s, FactsOfHosts(s, (_section_of_users(s.cluster.product),)), options.idle, budget)
     counters = in_background(lambda: before_tests(s, request.backend))
@@ -158,7 +158,7 @@ class DeviceUsers:
     session: Session
     facts: FactsOfHosts
     are_idle: bool  # as the user says
-    budget: Budget
+    budget: TimeBudget
     refused: dict[str, str] = field(default_factory=dict)
 
     def idle(self, present: Sequence[Host]) -> list[Host]:

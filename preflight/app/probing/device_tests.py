@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from preflight.app.background import FOR_EVER, left, rehearse_ports, result_by, unreached
-from preflight.app.causes import causes
-from preflight.app.engine import stop_without_engine
-from preflight.app.link_counts import after_tests
-from preflight.app.probed_devices import ProbedDevices
+from preflight.app.probing.causes import causes
+from preflight.app.probing.engine import stop_without_engine
+from preflight.app.probing.link_counts import after_tests
+from preflight.app.probing.probed_devices import ProbedDevices
 from preflight.app.remember import baseline_of
-from preflight.app.run import Run, setting_of
+from preflight.app.run import ClusterRun, setting_of
 from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
 from preflight.facts.link_counts import LinkCounts, sentence
@@ -26,7 +26,7 @@ from preflight.probe.run import probe
 
 
 @dataclass(frozen=True)
-class Budget:
+class TimeBudget:
     """Time of a run, which began at `begin` of the monotonic clock. Without `seconds` it never ends."""
 
     seconds: float | None = None
@@ -49,7 +49,7 @@ class ProbeSetting:
     before: Callable[[], ClusterFacts]
     note: Callable[[str], None]
     idle: Callable[[Sequence[Host]], Sequence[Host]] = lambda present: present
-    budget: Budget = field(default_factory=Budget)
+    budget: TimeBudget = field(default_factory=TimeBudget)
 
 
 def run_tests(s: Session, request: Request, setting: ProbeSetting) -> ProbedDevices:
@@ -77,13 +77,13 @@ def run_tests(s: Session, request: Request, setting: ProbeSetting) -> ProbedDevi
 class Afterwards:
     """What is collected after tests. `no_counts`: why counters of links are not read. `ignored` are ids of checks."""
 
-    budget: Budget = field(default_factory=Budget)
+    budget: TimeBudget = field(default_factory=TimeBudget)
     no_counts: str = ""
     ignored: Iterable[str] = ()
     deep: bool = True
 
 
-def add_results(run: Run, s: Session, tests: ProbedDevices, afterwards: Afterwards) -> None:
+def add_results(run: ClusterRun, s: Session, tests: ProbedDevices, afterwards: Afterwards) -> None:
     """Give the run the results of its tests, and what its checks need to explain them."""
     budget, result = afterwards.budget, tests.result
     until = budget.share(1)

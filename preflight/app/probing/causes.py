@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date
 
 from preflight.app.background import FOR_EVER, in_background, result_by
-from preflight.app.probed_devices import ProbedDevices
+from preflight.app.probing.probed_devices import ProbedDevices
 from preflight.app.session import Session
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import run_checks

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from preflight.app import bundle_file
-from preflight.app.named_run import LAST, PASSED, checking_run
-from preflight.app.saved import load_saved
-from preflight.app.saved_report import of_report
+from preflight.app.saved import bundle_file
+from preflight.app.saved.load_saved import load_saved
+from preflight.app.saved.named_run import LAST, PASSED, checking_run
+from preflight.app.saved.saved_report import of_report
 from preflight.facts.documents import capture, refused_document
 from preflight.facts.documents import facts_document as document
 from preflight.facts.documents.refused_document import KINDS, refusal, schema_of

@@ -2,7 +2,7 @@
 
 from preflight.app.background import reached
 from preflight.app.options import ProbeOptions
-from preflight.app.run import Run
+from preflight.app.run import ClusterRun
 from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
 from preflight.model.rehearsal import Rehearsal
@@ -11,7 +11,7 @@ from preflight.probe.permission import may_probe
 from preflight.probe.rehearsal import rehearse
 
 
-def run_hccl_test(run: Run, options: ProbeOptions, s: Session, rehearsal: Rehearsal | None = None) -> None:
+def run_hccl_test(run: ClusterRun, options: ProbeOptions, s: Session, rehearsal: Rehearsal | None = None) -> None:
     """Run HCCL Test over the hosts with devices that may be used, which are determined here.
 
     `rehearsal` is the port rehearsal, if there has been one.

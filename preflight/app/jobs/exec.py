@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from preflight.app.end import Ended
-from preflight.app.engine import session_by_engine
-from preflight.app.exec_job import job_and_table, wanted_nodes
+from preflight.app.end import EndedRun
+from preflight.app.jobs.exec_job import job_and_table, wanted_nodes
 from preflight.app.options import DEFAULT_INVENTORY, ExecOptions
-from preflight.app.probe import end_probe, judge_probe, run_probe
+from preflight.app.probing.engine import session_by_engine
+from preflight.app.probing.probe import end_probe, judge_probe, run_probe
 from preflight.app.session import Session, session
 from preflight.gate.exec_allocation import cluster_of
 from preflight.gate.exec_choice import Choice, Wanted, choose
@@ -32,20 +32,20 @@ MOST_PROBES = 3  # in one run; if the last still finds unhealthy nodes, the caus
 
 
 @dataclass(frozen=True)
-class Reader:
-    """The user: `say` tells a sentence, and `show` shows the report of a probe."""
+class ExecOutput:
+    """Output of exec: `say` prints a sentence, `show` the report of a probe."""
 
     say: Callable[[str], None]
-    show: Callable[[Ended], object]
+    show: Callable[[EndedRun], object]
 
 
-def choose_start(options: ExecOptions, reader: Reader) -> Start | int:
+def choose_start(options: ExecOptions, output: ExecOutput) -> Start | int:
     """Probe the nodes of the job, and return the program that starts it; or the exit code if nothing is started."""
-    cluster = _cluster(options, reader)
+    cluster = _cluster(options, output)
     options = replace(options, via=_way(options, cluster))
     with session(options, cluster) as by_ssh:
-        s = _in_the_job(options, by_ssh, reader)
-        return _start_on_healthy(options, s, wanted_nodes(options, s), reader)
+        s = _in_the_job(options, by_ssh, output)
+        return _start_on_healthy(options, s, wanted_nodes(options, s), output)
 
 
 def replace_process(start: Start) -> NoReturn:
@@ -58,15 +58,15 @@ def replace_process(start: Start) -> NoReturn:
         raise PreflightError(f"{start.argv[0]} could not be started: {error.strerror}") from error
 
 
-def _cluster(options: ExecOptions, reader: Reader) -> Cluster:
+def _cluster(options: ExecOptions, output: ExecOutput) -> Cluster:
     """Return the inventory's cluster, or without an inventory that of the job's nodes."""
     if options.inventory is not DEFAULT_INVENTORY or options.inventory.exists():
         return load(options.inventory)
     count = max(options.devices) + 1 if options.devices else None
     cluster, assumed = cluster_of(os.environ, options.product, count, socket.gethostbyname)
-    reader.say("no hosts.toml: the hosts are those of the job")
+    output.say("no hosts.toml: the hosts are those of the job")
     for sentence in assumed:
-        reader.say(sentence)
+        output.say(sentence)
     return cluster
 
 
@@ -83,7 +83,7 @@ def _way(options: ExecOptions, cluster: Cluster) -> str:
     return "slurm"
 
 
-def _in_the_job(options: ExecOptions, s: Session, reader: Reader) -> Session:
+def _in_the_job(options: ExecOptions, s: Session, output: ExecOutput) -> Session:
     """Return the session with those of its hosts that are in the job. Raise UsageError if there are none."""
     if options.via != "slurm":
         return s
@@ -95,23 +95,23 @@ def _in_the_job(options: ExecOptions, s: Session, reader: Reader) -> Session:
     job_names = job.names(s.cluster.hosts).values()
     if strangers := [node.name for node in nodes.hosts if node.name not in job_names]:
         verb = "is" if len(strangers) == 1 else "are"
-        reader.say(f"{fold(strangers)} of job {job.number} {verb} not in {options.inventory}: left out")
+        output.say(f"{fold(strangers)} of job {job.number} {verb} not in {options.inventory}: left out")
     return s._replace(hosts=tuple(host for host in s.hosts if host.name in names_of_hosts))
 
 
-def _start_on_healthy(options: ExecOptions, s: Session, wanted: Wanted, reader: Reader) -> Start | int:
+def _start_on_healthy(options: ExecOptions, s: Session, wanted: Wanted, output: ExecOutput) -> Start | int:
     """Return the program that starts the job on healthy nodes, or the exit code if nothing is started."""
     with session_by_engine(options, s) as by_engine:
-        choice = _probe_and_choose(options, by_engine, wanted, reader)
+        choice = _probe_and_choose(options, by_engine, wanted, output)
         if choice.problem:
-            reader.say(f"not started: {choice.problem}{_left_out(choice)}")
+            output.say(f"not started: {choice.problem}{_left_out(choice)}")
             return choice.code
         chosen = tuple(host for host in s.hosts if host.name in choice.take)
         job, table = job_and_table(options, by_engine._replace(hosts=chosen))
         s.progress.clear()
     input_text = packed(_by_node(options, chosen, scripts(job)), table, source("step", "agent.processes"))
     spare = f"; spare: {fold(choice.spare)}" if choice.spare else ""
-    reader.say(
+    output.say(
         f"{options.program[0]} starts on {len(chosen)} of {len(s.hosts)} nodes, {fold(choice.take)}{spare}"
         f"{_left_out(choice)}"
     )
@@ -122,7 +122,7 @@ def _left_out(choice: Choice) -> str:
     return f"; left out: {fold(choice.out)}" if choice.out else ""
 
 
-def _probe_and_choose(options: ExecOptions, s: Session, wanted: Wanted, reader: Reader) -> Choice:
+def _probe_and_choose(options: ExecOptions, s: Session, wanted: Wanted, output: ExecOutput) -> Choice:
     """Probe until no node fails.
 
     Each probe leaves out the nodes that failed, since they took part in other nodes' tests.
@@ -136,18 +136,18 @@ def _probe_and_choose(options: ExecOptions, s: Session, wanted: Wanted, reader: 
         except NotSeenError as error:
             if wanted.unknown is Unknown.CLOSED:
                 raise
-            reader.say(f"{error}; --unknown open: it is run all the same")
+            output.say(f"{error}; --unknown open: it is run all the same")
             return replace(choose(names_of_hosts, (), {}, wanted), out=out)
         judge_probe(run)
         not_tested = {**run.refused, **run.untested}  # the report names these anyway
         choice = choose(names_of_hosts, run.findings, not_tested, wanted, run.observations)
         exclusions += [f"left out: {host}: {why}" for host, why in choice.out.items() if host not in not_tested]
         run.notes += [*exclusions, *_decision(choice)]
-        reader.show(end_probe(run))
+        output.show(end_probe(run))
         out |= choice.out
         if choice.problem or not choice.again:
             return replace(choice, out=out)
-        reader.say(f"the others once more, without {fold(choice.out)}")
+        output.say(f"the others once more, without {fold(choice.out)}")
         s = s._replace(hosts=tuple(host for host in s.hosts if host.name in choice.take))
     return Choice(out=out, problem=f"{MOST_PROBES} probes in a row have found bad nodes among those left", code=1)
 

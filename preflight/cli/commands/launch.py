@@ -16,6 +16,7 @@ from pathlib import Path
 
 from preflight.cli.options import add_inventory_arguments, devices
 from preflight.launch.job import Launcher
+from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.cli.jobs import launch
+    if args.limit == "":
+        raise UsageError("--limit is empty; leave it out for all hosts")
+    if args.check is not None:
+        from preflight.cli.jobs.launch_check import check  # scripts are read without the modules of a job
 
-    return launch.run(args)
+        return check(args)
+    from preflight.cli.jobs.launch import launch
+
+    return launch(args)

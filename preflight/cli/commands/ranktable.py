@@ -49,6 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.cli.jobs import ranktable
+    if args.check:
+        from preflight.cli.jobs.ranktable_check import check  # a table is judged without the modules of a session
 
-    return ranktable.run(args)
+        return check(args)
+    from preflight.cli.jobs.ranktable import write_or_push
+
+    return write_or_push(args)

@@ -4,19 +4,14 @@ import argparse
 from pathlib import Path
 
 from preflight.app.jobs.job_rules import refuse_port
-from preflight.cli.jobs.launch_check import check
 from preflight.cli.jobs.launch_job import print_job
 from preflight.launch.job import Launcher
 from preflight.model.errors import UsageError
 
 
-def run(args: argparse.Namespace) -> int:
-    if args.limit == "":
-        raise UsageError("--limit is empty; leave it out for all hosts")
-    if args.check is not None:
-        return check(args)
+def launch(args: argparse.Namespace) -> int:
+    """Print or write the commands of a job."""
     _refuse_wrong_usage(args)
-
     print_job(args)
     return 0
 

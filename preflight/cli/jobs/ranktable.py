@@ -12,7 +12,7 @@ from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session
 from preflight.cli.changes.questions import refuse_what_cannot_be_asked
-from preflight.cli.jobs.ranktable_check import check, described
+from preflight.cli.jobs.ranktable_check import described
 from preflight.cli.jobs.ranktable_push import push, refuse_path
 from preflight.cli.options import host_options
 from preflight.cli.wrapped import wrapped
@@ -28,24 +28,20 @@ from preflight.ranktable.write import text_of
 _SHOWN = 20  # of one kind
 
 
-def run(args: argparse.Namespace) -> int:
-    if args.check:
-        return check(args)
+def write_or_push(args: argparse.Namespace) -> int:
+    """Build a rank table, and write it here or on all hosts. Return the exit code."""
     _refuse(args)
+    args.inventory = args.inventory or DEFAULT_INVENTORY
     if args.source:
-        args.inventory = args.inventory or DEFAULT_INVENTORY
         saved = load_saved(args.source, args.inventory, args.limit)
         print(f"preflight: {saved.note}", file=sys.stderr)
         return _finish(args, *_table(args, saved.cluster, saved.hosts, lambda: saved.facts))
-
-    args.inventory = args.inventory or DEFAULT_INVENTORY
     with session(host_options(args)) as s:
         version = version_of(s.cluster, _wanted(args))
         text, built = _table(args, s.cluster, s.hosts, lambda: rank_table_facts(s, version))
         s.progress.clear()
         if not args.push:
             return _finish(args, text, built)
-
         if built.differences:
             _say(built.differences)
             raise PreflightError("nothing was pushed; configure the devices, or learn the inventory from them")

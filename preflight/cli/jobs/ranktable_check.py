@@ -4,21 +4,17 @@ import argparse
 import hashlib
 import json
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.app.jobs.rank_table_facts import rank_table_facts
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.app.saved.load_saved import load_saved
-from preflight.app.session import session
-from preflight.cli.options import host_options
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
-from preflight.inventory import load
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
-from preflight.ranktable.live import TableComparison, compare
+from preflight.ranktable.live import TableComparison
 from preflight.ranktable.planned import judge_planned
 from preflight.ranktable.read import Reading, read
 from preflight.ranktable.rules import judge
@@ -32,7 +28,9 @@ _SHOWN = 5  # problems of one rule, and hosts that could not be checked
 
 
 @dataclass(frozen=True)
-class _CheckedTable:
+class CheckedTable:
+    """A rank table in a file, and what it was read as."""
+
     path: Path
     text: str
     reading: Reading
@@ -59,39 +57,15 @@ def check(args: argparse.Namespace) -> int:
     if args.limit and args.inventory is None and args.source is None:
         raise UsageError("--limit names hosts to compare the table with: add --inventory FILE, or --from FACTS")
     text = text_of(str(args.check), LARGEST_RANK_TABLE, "rank table")
-    table = _CheckedTable(args.check, text, read(text))
+    table = CheckedTable(args.check, text, read(text))
     if args.inventory is None and args.source is None:
         return _finish(args, table, table.judged(None))
-    args.inventory = args.inventory or DEFAULT_INVENTORY
-    version = table.reading.table.version if table.reading.table else ""
-    if args.source:
-        saved = load_saved(args.source, args.inventory, args.limit)
-        problems = _judged(table, saved.cluster)
-        if _wrong(problems) or table.reading.table is None:
-            return _finish(args, table, problems)
-        comparison = compare(
-            table.reading.table, saved.hosts, saved.facts, limited=bool(args.limit), digest=digest(text)
-        )
-        return _finish(args, table, problems, comparison)
+    from preflight.cli.jobs.ranktable_compare import compare_with_hosts  # a table alone needs no session
 
-    cluster = load(args.inventory)
-    problems = _judged(table, cluster)
-    if _wrong(problems) or table.reading.table is None:
-        return _finish(args, table, problems)
-    with session(host_options(args), cluster) as s:
-        facts = rank_table_facts(s, version, of_jobs=True)
-        comparison = compare(table.reading.table, s.hosts, facts, limited=bool(args.limit), digest=digest(text))
-        s.progress.clear()
-        return _finish(args, table, problems, comparison)
+    return _finish(args, table, *compare_with_hosts(args, table))
 
 
-def _judged(table: _CheckedTable, cluster: Cluster) -> tuple[TableProblem, ...]:
-    if not cluster.product.is_npu:
-        raise UsageError(f"{cluster.product} devices have no rank table: HCCL reads it, on Ascend NPUs")
-    return table.judged(cluster)
-
-
-def _wrong(problems: Sequence[TableProblem]) -> bool:
+def is_wrong(problems: Sequence[TableProblem]) -> bool:
     return any(not problem.warning for problem in problems)
 
 
@@ -115,75 +89,92 @@ def _count(number: int, noun: str) -> str:
 
 def _finish(
     args: argparse.Namespace,
-    table: _CheckedTable,
+    table: CheckedTable,
     problems: Sequence[TableProblem],
-    found: TableComparison | None = None,
+    comparison: TableComparison | None = None,
 ) -> int:
     """Show the result and return the exit code."""
-    differences = found.differences if found else ()
-    exit_code = 2 if _wrong(problems) else 1 if _wrong(differences) else 3 if found and found.unseen else 0
+    exit_code = _exit_code(problems, comparison)
     where = places(table.text) if table.reading.is_json else {}
-
-    def place(problem: TableProblem) -> tuple[int, int]:
-        return position(table.text, offset_of(problem, where))
-
-    everything = (*problems, *differences)
+    everything = (*problems, *(comparison.differences if comparison else ()))
+    placed = [(problem, position(table.text, offset_of(problem, where))) for problem in everything]
     if args.out == "json":
-        listed = [_entry(problem, place(problem)) for problem in everything]
-        print(_document(table, exit_code, listed, found))
+        print(_document(table, exit_code, [_entry(problem, place) for problem, place in placed], comparison))
         return exit_code
     lines = [Line(f"{table.path}: {described(table.text)}", "title"), Line(f"sha256 {digest(table.text)}", "dim")]
-    lines += _lines(table.path, [(problem, place(problem)) for problem in everything], width())
-    lines += _ending(args, table, problems, found)
+    lines += _lines(table.path, placed, width())
+    lines += _unseen_hosts(comparison)
+    lines += _ending(args, table, problems, comparison)
     show(Line(printable(line.text), line.style) for line in lines)
     return exit_code
 
 
-def _lines(path: Path, found: Sequence[tuple[TableProblem, tuple[int, int]]], width: int) -> Iterator[Line]:
+def _exit_code(problems: Sequence[TableProblem], comparison: TableComparison | None) -> int:
+    if is_wrong(problems):
+        return 2
+    if comparison and is_wrong(comparison.differences):
+        return 1
+    return 3 if comparison and comparison.unseen else 0
+
+
+def _lines(path: Path, placed: Sequence[tuple[TableProblem, tuple[int, int]]], width: int) -> Iterator[Line]:
     """Yield the first problems of each rule, and the number of further ones."""
-    rules: dict[tuple[str, bool, bool], list[tuple[TableProblem, tuple[int, int]]]] = {}
-    for problem, place in found:
-        rules.setdefault((problem.rule, isinstance(problem, HostDifference), problem.warning), []).append(
-            (problem, place)
-        )
+    rules: dict[tuple[str, bool, bool], list[tuple[TableProblem, tuple[int, int]]]] = defaultdict(list)
+    for problem, place in placed:
+        rules[problem.rule, isinstance(problem, HostDifference), problem.warning].append((problem, place))
     for (rule, _, warning), of_rule in rules.items():
         style = "warn" if warning else "fail"
         for problem, (line, column) in of_rule[:_SHOWN]:
             sentence = f"{path}:{line}:{column}: {'warning: ' if warning else ''}{problem.text} [{rule}]"
             yield from (Line(text, style) for text in wrapped(sentence, width))
         if remainder := of_rule[_SHOWN:]:
-            ranks = sorted({problem.rank for problem, _ in remainder if problem.rank is not None})
-            which = f": ranks {ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else ""
-            yield Line(f"  … and {len(remainder)} more [{rule}]{which}", style)
+            yield Line(f"  … and {len(remainder)} more [{rule}]{_ranks([problem for problem, _ in remainder])}", style)
 
 
-def _ending(
-    args: argparse.Namespace, table: _CheckedTable, problems: Sequence[TableProblem], found: TableComparison | None
-) -> Iterator[Line]:
-    """Yield the hosts that could not be checked, the verdict, and the next command."""
-    name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
-    unseen = found.unseen if found else ()
+def _ranks(problems: Sequence[TableProblem]) -> str:
+    """Return the first and the last rank of the problems, if they have several."""
+    ranks = sorted({problem.rank for problem in problems if problem.rank is not None})
+    return f": ranks {ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else ""
+
+
+def _unseen_hosts(comparison: TableComparison | None) -> Iterator[Line]:
+    """Yield the hosts that could not be checked."""
+    unseen = comparison.unseen if comparison else ()
     for sentence in unseen[:_SHOWN]:
         yield from (Line(text, "unknown") for text in wrapped(f"! could not look: {sentence}", width()))
     if len(unseen) > _SHOWN:
         yield Line(f"! … and {len(unseen) - _SHOWN} more", "unknown")
-    if _wrong(problems):
+
+
+def _ending(
+    args: argparse.Namespace,
+    table: CheckedTable,
+    problems: Sequence[TableProblem],
+    comparison: TableComparison | None,
+) -> Iterator[Line]:
+    """Yield the verdict and the next command."""
+    name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
+    if is_wrong(problems):
         not_contacted = "; the hosts were not asked" if args.inventory else ""
         yield Line(f"HCCL would not take it{not_contacted}", "fail")
         yield Line("next: mend it, or write another from what the devices have:", "next")
         yield Line(f"  preflight ranktable --inventory {inventory} -o FILE", "next")
-    elif found is None:
+    elif comparison is None:
         yield Line("no rule is broken; whether the hosts are so was not asked", "pass")
         yield Line(f"next: preflight ranktable --check {name} --inventory {inventory}", "next")
-    elif _wrong(found.differences):
+    elif is_wrong(comparison.differences):
         yield Line("the hosts are otherwise", "fail")
-        copies = all(text.warning or text.rule == "copy" for text in found.differences)
-        option = "--push PATH" if copies else f"-o {name} --force"
+        option = "--push PATH" if _only_copies(comparison.differences) else f"-o {name} --force"
         yield Line(f"next: preflight ranktable --inventory {inventory} {option}", "next")
-    elif not unseen:
+    elif not comparison.unseen:
         hosts = f"the hosts of --limit {args.limit}" if args.limit else "the hosts"
         yield Line(f"no rule is broken, and {hosts} are so", "pass")
         yield Line(f"next: preflight check --inventory {inventory}", "next")
+
+
+def _only_copies(differences: Sequence[HostDifference]) -> bool:
+    """Return whether the hosts only lack the table, or have another copy of it."""
+    return all(difference.warning or difference.rule == "copy" for difference in differences)
 
 
 def _entry(problem: TableProblem, place: tuple[int, int]) -> dict[str, object]:
@@ -209,7 +200,7 @@ def _entry(problem: TableProblem, place: tuple[int, int]) -> dict[str, object]:
 
 
 def _document(
-    table: _CheckedTable, exit_code: int, problems: Sequence[dict[str, object]], found: TableComparison | None
+    table: CheckedTable, exit_code: int, problems: Sequence[dict[str, object]], comparison: TableComparison | None
 ) -> str:
     """Return the `preflight.ranktable/1` document (docs/contracts.md)."""
     held = table.reading.table
@@ -221,8 +212,8 @@ def _document(
         "servers": len(held.servers) if held else None,
         "ranks": held.size if held else None,
         "exit": exit_code,
-        "compared": found is not None,
+        "compared": comparison is not None,
         "problems": list(problems),
-        "unseen": list(found.unseen) if found else [],
+        "unseen": list(comparison.unseen) if comparison else [],
     }
     return json.dumps(body, indent=2, ensure_ascii=False)

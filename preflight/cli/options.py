@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from preflight.app.options import DEFAULT_INVENTORY, HostOptions
-from preflight.model.cluster import Product
+from preflight.model.cluster import Cluster, Product
 from preflight.model.ports import PortSet
 from preflight.model.product_names import not_known
 
@@ -94,3 +94,10 @@ def host_options(args: argparse.Namespace) -> HostOptions:
 def run_options(kind: type[Options], args: argparse.Namespace) -> Options:
     """Return the options of a run, with the command that repeats it."""
     return options_of(kind, argparse.Namespace(**vars(args), again=again(args)))
+
+
+def read_inventory(path: Path) -> Cluster:
+    """Return the inventory's cluster. It is read before a command's modules are loaded, so that errors come at once."""
+    from preflight.inventory import load
+
+    return load(path)

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from preflight.app.end import EndedRun
 from preflight.app.jobs.exec_job import job_and_table, wanted_nodes
-from preflight.app.options import DEFAULT_INVENTORY, ExecOptions
+from preflight.app.options import ExecOptions
 from preflight.app.probing.engine import session_by_engine
 from preflight.app.probing.probe import end_probe, judge_probe, run_probe
 from preflight.app.session import Session, session
@@ -19,7 +19,7 @@ from preflight.gate.exec_choice import Choice, Wanted, choose
 from preflight.gate.exec_step import Start, by_mpirun, by_srun, packed, scripts
 from preflight.hostlists import names, slurm_environment
 from preflight.hostlists.host_list import ListSource
-from preflight.inventory import fold, load
+from preflight.inventory import fold
 from preflight.launch.job import Job
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
@@ -39,9 +39,12 @@ class ExecOutput:
     show: Callable[[EndedRun], object]
 
 
-def choose_start(options: ExecOptions, output: ExecOutput) -> Start | int:
-    """Probe the nodes of the job, and return the program that starts it; or the exit code if nothing is started."""
-    cluster = _cluster(options, output)
+def choose_start(options: ExecOptions, cluster: Cluster | None, output: ExecOutput) -> Start | int:
+    """Probe the nodes of the job, and return the program that starts it; or the exit code if nothing is started.
+
+    Without a `cluster` of an inventory it is that of the job's nodes.
+    """
+    cluster = cluster or _cluster_of_job(options, output)
     options = replace(options, via=_way(options, cluster))
     with session(options, cluster) as by_ssh:
         s = _in_the_job(options, by_ssh, output)
@@ -58,10 +61,8 @@ def replace_process(start: Start) -> NoReturn:
         raise PreflightError(f"{start.argv[0]} could not be started: {error.strerror}") from error
 
 
-def _cluster(options: ExecOptions, output: ExecOutput) -> Cluster:
-    """Return the inventory's cluster, or without an inventory that of the job's nodes."""
-    if options.inventory is not DEFAULT_INVENTORY or options.inventory.exists():
-        return load(options.inventory)
+def _cluster_of_job(options: ExecOptions, output: ExecOutput) -> Cluster:
+    """Return a cluster of the job's nodes."""
     count = max(options.devices) + 1 if options.devices else None
     cluster, assumed = cluster_of(os.environ, options.product, count, socket.gethostbyname)
     output.say("no hosts.toml: the hosts are those of the job")

@@ -16,7 +16,7 @@ from preflight.app.run import ClusterRun
 from preflight.app.session import Session, session
 from preflight.checks.engine.registry import all_checks
 from preflight.facts.types import ClusterFacts
-from preflight.model.cluster import Host, Product
+from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import UsageError
 from preflight.probe.estimate import without_groups
 from preflight.probe.hccl_test import nobody_has_torch
@@ -28,9 +28,9 @@ _JUDGING = {"rehearsal", "observations", "hccl_test", "link_counts"}  # a check 
 
 
 @contextmanager
-def probe_session(options: ProbeOptions) -> Iterator[Session]:
+def probe_session(options: ProbeOptions, cluster: Cluster) -> Iterator[Session]:
     """Open a session with the hosts of a probe, which nobody else may use. Raise UsageError if they may not be used."""
-    with session(options) as by_ssh, session_by_engine(options, by_ssh) as s:
+    with session(options, cluster) as by_ssh, session_by_engine(options, by_ssh) as s:
         settings = s.cluster.probe
         if options.publish:
             backend = options.backend not in (None, settings.backend)

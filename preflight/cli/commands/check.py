@@ -8,8 +8,10 @@ take minutes to show symptoms of causes that stand above it. `preflight probe` r
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import add_basic_argument, add_inventory_arguments, add_publish_argument
-from preflight.cli.report_options import add_output_arguments
+from preflight.app.options import refuse_partial
+from preflight.cli.options import add_basic_argument, add_inventory_arguments, add_publish_argument, read_inventory
+from preflight.cli.report_options import add_output_arguments, refuse_unwritable
+from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +64,36 @@ def _ping_size(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.cli.hosts import check
+    refuse_unwritable(args)
+    _refuse_partial(args)
+    _refuse_contradictions(args)
+    cluster = None if args.source or args.also else read_inventory(args.inventory)
+    from preflight.cli.hosts.check import check
 
-    return check.run(args)
+    return check(args, cluster)
+
+
+def _refuse_partial(args: argparse.Namespace) -> None:
+    """Raise UsageError if `--publish` would present a partial check as a whole one."""
+    partial = {
+        "--from": args.source,
+        "--only": args.only,
+        "--skip": args.skip,
+        "--basic": args.basic,
+        "--no-ping": args.no_ping,
+        "--ignore": args.ignore,
+    }
+    if args.publish:
+        refuse_partial(partial, "a look at everything, as the inventory has it")
+
+
+def _refuse_contradictions(args: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together."""
+    if args.source and args.buddies:
+        raise UsageError("--buddies probes hosts, and --from contacts nobody; leave one of them out")
+    if args.source and args.basic:
+        raise UsageError("--basic says what hosts are asked, and --from contacts nobody; leave one of them out")
+    if args.source and args.also:
+        raise UsageError("--from judges facts by one inventory; leave --also out")
+    if args.buddies and not args.limit:
+        raise UsageError("--buddies auto tests the hosts of --limit with partners; say which with --limit HOSTS")

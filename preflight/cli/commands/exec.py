@@ -14,10 +14,12 @@ allocation are the job's own. Who is left out, and what is set: docs/exec.md.
 
 import argparse
 
-from preflight.cli.options import add_inventory_arguments, devices, product_name
+from preflight.app.options import DEFAULT_INVENTORY
+from preflight.cli.options import add_inventory_arguments, devices, product_name, read_inventory
 from preflight.cli.probe_options import add_request_arguments
-from preflight.cli.report_options import ReportOutput, add_save_argument
+from preflight.cli.report_options import ReportOutput, add_save_argument, refuse_unwritable
 from preflight.model.cluster import Product
+from preflight.model.errors import UsageError
 from preflight.model.gate import Unknown
 
 
@@ -66,6 +68,14 @@ def _number(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.cli.jobs.exec import run as run_job
+    refuse_unwritable(args)
+    args.program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not args.program or not args.program[0]:
+        raise UsageError("say what is to be run: preflight exec -- torchrun train.py")
+    if args.tool == "hccl-test":
+        raise UsageError("HCCL Test goes by ssh, and exec by srun or mpirun; leave out --with")
+    has_inventory = args.inventory is not DEFAULT_INVENTORY or args.inventory.exists()
+    cluster = read_inventory(args.inventory) if has_inventory else None
+    from preflight.cli.jobs.exec import start_job
 
-    return run_job(args)
+    return start_job(args, cluster)

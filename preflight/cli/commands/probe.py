@@ -12,10 +12,11 @@ idle and theirs (idle = true under [probe], or --idle), and leaves out hosts who
 """
 
 import argparse
+from datetime import UTC, datetime
 
-from preflight.cli.options import add_inventory_arguments, add_publish_argument
+from preflight.cli.options import add_inventory_arguments, add_publish_argument, read_inventory
 from preflight.cli.probe_options import add_request_arguments
-from preflight.cli.report_options import add_output_arguments
+from preflight.cli.report_options import add_output_arguments, refuse_unwritable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.cli.hosts import probe
+    refuse_unwritable(args)
+    started, cluster = datetime.now(UTC), read_inventory(args.inventory)
+    from preflight.cli.hosts.probe import probe_hosts
 
-    return probe.run(args)
+    return probe_hosts(args, cluster, started)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from preflight.app.background import reached
 from preflight.app.end import EndedRun, end
-from preflight.app.options import CheckOptions
 from preflight.app.probing.device_tests import Afterwards, ProbeSetting, add_results, run_tests
 from preflight.app.remember import baseline_of
 from preflight.app.run import ClusterRun, setting_of
+from preflight.app.run_options import CheckOptions
 from preflight.app.saved.saved_facts import Saved
 from preflight.app.session import Session, session, wants_password
 from preflight.checks.engine.registry import ROUNDS, all_checks

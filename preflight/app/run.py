@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
-from preflight.app.options import RunOptions
+from preflight.app.run_options import RunOptions
 from preflight.app.session import Session
 from preflight.checks.engine.registry import Check
 from preflight.checks.engine.run import run_checks

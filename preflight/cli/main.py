@@ -93,18 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     replace_closed_streams()
     spell_what_cannot_be_encoded()
     gc.set_threshold(YOUNG)
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    wanted = next((word for word in arguments if not word.startswith("-")), None)
     args = argparse.Namespace()
     try:
-        root = parser(wanted)
-        if not arguments:
-            root.error("name a command, such as: preflight check --inventory hosts.toml")
-        if wanted and wanted == arguments[0] and wanted not in COMMANDS:
-            suggestion = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
-            root.error(f"there is no command {wanted!r}{suggestion}")
-        root.parse_args(arguments, args)
-        args.argv = arguments
+        _parse(list(sys.argv[1:] if argv is None else argv), args)
         code = int(args.run(args))
         sys.stdout.flush()
         return code
@@ -128,6 +119,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except Exception:
         return _bug()
+
+
+def _parse(arguments: list[str], args: argparse.Namespace) -> None:
+    """Parse the command line into `args`. Exit with 2 if it is wrong."""
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    root = parser(wanted)
+    if not arguments:
+        root.error("name a command, such as: preflight check --inventory hosts.toml")
+    if wanted and wanted == arguments[0] and wanted not in COMMANDS:
+        suggestion = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
+        root.error(f"there is no command {wanted!r}{suggestion}")
+    root.parse_args(arguments, args)
+    args.argv = arguments
 
 
 def _bug() -> int:

@@ -10,7 +10,7 @@ import pytest
 from preflight.app import check
 from preflight.app.check import together
 from preflight.app.end import EndedRun
-from preflight.app.options import CheckOptions
+from preflight.app.run_options import CheckOptions
 from preflight.cli.main import main
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.app.options import CheckOptions
 from preflight.app.remember import remembered
 from preflight.app.run import ClusterRun
+from preflight.app.run_options import CheckOptions
 from preflight.history import documents, runs, store
 from preflight.history.documents import FACTS
 from preflight.history.runs import Setting, remember

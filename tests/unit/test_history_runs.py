@@ -10,10 +10,10 @@ from unittest.mock import Mock
 import pytest
 
 from preflight.app.end import end
-from preflight.app.options import ProbeOptions
 from preflight.app.progress_line import ProgressLine
 from preflight.app.remember import baseline_of
 from preflight.app.run import ClusterRun
+from preflight.app.run_options import ProbeOptions
 from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
 from preflight.cli.main import main

@@ -5,8 +5,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from preflight.app.options import ProbeOptions
 from preflight.app.probing.engine import session_by_engine
+from preflight.app.run_options import ProbeOptions
 from preflight.app.session import Session
 from preflight.cli.main import main
 from preflight.inventory import load

@@ -10,9 +10,9 @@ from typing import NoReturn
 
 from preflight.app.end import EndedRun
 from preflight.app.jobs.exec_job import job_and_table, wanted_nodes
-from preflight.app.options import ExecOptions
 from preflight.app.probing.engine import session_by_engine
 from preflight.app.probing.probe import end_probe, judge_probe, run_probe
+from preflight.app.run_options import ExecOptions
 from preflight.app.session import Session, session
 from preflight.gate.exec_allocation import cluster_of
 from preflight.gate.exec_choice import Choice, Wanted, choose

@@ -4,7 +4,7 @@ import secrets
 
 from preflight.app.jobs.job_rules import master_port, refuse_job, refuse_port
 from preflight.app.jobs.rank_table_facts import rank_table_facts
-from preflight.app.options import ExecOptions
+from preflight.app.run_options import ExecOptions
 from preflight.app.session import Session
 from preflight.facts.types import ClusterFacts
 from preflight.gate.exec_choice import Wanted

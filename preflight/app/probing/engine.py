@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from preflight.app.options import ProbeOptions
+from preflight.app.run_options import ProbeOptions
 from preflight.app.session import Session
 from preflight.model.errors import NotSeenError, UsageError
 

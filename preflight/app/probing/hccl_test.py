@@ -1,8 +1,8 @@
 """A probe with the vendor's HCCL Test instead of torch."""
 
 from preflight.app.background import reached
-from preflight.app.options import ProbeOptions
 from preflight.app.run import ClusterRun
+from preflight.app.run_options import ProbeOptions
 from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
 from preflight.model.rehearsal import Rehearsal

@@ -7,12 +7,13 @@ from datetime import datetime
 
 from preflight.app.background import FactsOfHosts, in_background, reached, result_by
 from preflight.app.end import EndedRun, end
-from preflight.app.options import ProbeOptions, refuse_partial
+from preflight.app.options import refuse_partial
 from preflight.app.probing.device_tests import Afterwards, ProbeSetting, TimeBudget, add_results, run_tests
 from preflight.app.probing.engine import session_by_engine, start_engine
 from preflight.app.probing.hccl_test import run_hccl_test
 from preflight.app.probing.link_counts import before_tests
 from preflight.app.run import ClusterRun
+from preflight.app.run_options import ProbeOptions
 from preflight.app.session import Session, session
 from preflight.checks.engine.registry import all_checks
 from preflight.facts.types import ClusterFacts

@@ -15,8 +15,8 @@ from typing import NoReturn
 import msgspec
 
 from preflight.app.end import EndedRun
-from preflight.app.options import ProbeOptions
 from preflight.app.probing.probe import end_probe, judge_probe, run_probe
+from preflight.app.run_options import ProbeOptions
 from preflight.app.session import Session
 from preflight.facts.documents.refused_document import json_error
 from preflight.gate.gang import GOOD, MESSAGE, UNKNOWN, PodVerdict, unknown, verdicts

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from preflight.app.saved import bundle_file
-from preflight.app.saved.load_saved import load_saved
 from preflight.app.saved.named_run import LAST, PASSED, checking_run
 from preflight.app.saved.saved_report import of_report
 from preflight.facts.documents import capture, refused_document
@@ -67,6 +66,8 @@ def of_file(path: Path) -> Side:
     if SCHEMA in head:
         return of_report(text, str(path))
     if capture.is_capture(text):
+        from preflight.app.saved.load_saved import load_saved  # other files are read without all parsers
+
         saved = load_saved(path)
         return Side(str(path), hosts=tuple(saved.facts.hosts), facts=_without_ids(saved.facts))
     if document.SCHEMA in head:

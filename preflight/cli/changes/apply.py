@@ -1,6 +1,7 @@
 """`preflight apply`: a saved plan is compared with the hosts, confirmed and carried out."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,9 +9,9 @@ from preflight.app.planning import device_facts, safe
 from preflight.app.session import Session, session
 from preflight.bounded_file import read_bounded
 from preflight.cli.change_options import change_permissions
-from preflight.cli.changes.change_output import finish_run, show_plan
+from preflight.cli.changes.change_output import RunResults, finish_run, show_plan
 from preflight.cli.changes.next_command import plan_anew
-from preflight.cli.changes.questions import PENDING, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.cli.changes.questions import PENDING, ChangeRun, agreed, carry_out, refuse_what_cannot_be_asked, shown
 from preflight.cli.options import host_options
 from preflight.model.change import Plan, StepResult, StepState
 from preflight.model.errors import PreflightError, UsageError
@@ -29,21 +30,23 @@ def run(args: argparse.Namespace) -> int:
         _refuse_strangers(args, s, saved)
         wanted = limited(saved.plan, [host.name for host in s.hosts])
         safe_plan, held_notes, unchecked = safe(s, wanted, device_facts(s, wanted.changes), change_permissions(args))
-        notes = saved.held_back + held_notes + unchecked
         failed_results = _refuse_stale(args, s, safe_plan) if safe_plan.changes else ()
-        plan = limited(
-            safe_plan,
-            [host for host in safe_plan.hosts if host not in {result.change.host for result in failed_results}],
-        )
+        plan, notes = _without_hosts(safe_plan, failed_results), saved.held_back + held_notes + unchecked
         if args.output == "console":
             shown(show_plan, s, plan, notes, whole=True)
         if plan.changes and not agreed(args, plan):
             return PENDING
         short = bool(held_notes or failed_results)
-        blind = bool(saved.held_back) and not saved.plan.changes
-        run_id, applied = carry_out(args, s, plan, started, short=short)
+        run_id, applied = carry_out(args, s, ChangeRun(plan, started, short))
         results = (*applied.results, *failed_results)
-        return finish_run(args, s, run_id, results, notes, short=short, at_work=applied.at_work, blind=blind)
+        blind = bool(saved.held_back) and not saved.plan.changes
+        return finish_run(args, s, RunResults(run_id, results, notes, applied.at_work, short, blind))
+
+
+def _without_hosts(plan: Plan, failed: Sequence[StepResult]) -> Plan:
+    """Return the plan for the hosts without a failure."""
+    failed_hosts = {result.change.host for result in failed}
+    return limited(plan, [host for host in plan.hosts if host not in failed_hosts])
 
 
 def _read(path: Path) -> bytes:

@@ -79,12 +79,8 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: ChangeE
 
 def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: ChangeEnding) -> None:
     titles = {id_: check.title for id_, check in all_checks().items()}
-    before = [finding for finding in end.before if finding.host not in end.at_work]
-    done = [*render_results(end.results, fold=fold), *render_fixed(before, end.after, titles, fold=fold)]
-    done += [Line(line, "warn") for line in _not_tried(end)]
-    done += _way_back(end.run, end.results)
-    done += _left_to_others(end.at_work)
-    _show(s, [*done, Line("")] if done else [])
+    changes = _changes_made(end, titles)
+    _show(s, [*changes, Line("")] if changes else [])
     next_step = _then(args, end.at_work) or after_configure(args, end.after, end.results)
     if all(finding.outcome is Outcome.SKIP for finding in end.after):  # such a report has no verdict
         reasons = dict.fromkeys(finding.summary for finding in end.after)
@@ -93,38 +89,55 @@ def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Chan
     show(render_report(report, titles, fold=fold, next_step=next_step, width=width()))
 
 
+def _changes_made(end: ChangeEnding, titles: Mapping[str, str]) -> list[Line]:
+    """Return lines on the changes, on what they fixed, and on what they left."""
+    before = [finding for finding in end.before if finding.host not in end.at_work]
+    lines = [*render_results(end.results, fold=fold), *render_fixed(before, end.after, titles, fold=fold)]
+    lines += [Line(line, "warn") for line in _not_tried(end)]
+    lines += _way_back(end.run, end.results)
+    lines += _left_to_others(end.at_work)
+    return lines
+
+
 def _show(s: Session, lines: Iterable[Line]) -> None:
     s.progress.clear()
     show(ReportLine(line.text, _STYLES.get(line.style, line.style)) for line in lines)
 
 
-def finish_run(
-    args: argparse.Namespace,
-    s: Session,
-    run: str,
-    results: Sequence[StepResult],
-    notes: Sequence[str],
-    *,
-    short: bool,
-    at_work: Mapping[str, str],
-    blind: bool = False,
-) -> int:
-    """Show the results of a saved plan or of a rollback, and return the exit code.
+@dataclass(frozen=True)
+class RunResults:
+    """Results of a saved plan or of a rollback.
 
-    It is 1 if a change failed, was not tried (`short`), or another run was active (`at_work`: host → owner). It is 3 if
-    the plan is empty because a host could not be checked (`blind`).
+    `short`: a change was not tried. `at_work`: hosts on which another run was active → its owner. `blind`: the plan is
+    empty because a host could not be checked.
     """
-    exit_code = 1 if short or at_work or failed_hosts(results) else 3 if blind else 0
+
+    run: str
+    results: Sequence[StepResult]
+    notes: Sequence[str]
+    at_work: Mapping[str, str]
+    short: bool
+    blind: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        if self.short or self.at_work or failed_hosts(self.results):
+            return 1
+        return 3 if self.blind else 0
+
+
+def finish_run(args: argparse.Namespace, s: Session, end: RunResults) -> int:
+    """Show the results of a saved plan or of a rollback, and return the exit code."""
     if args.output == "json":
-        print(_run_document(args.command, run, exit_code, results, notes))
-        return exit_code
-    lines = render_results(results, fold=fold)
-    lines += _left_alone(args, results)
-    lines += _way_back(run, results)
-    lines += _left_to_others(at_work)
-    next_step = _then(args, at_work) or (plan_anew(args) if blind else after_run(args, results, short=short))
-    _show(s, [*lines, Line(f"next: {next_step}", "next")])
-    return exit_code
+        print(_run_document(args.command, end))
+        return end.exit_code
+    lines = render_results(end.results, fold=fold)
+    lines += _left_alone(args, end.results)
+    lines += _way_back(end.run, end.results)
+    lines += _left_to_others(end.at_work)
+    next_step = plan_anew(args) if end.blind else after_run(args, end.results, short=end.short)
+    _show(s, [*lines, Line(f"next: {_then(args, end.at_work) or next_step}", "next")])
+    return end.exit_code
 
 
 def _left_to_others(at_work: Mapping[str, str]) -> Iterator[Line]:
@@ -162,16 +175,15 @@ def _way_back(run: str, results: Sequence[StepResult]) -> list[Line]:
     return [Line(f"run {run}; taken back by: preflight rollback {run}", "dim")]
 
 
-def _run_document(command: str, run: str, exit_code: int, results: Sequence[StepResult], notes: Sequence[str]) -> str:
+def _run_document(command: str, end: RunResults) -> str:
     """Return the `preflight.run/1` document (docs/contracts.md)."""
-    changes = [_changed(result.change, result) for result in results]
     body = {
         "schema": "preflight.run/1",
-        "run": run,
+        "run": end.run,
         "command": command,
-        "exit": exit_code,
-        "changes": changes,
-        "notes": notes,
+        "exit": end.exit_code,
+        "changes": [_changed(result.change, result) for result in end.results],
+        "notes": end.notes,
     }
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 

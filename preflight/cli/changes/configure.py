@@ -8,7 +8,7 @@ from preflight.app.planning import HostsState, doable, look, look_in_order, noth
 from preflight.app.session import Session, session
 from preflight.cli.change_options import change_permissions
 from preflight.cli.changes.change_output import ChangeEnding, finish, show_plan
-from preflight.cli.changes.questions import PENDING, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.cli.changes.questions import PENDING, ChangeRun, agreed, carry_out, refuse_what_cannot_be_asked, shown
 from preflight.cli.options import host_options
 from preflight.facts.types import Unreachable
 from preflight.model.change import Area, Plan, StepResult, StepState
@@ -29,7 +29,7 @@ def configure(args: argparse.Namespace, areas: Sequence[Area]) -> int:
             return finish(args, s, started, untouched, dry_exit(args, before, plan))
         if plan.changes and not agreed(args, plan):
             return PENDING
-        run_id, applied = carry_out(args, s, plan, started)
+        run_id, applied = carry_out(args, s, ChangeRun(plan, started))
         after = look(s, areas, temporary=_temporary(args)) if applied.results else before
         at_work = {**before.at_work, **applied.at_work}
         ending = ChangeEnding(before.findings, after.findings, plan, applied.results, notes, run_id, at_work)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from preflight.app.session import session
-from preflight.cli.changes.change_output import finish_run, say, show_plan
-from preflight.cli.changes.questions import PENDING, agreed, carry_out, refuse_what_cannot_be_asked, shown
+from preflight.cli.changes.change_output import RunResults, finish_run, say, show_plan
+from preflight.cli.changes.questions import PENDING, ChangeRun, agreed, carry_out, refuse_what_cannot_be_asked, shown
 from preflight.cli.options import again, host_options
 from preflight.gate.install import installing, removing
 from preflight.inventory import fold
@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
             return 1 if notes else 0
         if planned.plan.changes and not agreed(args, planned.plan):
             return PENDING
-        run_id, applied = carry_out(args, s, planned.plan, started, short=bool(notes))
-        return finish_run(args, s, run_id, applied.results, notes, short=bool(notes), at_work=applied.at_work)
+        run_id, applied = carry_out(args, s, ChangeRun(planned.plan, started, bool(notes)))
+        return finish_run(args, s, RunResults(run_id, applied.results, notes, applied.at_work, bool(notes)))
 
 
 def _told(kept_off: Mapping[str, str]) -> Iterator[str]:

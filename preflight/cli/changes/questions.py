@@ -120,20 +120,21 @@ class Undoes(NamedTuple):
     hosts: tuple[str, ...]
 
 
-def carry_out(
-    args: argparse.Namespace,
-    s: Session,
-    plan: Plan,
-    started: datetime,
-    *,
-    undoes: Undoes | None = None,
-    short: bool = False,
-) -> tuple[str, Applied]:
+class ChangeRun(NamedTuple):
+    """A run that changes hosts. `short`: its plan lacks some of the requested changes, so that it cannot succeed."""
+
+    plan: Plan
+    started: datetime
+    short: bool = False
+    undoes: Undoes | None = None
+
+
+def carry_out(args: argparse.Namespace, s: Session, change_run: ChangeRun) -> tuple[str, Applied]:
     """Apply the plan, with a journal on this machine. Return the run's id and the results.
 
-    The id is empty if there was nothing to record. `short` means that the plan lacks some of the requested changes, so
-    that the run cannot succeed.
+    The id is empty if there was nothing to record.
     """
+    plan, started, short, undoes = change_run
     run = new_run_id(started)
     if not plan.changes and not undoes:
         return "", Applied(())

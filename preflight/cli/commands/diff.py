@@ -11,13 +11,12 @@ with 3 where nothing could be compared.
 """
 
 import argparse
+from pathlib import Path
 
 from preflight.app.options import DEFAULT_INVENTORY
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from pathlib import Path
-
     parser.add_argument("runs", metavar="RUN", nargs="*", help="a run of preflight history, or a file that it left")
     parser.add_argument(
         "-i",

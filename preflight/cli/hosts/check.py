@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from preflight.app.check import check_hosts, check_kinds, check_saved
 from preflight.app.end import EndedRun
-from preflight.app.options import CheckOptions
+from preflight.app.run_options import CheckOptions
 from preflight.cli.options import run_options
 from preflight.cli.output import present
 from preflight.model.cluster import Cluster

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.app.files import refuse_place, write_whole
-from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session, this_machine
 from preflight.cli.options import host_options
 from preflight.cli.outline import outline
@@ -19,7 +18,10 @@ from preflight.model.errors import UsageError
 from preflight.report.text import printable
 
 
-def _complete(facts: HostFacts) -> bool:
+def _complete(facts: HostFacts | Unreachable) -> bool:
+    """Return whether the host was reached, and no section is missing."""
+    if isinstance(facts, Unreachable):
+        return False
     return not any(isinstance(facts.section(name), Missing) for name in SECTIONS)
 
 
@@ -66,25 +68,29 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
     if args.out:
         refuse_place(args.out, "--out")
-    facts, raw = (load_saved(args.source, args.inventory, args.limit).facts, {}) if args.source else _look(args)
-    text = dump(facts, raw if args.raw else None)
+    facts, raw = _saved(args) if args.source else _look(args)
+    _give(args, facts, dump(facts, raw if args.raw else None))
+    for host_facts in facts.hosts.values():
+        if isinstance(host_facts, Unreachable):
+            print(printable(f"preflight: {host_facts.summary}; {host_facts.remedy}"), file=sys.stderr)
+    return 0 if all(map(_complete, facts.hosts.values())) else 3
+
+
+def _saved(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
+    """Return saved facts, which are without the JSON that they were parsed from."""
+    from preflight.app.saved.load_saved import load_saved  # few runs read a file, and it takes a while to load
+
+    return load_saved(args.source, args.inventory, args.limit).facts, {}
+
+
+def _give(args: argparse.Namespace, facts: ClusterFacts, text: str) -> None:
+    """Print the facts, or write them to a file. `text` is their document."""
     if args.out:
         write_whole(args.out, text, "the facts")
-        collected, total = (
-            sum(isinstance(host_facts, HostFacts) for host_facts in facts.hosts.values()),
-            len(facts.hosts),
-        )
-        count = f"{collected} hosts" if collected == total else f"{collected} of {total} hosts"
+        reached = sum(isinstance(host_facts, HostFacts) for host_facts in facts.hosts.values())
+        count = f"{reached} hosts" if reached == len(facts.hosts) else f"{reached} of {len(facts.hosts)} hosts"
         print(f"facts of {count} written to {args.out}", file=sys.stderr)
     elif args.output == "json":
         print(text, end="")
     else:
         print("\n".join(_lines(json.loads(text)["hosts"])))
-    for host_facts in facts.hosts.values():
-        if isinstance(host_facts, Unreachable):
-            print(printable(f"preflight: {host_facts.summary}; {host_facts.remedy}"), file=sys.stderr)
-    return (
-        0
-        if all(isinstance(host_facts, HostFacts) and _complete(host_facts) for host_facts in facts.hosts.values())
-        else 3
-    )

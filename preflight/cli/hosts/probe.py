@@ -3,9 +3,9 @@
 import argparse
 from datetime import datetime
 
-from preflight.app.options import ProbeOptions
 from preflight.app.probing.probe import probe, probe_session
 from preflight.app.probing.probe_pods import probe_in_pod
+from preflight.app.run_options import ProbeOptions
 from preflight.cli.options import run_options
 from preflight.cli.output import present
 from preflight.model.cluster import Cluster

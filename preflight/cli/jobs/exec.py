@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 
 from preflight.app.end import EndedRun
 from preflight.app.jobs.exec import ExecOutput, choose_start, replace_process
-from preflight.app.options import ExecOptions
+from preflight.app.run_options import ExecOptions
 from preflight.cli.options import run_options
 from preflight.cli.output import present
 from preflight.model.cluster import Cluster

@@ -13,8 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from preflight.app.session import Session
-from preflight.cli.changes.change_output import finish_run, say, show_plan
-from preflight.cli.changes.questions import PENDING, agreed, carry_out, shown
+from preflight.cli.changes.change_output import RunResults, finish_run, say, show_plan
+from preflight.cli.changes.questions import PENDING, ChangeRun, agreed, carry_out, shown
 from preflight.cli.jobs.ranktable_check import described, digest
 from preflight.cli.options import again
 from preflight.cli.wrapped import wrapped
@@ -58,9 +58,9 @@ def push(args: argparse.Namespace, s: Session, text: str) -> int:
     if plan.changes and not agreed(args, plan):
         return PENDING
     args.confirm_within = CONFIRM_SECONDS  # writing a file needs no confirmation
-    run_id, applied = carry_out(args, s, plan, started)
+    run_id, applied = carry_out(args, s, ChangeRun(plan, started))
     verified = _checksums(args, s, text)
-    return finish_run(args, s, run_id, applied.results, (), short=not verified, at_work=applied.at_work)
+    return finish_run(args, s, RunResults(run_id, applied.results, (), applied.at_work, short=not verified))
 
 
 def show_briefly(plan: Plan, text: str) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     with this_machine() if args.local else session(host_options(args)) as s:
         inventory = _inventory(args, s.cluster)
         answers = _look(args, s)
-    facts = {name: answer.facts for name, answer in answers.items() if isinstance(answer, Seen)}
+    answered = {name: answer for name, answer in answers.items() if isinstance(answer, Seen)}
+    facts = {name: answer.facts for name, answer in answered.items()}
     hosts = {name: answer.answered if isinstance(answer, Seen) else answer for name, answer in answers.items()}
     pseudonyms = None
     if args.anonymous:
@@ -89,15 +90,19 @@ def run(args: argparse.Namespace) -> int:
     if pseudonyms:
         _reads_as_before(text, unknown_formats)
     write_whole(place, text, "the capture", 0o600)
-    hosts_away = [answer for answer in answers.values() if not isinstance(answer, Seen)]
     print("\n".join(_said(place, len(answers), unknown_formats, anonymous=args.anonymous)))
-    for unreachable in hosts_away:
-        print(printable(f"not in it: {unreachable.summary}; {unreachable.remedy}"))
-    silent = any(isinstance(answer, Seen) and isinstance(answer.raw, Missing) for answer in answers.values())
-    return 3 if unknown_formats or hosts_away or silent else 0
+    for answer in answers.values():
+        if isinstance(answer, Unreachable):
+            print(printable(f"not in it: {answer.summary}; {answer.remedy}"))
+    return 3 if unknown_formats or len(answered) < len(answers) or _is_silent(answered) else 0
 
 
-def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
+def _is_silent(answered: Mapping[str, Seen]) -> bool:
+    """Return whether a host was reached and sent no sections."""
+    return any(isinstance(answer.raw, Missing) for answer in answered.values())
+
+
+def _reads_as_before(text: str, strange: tuple[Unknown, ...]) -> None:
     """Raise PreflightError if the capture with pseudonyms is no longer understood.
 
     A pseudonym may have replaced a word that the parsers or the inventory need.
@@ -119,7 +124,7 @@ def _reads_as_before(text: str, strange: tuple["Unknown", ...]) -> None:
         )
 
 
-def _said(place: Path, hosts: int, strange: tuple["Unknown", ...], *, anonymous: bool) -> Iterator[str]:
+def _said(place: Path, hosts: int, strange: tuple[Unknown, ...], *, anonymous: bool) -> Iterator[str]:
     yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"
     if not strange:
         yield "every answer was understood"

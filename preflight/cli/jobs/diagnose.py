@@ -4,8 +4,8 @@ import argparse
 import json
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from preflight.diagnose import told
 from preflight.diagnose.fetched import Copy
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
-from preflight.diagnose.reading import Unread, read, sources
+from preflight.diagnose.reading import Source, Unread, read, sources
 from preflight.diagnose.types import Diagnosis, Group, LastLines, Seen
 from preflight.model.errors import UsageError
 from preflight.report.console import show, width
@@ -24,30 +24,53 @@ from preflight.report.text import Line, printable
 _SHOWN = 8  # files named in lists of unread and of fetched files
 
 
-def run(args: argparse.Namespace) -> int:
-    gathered = Gathered()
-    if args.fetch:
-        from preflight.cli.jobs.fetched_logs import fetched_logs  # a run on local files loads no transport
+@dataclass(frozen=True)
+class _ReadLogs:
+    """Logs that were read: their number, those that could not be read, and copies of hosts' files, if any were made."""
 
-        with fetched_logs(args) as fetched:
-            files, copies, notes = fetched.sources, fetched.copies, tuple(fetched.notes)
-            unread = fetched.unread + [why for source in files if (why := read(source, gathered))]
-    else:
-        if not args.log:
-            raise UsageError("name logs, or a folder of them; or --fetch, to bring those of the hosts")
-        if args.limit or args.since or args.most or args.inventory != DEFAULT_INVENTORY:
-            raise UsageError("-i, --limit, --since and --most are about logs of hosts; add --fetch")
-        files, copies, notes = sources([Path(name) for name in args.log]), None, ()
-        unread = [why for source in files if (why := read(source, gathered))]
-    result = diagnosis(gathered)
-    result = replace(result, notes=(*result.notes, *notes))
-    code = 1 if result.is_error else 3 if unread else 0
+    gathered: Gathered
+    files: int
+    unread: Sequence[Unread]
+    copies: Sequence[Copy] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def run(args: argparse.Namespace) -> int:
+    logs = _read_fetched(args) if args.fetch else _read_local(args)
+    result = diagnosis(logs.gathered)
+    result = replace(result, notes=(*result.notes, *logs.notes))
+    code = 1 if result.is_error else 3 if logs.unread else 0
     with reader_may_leave():
         if args.output == "json":
-            print(json.dumps(document(result, unread, len(files), code, copies), indent=1))
+            print(json.dumps(_document(result, logs, code), indent=1))
         else:
-            show(_lines(result, unread, len(files), _next(result, args.inventory), copies))
+            show(_lines(result, logs, _next(result, args.inventory)))
     return code
+
+
+def _read_fetched(args: argparse.Namespace) -> _ReadLogs:
+    """Read logs of hosts, whose copies are then removed."""
+    from preflight.cli.jobs.fetched_logs import fetched_logs  # a run on local files loads no transport
+
+    gathered = Gathered()
+    with fetched_logs(args) as fetched:
+        unread = [*fetched.unread, *_read(fetched.sources, gathered)]
+    return _ReadLogs(gathered, len(fetched.sources), unread, fetched.copies, tuple(fetched.notes))
+
+
+def _read_local(args: argparse.Namespace) -> _ReadLogs:
+    """Read files of this machine. Raise UsageError for options that are about hosts."""
+    if not args.log:
+        raise UsageError("name logs, or a folder of them; or --fetch, to bring those of the hosts")
+    if args.limit or args.since or args.most or args.inventory != DEFAULT_INVENTORY:
+        raise UsageError("-i, --limit, --since and --most are about logs of hosts; add --fetch")
+    gathered, files = Gathered(), sources([Path(name) for name in args.log])
+    return _ReadLogs(gathered, len(files), _read(files, gathered))
+
+
+def _read(files: Iterable[Source], gathered: Gathered) -> list[Unread]:
+    """Read the files into `gathered`, and return those that could not be read."""
+    return [unread for source in files if (unread := read(source, gathered))]
 
 
 def _next(found: Diagnosis, inventory: Path) -> str:
@@ -59,23 +82,26 @@ def _next(found: Diagnosis, inventory: Path) -> str:
     return shlex.join(["preflight", "check", "--inventory", str(inventory)])
 
 
-def _lines(
-    found: Diagnosis, unread: Sequence[Unread], files: int, then: str, copies: Sequence[Copy] | None
-) -> Iterator[Line]:
+def _lines(found: Diagnosis, logs: _ReadLogs, next_step: str) -> Iterator[Line]:
     columns = width()
     for style, indent, text in told.lines(found):
         yield from (Line(line, style) for line in _wrapped(text, indent, columns))
-    if copies:
-        yield from (Line(line, "dim") for line in _wrapped(_came(copies), "", columns))
-    for log in unread[:_SHOWN]:
+    if logs.copies:
+        yield from (Line(line, "dim") for line in _wrapped(_came(logs.copies), "", columns))
+    for log in logs.unread[:_SHOWN]:
         yield from (Line(line, "warn") for line in _wrapped(f"not read: {log.name}: {log.why}", "", columns))
-    if len(unread) > _SHOWN:
-        yield Line(f"not read: {len(unread) - _SHOWN} more files (-o json has them all)", "warn")
-    of = "1 file" if files == 1 else f"{files} files"
-    verdict = "an error was found" if found.is_error else "" if unread else "no error was found"
-    verdict = ", and ".join(filter(None, (verdict, "not all could be read" if unread else "")))
-    yield Line(f"{of}: {verdict}", "fail" if found.is_error else "unknown" if unread else "pass")
-    yield from (Line(line, "next") for line in _wrapped(f"next: {then}", "", columns))
+    if len(logs.unread) > _SHOWN:
+        yield Line(f"not read: {len(logs.unread) - _SHOWN} more files (-o json has them all)", "warn")
+    yield _verdict(found, logs)
+    yield from (Line(line, "next") for line in _wrapped(f"next: {next_step}", "", columns))
+
+
+def _verdict(found: Diagnosis, logs: _ReadLogs) -> Line:
+    """Return the line on the result. Without an error it depends on whether all files were read."""
+    files = "1 file" if logs.files == 1 else f"{logs.files} files"
+    parts = ["an error was found"] if found.is_error else [] if logs.unread else ["no error was found"]
+    parts += ["not all could be read"] if logs.unread else []
+    return Line(f"{files}: {', and '.join(parts)}", "fail" if found.is_error else "unknown" if logs.unread else "pass")
 
 
 def _came(copies: Sequence[Copy]) -> str:
@@ -101,28 +127,33 @@ def _wrapped(text: str, indent: str, columns: int) -> list[str]:
     )
 
 
-def document(
-    found: Diagnosis, unread: Sequence[Unread], files: int, code: int, copies: Sequence[Copy] | None = None
-) -> dict[str, Any]:
+def _document(found: Diagnosis, logs: _ReadLogs, code: int) -> dict[str, Any]:
     """Return the preflight.diagnosis/1 document (docs/contracts.md)."""
-    fetched = [{"host": copy.host, "file": copy.file, "bytes": copy.size, "from": copy.begin} for copy in copies or ()]
     return {
         "schema": "preflight.diagnosis/1",
         "exit": code,
-        "files": files,
+        "files": logs.files,
         "cause": _group(found.cause) if found.cause else None,
-        "others": [_group(group) for group in found.others],
-        "echoes": [_group(group) for group in found.echoes],
+        "others": list(map(_group, found.others)),
+        "echoes": list(map(_group, found.echoes)),
         "named": [{"who": name, "by": count} for name, count in found.named],
         "silent_ranks": list(found.silent),
         "unlogged_ranks": list(found.unlogged),
         "unexplained": found.unexplained,
-        "last_lines": [_last(last) for last in found.last],
-        "hints": [_group(group) for group in found.hints],
+        "last_lines": list(map(_last, found.last)),
+        "hints": list(map(_group, found.hints)),
         "notes": list(found.notes),
-        "unread": [{"file": log.name, "why": log.why} for log in unread],
-        **({} if copies is None else {"fetched": fetched}),
+        "unread": [{"file": log.name, "why": log.why} for log in logs.unread],
+        **_fetched(logs.copies),
     }
+
+
+def _fetched(copies: Sequence[Copy] | None) -> dict[str, Any]:
+    """Return the document's part on the hosts' files; empty if none were asked for."""
+    if copies is None:
+        return {}
+    files = [{"host": copy.host, "file": copy.file, "bytes": copy.size, "from": copy.begin} for copy in copies]
+    return {"fetched": files}
 
 
 def _group(group: Group) -> dict[str, Any]:

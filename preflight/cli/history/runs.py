@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from preflight.app.saved.named_run import any_run
@@ -13,6 +13,7 @@ from preflight.history.runs import CheckRun, check_runs
 from preflight.history.store import HistoryError
 from preflight.inventory import fold
 from preflight.model.change import Plan, StepState
+from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome, overall
 from preflight.model.places import state_home
 from preflight.provision.journal import PastRun, past_runs, taken_back
@@ -66,12 +67,17 @@ def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
     for past in runs:
         end = "; taken back" if past.run in undone else ""
         yield f"{past.run:20}  {_command(past):{width}}  {len(past.hosts):>5}  {_came_of(past, host)}{end}"
-        if isinstance(past, PastRun) and past.undoes:
-            yield f"{'':20}  takes back {past.undoes}"
-        elif isinstance(past, CheckRun) and past.asked:
-            yield f"{'':20}  {past.asked}"
+        if detail := _detail(past):
+            yield f"{'':20}  {detail}"
     yield ""
     yield f"next: preflight history {runs[0].run}"
+
+
+def _detail(past: Past) -> str:
+    """Return the second line of a run: the run that it takes back, or the options of its probe."""
+    if isinstance(past, CheckRun):
+        return past.asked
+    return f"takes back {past.undoes}" if past.undoes else ""
 
 
 def _nothing() -> str:
@@ -102,19 +108,26 @@ def _came_of(past: Past, host: str) -> str:
     """Return the result of a run for the list; of one host alone, if `host` is set."""
     if isinstance(past, PastRun):
         return ending(past)
-    findings = [finding for finding in past.findings if not host or finding.host == host]
-    verdict = overall([Outcome.PASS, *(finding.outcome for finding in findings)]) if host else past.verdict
+    if not host:
+        return f"{past.verdict.value}{_labels(past.findings, past.verdict)}"
+    findings = [finding for finding in past.findings if finding.host == host]
+    verdict = overall([Outcome.PASS, *(finding.outcome for finding in findings)])
+    whole = f" (the run as a whole: {past.verdict.value})" if past.verdict is not verdict else ""
+    return f"{verdict.value}{_labels(findings, verdict, devices=True)}{whole}"
+
+
+def _labels(findings: Iterable[Finding], verdict: Outcome, *, devices: bool = False) -> str:
+    """Return the checks with that outcome, after a colon; with `devices` also those of each check."""
     places: dict[str, list[str]] = {}
     for finding in findings:
         if finding.outcome is verdict:
-            device = places.setdefault(finding.check, [])
-            device += [str(finding.device)] if host and finding.device is not None else []
+            numbers = places.setdefault(finding.check, [])
+            numbers += [str(finding.device)] if devices and finding.device is not None else []
     labels = [
-        f"{check} (device {', '.join(devices)})" if devices else check for check, devices in sorted(places.items())
+        f"{check} (device {', '.join(numbers)})" if numbers else check for check, numbers in sorted(places.items())
     ]
     remainder = f" and {len(labels) - _CHECKS} more" if len(labels) > _CHECKS else ""
-    whole = f" (the run as a whole: {past.verdict.value})" if past.verdict is not verdict else ""
-    return f"{verdict.value}{': ' if labels else ''}{', '.join(labels[:_CHECKS])}{remainder}{whole}"
+    return f"{': ' if labels else ''}{', '.join(labels[:_CHECKS])}{remainder}"
 
 
 _OTHERWISE = {
@@ -137,11 +150,20 @@ def ending(past: PastRun) -> str:
     at_least = "at least " if past.maybe or past.unheard else ""
     parts = [f"{at_least}{done} of {total} changes" if past.touched else "nothing changed"]
     parts += [f"{number} {words}" for state, words in _OTHERWISE.items() if (number := past.states.get(state))]
-    parts += ["some of which may have changed something"] if past.maybe else []
-    parts += [f"{past.unheard} unknown (the hosts' journals tell)"] if past.unheard else []
-    parts += [f"{past.not_begun} on hosts that were not begun"] if past.not_begun else []
-    parts += ["cut off, or still at work"] if past.exit is None else []
+    parts += _uncertain(past)
     return ", ".join(parts)
+
+
+def _uncertain(past: PastRun) -> Iterator[str]:
+    """Yield what is not known of a run's changes."""
+    if past.maybe:
+        yield "some of which may have changed something"
+    if past.unheard:
+        yield f"{past.unheard} unknown (the hosts' journals tell)"
+    if past.not_begun:
+        yield f"{past.not_begun} on hosts that were not begun"
+    if past.exit is None:
+        yield "cut off, or still at work"
 
 
 def _show_one(past: Past) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,17 +35,16 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def elsewhere(ssh: Mapping[str, Any], old: Path, new: Path) -> dict[str, str]:
-    """Return the relative paths under [ssh], resolved from the old inventory's folder, for an inventory in another
-    folder.
-    """
+def keep_ssh_paths(tables: dict[str, Any], old: Path, new: Path) -> None:
+    """Resolve relative paths under [ssh] from the old inventory's folder, for an inventory in another folder."""
     old_folder, new_folder = old.absolute().parent, new.absolute().parent
-    paths = {key: ssh[key] for key in ("key", "known_hosts") if isinstance(ssh.get(key), str)}
-    return {
-        key: str(old_folder / text)
-        for key, text in paths.items()
-        if old_folder != new_folder and text[:1] not in ("/", "~")
-    }
+    if old_folder == new_folder:
+        return
+    for table in (tables, *tables["hosts"]):
+        ssh = table.get("ssh", {})
+        for key in ("key", "known_hosts"):
+            if isinstance(ssh.get(key), str) and ssh[key][:1] not in ("/", "~"):
+                ssh[key] = str(old_folder / ssh[key])
 
 
 def write_whole(path: Path, content: str | bytes, what: str, mode: int = 0o644) -> None:

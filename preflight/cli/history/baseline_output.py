@@ -10,7 +10,7 @@ from preflight.cli.history.history_document import figure_row
 from preflight.history.runs import CheckRun
 from preflight.model.figures import Baseline, Comparison, Shape, comparable, shown_bytes, shown_GBps
 from preflight.model.measure import Scope
-from preflight.model.outcome import Outcome
+from preflight.model.outcome import Outcome, overall
 
 LINES = 20
 T = TypeVar("T")
@@ -40,15 +40,18 @@ def compared(look: CheckRun, baseline: Baseline, found: Sequence[Comparison], ot
         yield _line(comparison, [comparison.now.shape])
     if len(bad) > LINES:
         yield f"     … and {len(bad) - LINES} more below their limits (-o json has them all)"
-    passes = [comparison for comparison in found if comparison.outcome is Outcome.PASS]
-    for same in alike(passes, lambda comparison: comparison.now.shape):
-        yield _line(min(same, key=lambda comparison: comparison.share), [comparison.now.shape for comparison in same])
+    yield from _passes([comparison for comparison in found if comparison.outcome is Outcome.PASS])
     for scope in other:
         yield f"not compared: {scope}: other hosts, ranks or sizes than in the baseline"
     yield ""
-    failed = any(comparison.outcome is Outcome.FAIL for comparison in bad)
-    yield f"{'FAIL' if failed else 'WARN' if bad else 'PASS'}: {len(bad)} of {len(found)} too slow"
+    verdict = overall([Outcome.PASS, *(comparison.outcome for comparison in bad)])
+    yield f"{verdict.value.upper()}: {len(bad)} of {len(found)} too slow"
     yield "next: preflight explain PRB115" if bad else "next: preflight baseline show"
+
+
+def _passes(passes: Sequence[Comparison]) -> Iterator[str]:
+    for same in alike(passes, lambda comparison: comparison.now.shape):
+        yield _line(min(same, key=lambda comparison: comparison.share), [comparison.now.shape for comparison in same])
 
 
 def _line(worst: Comparison, shapes: Sequence[Shape]) -> str:

@@ -107,23 +107,30 @@ def _findings(changes: Sequence[FindingChange], columns: int) -> Iterator[Line]:
     if not changes:
         return
     yield Line("findings", "title")
-    same: dict[tuple[Outcome | None, Outcome | None, str], list[FindingChange]] = defaultdict(list)
-    for change in changes:
-        same[change.before, change.after, change.finding.check].append(change)
-    texts: list[tuple[str, str]] = []
-    for (before, after, check), group_changes in same.items():
-        if before and after:
-            word = f"{before.value} -> {after.value}"
-        else:
-            word = f"new {after.value}" if after else f"gone: {before.value if before else ''}"
-        for group in folded([change.finding for change in group_changes]):
-            subject = f"{fold(group.hosts)}: " if group.hosts else ""
-            texts.append((f"{word} {check} {subject}{group.summary}", after.value if after else "dim"))
+    texts = list(_finding_texts(changes))
     for text, style in texts[:_FINDINGS]:
         yield from _wrapped(text, style, columns, "  ")
     if len(texts) > _FINDINGS:
         yield Line(f"  … and {len(texts) - _FINDINGS} more (-o json has them all)", "dim")
     yield Line("")
+
+
+def _finding_texts(changes: Sequence[FindingChange]) -> Iterator[tuple[str, str]]:
+    """Yield a text and its style for each kind of change, with equal findings folded."""
+    same: dict[tuple[Outcome | None, Outcome | None, str], list[FindingChange]] = defaultdict(list)
+    for change in changes:
+        same[change.before, change.after, change.finding.check].append(change)
+    for (before, after, check), group_changes in same.items():
+        word, style = _change_word(before, after), after.value if after else "dim"
+        for group in folded([change.finding for change in group_changes]):
+            subject = f"{fold(group.hosts)}: " if group.hosts else ""
+            yield f"{word} {check} {subject}{group.summary}", style
+
+
+def _change_word(before: Outcome | None, after: Outcome | None) -> str:
+    if after is None:
+        return f"gone: {before.value if before else ''}"
+    return f"{before.value} -> {after.value}" if before else f"new {after.value}"
 
 
 def _figures(figures: Sequence[Comparison]) -> Iterator[Line]:
@@ -132,19 +139,28 @@ def _figures(figures: Sequence[Comparison]) -> Iterator[Line]:
         return
     yield Line(f"{'before':>8}{'after':>9}{'ratio':>7}  bus bandwidth in GB/s", "title")
     for same in alike(figures, lambda comparison: comparison.now.shape):
-        was, now = (
-            median(comparison.busbw for comparison in side)
-            for side in ([comparison.was for comparison in same], [comparison.now for comparison in same])
-        )
-        of = f"{len(same)} {same[0].now.shape.scope}s, medians" if len(same) > 1 else who([same[0].now.shape])
-        style = "warn" if len(same) == 1 and moved(same[0]) else ""
-        yield Line(_row(was, now, f"{what(same[0].now.shape)}: {of}"), style)
-        changed = [comparison for comparison in same if moved(comparison)] if len(same) > 1 else []
-        for comparison in changed[:_FIGURES]:
-            yield Line(_row(comparison.was.busbw, comparison.now.busbw, f"  {who([comparison.now.shape])}"), "warn")
-        if len(changed) > _FIGURES:
-            yield Line(f"{'':26}  … and {len(changed) - _FIGURES} more (-o json has them all)", "dim")
+        if len(same) == 1:
+            yield _figure(same[0], f"{what(same[0].now.shape)}: {who([same[0].now.shape])}")
+        else:
+            yield from _figures_alike(same)
     yield Line("")
+
+
+def _figure(comparison: Comparison, text: str) -> Line:
+    return Line(_row(comparison.was.busbw, comparison.now.busbw, text), "warn" if moved(comparison) else "")
+
+
+def _figures_alike(same: Sequence[Comparison]) -> Iterator[Line]:
+    """Yield the medians of several groups, and below them the groups that changed."""
+    shape = same[0].now.shape
+    was = median(comparison.was.busbw for comparison in same)
+    now = median(comparison.now.busbw for comparison in same)
+    yield Line(_row(was, now, f"{what(shape)}: {len(same)} {shape.scope}s, medians"), "")
+    changed = [comparison for comparison in same if moved(comparison)]
+    for comparison in changed[:_FIGURES]:
+        yield _figure(comparison, f"  {who([comparison.now.shape])}")
+    if len(changed) > _FIGURES:
+        yield Line(f"{'':26}  … and {len(changed) - _FIGURES} more (-o json has them all)", "dim")
 
 
 def _row(was: float, now: float, text: str) -> str:

@@ -67,14 +67,7 @@ def run(args: argparse.Namespace) -> int:
     _add_inventory(bundle, Path(past_run.inventory))
     _add_past(bundle, clean_)
     with _logs(args) as (files, unread):
-        named_paths = [] if args.fetch else [Path(name) for name in args.log]
-        for log in files:
-            # A link in a folder of logs may lead to files that its author may not read.
-            if log.path.is_symlink() and log.path not in named_paths:
-                if not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named_paths):
-                    bundle.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
-                continue
-            _add_log(bundle, log)
+        _add_logs(bundle, files, [] if args.fetch else [Path(name) for name in args.log])
         bundle.lacking += [f"{log_unread.name}: {log_unread.why}" for log_unread in unread]
     about = {
         "schema": bundle_file.SCHEMA,
@@ -148,6 +141,15 @@ def _logs(args: argparse.Namespace) -> Iterator[tuple[Sequence[Source], Sequence
     if args.limit or args.since or args.most:
         raise UsageError("--limit, --since and --most are about logs of hosts; add --fetch")
     yield (sources([Path(name) for name in args.log]) if args.log else ()), ()
+
+
+def _add_logs(made: _Bundle, files: Sequence[Source], named_paths: Sequence[Path]) -> None:
+    """Add logs, but no links: in a folder of logs they may lead to files that their author may not read."""
+    for log in files:
+        if not log.path.is_symlink() or log.path in named_paths:
+            _add_log(made, log)
+        elif not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named_paths):
+            made.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
 
 
 def _add_log(made: _Bundle, log: Source) -> None:

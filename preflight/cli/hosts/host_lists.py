@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight.app.files import elsewhere, refuse_existing, write_whole
+from preflight.app.files import keep_ssh_paths, refuse_existing, write_whole
 from preflight.app.options import DEFAULT_INVENTORY
 from preflight.cli.text_file import STDIN, text_of
 from preflight.hostlists import slurm_environment
@@ -19,7 +19,7 @@ from preflight.hostlists.inventory_export import host_list_of, left_out
 from preflight.hostlists.inventory_import import AddressError, ImportOptions, by_name, document_of
 from preflight.hostlists.json_node import Node
 from preflight.inventory import InventoryError, dump, limit, load, parse, tables
-from preflight.model.cluster import Host
+from preflight.model.cluster import Device, Host
 from preflight.model.errors import PreflightError, UsageError
 from preflight.report.text import printable
 
@@ -63,26 +63,35 @@ def _export(args: argparse.Namespace) -> int:
     cluster = load(args.inventory)
     form = FORMATS[args.format]
     hosts = cluster.hosts if args.limit is None else limit(cluster, args.limit)
-    by_address = args.addresses or form.by_address
-    listed = host_list_of(hosts, by_address=by_address, superpod=cluster.superpod)
-    try:
-        text = form.write(listed)
-    except ValueError as error:
-        asks = f"preflight ranktable --inventory {shlex.quote(str(args.inventory))} -o FILE"
-        advice = f"; this asks them: {asks}" if listed.superpod else ""
-        raise UsageError(f"--to {args.format}: {error}{advice}") from error
+    listed = host_list_of(hosts, by_address=args.addresses or form.by_address, superpod=cluster.superpod)
+    text = _written(args, listed)
     _give(args, text, "the host list")
     if missing := left_out(listed, form):
         _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
-    if by_address and not args.addresses and any(host.name != host.address for host in hosts):
+    if form.by_address and not args.addresses and any(host.name != host.address for host in hosts):
         _say(f"! left out, the hosts' names: {args.format} has their addresses in the place of them")
-    addresses = [host.address for host in hosts]
-    if args.format == "rank-table" and addresses != sorted(addresses):
+    if args.format == "rank-table" and not _is_sorted(hosts):
         _say("! ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable has it")
     out = args.out or Path("FILE")
     whole = shlex.quote(str(out.absolute()))
     _say(f"next: {form.use.format(shlex.quote(str(out)), whole=whole, host=listed.hosts[0].name)}")
     return 0
+
+
+def _written(args: argparse.Namespace, listed: HostList) -> str:
+    """Return the list in its format. Raise UsageError if the format has no place for it."""
+    try:
+        return FORMATS[args.format].write(listed)
+    except ValueError as error:
+        asks = f"preflight ranktable --inventory {shlex.quote(str(args.inventory))} -o FILE"
+        advice = f"; this asks them: {asks}" if listed.superpod else ""
+        raise UsageError(f"--to {args.format}: {error}{advice}") from error
+
+
+def _is_sorted(hosts: Sequence[Host]) -> bool:
+    """Return whether the hosts are in the lexical order of their addresses."""
+    addresses = [host.address for host in hosts]
+    return addresses == sorted(addresses)
 
 
 def _source(args: argparse.Namespace) -> ListSource:
@@ -104,9 +113,7 @@ def _base(args: argparse.Namespace) -> tuple[Sequence[Host], Mapping[str, Any]]:
     """
     hosts = load(args.base).hosts  # reports problems of the file with their lines
     base = tables(args.base)
-    for table in (base, *base["hosts"]):
-        if "ssh" in table:
-            table["ssh"] |= elsewhere(table["ssh"], args.base, args.out or DEFAULT_INVENTORY)
+    keep_ssh_paths(base, args.base, args.out or DEFAULT_INVENTORY)
     return hosts, base
 
 
@@ -115,13 +122,19 @@ def _moved(before: Sequence[Host], now: Sequence[Host], listed: HostList) -> Ite
     planned = {host.name: host.devices for host in before}
     silent = {host.name for host in listed.hosts if not host.device_ips}
     for host in (host for host in now if host.name in silent):
-        for was, device in zip(planned.get(host.name, ()), host.devices, strict=False):
-            if was.address and device.address and device.address != was.address:
-                change = (
-                    f"device {device.index} of {host.name} had {was.address.ip} in --base and gets {device.address.ip}"
-                )
+        for old, new in zip(planned.get(host.name, ()), host.devices, strict=False):
+            if _has_moved(old, new):
+                change = f"device {new.index} of {host.name} had {_ip(old)} in --base and gets {_ip(new)}"
                 yield f'{change}: the plan goes by the order of hosts; device_addresses.by = "name" keeps addresses'
                 return
+
+
+def _has_moved(old: Device, new: Device) -> bool:
+    return bool(old.address and new.address and new.address != old.address)
+
+
+def _ip(device: Device) -> str:
+    return str(device.address.ip) if device.address else ""
 
 
 def _read_back(text: str, listed: HostList) -> Sequence[Host]:

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from preflight.app.files import elsewhere, refuse_existing, refuse_place, write_whole
+from preflight.app.files import keep_ssh_paths, refuse_existing, refuse_place, write_whole
+from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.session import session
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
@@ -53,22 +54,25 @@ def _how(learned: Learned) -> str:
 
 def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     """Return the inventory to begin with, and the path that its relative paths refer to: the file to be written."""
-    if args.hosts is None:
-        if args.address or args.user or args.sudo:
-            raise UsageError("--address, --user and --sudo belong to --hosts; an inventory says that itself")
-        path = args.inventory or Path("hosts.toml")
-        base = tables(path)
-        load(path)  # reports problems of the file with their lines
-        for table in (base, *base["hosts"]):
-            if "ssh" in table:
-                table["ssh"] |= elsewhere(table["ssh"], path, args.out)
-        return base, args.out
+    if args.hosts is not None:
+        return _base_of_hosts(args), args.out
+    if args.address or args.user or args.sudo:
+        raise UsageError("--address, --user and --sudo belong to --hosts; an inventory says that itself")
+    path = args.inventory or DEFAULT_INVENTORY
+    base = tables(path)
+    load(path)  # reports problems of the file with their lines
+    keep_ssh_paths(base, path, args.out)
+    return base, args.out
+
+
+def _base_of_hosts(args: argparse.Namespace) -> dict[str, Any]:
+    """Return an inventory of --hosts alone."""
     if args.inventory:
         raise UsageError("--hosts stands for an inventory; give one of the two")
     ssh = {**({"user": args.user} if args.user else {}), **({"sudo": True} if args.sudo else {})}
     table = {"name": args.hosts, **({"address": args.address} if args.address else {})}
     cluster = {"name": "learned", "product": Product.ATLAS_A2.value}  # until the devices have reported their product
-    return {"cluster": cluster, **({"ssh": ssh} if ssh else {}), "hosts": [table]}, args.out
+    return {"cluster": cluster, **({"ssh": ssh} if ssh else {}), "hosts": [table]}
 
 
 def _product(args: argparse.Namespace, cluster: Cluster, facts: ClusterFacts) -> Product:

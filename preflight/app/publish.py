@@ -22,11 +22,8 @@ class Published(NamedTuple):
 def publish_report(s: Session, facts: ClusterFacts, report: Report) -> Published:
     """Send each reached host its part of the report. `facts` are those that the report is made of."""
     reached = [line.name for line in report.hosts if not isinstance(facts.hosts.get(line.name), Unreachable)]
-    versions = {
-        name: versions_of(host_facts) for name, host_facts in facts.hosts.items() if isinstance(host_facts, HostFacts)
-    }
     needs = {id_: check.needs for id_, check in all_checks().items()}
-    parts = looks_of(report, reached, needs, versions)
+    parts = looks_of(report, reached, needs, _versions(facts))
     hosts = [host for host in s.cluster.hosts if host.name in parts]
     answers = publish(s.cluster, parts, hosts, s.transport, pool=s.pool, progress=s.progress)
     s.progress.clear()
@@ -34,6 +31,12 @@ def publish_report(s: Session, facts: ClusterFacts, report: Report) -> Published
     outdated = [name for name, answer in answers.items() if answer.outdated]
     notes = _notes({**errors, **_unpublished(report, answers)}, outdated)
     return Published(tuple(notes), not any(errors.values()))
+
+
+def _versions(facts: ClusterFacts) -> dict[str, dict[str, str]]:
+    """Return the versions on each reached host."""
+    hosts = facts.hosts.items()
+    return {name: versions_of(host_facts) for name, host_facts in hosts if isinstance(host_facts, HostFacts)}
 
 
 def _unpublished(report: Report, published: Collection[str]) -> dict[str, str]:

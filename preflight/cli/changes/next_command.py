@@ -17,15 +17,14 @@ _MEND = "mend what is named above, then: "
 def after_configure(args: argparse.Namespace, after: Sequence[Finding], results: Sequence[StepResult]) -> str:
     """Return the next command, from the findings after the changes and the results of the changes."""
     states = {result.state for result in results}
-    wanted = any(finding.change and finding.outcome is not Outcome.PASS for finding in after)
-    failing = next((finding.check for finding in after if finding.outcome is Outcome.FAIL and not finding.change), "")
     if states & _BROKEN:
         return _MEND + again(args)
     if states - {StepState.DONE, StepState.ALREADY}:
         return again(args)
-    if wanted:  # left out of the plan, although nothing went wrong
-        return f"see to what was left out above, then: {again(args)}"
-    return f"preflight explain {failing}" if failing else look(args)
+    if any(finding.change and finding.outcome is not Outcome.PASS for finding in after):
+        return f"see to what was left out above, then: {again(args)}"  # of the plan, although nothing went wrong
+    failing = [finding.check for finding in after if finding.outcome is Outcome.FAIL]
+    return f"preflight explain {failing[0]}" if failing else look(args)
 
 
 def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short: bool) -> str:

@@ -63,10 +63,7 @@ class _Rollback:
 
 def run(args: argparse.Namespace) -> int:
     started = datetime.now(UTC)
-    past = changing_run(args.run_id, args.inventory)
-    if past is not None:  # so that next commands name this run, even after newer ones
-        args.argv = [past.run if word == args.run_id else word for word in args.argv]
-        args.run_id = past.run
+    past = _past_run(args)
     refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
     args.inventory = args.inventory or Path(past.inventory if past else "")
     with session(host_options(args)) as s:
@@ -82,6 +79,15 @@ def run(args: argparse.Namespace) -> int:
         run_id, applied = carry_out(args, s, change_run)
         at_work = {**rollback.undo.at_work, **applied.at_work}
         return finish_run(args, s, RunResults(run_id, applied.results, rollback.notes, at_work, rollback.short))
+
+
+def _past_run(args: argparse.Namespace) -> PastRun | None:
+    """Return what this machine recorded of the run. Next commands name it by its id, even after newer runs."""
+    past = changing_run(args.run_id, args.inventory)
+    if past is not None:
+        args.argv = [past.run if word == args.run_id else word for word in args.argv]
+        args.run_id = past.run
+    return past
 
 
 def _ask_hosts(args: argparse.Namespace, s: Session, past: PastRun | None, started: datetime) -> _Rollback:

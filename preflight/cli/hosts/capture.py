@@ -2,7 +2,7 @@
 
 import argparse
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,21 +71,15 @@ def run(args: argparse.Namespace) -> int:
     with this_machine() if args.local else session(host_options(args)) as s:
         inventory = _inventory(args, s.cluster)
         answers = _look(args, s)
-    answered = {name: answer for name, answer in answers.items() if isinstance(answer, Seen)}
-    facts = {name: answer.facts for name, answer in answered.items()}
+    facts = {name: answer.facts for name, answer in answers.items() if isinstance(answer, Seen)}
     hosts = {name: answer.answered if isinstance(answer, Seen) else answer for name, answer in answers.items()}
     pseudonyms = None
     if args.anonymous:
         pseudonyms = Pseudonyms(secrets.token_bytes(32), known(s.cluster, facts, [inventory, *documents(hosts)]))
+        inventory = pseudonyms.value(inventory)
     unknown_formats = unknown(facts)
-    capture = Capture(
-        __version__,
-        started.isoformat(timespec="seconds"),
-        args.anonymous,
-        dump_inventory(pseudonyms.value(inventory) if pseudonyms else inventory),
-        hosts,
-        unknown_formats,
-    )
+    created = started.isoformat(timespec="seconds")
+    capture = Capture(__version__, created, args.anonymous, dump_inventory(inventory), hosts, unknown_formats)
     text = dump(capture, secrets.token_hex(16), pseudonyms)
     if pseudonyms:
         _reads_as_before(text, unknown_formats)
@@ -94,12 +88,12 @@ def run(args: argparse.Namespace) -> int:
     for answer in answers.values():
         if isinstance(answer, Unreachable):
             print(printable(f"not in it: {answer.summary}; {answer.remedy}"))
-    return 3 if unknown_formats or len(answered) < len(answers) or _is_silent(answered) else 0
+    return 3 if unknown_formats or not all(map(_has_sections, answers.values())) else 0
 
 
-def _is_silent(answered: Mapping[str, Seen]) -> bool:
-    """Return whether a host was reached and sent no sections."""
-    return any(isinstance(answer.raw, Missing) for answer in answered.values())
+def _has_sections(answer: Seen | Unreachable) -> bool:
+    """Return whether the host was reached and sent its sections."""
+    return isinstance(answer, Seen) and not isinstance(answer.raw, Missing)
 
 
 def _reads_as_before(text: str, strange: tuple[Unknown, ...]) -> None:

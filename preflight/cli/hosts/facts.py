@@ -64,16 +64,21 @@ def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, b
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.source and (args.local or args.basic or args.raw):
-        raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
-    if args.out:
-        refuse_place(args.out, "--out")
+    _refuse_wrong_usage(args)
     facts, raw = _saved(args) if args.source else _look(args)
     _give(args, facts, dump(facts, raw if args.raw else None))
     for host_facts in facts.hosts.values():
         if isinstance(host_facts, Unreachable):
             print(printable(f"preflight: {host_facts.summary}; {host_facts.remedy}"), file=sys.stderr)
     return 0 if all(map(_complete, facts.hosts.values())) else 3
+
+
+def _refuse_wrong_usage(args: argparse.Namespace) -> None:
+    """Raise UsageError, before any host is contacted."""
+    if args.source and (args.local or args.basic or args.raw):
+        raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
+    if args.out:
+        refuse_place(args.out, "--out")
 
 
 def _saved(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:

@@ -93,15 +93,20 @@ def _table(
             "a rank table without them would be another one: nothing was written; --limit leaves them out"
         )
     text = text_of(built.table)
+    _judge(text, cluster)
+    addresses = [host.address for host in hosts]
+    if [server.id for server in built.table.servers] != addresses and args.order != "inventory":
+        _say(["servers are in the lexical order of server_id, not in that of the inventory (--order inventory)"])
+    return text, built
+
+
+def _judge(text: str, cluster: Cluster) -> None:
+    """Print the warnings on a table. Raise PreflightError if it breaks a rule."""
     problems = judge_planned(read(text), cluster)
     if wrong := [problem.text for problem in problems if not problem.warning]:
         _say(wrong)
         raise PreflightError("what the devices have makes no rank table that HCCL takes: nothing was written")
     _say([problem.text for problem in problems])
-    addresses = [host.address for host in hosts]
-    if [server.id for server in built.table.servers] != addresses and args.order != "inventory":
-        _say(["servers are in the lexical order of server_id, not in that of the inventory (--order inventory)"])
-    return text, built
 
 
 def _refuse_product(cluster: Cluster, version: str) -> None:

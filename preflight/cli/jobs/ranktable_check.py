@@ -50,12 +50,7 @@ def check(args: argparse.Namespace) -> int:
     It is 2 if the table itself is wrong; then no host is contacted. It is 1 if hosts differ, and 3 if one was not
     reached.
     """
-    if args.out not in (None, "console", "json"):
-        raise UsageError(f"--check writes no table: -o is console or json, not {args.out}")
-    if args.push or args.dry_run or args.force or args.devices or args.format:
-        raise UsageError("--check judges a table that is there; --push, --force, --devices and --format make one")
-    if args.limit and args.inventory is None and args.source is None:
-        raise UsageError("--limit names hosts to compare the table with: add --inventory FILE, or --from FACTS")
+    _refuse_wrong_usage(args)
     text = text_of(str(args.check), LARGEST_RANK_TABLE, "rank table")
     table = CheckedTable(args.check, text, read(text))
     if args.inventory is None and args.source is None:
@@ -63,6 +58,16 @@ def check(args: argparse.Namespace) -> int:
     from preflight.cli.jobs.ranktable_compare import compare_with_hosts  # a table alone needs no session
 
     return _finish(args, table, *compare_with_hosts(args, table))
+
+
+def _refuse_wrong_usage(args: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not belong to --check."""
+    if args.out not in (None, "console", "json"):
+        raise UsageError(f"--check writes no table: -o is console or json, not {args.out}")
+    if args.push or args.dry_run or args.force or args.devices or args.format:
+        raise UsageError("--check judges a table that is there; --push, --force, --devices and --format make one")
+    if args.limit and args.inventory is None and args.source is None:
+        raise UsageError("--limit names hosts to compare the table with: add --inventory FILE, or --from FACTS")
 
 
 def is_wrong(problems: Sequence[TableProblem]) -> bool:

@@ -7,6 +7,9 @@ preflight completion zsh > /usr/share/zsh/vendor-completions/_preflight
 import argparse
 from collections.abc import Iterator
 
+import shtab
+
+from preflight.cli.main import parser
 from preflight.cli.parser import Parser
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
@@ -18,10 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import shtab
-
-    from preflight.cli.main import parser
-
     whole = parser()
     for option in _options(whole):
         if option.metavar in PATHS:

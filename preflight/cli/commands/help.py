@@ -7,12 +7,12 @@ preflight help gate install
 
 import argparse
 
+from preflight.cli.main import main
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="COMMAND", help="a command, and one of its own")
 
 
 def run(args: argparse.Namespace) -> int:
-    from preflight.cli.main import main
-
     return main([*args.words, "--help"])

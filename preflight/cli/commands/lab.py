@@ -144,12 +144,11 @@ def _set(args: argparse.Namespace) -> None:
 
 
 def _simulate(args: argparse.Namespace) -> None:
-    from preflight.lab.fabric import parse_faults
-    from preflight.lab.simulate import Setting, simulate
+    from preflight.lab import fabric, simulate  # of no use for a lab
 
-    faults = parse_faults(args.faults)
-    setting = Setting(args.hosts, args.rails, args.leaves, faults, args.noise, args.runs, args.seed)
-    rows = simulate(setting, beside=not args.alone)
+    faults = fabric.parse_faults(args.faults)
+    setting = simulate.Setting(args.hosts, args.rails, args.leaves, faults, args.noise, args.runs, args.seed)
+    rows = simulate.simulate(setting, beside=not args.alone)
     if args.output == "json":
         options = {name: getattr(args, name) for name in ("hosts", "rails", "leaves", "faults", "noise", "seed")}
         _print_json({"schema": "preflight.simulation/1", **options, "rules": rows})

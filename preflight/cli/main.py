@@ -16,7 +16,7 @@ from preflight.model.errors import PreflightError, UsageError
 # ends. With Python's default of 700, a third of the time goes into traversing them again and again.
 YOUNG = 100_000
 
-# Command → one-line help. The module is `preflight.cli.<command>` ("-" becomes "_"); see parser.py.
+# Command → one-line help
 COMMANDS = {
     "check": "look at every host, compare, ping, probe; name what is wrong and what to do",
     "probe": "run collectives over all devices and name who did not arrive or sent wrong data",
@@ -68,6 +68,11 @@ MEANT = {
 }
 
 
+def module_of(command: str) -> str:
+    """Return the module of a command: that of `configure-ports` is commands/configure/ports.py."""
+    return f"preflight.cli.commands.{command.replace('configure-', 'configure.').replace('-', '_')}"
+
+
 def parser(wanted: str | None = None) -> Parser:
     """Return the parser of the whole command line. `wanted` is the command on it."""
     root = Parser(
@@ -79,7 +84,7 @@ def parser(wanted: str | None = None) -> Parser:
     root.add_argument("--version", action="version", version=f"preflight {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, help_text in COMMANDS.items():
-        commands.add_parser(name, help=help_text, module=f"preflight.cli.{name.replace('-', '_')}")
+        commands.add_parser(name, help=help_text, module=module_of(name))
     return root
 
 
@@ -88,18 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     replace_closed_streams()
     spell_what_cannot_be_encoded()
     gc.set_threshold(YOUNG)
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    wanted = next((word for word in arguments if not word.startswith("-")), None)
     args = argparse.Namespace()
     try:
-        root = parser(wanted)
-        if not arguments:
-            root.error("name a command, such as: preflight check --inventory hosts.toml")
-        if wanted and wanted == arguments[0] and wanted not in COMMANDS:
-            suggestion = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
-            root.error(f"there is no command {wanted!r}{suggestion}")
-        root.parse_args(arguments, args)
-        args.argv = arguments
+        _parse(list(sys.argv[1:] if argv is None else argv), args)
         code = int(args.run(args))
         sys.stdout.flush()
         return code
@@ -123,6 +119,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except Exception:
         return _bug()
+
+
+def _parse(arguments: list[str], args: argparse.Namespace) -> None:
+    """Parse the command line into `args`. Exit with 2 if it is wrong."""
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    root = parser(wanted)
+    if not arguments:
+        root.error("name a command, such as: preflight check --inventory hosts.toml")
+    if wanted and wanted == arguments[0] and wanted not in COMMANDS:
+        suggestion = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
+        root.error(f"there is no command {wanted!r}{suggestion}")
+    root.parse_args(arguments, args)
+    args.argv = arguments
 
 
 def _bug() -> int:

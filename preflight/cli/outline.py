@@ -5,6 +5,8 @@ from typing import Any
 
 from preflight.report.text import printable
 
+_LONGEST = 120  # characters of a line with several values
+
 
 def _scalar(value: Any) -> str:
     if value is None:
@@ -36,24 +38,27 @@ def outline(value: Any, indent: str = "") -> Iterator[str]:
         return
     items = value.items() if isinstance(value, dict) else ((f"{number}", item) for number, item in enumerate(value))
     for name, item in items:
-        if (name, item) == ("error", ""):
-            continue
-        name = printable(str(name))
-        if isinstance(item, str) and "\n" in item.strip():
-            yield f"{indent}{name}:"
-            yield from (f"{indent}  | {printable(line)}" for line in item.strip().splitlines())
-        elif isinstance(item, dict) and item and all(_flat(part) is not None for part in item.values()):
-            parts = [
-                f"{printable(str(key))} {_flat(part)}" for key, part in item.items() if (key, part) != ("error", "")
-            ]
-            line = f"{indent}{name}: {', '.join(parts)}"
-            if len(line) <= 120:
-                yield line
-            else:
-                yield f"{indent}{name}:"
-                yield from outline(item, indent + "  ")
-        elif (flat := _flat(item)) is not None:
-            yield f"{indent}{name}: {flat}"
-        else:
-            yield f"{indent}{name}:"
-            yield from outline(item, indent + "  ")
+        if (name, item) != ("error", ""):
+            yield from _item(printable(str(name)), item, indent)
+
+
+def _item(name: str, item: Any, indent: str) -> Iterator[str]:
+    """Yield one item: behind its name if it fits there, or below it."""
+    if isinstance(item, str) and "\n" in item.strip():
+        yield f"{indent}{name}:"
+        yield from (f"{indent}  | {printable(line)}" for line in item.strip().splitlines())
+    elif (line := _one_line(name, item, indent)) is not None:
+        yield line
+    else:
+        yield f"{indent}{name}:"
+        yield from outline(item, indent + "  ")
+
+
+def _one_line(name: str, item: Any, indent: str) -> str | None:
+    """Return an item in one line, or None if it has to be below its name."""
+    if isinstance(item, dict) and item and all(_flat(part) is not None for part in item.values()):
+        parts = [f"{printable(str(key))} {_flat(part)}" for key, part in item.items() if (key, part) != ("error", "")]
+        line = f"{indent}{name}: {', '.join(parts)}"
+        return line if len(line) <= _LONGEST else None
+    flat = _flat(item)
+    return None if flat is None else f"{indent}{name}: {flat}"

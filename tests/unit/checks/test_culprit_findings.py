@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from preflight.checks.engine.registry import all_checks
-from preflight.cli import probe as probe_command
+from preflight.cli.commands import probe as probe_command
 from preflight.inventory import fold
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Located, Observation

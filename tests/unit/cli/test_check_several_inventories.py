@@ -1,6 +1,5 @@
 """Hosts of several kinds, each in an inventory of its own: looked at by their own rules, in one report."""
 
-import argparse
 import json
 import shutil
 from datetime import UTC, datetime
@@ -8,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli import check
-from preflight.cli.check import together
+from preflight.app import check
+from preflight.app.check import together
+from preflight.app.end import EndedRun
+from preflight.app.run_options import CheckOptions
 from preflight.cli.main import main
-from preflight.cli.output import Ended
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
@@ -81,8 +81,8 @@ def test_each_is_remembered_as_a_run_of_its_own_cluster(capsys: pytest.CaptureFi
 
 
 def test_the_next_command_is_of_the_inventory_that_needs_it_most() -> None:
-    def ended(code: int, then: str, *findings: Finding) -> Ended:
-        return Ended(build("check", datetime.now(UTC), ["node01"], findings), code, then, ())
+    def ended(code: int, then: str, *findings: Finding) -> EndedRun:
+        return EndedRun(build("check", datetime.now(UTC), ["node01"], findings), code, then, ())
 
     passed, unknown = (Finding("VER101", outcome, "", host="node01") for outcome in (Outcome.PASS, Outcome.UNKNOWN))
     proven, to_prove = ended(0, "start the job", passed), ended(0, "preflight probe", passed)
@@ -99,12 +99,12 @@ def test_the_next_command_is_of_the_inventory_that_needs_it_most() -> None:
 def test_what_was_found_stands_where_the_other_inventory_cannot_be_looked_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def look(_: argparse.Namespace, cluster: Cluster) -> Ended:
+    def look(_: CheckOptions, cluster: Cluster) -> EndedRun:
         if cluster.name == "nvidia":
-            return Ended(build("check", datetime.now(UTC), ["nvidia-01"], [FINE]), 0, "start the job", ())
+            return EndedRun(build("check", datetime.now(UTC), ["nvidia-01"], [FINE]), 0, "start the job", ())
         raise UsageError("no way to atlas-a2-01")
 
-    monkeypatch.setattr(check, "_look", look)
+    monkeypatch.setattr(check, "check_hosts", look)
     assert main(["check", "-i", "nvidia.toml", "--also", "atlas-a2.toml", "-o", "json", "--all"]) == 3
     report = json.loads(capsys.readouterr().out)
     assert report["left_out"] == [{"host": "atlas-a2-01", "why": "no way to atlas-a2-01"}]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from preflight.app.files import write_whole
 from preflight.cli import main as cli
-from preflight.cli.common import write_whole
 from preflight.cli.parser import Parser
 from preflight.model.errors import PreflightError, UsageError
 
@@ -161,12 +161,12 @@ def test_what_is_not_there_is_said_before_it_is_asked_for_a_terminal(
 def test_exceptions_become_sentences_and_exit_codes(
     error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import preflight.cli.list_checks
+    import preflight.cli.commands.list_checks
 
     def fail(_: object) -> int:
         raise error
 
-    monkeypatch.setattr(preflight.cli.list_checks, "run", fail)
+    monkeypatch.setattr(preflight.cli.commands.list_checks, "run", fail)
     assert cli.main(["list-checks"]) == code
     assert says in capsys.readouterr().err
 

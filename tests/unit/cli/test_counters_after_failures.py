@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from preflight.app.probing.causes import counted_since
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
-from preflight.cli.causes import counted_since
 from preflight.facts.parsers.rdma import PortCounters
 from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts

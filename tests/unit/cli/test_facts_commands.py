@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli.common import write_whole
+from preflight.app.files import write_whole
 from preflight.cli.outline import outline
 from preflight.facts.parsers.registry import PARSERS
 from preflight.model.errors import PreflightError

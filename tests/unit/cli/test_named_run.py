@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from preflight.app.saved.named_run import any_run, changing_run, checking_run
 from preflight.cli.main import main, parser
-from preflight.cli.named_run import any_run, changing_run, checking_run
 from preflight.cli.parser import Parser
 from preflight.history.runs import remember
 from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState

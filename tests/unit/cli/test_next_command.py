@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli.next_command import after_configure, after_run
+from preflight.cli.changes.next_command import after_configure, after_run
 from preflight.model.change import Area, Change, Kind, StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome

@@ -1,14 +1,14 @@
 """`preflight probe --via`: what is refused before anything is started, and an engine that starts nothing."""
 
-import argparse
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from preflight.cli.common import Session
+from preflight.app.probing.engine import session_by_engine
+from preflight.app.run_options import ProbeOptions
+from preflight.app.session import Session
 from preflight.cli.main import main
-from preflight.cli.probe import reached_as_asked
 from preflight.inventory import load
 from preflight.inventory.explicit import explicit_document
 from preflight.transport.engine import engine
@@ -79,7 +79,7 @@ def test_over_an_inventory_s_engine_ssh_is_ssh_in_everything_that_is_judged_by_i
     """HCCL Test did not take the place of torch then, and `to see it again` named the engine."""
     inventory.write_text(INVENTORY.format(probe='via = "slurm"'))
     by_ssh = Session(load(inventory), (), Mock(), Mock())
-    with reached_as_asked(argparse.Namespace(via="ssh"), by_ssh) as s:
+    with session_by_engine(ProbeOptions(via="ssh"), by_ssh) as s:
         assert s.cluster.probe.via == "ssh"
 
 
@@ -92,7 +92,7 @@ def test_the_way_is_in_an_inventory_that_is_written(inventory: Path) -> None:
 def test_no_password_goes_over_an_engine(
     inventory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("preflight.cli.common._sudo_password", lambda *_: Password("secret"))
+    monkeypatch.setattr("preflight.app.session._sudo_password", lambda *_: Password("secret"))
     assert "all hosts hear, so no password is" in refused(capsys, inventory, "--via", "slurm", "--idle", "-K")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from preflight.cli import bundle_file
+from preflight.app.saved import bundle_file
 from preflight.cli.main import main
 from preflight.facts.documents.facts_document import compact
 from preflight.facts.redaction.redact import redact, redacted
@@ -184,7 +184,7 @@ def test_what_is_not_kept_any_more_is_named_and_ends_with_3(preflight: Run) -> N
 
 
 def test_the_end_of_a_large_log_is_in_it_and_no_half_of_a_key(preflight: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from preflight.cli import support_bundle
+    from preflight.cli.history import support_bundle
 
     monkeypatch.setattr(support_bundle, "_LOG", 200)
     ran()
@@ -200,7 +200,7 @@ def test_the_end_of_a_large_log_is_in_it_and_no_half_of_a_key(preflight: Run, mo
 def test_a_log_in_another_encoding_is_redacted_too(
     preflight: Run, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
-    from preflight.cli import support_bundle
+    from preflight.cli.history import support_bundle
 
     monkeypatch.setattr(support_bundle, "_LOG", 1000)
     ran()

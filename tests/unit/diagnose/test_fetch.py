@@ -132,7 +132,7 @@ def test_the_jobs_user_is_asked_for_by_name(tmp_path: Path, dmesg: Path) -> None
 def test_what_came_is_gone_also_where_the_process_is_ended(number: signal.Signals, tmp_path: Path) -> None:
     ended = """
 import os, sys
-from preflight.cli.diagnose import _folder
+from preflight.cli.jobs.fetched_logs import _folder
 try:
     with _folder() as at:
         (at / "log").write_text("x")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli.changing import PENDING
+from preflight.cli.changes.questions import PENDING
 from preflight.cli.main import COMMANDS
 from preflight.inventory import parse
 from preflight.model.cluster import Product

@@ -43,7 +43,8 @@ def test_exceptions_are_used_and_none_of_ours() -> None:
     assert [name for name in exceptions if name not in words] == []
 
 
-PAGE, CHECK, APPLY, SHARED = "docs/x.md", "preflight/checks/x.py", "preflight/cli/apply.py", "preflight/cli/changing.py"
+PAGE, CHECK, APPLY = "docs/x.md", "preflight/checks/x.py", "preflight/cli/commands/apply.py"
+SHARED = "preflight/cli/changes/questions.py"
 REFUSED = "def refuse_what_cannot_be_asked(args):\n    "
 
 

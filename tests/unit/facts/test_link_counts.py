@@ -4,14 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from preflight.app.probing import link_counts as looking
+from preflight.app.probing.probed_devices import ProbedDevices
+from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
-from preflight.cli import link_counts as looking
 from preflight.facts.link_counts import LinkCounts, PortCount, between, sentence
 from preflight.facts.parsers.rdma import PortCounters
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Nic
 from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
+from preflight.model.rehearsal import Rehearsal
+from preflight.probe.run import ProbeResult
 from tests.unit.healthy import Scene, observations, scene
 
 NVIDIA: Scene = scene({"cluster": {"product": "nvidia"}})
@@ -102,13 +106,16 @@ def test_sockets_and_gloo_send_nothing_over_rdma(monkeypatch: pytest.MonkeyPatch
     def asked(*_: object, **__: object) -> ClusterFacts:
         raise AssertionError("nobody is to be asked")
 
-    monkeypatch.setattr(looking, "collect", asked)
+    monkeypatch.setattr(Session, "collect", asked)
     socket = {"id": "r1-0", "op": "init", "members": ["node01/0", "node02/0"],
               "meeting": {"backend": "nccl", "place": "x", "nics": {}},
               "ranks": {place: {"way": {"network": "Socket"}} for place in ("node01/0", "node02/0")}}  # fmt: skip
     seen = observations({"tests": [socket], "only_these_tests": True})
     session: object = None
     for backend, before in (("gloo", NVIDIA.facts), ("nccl", NVIDIA.facts), ("nccl", ClusterFacts({}))):
-        found = looking.after_tests(session, NVIDIA.cluster.hosts, backend, before, seen)  # type: ignore[arg-type]
+        tests = ProbedDevices(
+            NVIDIA.cluster.hosts, backend, before, ProbeResult(tuple(seen)), Rehearsal(backend, (), ())
+        )
+        found = looking.after_tests(session, tests)  # type: ignore[arg-type]
         assert isinstance(found, NotRun)
     assert looking.before_tests(session, "gloo") == ClusterFacts({})  # type: ignore[arg-type]

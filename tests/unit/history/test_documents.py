@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli.remember import remembered
+from preflight.app.remember import remembered
+from preflight.app.run import ClusterRun
+from preflight.app.run_options import CheckOptions
 from preflight.history import documents, runs, store
 from preflight.history.documents import FACTS
 from preflight.history.runs import RunSetting, remember
@@ -14,6 +16,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.report.build import build
 from tests.unit.cli.test_diff import facts, ran
+from tests.unit.healthy import healthy_cluster
 from tests.unit.past_runs import failed, look
 
 
@@ -88,6 +91,7 @@ def test_facts_that_are_cut_are_one_sentence() -> None:
 def test_what_is_no_unicode_is_remembered_without_documents() -> None:
     finding = Finding("PRT101", Outcome.FAIL, "node01: \udcff", "node01")
     report_ = build("check", datetime.now(UTC), ["node01"], [finding])
-    notes = remembered(report_, RunSetting("lab", "atlas-a2"), Path("/srv/\udcff.toml"), 1, "").notes
+    options = CheckOptions(Path("/srv/\udcff.toml"))
+    notes = remembered(report_, ClusterRun("check", options, healthy_cluster(), ()), 1, "").notes
     assert [note[:25] for note in notes] == ["what was seen is not kept"]
     assert runs.check_run_ids() == [report_.run]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli import history
+from preflight.cli.history import runs as history
 from preflight.cli.main import main
 from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState
 from preflight.provision.journal import PastRun, RunJournal, directory, past_run, require_directory

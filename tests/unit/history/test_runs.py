@@ -4,15 +4,21 @@ import argparse
 import json
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from preflight.app.end import end
+from preflight.app.progress_line import ProgressLine
+from preflight.app.remember import baseline_of
+from preflight.app.run import ClusterRun
+from preflight.app.run_options import ProbeOptions
+from preflight.app.session import Session
 from preflight.checks.engine.run import NotRun
 from preflight.cli.main import main
-from preflight.cli.output import Output, end, present
-from preflight.cli.remember import baseline_of, setting_of
+from preflight.cli.output import present
+from preflight.cli.report_options import ReportOutput
 from preflight.history import store
 from preflight.history.baselines import save
 from preflight.history.runs import check_runs
@@ -27,7 +33,7 @@ from tests.unit.healthy import observations
 from tests.unit.past_runs import FIGURES, SETTING, failed, look, written
 
 CLUSTER = Cluster("lab", Product.ATLAS_A2, (Host("node01", "10.1.0.1"), Host("node02", "10.1.0.2")))
-Ended = Callable[..., tuple[int, str]]
+EndedRun = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -37,18 +43,16 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ended(capsys: pytest.CaptureFixture[str]) -> Ended:
+def ended(capsys: pytest.CaptureFixture[str]) -> EndedRun:
     """A probe of two hosts ends."""
 
     def run(*findings: Finding, output: str = "console", remembered: bool = True) -> tuple[int, str]:
-        args = argparse.Namespace(
-            inventory=Path("hosts.toml"), limit=None, outputs=[Output(output)], save=None, all=False, quick=True,
-            scope=(Scope.ALL, Scope.PAIR), sizes=(8, 1 << 20),
-        )  # fmt: skip
-        last = end(
-            args, "probe", datetime.now(UTC), CLUSTER.hosts, findings, observations=observations({}),
-            setting=setting_of(CLUSTER, "hccl") if remembered else None,
-        )  # fmt: skip
+        args = argparse.Namespace(outputs=[ReportOutput(output)], save=None, all=False)
+        options = ProbeOptions(quick=True, scope=(Scope.ALL, Scope.PAIR), sizes=(8, 1 << 20))
+        session = Session(CLUSTER, CLUSTER.hosts, Mock(), ProgressLine()) if remembered else None
+        probe = ClusterRun("probe", options, CLUSTER, CLUSTER.hosts, session, findings=findings, runner="hccl")
+        probe.observations = tuple(observations({}))
+        last = end(probe)
         code = present(args, last)
         return code, capsys.readouterr().out
 
@@ -64,7 +68,7 @@ def history(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 BAD, FINE = failed("node02", 5), Finding("PRB102", Outcome.PASS, "node01: fine", "node01")
 
 
-def test_a_run_that_ends_is_remembered_with_what_it_found_and_measured(ended: Ended) -> None:
+def test_a_run_that_ends_is_remembered_with_what_it_found_and_measured(ended: EndedRun) -> None:
     code, out = ended(BAD, FINE, Finding("PRB103", Outcome.SKIP, "too few", "node01"))
     (past,) = check_runs(9)
     assert (code, past.exit, past.verdict, past.hosts) == (1, 1, Outcome.FAIL, ("node01", "node02"))
@@ -77,12 +81,12 @@ def test_a_run_that_ends_is_remembered_with_what_it_found_and_measured(ended: En
         assert db.execute("SELECT count(*) FROM figures").fetchone()[0] == 10
 
 
-def test_a_run_over_no_host_leaves_nothing(ended: Ended, state: Path) -> None:
+def test_a_run_over_no_host_leaves_nothing(ended: EndedRun, state: Path) -> None:
     assert ended(BAD, remembered=False)[0] == 1
     assert list(state.iterdir()) == []
 
 
-def test_a_device_that_fails_again_is_named_in_the_report(ended: Ended) -> None:
+def test_a_device_that_fails_again_is_named_in_the_report(ended: EndedRun) -> None:
     said = [ended(BAD)[1] for _ in range(3)]
     assert ["preflight history --host node02" in " ".join(text.split()) for text in said] == [False, False, True]
     notes = json.loads(ended(BAD, output="json")[1])["notes"]
@@ -91,7 +95,7 @@ def test_a_device_that_fails_again_is_named_in_the_report(ended: Ended) -> None:
 
 @pytest.mark.parametrize("findings", [(FINE,), (BAD,)])
 def test_a_history_that_cannot_be_written_changes_no_verdict(
-    ended: Ended, findings: tuple[Finding, ...], state: Path, monkeypatch: pytest.MonkeyPatch
+    ended: EndedRun, findings: tuple[Finding, ...], state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     well, _ = ended(*findings)
     monkeypatch.setenv("XDG_STATE_HOME", str(state / "preflight" / "history.sqlite"))
@@ -181,7 +185,7 @@ def test_the_journals_are_listed_where_the_history_is_damaged(capsys: pytest.Cap
 
 
 def test_rows_that_are_not_understood_change_no_verdict_and_end_a_list_in_one_sentence(
-    ended: Ended, capsys: pytest.CaptureFixture[str]
+    ended: EndedRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     was = written("r1", figures=FIGURES)
     save("default", was)

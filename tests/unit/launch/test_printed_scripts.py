@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight.cli.common import devices
+from preflight.cli.options import devices
 from preflight.inventory import fold, parse
 from preflight.launch.document import document
 from preflight.launch.environment import checked

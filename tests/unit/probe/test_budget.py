@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from preflight.app.background import FactsOfHosts, in_background, result_by
 from preflight.checks.engine.registry import All, all_checks
 from preflight.cli import main as cli
-from preflight.cli.background import FactsOfHosts, in_background, result_by
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.measure import Scope, TestOutcome
 from preflight.model.outcome import Outcome
@@ -113,7 +113,7 @@ def one_is_late(monkeypatch: pytest.MonkeyPatch) -> Iterator[FactsOfHosts]:
         hangs.wait()
         return "everything"
 
-    monkeypatch.setattr("preflight.facts.collect.collect", collect)
+    monkeypatch.setattr("preflight.app.background.collect", collect)
     yield FactsOfHosts(SimpleNamespace(cluster=two, hosts=two.hosts, transport=None), ())  # type: ignore[arg-type]
     hangs.set()
 

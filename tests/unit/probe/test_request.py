@@ -4,8 +4,8 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from preflight.cli.probe import _refuse_strange_backend
-from preflight.cli.probe_request import _scopes, _sizes
+from preflight.app.probing.probe import _refuse_other_backend
+from preflight.cli.probe_options import _scopes, _sizes
 from preflight.model.cluster import Product
 from preflight.model.errors import UsageError
 
@@ -29,4 +29,4 @@ def test_scopes_are_named_in_the_order_of_help() -> None:
 )  # fmt: skip
 def test_a_backend_of_other_devices_is_refused_with_those_that_run(product: Product, backend: str, does: str) -> None:
     with pytest.raises(UsageError, match=does):
-        _refuse_strange_backend(backend, product)
+        _refuse_other_backend(backend, product)

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from preflight.cli.common import ProgressLine, Session
+from preflight.app.progress_line import ProgressLine
+from preflight.app.session import Session
+from preflight.cli.jobs.ranktable_push import push, show_briefly
 from preflight.cli.main import main
-from preflight.cli.ranktable_push import push, show_briefly
 from preflight.facts.documents.facts_document import dump, load
 from preflight.model.change import Area, Change, Kind, Plan
 from preflight.model.errors import PreflightError

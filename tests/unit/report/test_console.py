@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from preflight.cli.common import ProgressLine
+from preflight.app.progress_line import ProgressLine
 from preflight.report.console import show
 from preflight.report.text import Line
 

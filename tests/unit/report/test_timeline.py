@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import jsonschema  # type: ignore[import-untyped]
 
-from preflight.cli.timeline import Timeline
+from preflight.app.timeline import Timeline
 from preflight.model.report import Phase
 from preflight.report.build import joined
 from preflight.report.document import document

@@ -13,7 +13,7 @@ from gate.main import GateUsageError, parse_arguments
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import select
-from preflight.cli.explain import find
+from preflight.cli.commands.explain import find
 from preflight.cli.main import parser
 from preflight.cli.parser import Parser
 from preflight.facts.parsers.registry import PARSERS

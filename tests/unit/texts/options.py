@@ -4,7 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
+from preflight.cli.main import module_of
 from tests.unit.texts.commands import options_of, the_parser, without_commands
 from tests.unit.texts.passages import HOLE, ROOT, Kind, Mistake, Passage, mistake, syntax_tree
 
@@ -107,29 +109,58 @@ def _is_program(word: str) -> bool:
 
 
 def commands_of(path: str, function: str) -> list[list[str]]:
-    """Return the commands whose users read a text of a module in preflight/cli: its own, or those that import the
-    function. Nothing for other files."""
-    if not path.startswith("preflight/cli/"):
+    """Return the commands whose users read a text of a module in preflight/cli or preflight/app: those that the module
+    belongs to, or whose modules import the function. Nothing for other files."""
+    if not path.startswith(("preflight/cli/", "preflight/app/")):
         return []
-    module = path.removeprefix("preflight/cli/").removesuffix(".py")
-    if module in _modules():
-        return [_modules()[module]]
-    return [_modules()[user] for user in _users(module, function) if user in _modules()]
+    if own := _commands_of_modules().get(path):
+        return own
+    return [command for user in _users(path, function) for command in _commands_of_modules().get(user, ())]
 
 
 @cache
-def _modules() -> dict[str, list[str]]:
-    """Return the command of each module that is one."""
-    names = {name.replace(" ", "_").replace("-", "_"): name.split(" ") for name in all_commands()}
-    return {name: words for name, words in names.items() if (ROOT / "preflight" / "cli" / f"{name}.py").exists()}
+def _commands_of_modules() -> dict[str, list[list[str]]]:
+    """Return the commands of each module with the options of one, and of the module that carries it out."""
+    commands: dict[str, list[list[str]]] = {}
+    for name in sorted(all_commands()):
+        words = name.split(" ")
+        path = _path(".".join([module_of(words[0]), *words[1:][-1:]]))  # `gate install slurm` is in gate/slurm.py
+        if path.exists():
+            functions = (node for node in ast.walk(_tree(path)) if isinstance(node, ast.FunctionDef))
+            runs = (node for function in functions if function.name == "run" for node in ast.walk(function))
+            for part in (path, *filter(_is_implementation, map(_imported, runs))):
+                commands.setdefault(str(part.relative_to(ROOT)), []).append(words)
+    return commands
+
+
+def _is_implementation(path: Path) -> bool:
+    """Return whether the module carries out a command: one of app, or in a folder of cli."""
+    return path.parent == ROOT / "preflight" / "app" or path.parent.parent == ROOT / "preflight" / "cli"
+
+
+def _path(module: str) -> Path:
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _tree(path: Path) -> ast.Module:
+    return syntax_tree(path.read_text("utf-8"))
+
+
+def _imported(node: ast.AST) -> Path:
+    """Return the module of preflight that an import names, by itself or with one of its functions."""
+    if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("preflight."):
+        return Path()
+    module = _path(f"{node.module}.{node.names[0].name}")
+    return module if module.exists() else _path(str(node.module))
 
 
 @cache
-def _users(module: str, function: str) -> tuple[str, ...]:
+def _users(path: str, function: str) -> tuple[str, ...]:
     """Return the modules of preflight/cli that import a function of a module beside them."""
     users = []
-    for path in sorted((ROOT / "preflight" / "cli").glob("*.py")):
-        for node in ast.walk(syntax_tree(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module == f"preflight.cli.{module}":
-                users += [path.stem for alias in node.names if alias.name == function]
+    for user in sorted((ROOT / "preflight" / "cli").rglob("*.py")):
+        for node in ast.walk(_tree(user)):
+            if isinstance(node, ast.ImportFrom) and _imported(node) == ROOT / path:
+                users += [str(user.relative_to(ROOT)) for alias in node.names if alias.name == function]
     return tuple(users)

@@ -166,7 +166,7 @@ def _docstring(node: ast.AST) -> ast.expr | None:
 def _is_shown(node: ast.AST, path: str) -> bool:
     """Return whether a docstring is printed, by `explain` or as a command's description. Those of playbooks count."""
     if isinstance(node, ast.Module):
-        return path.startswith("preflight/cli/") or not path.startswith("preflight/")
+        return path.startswith("preflight/cli/commands/") or not path.startswith("preflight/")
     decorators = getattr(node, "decorator_list", ())
     return any(ast.unparse(decorator).partition("(")[0].endswith("_check") for decorator in decorators)
 

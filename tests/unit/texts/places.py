@@ -100,7 +100,7 @@ def mistakes_in_ids(passage: Passage) -> Iterator[Mistake]:
 
 def mistakes_in_exit_codes(passage: Passage) -> Iterator[Mistake]:
     """Yield each exit code that a command is said to have and docs/contracts.md does not list."""
-    if passage.path.startswith("preflight/cli/") and passage.shown:
+    if passage.path.startswith(("preflight/cli/", "preflight/app/")) and passage.shown:
         for code in _EXIT.finditer(passage.words):
             if code[1] not in _exit_codes():
                 yield mistake(passage, code[0], f"docs/contracts.md has no exit code {code[1]}")

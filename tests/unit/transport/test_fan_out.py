@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from preflight.cli.common import ProgressLine
+from preflight.app.progress_line import ProgressLine
 from preflight.model.cluster import Host
 from preflight.transport import ErrorKind, FanOutLimits, Progress, TransportError, fan_out
 from preflight.transport import attempt as attempts

@@ -1,0 +1,241 @@
+"""A check: facts, pings and tests of all hosts, judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from preflight.app.background import reached
+from preflight.app.end import EndedRun, end
+from preflight.app.probing.device_tests import Afterwards, ProbeSetting, add_results, run_tests
+from preflight.app.remember import baseline_of
+from preflight.app.run import ClusterRun, setting_of
+from preflight.app.run_options import CheckOptions
+from preflight.app.saved.saved_facts import Saved
+from preflight.app.session import Session, session, wants_password
+from preflight.checks.engine.registry import ROUNDS, all_checks
+from preflight.checks.engine.run import NotRun, run_checks, select
+from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
+from preflight.facts.pings.run import forecast
+from preflight.inventory import fold, load
+from preflight.model.cluster import Cluster, Host
+from preflight.model.errors import PreflightError, UsageError
+from preflight.model.outcome import Outcome
+from preflight.probe.hccl_test import only_mindspore
+from preflight.probe.permission import may_probe
+from preflight.probe.request import Request
+from preflight.report.build import joined
+from preflight.report.next_step import START
+
+MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
+_OF_PROBE = ("rehearsal", "observations", "link_counts")  # rounds that need the probe
+_NOT_WANTED = "no check that needs it was asked for"
+
+
+class NoPartnerError(PreflightError):
+    """No host that was checked can serve as a partner."""
+
+    exit_code = 3
+
+
+class _Check:
+    """A run of the selected checks. Each of its rounds adds what they need."""
+
+    def __init__(self, options: CheckOptions, run: ClusterRun) -> None:
+        self.options = options
+        self.run = run
+        self.checks = select(all_checks(), _ids(options.only), _ids(options.skip))
+        self.ignored = _ids(options.ignore)
+        if self.ignored:
+            select(all_checks(), self.ignored, ())  # refuses unknown ids before any host is contacted
+        selections = {
+            "only": options.only,
+            "skipped": options.skip,
+            "ignored": options.ignore,
+            "limited to": [options.limit or ""],
+        }
+        run.notes += [f"{word} {', '.join(words)}, as asked" for word, words in selections.items() if any(words)]
+
+    def judge(self) -> None:
+        self.run.findings = self.run.judge(self.checks, self.ignored)
+
+    def wants(self, round_: str) -> bool:
+        return any(round_ in check.needs for check in self.checks)
+
+    def why_no_ping(self) -> str:
+        if self.options.no_ping:
+            return "--no-ping"
+        return "" if self.wants("pings") else _NOT_WANTED
+
+    def why_no_probe(self) -> str:
+        """Return why the probe does not follow the findings so far, or ""."""
+        if self.options.no_probe:
+            return "--no-probe"
+        if not self.wants("observations"):
+            return _NOT_WANTED
+        failed = sorted({finding.check for finding in self.run.findings if finding.outcome is Outcome.FAIL})
+        if failed:
+            return f"{', '.join(failed[:4])} failed before it; mend first, or run preflight probe"
+        if only_mindspore(self.run.facts):
+            return "jobs have MindSpore here, and no torch; preflight probe runs the vendor's HCCL Test in its place"
+        return _folded(may_probe(self.run.cluster, self.run.facts, self.run.hosts, asked_idle=self.options.idle))
+
+    def end(self, *, saved: bool = False) -> EndedRun:
+        self.judge()
+        self.run.to_prove = None if self.run.observations else self._to_prove(saved=saved)
+        return end(self.run)
+
+    def _to_prove(self, *, saved: bool) -> str:
+        """Return the command that remains to be run before a job may start: the probe, or a check without options that
+        leave checks out.
+        """
+        options = self.options
+        partial = saved or options.only or options.skip or options.no_ping or options.basic
+        idle = self.run.cluster.probe.idle or options.idle
+        publish = " --publish" if options.publish else ""
+        return ("check" if partial else "probe") + ("" if idle else " --idle") + publish
+
+
+def _ids(values: Sequence[str]) -> list[str]:
+    return [word.strip() for value in values for word in value.split(",")]
+
+
+def _folded(refused: Sequence[tuple[str, str]]) -> str:
+    """Fold (host, reason) pairs into one clause for each reason: "node[01-16]: …"."""
+    reasons: dict[str, list[str]] = {}
+    for host, why in refused:
+        reasons.setdefault(why, []).append(host)
+    return "; ".join(f"{fold(hosts)}: {why}" for why, hosts in reasons.items())
+
+
+def check_saved(options: CheckOptions, saved: Saved, source: Path, started: datetime) -> EndedRun:
+    """Judge saved facts. No host is contacted."""
+    run = ClusterRun("check", options, saved.cluster, saved.hosts, started=started, facts=saved.facts)
+    check = _Check(options, run)
+    run.rounds = dict.fromkeys(ROUNDS, NotRun("the facts come from a file"))
+    run.untested = {host.name: f"not in {source}" for host in saved.hosts if host.name not in saved.facts.hosts}
+    run.notes.append(saved.note)
+    return check.end(saved=True)
+
+
+def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedRun:
+    """Check the hosts of an inventory, unless `cluster` is given, with all rounds that disturb no job."""
+    started = datetime.now(UTC)
+    with session(options, cluster) as s:
+        run = ClusterRun("check", options, s.cluster, s.hosts, s, started)
+        check = _Check(options, run)  # refuses unknown ids before any host is contacted
+        if options.buddies:
+            partners = _partners(options, s)
+            run.hosts += partners
+            run.notes.append("partners: " + ", ".join(host.name for host in partners))
+            s = s._replace(hosts=run.hosts)
+        wanted = PingScope(options.mesh, options.cross_rail, options.ping_size or 0)
+        if not check.why_no_ping():
+            refuse_too_many(planned_devices(run.hosts), wanted)  # before any host is contacted
+        run.facts = s.collect(deep=not options.basic)
+        run.rounds = {"pings": _pings(check, s, wanted), **dict.fromkeys(_OF_PROBE, NotRun("not yet"))}
+        check.judge()
+        if why_not := check.why_no_probe():
+            run.notes.append(f"no probe: {why_not}")
+            run.rounds |= {**dict.fromkeys(_OF_PROBE, NotRun(why_not)), "baseline": baseline_of(setting_of(s.cluster))}
+        else:
+            _probe(check, s)
+        return check.end()
+
+
+def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
+    """Return the results of the pings between devices, or why there are none."""
+    if why_not := check.why_no_ping():
+        return NotRun(why_not)
+    facts = check.run.facts
+    plan = plan_pings(s.cluster, facts, wanted)
+    check.run.notes += plan.notes
+    if plan.pings:
+        s.progress.note(forecast(plan.pings, s.pool))
+    return s.ping(facts, plan.pings)
+
+
+def _probe(check: _Check, s: Session) -> None:
+    """Test all devices, as the inventory says."""
+    run, options = check.run, check.options
+    setting = ProbeSetting(
+        usable=lambda: reached(run.hosts, run.facts), before=lambda: run.facts, note=run.notes.append
+    )
+    tests = run_tests(s, Request(s.cluster.probe.backend, s.cluster.probe.sizes), setting)
+    run.untested = {**tests.result.busy, **tests.result.alone}
+    no_counts = "--basic" if options.basic else "" if check.wants("link_counts") else _NOT_WANTED
+    add_results(run, s, tests, Afterwards(no_counts=no_counts, ignored=check.ignored, deep=not options.basic))
+
+
+def _partners(options: CheckOptions, s: Session) -> tuple[Host, ...]:
+    """Return known-good, idle partners for the limited hosts.
+
+    They are checked as thoroughly, and any problem rules them out.
+    """
+    candidates = tuple(host for host in s.cluster.hosts if host not in s.hosts)[: 2 * MANY_PARTNERS]
+    s.progress.say(f"looking for partners among {len(candidates)} hosts")
+    facts = s.collect(candidates, deep=not options.basic)
+    later = NotRun("only the facts of a partner are looked at")
+    rounds = {"pings": later, "observations": later}
+    findings = run_checks(s.cluster, facts, checks=all_checks().values(), hosts=candidates, rounds=rounds)
+    bad = {finding.host for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)}
+    bad |= {host for host, _ in may_probe(s.cluster, facts, candidates, asked_idle=options.idle)}
+    if None in bad:  # a problem between them that no host can be blamed for
+        candidates = ()
+    partners = tuple(host for host in candidates if host.name not in bad)[:MANY_PARTNERS]
+    if not partners:
+        raise NoPartnerError(
+            "--buddies auto: no host outside --limit is known good and idle; name one more with --limit"
+        )
+    return partners
+
+
+def check_kinds(options: CheckOptions, also: Sequence[Path]) -> EndedRun:
+    """Check hosts of several kinds, each kind in its own inventory and by its own rules, in one report."""
+    started, clusters = datetime.now(UTC), _load_kinds(options, also)
+    ended: list[EndedRun] = []
+    for inventory, cluster in clusters.items():
+        asks = options.ask_sudo_password and wants_password(cluster, cluster.hosts)
+        of_kind = replace(options, inventory=inventory, ask_sudo_password=asks)
+        try:
+            ended.append(check_hosts(of_kind, cluster))
+        except PreflightError as error:
+            if not ended:
+                raise
+            untested = {host.name: str(error) for host in cluster.hosts}
+            ended.append(
+                end(ClusterRun("check", of_kind, cluster, (), untested=untested))
+            )  # the other findings stay valid
+    return together(started, ended)
+
+
+def _load_kinds(options: CheckOptions, also: Sequence[Path]) -> Mapping[Path, Cluster]:
+    """Load the clusters of all inventories. Raise UsageError if their hosts cannot be told apart."""
+    if options.limit:
+        raise UsageError("--limit names hosts of one inventory; leave --also out, or the limit")
+    clusters = {options.inventory: load(options.inventory)} | {path: load(path, "--also") for path in also}
+    if len(clusters) <= len(also):
+        raise UsageError("--also names an inventory twice")
+    inventory_of: dict[str, Path] = {}
+    for inventory, cluster in clusters.items():
+        for host in cluster.hosts:
+            if inventory_of.setdefault(host.name, inventory) != inventory:
+                raise UsageError(
+                    f"{host.name} is in {inventory_of[host.name]} and in {inventory}; a host is of one kind"
+                )
+    if options.ask_sudo_password and not any(wants_password(cluster, cluster.hosts) for cluster in clusters.values()):
+        raise UsageError("-K: no host asked for is reached with sudo = true under [ssh], so no password is wanted")
+    return clusters
+
+
+def together(started: datetime, ended: Sequence[EndedRun]) -> EndedRun:
+    """Join reports, each judged, published and recorded by itself. The next command is that of the worst."""
+
+    def urgency(ending: EndedRun) -> tuple[int, int, bool]:
+        report = ending.report
+        return (1, 3, 0).index(ending.exit_code), list(Outcome).index(report.verdict), ending.next_step == START
+
+    worst = min(ended, key=urgency)
+    observations = tuple(observation for ending in ended for observation in ending.observations)
+    report = joined(started, [ending.report for ending in ended])
+    return EndedRun(report, worst.exit_code, worst.next_step, observations)

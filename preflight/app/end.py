@@ -1,0 +1,51 @@
+"""The end of a run: its report, published and saved if requested, and the exit code that follows from it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from preflight.app.remember import remembered
+from preflight.app.run import ClusterRun
+from preflight.model.measure import Observation
+from preflight.model.outcome import Outcome
+from preflight.model.report import Report
+from preflight.report.build import build
+from preflight.report.next_step import next_step
+
+
+class EndedRun(NamedTuple):
+    """The result of a run: its report, saved and published if requested, but not shown yet."""
+
+    report: Report
+    exit_code: int
+    next_step: str
+    observations: Sequence[Observation]
+
+
+def end(run: ClusterRun) -> EndedRun:
+    """Build the report of a run that ends now, and its exit code (docs/contracts.md). Publish and save it."""
+    options = run.options
+    report = build(
+        run.command,
+        run.started,
+        [host.name for host in run.hosts],
+        run.findings,
+        observations=run.observations,
+        left_out=run.left_out,
+        notes=run.notes,
+        phases=run.session.progress.timeline.phases(run.started) if run.session else (),
+        inventory=options.inventory,
+    )
+    exit_code = report.exit_code(Outcome(options.fail_on))
+    command_next = next_step(report, options.inventory, limit=options.limit, to_prove=run.to_prove)
+    if not run.session:
+        return EndedRun(report, exit_code, command_next, run.observations)
+    if options.publish:
+        from preflight.app.publish import publish_report
+
+        published = publish_report(run.session, run.facts, report)
+        report = replace(report, notes=(*report.notes, *published.notes))
+        if not published.everywhere and exit_code in (0, 3):
+            exit_code, command_next = 1, f"see to what kept it from being published, then: {options.again}"
+    report = remembered(report, run, exit_code, command_next)
+    return EndedRun(report, exit_code, command_next, run.observations)

@@ -1,0 +1,37 @@
+"""Options of use cases. The command line has arguments of the same names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.model.errors import UsageError
+
+DEFAULT_INVENTORY = Path("hosts.toml")
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """Hosts that a command contacts, and the way to them. `pool` is the number of hosts at once."""
+
+    inventory: Path = DEFAULT_INVENTORY
+    limit: str | None = None
+    accept_new: bool = False
+    ask_sudo_password: bool = False
+    pool: int = 32
+
+
+@dataclass(frozen=True)
+class ChangePermissions:
+    """Permission to change what a job uses now, or what may disturb one."""
+
+    allow_disturbing: bool = False
+    force_busy: bool = False
+
+
+def refuse_partial(partial: Mapping[str, object], wanted: str) -> None:
+    """Raise UsageError if `--publish` would present a partial run as a whole one.
+
+    `partial` maps options to their values. A set one makes the run partial. `wanted` names the whole run.
+    """
+    if options := [option for option, value in partial.items() if value]:
+        raise UsageError(f"--publish is for {wanted}, by which the gate decides; leave out {', '.join(options)}")

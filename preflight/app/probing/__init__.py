@@ -1,0 +1,1 @@
+"""Tests of devices, with what explains their results."""

@@ -1,0 +1,66 @@
+"""Progress of a run, as one line on stderr."""
+
+import shutil
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from preflight.app.timeline import Timeline
+from preflight.report.console import is_dumb
+from preflight.transport.types import Progress
+
+
+class ProgressLine:
+    """One line on stderr with the progress and the slowest host.
+
+    It is silent if stderr is no terminal, or a terminal that cannot erase a line.
+    """
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty() and not is_dumb()
+        self._writing = threading.RLock()
+        self.timeline = Timeline()
+
+    def __call__(self, progress: Progress) -> None:
+        self.timeline.take(progress)
+        line = f"{progress.phase or 'hosts'} {progress.done}/{progress.total}"
+        if progress.failed:
+            line += f"  failed {progress.failed}"
+        if progress.slowest:
+            line += f"  {progress.slowest} waits {progress.seconds:.0f} s"
+            line += f" for {progress.waiting_for}" if progress.waiting_for else ""
+        self.say(line)
+
+    def say(self, text: str) -> None:
+        """Replace the line; an empty text clears it."""
+        with self._writing:
+            if self._terminal:
+                sys.stderr.write(f"\r\x1b[K{text[: _width()]}")
+                sys.stderr.flush()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Clear the line and write none meanwhile, since it would overwrite a question to the user."""
+        with self._writing:
+            self.clear()
+            terminal, self._terminal = self._terminal, False
+        try:
+            yield
+        finally:
+            self._terminal = terminal
+
+    def note(self, text: str) -> None:
+        """Print a permanent line on stderr, wrapped to the width of a terminal."""
+        self.clear()
+        if self._terminal:
+            text = textwrap.fill(text, _width(), break_on_hyphens=False, break_long_words=False)
+        print(text, file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        self.say("")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns - 1

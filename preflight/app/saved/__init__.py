@@ -1,0 +1,1 @@
+"""Runs and files of the past: named, read back and compared."""

@@ -1,0 +1,128 @@
+"""Sessions with hosts: an inventory's cluster, the hosts of a command, and their transport."""
+
+import getpass
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import which
+from typing import NamedTuple
+
+from preflight.app.options import HostOptions
+from preflight.app.progress_line import ProgressLine
+from preflight.facts.collect import POOL, FactsRequest, collect
+from preflight.facts.pings.run import ping, reachable_hosts
+from preflight.facts.types import ClusterFacts, Ping
+from preflight.inventory import limit, load
+from preflight.model.cluster import Cluster, Host, Product, Ssh
+from preflight.model.errors import UsageError
+from preflight.model.ports import PortSet
+from preflight.transport import open_transport
+from preflight.transport.password import Password
+from preflight.transport.types import Options, Transport
+
+
+def wants_password(cluster: Cluster, hosts: Sequence[Host]) -> bool:
+    """Return whether any host is reached with sudo, which may ask for a password."""
+    return bool(cluster.probe.user or any(host.ssh.sudo for host in hosts))
+
+
+def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
+    """Ask for the sudo password on the terminal, wherever stdin and stdout lead. Raise UsageError if that fails."""
+    if not wants_password(cluster, hosts):
+        raise UsageError("-K: no host asked for is reached with sudo = true under [ssh], so no password is wanted")
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        raise UsageError(
+            "-K: there is no terminal to ask for the sudo password on; let sudo do without one (NOPASSWD), or run this "
+            "in a terminal"
+        ) from None
+    try:
+        text = getpass.getpass("sudo password on the hosts: ")
+    except EOFError:
+        text = ""
+    if not text:
+        raise UsageError("-K: no password was typed")
+    return Password(text)
+
+
+class Session(NamedTuple):
+    """A command's cluster, the hosts it is limited to, and their transport. `pool` is the number of hosts at once."""
+
+    cluster: Cluster
+    hosts: tuple[Host, ...]
+    transport: Transport
+    progress: ProgressLine
+    pool: int = POOL
+
+    def collect(
+        self,
+        hosts: Sequence[Host] | None = None,
+        *,
+        sections: Sequence[str] = (),
+        readings: Sequence[str] = (),
+        deep: bool = False,
+        quiet: bool = False,
+    ) -> ClusterFacts:
+        """Return the facts of `hosts`, or of all hosts of the session. `quiet` reports no progress."""
+        return collect(
+            FactsRequest(
+                self.cluster, self.hosts if hosts is None else hosts, sections=sections, readings=readings, deep=deep
+            ),
+            self.transport,
+            progress=None if quiet else self.progress,
+            pool=self.pool,
+        )
+
+    def ping(self, facts: ClusterFacts, pings: Sequence[Ping]) -> tuple[Ping, ...]:
+        """Send the pings, which were planned from `facts`, and return them with their results."""
+        return ping(reachable_hosts(self.cluster, facts), self.transport, pings, self.progress, pool=self.pool)
+
+
+@contextmanager
+def session(options: HostOptions, cluster: Cluster | None = None) -> Iterator[Session]:
+    """Read the inventory, unless `cluster` is given, open the transport, and close it afterwards.
+
+    Raise UsageError for a bad inventory before any host is contacted.
+    """
+    cluster = cluster or load(options.inventory)
+    hosts = cluster.hosts if options.limit is None else limit(cluster, options.limit)
+    password = _sudo_password(cluster, hosts) if options.ask_sudo_password else None
+    progress = ProgressLine()
+    progress.say(
+        f"on the way to the hosts of {options.inventory}: {len(hosts)}"
+    )  # the transport's libraries load slowly
+    transport = open_transport(
+        cluster, Options(accept_new=options.accept_new, pool=options.pool, sudo_password=password)
+    )
+    try:
+        yield Session(cluster, hosts, transport, progress, options.pool)
+    finally:
+        progress.clear()
+        transport.close()
+
+
+def _local_product() -> Product:
+    """Return the most likely product of this machine.
+
+    Ascend generations are not distinguished, since their facts are read alike.
+    """
+    vendor = Path("/usr/local/Ascend/driver/tools/hccn_tool")
+    if which("hccn_tool") or which("npu-smi") or vendor.exists():
+        return Product.ATLAS_A2
+    return Product.NVIDIA if which("nvidia-smi") else Product.CPU
+
+
+@contextmanager
+def this_machine() -> Iterator[Session]:
+    """Open a session with this machine alone, without an inventory."""
+    host = Host("localhost", "localhost", Ssh(transport="local"))
+    cluster = Cluster("this machine", _local_product(), (host,), hccl_ports=PortSet.parse("60000-60031"))  # the default
+    progress = ProgressLine()
+    transport = open_transport(cluster, Options())
+    try:
+        yield Session(cluster, cluster.hosts, transport, progress)
+    finally:
+        progress.clear()
+        transport.close()

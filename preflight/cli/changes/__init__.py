@@ -1,0 +1,1 @@
+"""Commands that change hosts: plans, questions and results on the terminal."""

@@ -1,0 +1,79 @@
+"""Show the gate's lines for slurm.conf, or check one that is there.
+
+  preflight gate install slurm                               # the lines
+  preflight gate install slurm --conf /etc/slurm/slurm.conf  # what is wrong
+
+Touches nothing. With --conf: 0 nothing is wrong, 1 something would open the gate or drain good nodes, 2 the file
+cannot be read. Programs are looked for on this machine, so check it where slurmd runs; and where slurmctld runs, which
+has to be restarted before it calls PrologSlurmctld.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from preflight.bounded_file import read_bounded
+from preflight.gate import slurm_conf, slurm_running
+from preflight.model.errors import UsageError
+
+_LARGEST = 8 << 20  # bytes of a file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--conf", type=Path, metavar="FILE", help="check this slurm.conf, and what it includes")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.conf is None:
+        print(slurm_conf.LINES + slurm_conf.CONTROLLER_LINES + slurm_conf.EXPIRY_LINES, end="")
+        return 0
+    text = _here.text(str(args.conf))
+    if text is None:
+        raise UsageError(f"{args.conf}: there is no such file; slurmd says where its own is: scontrol show config")
+    problems = slurm_conf.problems(str(args.conf), text, _here)
+    for problem in problems:
+        print(f"{'wrong' if problem.severe else 'note'}: {problem}")
+    if not problems:
+        print(f"{args.conf}: the gate stands as it should")
+    confs = slurm_conf.calls_controller(str(args.conf), text, _here)
+    called = _called(confs) if confs else True
+    return int(any(problem.severe for problem in problems) or not called)
+
+
+def _called(confs: Sequence[str]) -> bool:
+    """Return whether the running slurmctld calls the gate; true if none runs here."""
+    controller = slurm_running.running(confs)
+    if controller is None:
+        print("note: no slurmctld runs here; whether it calls PrologSlurmctld is seen on the controller")
+        return True
+    called, sentence = slurm_running.told(controller)
+    print(sentence if called else f"wrong: {sentence}")
+    return called
+
+
+class _Here:
+    """Files of this machine, as preflight.gate.slurm_conf.Files."""
+
+    def text(self, path: str) -> str | None:
+        try:
+            return read_bounded(Path(path), _LARGEST, pipes=True).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+    def why_not_run(self, path: str) -> str:
+        if not path.startswith("/"):
+            return "is no absolute path"
+        if not Path(path).is_file():
+            return "is not there"
+        if not os.access(path, os.X_OK):
+            return "is not executable"
+        with Path(path).open("rb") as file:
+            first = file.readline(256).decode("utf-8", "replace").split()
+        program = first[0].removeprefix("#!") if first and first[0].startswith("#!") else ""
+        return f"begins with {program}, which is not there" if program and not Path(program).is_file() else ""
+
+
+_here = _Here()

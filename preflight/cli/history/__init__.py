@@ -1,0 +1,1 @@
+"""Commands on saved runs: lists, baselines, differences and support bundles."""

@@ -1,0 +1,250 @@
+"""Differences of two runs, as folded lines and as JSON (docs/contracts.md, `preflight.diff/1`)."""
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from preflight.cli.history.baseline_output import alike, what, who
+from preflight.cli.history.history_document import figure_row
+from preflight.facts.documents.differences import Difference, DifferencePlace, cut
+from preflight.inventory import fold
+from preflight.model.figures import Comparison, shown_GBps
+from preflight.model.outcome import Outcome
+from preflight.provision.journal import PastRun
+from preflight.report.diff import Diff, FindingChange, Side, moved
+from preflight.report.text import Line, clipped, folded, printable
+
+_FACTS = 30  # lines
+_VALUES = 3  # pairs of values of one fact
+_FINDINGS = 20  # lines
+_FIGURES = 8  # of one kind of test
+_SHOWN = 60  # characters of a value
+
+
+def lines(found: Diff, changing: Sequence[PastRun], columns: int) -> Iterator[Line]:
+    """Yield the lines of the comparison. `changing` are the runs between the two that changed hosts."""
+    for word, side in (("before", found.before), ("after", found.after)):
+        yield from _wrapped(f"{word:8}{_named(side)}", "dim", columns)
+    for past in changing:
+        yield from _wrapped(f"between them {past.command} changed hosts: preflight history {past.run}", "warn", columns)
+    yield Line("")
+    yield from _facts(found.facts.differences, columns)
+    yield from _findings(found.findings, columns)
+    yield from _figures(found.figures)
+    for text in _not_compared(found):
+        yield from _wrapped(f"not compared: {text}", "dim", columns)
+    yield Line(_verdict(found), {0: "pass", 1: "warn"}.get(found.exit_code, "unknown"))
+    yield Line(f"next: {clipped(_next(found))}", "next")  # not wrapped, so that it can be copied
+
+
+def _wrapped(text: str, style: str, columns: int, indent: str = "") -> Iterator[Line]:
+    deeper = indent + "  "
+    for line in textwrap.wrap(
+        clipped(text), columns, initial_indent=indent, subsequent_indent=deeper, break_on_hyphens=False
+    ):
+        yield Line(line, style)
+
+
+def _named(side: Side) -> str:
+    verdict = side.verdict.value if side.verdict else ""
+    hosts = f"{len(side.hosts)} {'host' if len(side.hosts) == 1 else 'hosts'}"
+    return ", ".join(filter(None, (side.name, side.command, verdict, side.started, hosts)))
+
+
+def _facts(differences: Sequence[Difference], columns: int) -> Iterator[Line]:
+    """Yield the changed facts, the ones that changed on most hosts first."""
+    if not differences:
+        return
+    yield Line("facts", "title")
+    by_name: dict[str, list[Difference]] = defaultdict(list)
+    for difference in differences:
+        by_name[difference.name].append(difference)
+    texts: list[str] = []
+    for name, same in sorted(by_name.items(), key=lambda item: (-_hosts(item[1]), item[0])):
+        for difference in same[:_VALUES]:
+            was, now = cut(difference.before, difference.after, _SHOWN)
+            texts.append(f"{_places(difference.places)}: {name} {was} -> {now}")
+        if len(same) > _VALUES:
+            places = {place for difference in same[_VALUES:] for place in difference.places}
+            texts.append(f"… and {len(same) - _VALUES} other changes of {name} in {len(places)} places")
+    for text in texts[:_FACTS]:
+        yield from _wrapped(text, "", columns, "  ")
+    if len(texts) > _FACTS:
+        yield Line(f"  … and {len(texts) - _FACTS} more (-o json has them all)", "dim")
+    yield Line("")
+
+
+def _hosts(same: Sequence[Difference]) -> int:
+    return len({place.host for difference in same for place in difference.places})
+
+
+def _places(places: Sequence[DifferencePlace]) -> str:
+    """Return the places, folded: "node[01-63]", "node07 device 3", or "node[01-02] eth0" for equal elements."""
+    elements: dict[str, list[str]] = defaultdict(list)  # host → its elements
+    for place in places:
+        elements[place.host].append(place.element)
+    hosts: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for host, host_elements in elements.items():
+        hosts[tuple(host_elements)].append(host)
+    parts = [f"{fold(names)}{_elements(host_elements)}" for host_elements, names in hosts.items()]
+    remainder = [f"{len(parts) - _VALUES} more places"] if len(parts) > _VALUES else []
+    return ", ".join([*parts[:_VALUES], *remainder])
+
+
+def _elements(its: tuple[str, ...]) -> str:
+    if its == ("",):
+        return ""
+    if all(word.isdigit() for word in its):
+        return f" device{'s' if len(its) > 1 else ''} {fold(its).replace('[', '').replace(']', '')}"
+    return f" {', '.join(its[:_VALUES])}{' …' if len(its) > _VALUES else ''}"
+
+
+def _findings(changes: Sequence[FindingChange], columns: int) -> Iterator[Line]:
+    if not changes:
+        return
+    yield Line("findings", "title")
+    texts = list(_finding_texts(changes))
+    for text, style in texts[:_FINDINGS]:
+        yield from _wrapped(text, style, columns, "  ")
+    if len(texts) > _FINDINGS:
+        yield Line(f"  … and {len(texts) - _FINDINGS} more (-o json has them all)", "dim")
+    yield Line("")
+
+
+def _finding_texts(changes: Sequence[FindingChange]) -> Iterator[tuple[str, str]]:
+    """Yield a text and its style for each kind of change, with equal findings folded."""
+    same: dict[tuple[Outcome | None, Outcome | None, str], list[FindingChange]] = defaultdict(list)
+    for change in changes:
+        same[change.before, change.after, change.finding.check].append(change)
+    for (before, after, check), group_changes in same.items():
+        word, style = _change_word(before, after), after.value if after else "dim"
+        for group in folded([change.finding for change in group_changes]):
+            subject = f"{fold(group.hosts)}: " if group.hosts else ""
+            yield f"{word} {check} {subject}{group.summary}", style
+
+
+def _change_word(before: Outcome | None, after: Outcome | None) -> str:
+    if after is None:
+        return f"gone: {before.value if before else ''}"
+    return f"{before.value} -> {after.value}" if before else f"new {after.value}"
+
+
+def _figures(figures: Sequence[Comparison]) -> Iterator[Line]:
+    """Yield one line for each kind of test, with the medians of its groups, and below it the groups that changed."""
+    if not figures:
+        return
+    yield Line(f"{'before':>8}{'after':>9}{'ratio':>7}  bus bandwidth in GB/s", "title")
+    for same in alike(figures, lambda comparison: comparison.now.shape):
+        if len(same) == 1:
+            yield _figure(same[0], f"{what(same[0].now.shape)}: {who([same[0].now.shape])}")
+        else:
+            yield from _figures_alike(same)
+    yield Line("")
+
+
+def _figure(comparison: Comparison, text: str) -> Line:
+    return Line(_row(comparison.was.busbw, comparison.now.busbw, text), "warn" if moved(comparison) else "")
+
+
+def _figures_alike(same: Sequence[Comparison]) -> Iterator[Line]:
+    """Yield the medians of several groups, and below them the groups that changed."""
+    shape = same[0].now.shape
+    was = median(comparison.was.busbw for comparison in same)
+    now = median(comparison.now.busbw for comparison in same)
+    yield Line(_row(was, now, f"{what(shape)}: {len(same)} {shape.scope}s, medians"), "")
+    changed = [comparison for comparison in same if moved(comparison)]
+    for comparison in changed[:_FIGURES]:
+        yield _figure(comparison, f"  {who([comparison.now.shape])}")
+    if len(changed) > _FIGURES:
+        yield Line(f"{'':26}  … and {len(changed) - _FIGURES} more (-o json has them all)", "dim")
+
+
+def _row(was: float, now: float, text: str) -> str:
+    return f"{shown_GBps(was):>8}{shown_GBps(now):>9}{now / was:>7.0%}  {printable(text)}"
+
+
+def _not_compared(found: Diff) -> Iterator[str]:
+    yield from found.not_compared
+    sections: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for section, hosts in found.facts.unseen.items():
+        sections[hosts].append(section)
+    for hosts, names in sections.items():
+        yield f"{', '.join(names)} of {fold(hosts)}: not seen in one of them, or in neither"
+    both = set(found.before.hosts) & set(found.after.hosts)
+    for side in (found.before, found.after):
+        if single_hosts := [host for host in side.hosts if host not in both]:
+            yield f"{fold(single_hosts)}: only in {side.name}"
+
+
+def _verdict(found: Diff) -> str:
+    changed = sum(map(moved, found.figures))
+    if found.is_blind:
+        return "INCOMPLETE: nothing could be compared"
+    if not found.is_different:
+        return "SAME: nothing that was compared differs"
+    facts, findings = len(found.facts.differences), len(found.findings)
+    counts = [(facts, "fact"), (findings, "finding"), (changed, "figure")]
+    return "DIFFERENT: " + ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts)
+
+
+def _next(found: Diff) -> str:
+    worse = (item for item in found.findings if item.after in (Outcome.FAIL, Outcome.UNKNOWN))
+    if first := next(worse, None):
+        return f"preflight explain {first.finding.check}"
+    if any(item.share < 1 and moved(item) for item in found.figures):
+        return "preflight explain PRB115"
+    if found.is_blind and found.newer.verdict in (None, Outcome.PASS, Outcome.WARN):
+        return "preflight history"  # to choose runs that have something in common
+    return found.newer.next_step or "preflight history"
+
+
+def document(found: Diff, changing: Sequence[PastRun]) -> str:
+    facts = [
+        {"name": item.name, "before": item.before, "after": item.after, "places": list(map(str, item.places))}
+        for item in found.facts.differences
+    ]
+    findings = [
+        {
+            "check": finding.check,
+            "host": finding.host,
+            "device": finding.device,
+            "rail": finding.rail,
+            "peer": finding.peer,
+            "before": item.before,
+            "after": item.after,
+            "summary": finding.summary,
+        }
+        for item in found.findings
+        for finding in (item.finding,)
+    ]
+    figures = [
+        {**figure_row(item.now), "before_GBps": item.was.busbw, "ratio": round(item.share, 4), "differs": moved(item)}
+        for item in found.figures
+    ]
+    body = {
+        "schema": "preflight.diff/1",
+        "exit": found.exit_code,
+        "before": _side(found.before),
+        "after": _side(found.after),
+        "facts": facts,
+        "findings": findings,
+        "figures": figures,
+        "changed_by": [past.run for past in changing],
+        "not_compared": list(_not_compared(found)),
+    }
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "run": side.run,
+        "command": side.command,
+        "started": side.started,
+        "verdict": side.verdict,
+        "hosts": side.hosts,
+    }

@@ -1,0 +1,1 @@
+"""Commands that read hosts, or lists of them, and change none."""

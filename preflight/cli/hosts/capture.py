@@ -1,0 +1,129 @@
+"""`preflight capture`: the output of the hosts' tools, in one file without secrets."""
+
+import argparse
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from preflight import __version__
+from preflight.app.files import refuse_place, write_whole
+from preflight.app.session import Session, session, this_machine
+from preflight.cli.options import host_options
+from preflight.facts.collect import FactsRequest, all_sections, collect_answers
+from preflight.facts.documents.capture import Capture, clean, documents, dump
+from preflight.facts.documents.capture import load as load_capture
+from preflight.facts.documents.capture import read as read_capture
+from preflight.facts.redaction.identities import known
+from preflight.facts.redaction.pseudonyms import Pseudonyms
+from preflight.facts.round_trip import Seen
+from preflight.facts.types import Missing, Unreachable
+from preflight.facts.unknown_formats import UnknownFormat, unknown
+from preflight.inventory import dump as dump_inventory
+from preflight.inventory import explicit_document, fold, load, parse, tables
+from preflight.model.cluster import Cluster
+from preflight.model.errors import PreflightError, UsageError
+from preflight.report.text import printable
+
+
+def _place(out: Path, taken: datetime) -> Path:
+    return out / f"preflight-capture-{taken:%Y%m%d-%H%M%S}.json" if out.is_dir() else out
+
+
+def _inventory(args: argparse.Namespace, cluster: Cluster) -> dict[str, Any]:
+    """Return a hosts.toml that the capture can be judged by."""
+    if not (args.local or args.anonymous):
+        return inventory_to_give(args.inventory)
+    document = explicit_document(cluster)
+    if args.anonymous:
+        document["cluster"]["name"] = "anonymous"
+    cleaned: dict[str, Any] = clean(document)
+    return cleaned
+
+
+def inventory_to_give(path: Path) -> dict[str, Any]:
+    """Return an inventory without the way to the hosts, secrets and comments. Raise InventoryError if it is invalid."""
+    load(path)  # validates the tables
+    document = {key: table for key, table in tables(path).items() if key != "ssh"}
+    document["hosts"] = [{key: value for key, value in host.items() if key != "ssh"} for host in document["hosts"]]
+    cleaned: dict[str, Any] = clean(document)
+    return cleaned
+
+
+def _look(args: argparse.Namespace, s: Session) -> dict[str, Seen | Unreachable]:
+    return collect_answers(
+        FactsRequest(s.cluster, s.hosts, sections=all_sections(s.cluster), deep=True),
+        s.transport,
+        progress=s.progress,
+        pool=args.pool,
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    started = datetime.now(UTC)
+    place = _place(args.out, started)
+    refuse_place(place, "--out")
+    with this_machine() if args.local else session(host_options(args)) as s:
+        inventory = _inventory(args, s.cluster)
+        answers = _look(args, s)
+    facts = {name: answer.facts for name, answer in answers.items() if isinstance(answer, Seen)}
+    hosts = {name: answer.answered if isinstance(answer, Seen) else answer for name, answer in answers.items()}
+    pseudonyms = None
+    if args.anonymous:
+        pseudonyms = Pseudonyms(secrets.token_bytes(32), known(s.cluster, facts, [inventory, *documents(hosts)]))
+        inventory = pseudonyms.value(inventory)
+    unknown_formats = unknown(facts)
+    created = started.isoformat(timespec="seconds")
+    capture = Capture(__version__, created, args.anonymous, dump_inventory(inventory), hosts, unknown_formats)
+    text = dump(capture, secrets.token_hex(16), pseudonyms)
+    if pseudonyms:
+        _reads_as_before(text, unknown_formats)
+    write_whole(place, text, "the capture", 0o600)
+    print("\n".join(_said(place, len(answers), unknown_formats, anonymous=args.anonymous)))
+    for answer in answers.values():
+        if isinstance(answer, Unreachable):
+            print(printable(f"not in it: {answer.summary}; {answer.remedy}"))
+    return 3 if unknown_formats or not all(map(_has_sections, answers.values())) else 0
+
+
+def _has_sections(answer: Seen | Unreachable) -> bool:
+    """Return whether the host was reached and sent its sections."""
+    return isinstance(answer, Seen) and not isinstance(answer.raw, Missing)
+
+
+def _reads_as_before(text: str, strange: tuple[UnknownFormat, ...]) -> None:
+    """Raise PreflightError if the capture with pseudonyms is no longer understood.
+
+    A pseudonym may have replaced a word that the parsers or the inventory need.
+    """
+    try:
+        capture = load_capture(text, "the capture")
+        cluster = parse(capture.inventory, Path("the capture"))
+        answers = read_capture(capture, cluster, cluster.hosts)
+    except UsageError as error:
+        reason = str(error)
+    else:
+        now = unknown({name: item.facts for name, item in answers.items() if isinstance(item, Seen)})
+        new = {item.command for item in now} - {item.command for item in strange}
+        reason = f"{', '.join(sorted(new))} would not be understood" if new else ""
+    if reason:
+        raise PreflightError(
+            f"nothing was written: a host's name is a word of the tools, too, so that with pseudonyms {reason}; take "
+            "a capture without --anonymous"
+        )
+
+
+def _said(place: Path, hosts: int, strange: tuple[UnknownFormat, ...], *, anonymous: bool) -> Iterator[str]:
+    yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"
+    if not strange:
+        yield "every answer was understood"
+    else:
+        yield f"{len(strange)} {'format is' if len(strange) == 1 else 'formats are'} not understood:"
+        for item in strange:
+            answers = "1 answer" if item.answers == 1 else f"{item.answers} answers"
+            yield printable(f"  {item.command}: {answers} of {fold(item.hosts)}: {item.error}")
+        yield "report them with the file, so that a later version reads it" + (
+            "" if anonymous else "; --anonymous makes one without your names and addresses"
+        )
+    yield f"preflight check --from {place} judges it, with what that version of preflight understands"

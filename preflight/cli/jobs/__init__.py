@@ -1,0 +1,1 @@
+"""Commands on jobs: start commands, rank tables and logs."""

@@ -1,0 +1,85 @@
+"""Options of the probe: what is tested, how, and for how long."""
+
+import argparse
+import re
+
+from preflight.model.measure import Scope
+from preflight.probe.request import SCOPES
+
+LARGEST = 64 << 30  # bytes of a size
+LEAST_BUDGET = 10  # seconds; importing torch and exiting take a few of them
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Parse sizes: `8,1M,16M` → bytes."""
+    sizes = []
+    for word in text.split(","):
+        size = word.strip().upper()
+        number = size.rstrip("KMG")
+        unit = size[len(number) :]
+        if not number.isdecimal() or unit not in _UNITS or not _is_size(int(number) * _UNITS[unit]):
+            raise argparse.ArgumentTypeError(
+                f"{word!r} is no size: multiples of 8 bytes up to 64G, such as 8, 64K, 1M or 2G"
+            )
+        sizes.append(int(number) * _UNITS[unit])
+    return tuple(sorted(set(sizes)))
+
+
+def _is_size(number: int) -> bool:
+    """Return whether the size has whole elements of every type, as the inventory's `probe.sizes` requires."""
+    return number > 0 and number % 8 == 0 and number <= LARGEST
+
+
+def _scopes(text: str) -> tuple[Scope, ...]:
+    """Parse scopes: `all,pair` → scopes."""
+    try:
+        return tuple(dict.fromkeys(Scope(word.strip().removesuffix("s")) for word in text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: scopes are {', '.join(SCOPES)}") from None
+
+
+def _seconds(text: str) -> float:
+    """Parse a time: `90`, `60s` or `5m` → seconds."""
+    match = re.fullmatch(r"(\d{1,6})\s*(s|m|h)?", text.strip())
+    seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else 0
+    if seconds < LEAST_BUDGET:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time like 60s or 5m, of {LEAST_BUDGET} s or more")
+    return float(seconds)
+
+
+def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--backend", choices=("hccl", "nccl", "gloo"), help="instead of the inventory's")
+    parser.add_argument(
+        "--with",
+        dest="tool",
+        choices=("torch", "hccl-test"),
+        help="what runs the collectives; without it torch, or the vendor's HCCL Test where no host's jobs have torch",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=_sizes,
+        default=(),
+        metavar="LIST",
+        help="bytes, multiples of 8, such as 8,1M,16M (the default): "
+        "the S of nccl-tests, which is the tensor of all_reduce, broadcast, reduce and send_recv, and all ranks' "
+        "pieces together of the others",
+    )
+    parser.add_argument(
+        "--init",
+        choices=("store", "env", "tcp", "file"),
+        help="how all ranks together meet: at preflight's own store, or as jobs do (instead of the inventory's)",
+    )
+    parser.add_argument(
+        "--scope",
+        type=_scopes,
+        metavar="LIST",
+        help="who tests together: device, host, all, rail, pair (default: device,all,pair)",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer operations, no training step")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="who meets whom in the first round of pairs (default: others each time)"
+    )
+    parser.add_argument(
+        "--budget", type=_seconds, metavar="TIME", help="stop after so long, such as 60s or 5m; what is left is unknown"
+    )

@@ -1,0 +1,66 @@
+"""Options on the forms of a report, and the files that they are written to."""
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+from preflight.app.files import refuse_place
+from preflight.model.errors import UsageError
+
+FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")
+
+
+class ReportOutput(NamedTuple):
+    """One form of the report, on stdout or in a file. "brief" is "console" without the table of measurements."""
+
+    format: str
+    file: Path | None = None
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        dest="outputs",
+        type=_output,
+        action="append",
+        metavar="FORMAT[=FILE]",
+        help=f"{', '.join(FORMATS)}; to stdout, or into a file. May be given several times (default: console)",
+    )
+    add_save_argument(parser)
+    parser.add_argument("--all", action="store_true", help="show what passed and what was skipped, too")
+
+
+def _output(text: str) -> ReportOutput:
+    word, equals, file = text.partition("=")
+    if word not in FORMATS:
+        raise argparse.ArgumentTypeError(f"{word!r} is no format; there are {', '.join(FORMATS)}")
+    if equals and not file:
+        raise argparse.ArgumentTypeError(f"{text!r} names no file")
+    return ReportOutput(word, Path(file) if file else None)
+
+
+def add_save_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON")
+
+
+def outputs(args: argparse.Namespace) -> list[ReportOutput]:
+    """Return the requested outputs, those for stdout first. At least one is for stdout."""
+    wanted = list(args.outputs or ())
+    if args.save:
+        wanted.append(ReportOutput("json", args.save))
+    if all(output.file for output in wanted):
+        wanted.append(ReportOutput("console"))
+    return sorted(wanted, key=lambda output: output.file is not None)
+
+
+def refuse_unwritable(args: argparse.Namespace) -> None:
+    """Raise UsageError if the report cannot be written to its outputs, before any host is contacted."""
+    wanted = outputs(args)
+    if len([output for output in wanted if output.file is None]) > 1:
+        raise UsageError("-o: only one form of the report can go to stdout; give the others a file, -o FORMAT=FILE")
+    files = [output.file for output in wanted if output.file]
+    for path in files:
+        if files.count(path) > 1:
+            raise UsageError(f"{path} is named for two forms of the report; give each a file of its own")
+        refuse_place(path, "--save" if path == args.save else "-o")

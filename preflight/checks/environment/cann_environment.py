@@ -19,8 +19,8 @@ _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: The numbers count the devices of the process, from 0 on. In a container with two of a host's eight devices
     they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device, or ends with
-    EE1001; this fails. The runtime expects rising order, and stops reading at the first character that does not fit.
-    Such a value is a warning, and so are fewer devices than in the inventory.
+    EE1001. The check then fails. The runtime expects rising order, and stops reading at the first character that does
+    not fit. Such a value is a warning, and so are fewer devices than in the inventory.
 
     Check manually: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
 

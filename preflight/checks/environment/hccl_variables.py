@@ -45,9 +45,9 @@ class JobVariables:
 
 @host_check("ENV104", "The jobs' variables of HCCL are spelled right and have values that it takes", products=NPU)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded; it fails. A
-    misspelt name causes no error, and HCCL uses its default. Names that are close to one of HCCL's are warnings. So are
-    values above the vendor's advice, and variables without effect on the product.
+    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. The check
+    fails for such a value. A misspelt name causes no error, and HCCL uses its default. Names that are close to one of
+    HCCL's are warnings. So are values above the vendor's advice, and variables without effect on the product.
 
     Check manually: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after probe.setup)
 
@@ -137,7 +137,7 @@ def _connection_conflicts(variables: JobVariables) -> Iterator[Problem]:
 
 
 def _cluster_conflicts(variables: JobVariables) -> Iterator[Problem]:
-    """Yield the problems of the variables that give the ranks and their meeting place."""
+    """Yield the problems of the variables that give the ranks and their rendezvous."""
     chief, ranks = ([name for name in names if variables.get(name)] for names in (_CHIEF, _RANKS))
     if chief and ranks:
         problem = f"{ranks[0]} and {chief[0]} are two ways to say who takes part; only one may be set"

@@ -134,7 +134,7 @@ def _is_unmounted(folder: SeenFolder) -> bool:
 
 
 def _filesystem(folder: SeenFolder) -> str:
-    """Return the file system of a folder, in words that are equal for the same file system."""
+    """Return a name for the file system of a folder, equal for the same file system."""
     if not folder.filesystem:
         return "a file system that is not known"
     kind = _ALIAS.get(folder.filesystem, folder.filesystem)

@@ -27,8 +27,9 @@ class _Group:
 
 
 class _Fabric:
-    """The leaves of all hosts. A set of hosts is a number, a bit a host, since thousands are compared with
-    thousands."""
+    """The leaves of all hosts.
+
+    A set of hosts is an integer with one bit a host, because thousands of hosts are compared with thousands."""
 
     def __init__(self, leaves: Iterable[Leaves]) -> None:
         self.on: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))  # device → leaf → hosts

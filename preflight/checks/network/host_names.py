@@ -145,7 +145,7 @@ def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
 
 
 def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) -> Iterator[Finding]:
-    """Yield the hosts that take the first host's name or address for their own, or may do so."""
+    """Yield the other hosts that accept the first host's name or address as theirs, or may do so."""
     first = scribe.cluster.hosts[0].name
     report = scribe.bad if scribe.cluster.job.launcher == "torchrun" else scribe.warn
     for host, answer in answers.items():

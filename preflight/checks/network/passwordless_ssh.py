@@ -40,9 +40,9 @@ class _Attempt:
 def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
     """Why: mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh, mpirun from host to
     host in a tree. A question for a password or about a host key gets no answer. The launcher then hangs, or reports
-    only that a daemon was lost. Each host tries the next, the previous and the first of the inventory, and a failed
-    attempt fails. It uses their address and ssh port in the inventory, and the jobs' user with its keys and known
-    hosts. No keys are added.
+    only that a daemon was lost. Each host tries to log in to the next, the previous and the first of the inventory. The
+    check fails if one of these logins fails. They use the inventory's addresses and ssh ports, and the jobs' user with
+    its keys and known hosts. No keys are added.
 
     Check manually: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
 

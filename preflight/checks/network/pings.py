@@ -155,7 +155,7 @@ def _untried(scribe: All, pings: Sequence[Ping], reason_for_none: str) -> Iterat
 
 
 def _failed_pings(scribe: All, error: str, pings: Sequence[Ping], total: int) -> Finding:
-    """Return the one finding about a host's pings with the same error, as where it died between the rounds."""
+    """Return the one finding about a host's pings with the same error, such as a host that died between the rounds."""
     host, devices = pings[0].host, {ping.device for ping in pings}
     device = pings[0].device if len(devices) == 1 else None
     subject = f"device {device}" if device is not None else f"{len(devices)} devices"
@@ -188,7 +188,7 @@ def _common_cause(cause: Cause, words: Words, report: Callable[..., Finding]) ->
 
 
 def _culprit(cause: Cause, words: Words) -> Culprit | None:
-    """Return what a program is to leave out.
+    """Return the culprit that a program is to leave out.
 
     None for two leaves, for a gateway and a device, and for a gateway that is silent."""
     kind = _CULPRITS.get(cause.kind)

@@ -87,7 +87,7 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 
 def _pending(gpu: Gpu) -> str:
-    """Return the change that waits for a reset; of several the one that names a cause."""
+    """Return the change that waits for a reset; of several, the first with a cause."""
     if gpu.remapped_rows.pending:
         return "a bad row of its memory is remapped at the next reset"
     if gpu.retired_pages.pending:
@@ -98,7 +98,7 @@ def _pending(gpu: Gpu) -> str:
 
 
 def _pending_of_new_drivers(gpu: Gpu) -> str:
-    """Return the same in words of drivers from 570 on, of which there is no capture."""
+    """Return the change that drivers from 570 on report, in a format of which there is no capture."""
     if gpu.ecc.channel_repair_pending or gpu.ecc.tpc_repair_pending:
         return "a part of it is repaired at the next reset"
     if gpu.recovery_action not in (None, "None"):
@@ -108,9 +108,9 @@ def _pending_of_new_drivers(gpu: Gpu) -> str:
 
 @host_check("GPU105", "No GPU is slowed down by heat or power", products=GPU)
 def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. This
-    fails; SW Thermal Slowdown is a warning. Low clocks of an idle GPU (Idle), or of one at its power limit (SW Power
-    Cap), are no fault.
+    """Why: A GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. The
+    check fails; for SW Thermal Slowdown, it warns. Low clocks of an idle GPU (Idle), or of one at its power limit (SW
+    Power Cap), are no fault.
 
     Check manually: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
 
@@ -165,7 +165,7 @@ def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 
 def _is_open(xid: Xid, xids: Sequence[Xid]) -> bool:
-    """Return whether an Xid asks for something that the driver has not called done, by a later Xid 154."""
+    """Return whether an Xid asks for an action that no later Xid 154 of the driver reports as done."""
     return xid.action not in _NONE_NEEDED and not any(
         later.code == _RECOVERY and later.bus == xid.bus and later.action == "nothing" and _not_before(later, xid)
         for later in xids

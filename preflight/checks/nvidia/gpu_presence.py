@@ -87,7 +87,7 @@ def _unread_values(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _PeerCount:
-    """The number of GPUs that most hosts have, or as many hosts as have any other. `hosts`: these in words."""
+    """The number of GPUs that is most frequent among the hosts. `hosts`: text for these hosts."""
 
     number: int
     hosts: str

@@ -71,9 +71,9 @@ def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU110", "Every GPU takes any number of programs", products=GPU)
 def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: In compute mode Prohibited, no program gets the GPU; this fails. Exclusive_Process admits one program, which
-    is enough for a job; it is a warning. A leftover process or a second one (a data loader, a profiler) stops the next.
-    The error is "all CUDA-capable devices are busy or unavailable".
+    """Why: In compute mode Prohibited, no program gets the GPU, and the check fails. Exclusive_Process admits one
+    program, which is enough for a job; it is a warning. A leftover process or a second one (a data loader, a profiler)
+    stops the next. The error is "all CUDA-capable devices are busy or unavailable".
 
     Check manually: nvidia-smi -q -d COMPUTE
 

@@ -15,9 +15,9 @@ _READY, _FINE = "Completed", "Success"
 @host_check("GPU112", "Fabric manager runs where there are NVSwitches, also after a reboot", products=GPU)
 def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: Fabric manager sets up the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
-    GPUs of the host, or NCCL fails when it sets up NVLink SHARP. This fails. If it was started manually, it is gone
-    after the next reboot, which is a warning. GPU114 reports on hosts without NVSwitches on their PCI bus (also virtual
-    machines, and B200).
+    GPUs of the host, or NCCL fails when it sets up NVLink SHARP. The check then fails. A manager that was started
+    manually is gone after the next reboot, which is a warning. GPU114 reports on hosts without NVSwitches on their PCI
+    bus (also virtual machines, and B200).
 
     Check manually: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
 
@@ -87,8 +87,8 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU114", "Every GPU has joined the NVLink fabric", products=GPU)
 def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. This
-    fails. The state is In Progress until fabric manager has set the GPU up, which takes minutes after a boot.
+    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The check
+    then fails. The state is In Progress until fabric manager has set the GPU up, which takes minutes after a boot.
 
     Check manually: nvidia-smi -q | grep -A2 Fabric
 

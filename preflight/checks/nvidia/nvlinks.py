@@ -122,8 +122,8 @@ def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterato
 )
 def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: Two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
-    tenth of the speed. This fails if the model's servers have NVSwitches. It also fails if the same pair has NVLink on
-    most hosts with the same GPUs. If as many hosts have it as lack it, both sides are reported.
+    tenth of the speed. The check fails if the model's servers have NVSwitches. It also fails if the same pair has
+    NVLink on most hosts with the same GPUs. If as many hosts have it as lack it, both sides are reported.
 
     Check manually: nvidia-smi topo -m
 

@@ -189,7 +189,7 @@ def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
 
 
 def _kinds(gid_choices: _GidChoices) -> dict[str, str]:
-    """Return the kinds of the GIDs that NCCL takes, by host, in a sentence's words."""
+    """Return the kinds of the GIDs that NCCL takes, by host, as text for a sentence."""
     kinds: dict[str, dict[str, None]] = defaultdict(dict)  # in order, once each
     for name, _, gid in gid_choices.gids:
         if gid is not None and not is_link_local(gid):

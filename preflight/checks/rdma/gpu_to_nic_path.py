@@ -146,7 +146,7 @@ def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
 
 
 def _iommu_problem(rdma: Rdma) -> str:
-    """Return what an IOMMU does that it should not, by the types of its groups, or else by the kernel's arguments."""
+    """Return the problem of an IOMMU, by the types of its groups, or else by the kernel's arguments."""
     translated = [function.name for function in rdma.functions if function.iommu not in ("", "identity")]
     if translated:
         suffix = f" and {len(translated) - 3} more" if len(translated) > 3 else ""

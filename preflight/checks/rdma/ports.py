@@ -33,9 +33,10 @@ _NO_SUBNET_MANAGER = "sminfo; start opensm on one host, or on the switch"
 def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: NCCL uses the ports that it finds active, and does not report the others. A host with a port less has a rank
     less on that rail. The job is slow, or hangs if rails are not connected. The ports of `[machine] rdma` in the
-    inventory count; without it, those that are active on most hosts. A port that counts and is not active fails.
-    Without `[machine] rdma`, a port that is switched off is a warning, because hosts also have ports without a cable.
-    So is a host with as many other ports. If jobs are to use sockets, all of these are warnings.
+    inventory count. Without it, those that are active on most hosts count, because hosts also have ports without a
+    cable. A port that counts and is not active fails. Without `[machine] rdma`, a port that is switched off is only a
+    warning. So is a missing port on a host with as many other active ports. If jobs are to use sockets, all of these
+    are warnings.
 
     Check manually: grep . /sys/class/infiniband/*/ports/*/{state,phys_state}   (4: ACTIVE, 5: LinkUp; or ibstat)
 

@@ -23,12 +23,12 @@ from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 
 @cluster_check("PRB115", "The probe's figures are those of the saved baseline", several=False)
 def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
-    """Why: If all parts are equally slow, a comparison among peers shows nothing. Typical causes are a changed switch
-    configuration, a new driver or a job that runs beside the probe. The check compares each bandwidth with the saved
-    run, for the same operation and the same ranks, at the largest size that both runs have. Pairs and hosts below 93 %
-    of the baseline are a warning, below 80 % a failure. For rails and all devices the limits are 90 % and 75 %. PRB103
-    reports pairs that are slow among their peers, so these and the groups that they slow are left out. A baseline of
-    other hosts, scopes or sizes is not compared.
+    """Why: If all hosts and links are equally slow, a comparison among peers shows nothing. Typical causes are a
+    changed switch configuration, a new driver or a job that runs beside the probe. The check compares each bandwidth
+    with the saved run, for the same operation and the same ranks, at the largest size that both runs have. Pairs and
+    hosts below 93 % of the baseline are a warning, below 80 % a failure. For rails and all devices the limits are 90 %
+    and 75 %. PRB103 reports pairs that are slow among their peers, so these and the groups that they slow are left out.
+    A baseline of other hosts, scopes or sizes is not compared.
 
     Check manually: preflight baseline compare
 

@@ -1,4 +1,4 @@
-"""Checks of the results of the vendor's HCCL Test, where it takes the probe's place."""
+"""Checks of the results of the vendor's HCCL Test, which replaces the probe for jobs without torch."""
 
 from collections.abc import Iterator, Sequence
 
@@ -82,7 +82,7 @@ def _table_problem(run: HcclTestRun, result: HcclTest) -> tuple[str, str]:
 
 
 def _result_problem(run: HcclTestRun, result: HcclTest) -> str:
-    """Return why the results are not known to be right; empty where they are, or where an error explains it."""
+    """Return why the results are not known to be right; empty if they are, or if an error explains it."""
     devices = len(run.members)
     if any(row.check == "NULL" for row in result.rows):
         exact = checks(run.dtype, run.operation, devices)

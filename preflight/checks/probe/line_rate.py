@@ -66,7 +66,7 @@ def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Base
 
 
 def _why_not(pairs: Sequence[Observation]) -> str:
-    """Return why the pairs prove nothing about their ports; empty where they may."""
+    """Return why the pairs prove nothing about their ports; empty if they may."""
     if not pairs:
         return _TOO_LITTLE
     if any(view.on_host for observation in pairs for view in observation.ranks):

@@ -28,7 +28,7 @@ def port_reachability(
     sockets: Mapping[str, Sockets | None],
 ) -> Iterator[Finding]:
     """Why: If a firewall closes a port, or another process holds it, no error appears. All ranks wait for a timeout,
-    and its message names a healthy host. Both gloo and NCCL listen on ports that the kernel chooses, so opening the
+    and its message points to a healthy host. Both gloo and NCCL listen on ports that the kernel chooses, so opening the
     master's port is not enough. Before torch, every host listens on the job's ports and on ephemeral ones, and the
     others connect. Both ends prove that they are of this run. The check fails for lost connections and for ports that
     are held. A port held by another run of preflight is a warning. Faults that FWL101, FWL104 or PRT103 reports are

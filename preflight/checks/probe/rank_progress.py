@@ -43,8 +43,8 @@ def rank_progress(
     causes: tuple[Finding, ...] | None,
     limit: TimeLimit | None = None,
 ) -> Iterator[Finding]:
-    """Why: A collective needs every rank. If one rank hangs, all others wait until a timeout, and its message names a
-    rank that waited. The check fails for hung ranks and reports the last stage that each completed. The stages are
+    """Why: A collective needs every rank. If one rank hangs, all others wait until a timeout, and its message points to
+    a rank that waited. The check fails for hung ranks and reports the last stage that each completed. The stages are
     spawned, python, torch, backend, device, store, peers, communicator, warm-up, iteration, values and closed. If all
     ranks stopped at the same stage, tests with other partners identify the culprit. It can be a device or host that
     fails with two healthy partners, a link or a rail. It can also be groups that do not reach each other, or the number
@@ -119,7 +119,7 @@ class _Hangs:
     """The hangs of a probe, by their explanation.
 
     `stops`: all groups that stopped as one. `unexplained`: those of them that no suspect and no slow object explains.
-    `slow_alone`, `slow_stops`: ranks and groups that the budget cannot tell from slow ones."""
+    `slow_alone`, `slow_stops`: ranks and groups that may only be slow, since the budget was short."""
 
     culprits: Sequence[Named]
     suspects: Sequence[_Suspect]
@@ -172,8 +172,8 @@ def _follows(stop: Stop, suspects: Sequence[_Suspect], slow: Sequence[Named]) ->
 
 
 def _may_be_slow(stop: Stop, culprits: Sequence[Named], limit: TimeLimit | None) -> bool:
-    """Return whether the budget was too short to tell a hang from slowness, and no comparison with tests that passed
-    does."""
+    """Return whether a stop may only be slow: the budget was short, and no comparison with passed tests shows a
+    hang."""
     compared = (culprit for culprit in culprits if culprit.kind not in ("system", "scale"))
     return short_budget.is_slow_or_hung(stop, limit) and not any(culprit.explains(stop.places) for culprit in compared)
 

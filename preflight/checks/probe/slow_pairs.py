@@ -100,13 +100,13 @@ def link_bandwidth(
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
     """Why: A collective is as slow as its slowest link. A port that came up at a lower speed, or loses packets, slows
-    every job and fails none. Pairs along the rails are compared with their own median bandwidth. A pair is a warning
-    below 93 % of the median, if it is further from it than healthy pairs are. Below 80 %, or below half of the slowest
-    healthy pair, it is a failure if it is slow in a second round, too. If measurements of the same pair vary by more
-    than that, the machines are busy and only larger differences count. A device or host that is slow with partners
-    which are fast elsewhere is the culprit. It is reported with its direction, if that is known, and compared with the
-    healthy pairs. Without a culprit, the pair is reported. If half of the pairs are slow and no culprit is identified,
-    the median does not show the slow ones. A warning then lists them.
+    every job and fails none. Pairs along the rails are compared with their own median bandwidth. A pair below 93 % of
+    the median is a warning, unless healthy pairs vary as much. Below 80 %, or below half of the slowest healthy pair,
+    it is a failure if it is slow in a second round, too. If measurements of the same pair vary by more than that, the
+    machines are busy and only larger differences count. A device or host that is slow with partners which are fast
+    elsewhere is the culprit. It is reported with its direction, if that is known, and compared with the healthy pairs.
+    Without a culprit, the pair is reported. If half of the pairs are slow and no culprit is identified, the median does
+    not show the slow ones. A warning then lists them.
 
     Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
 

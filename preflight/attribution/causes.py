@@ -17,7 +17,7 @@ _OF_ONE = ("device", "host", "link", "group")  # kinds that a finding about one 
 class FailureMode(StrEnum):
     """Ways to fail, each explained by other facts."""
 
-    ALONE = "alone"  # before it met another rank, or by itself: it died, or stands still
+    ALONE = "alone"  # before it met another rank, or by itself: it died, or does not continue
     TOGETHER = "together"  # while it met, connected to or worked with others
     SLOW = "slow"
     WRONG = "wrong"
@@ -237,11 +237,9 @@ def _place(cause: Finding) -> str:
 def _nearness(cause: Finding, members: Collection[str]) -> int | None:
     """Return how near a finding is to the members, or None if it concerns none of them.
 
-    0: it is about a member, or a device of one, or as much about a member as about another device.
-
-    1: it is about a member's host, or about no host at all.
-
-    2: it is about a host or device that has a member as its peer.
+    `0` is a finding about a member or a device of one, or about a member as much as about another device. `1` is a
+    finding about a member's host, or about no host at all. `2` is a finding about a host or device that has a member as
+    its peer.
     """
     if cause.host is None:
         return 1 if _is_on_rail(members, cause.rail) else None

@@ -57,7 +57,7 @@ class Cause:
     rail. `lost`: the pings that it explains, out of `total`. If a "gateway" is gone, those through it are among them.
 
     `members` of a partition: hosts, or devices as "node01/3", that reach each other and none of the `others`. `part`:
-    the cause may also be a part that is cut off, which too few pings were made to tell.
+    the cause may also be a part that is cut off, but there were too few pings to decide.
     """
 
     kind: Kind

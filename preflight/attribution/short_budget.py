@@ -1,4 +1,4 @@
-"""Hangs that a probe with a short budget cannot tell from slowness. Pure."""
+"""Hangs that a probe with a short budget cannot distinguish from slowness. Pure."""
 
 from collections.abc import Iterable, Sequence
 

@@ -132,7 +132,7 @@ def _let_go(view: RankView, observation: Observation, objects: Sequence[Named] |
 
 
 def by_itself(view: RankView) -> bool:
-    """Return whether a rank failed by itself: before it met another rank, or it vanished, or it stands still."""
+    """Return whether a rank failed by itself: before it met another rank, or it vanished, or does not continue."""
     early = STAGES.index(view.stage) < STAGES.index("device")
     return early or view.end in _VANISHED or view.stands_still
 

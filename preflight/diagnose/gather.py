@@ -89,8 +89,8 @@ class Counted:
 class LoggedProcess:
     """A writer of lines.
 
-    `mixed`: it may be several, for nothing tells the lines of its file apart. `errors`: the first one for each id and
-    role of signs. `names`: peers that its errors name. `met`: ranks that it reports as connected.
+    `mixed`: it may be several, since the lines of its file do not identify their writer. `errors`: the first one for
+    each id and role of signs. `names`: peers that its errors name. `met`: ranks that it reports as connected.
     """
 
     who: Who
@@ -136,7 +136,7 @@ class Gathered:
         self.files += 1
 
     def _end_errors(self, length: int, tail: bytes) -> None:
-        """Complete the errors of a file with what the text below them tells of their programs."""
+        """Complete the errors of a file with the text below them, which shows whether their programs went on."""
         failed = any(counted.error.sign.id in ENDED_BADLY for counted in self._open.values())
         below, restart = Below(tail), cache(lambda: restart_place(tail))
         for counted in sorted(self._open.values(), key=lambda counted: counted.end):
@@ -353,7 +353,7 @@ def _allowed(line: LogLine, sign: Sign | None) -> Sign | None:
 
 
 def _key(line: LogLine, who: Who, sign: Sign | None, kill: Kill | None) -> tuple[str, ...]:
-    """Return the key that tells writers apart; in a kernel's log, each fault has its own."""
+    """Return the key that identifies a writer; in a kernel's log, each fault has its own."""
     file = who.file
     if kill:
         return ("kill", file, line.who.host, str(kill.pid))

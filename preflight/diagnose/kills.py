@@ -53,7 +53,7 @@ def _pids(error: LoggedError) -> Iterable[int]:
 
 
 class _JobProcesses:
-    """Processes of a job, as far as its errors tell: their numbers, steps of Slurm, and when some were killed."""
+    """Processes of a job, as far as its errors show them: their numbers, steps of Slurm, and when some were killed."""
 
     def __init__(self, errors: Sequence[LoggedError]) -> None:
         killed = [error for error in errors if error.sign.id in _KILLED]

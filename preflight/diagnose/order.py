@@ -1,4 +1,4 @@
-"""The order in which errors were logged, as far as times and places in files tell. Pure."""
+"""The order in which errors were logged, as far as times and places in files show it. Pure."""
 
 import re
 from bisect import bisect_left, bisect_right

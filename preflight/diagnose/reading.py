@@ -84,7 +84,7 @@ class Unread:
 
 
 def sources(paths: Sequence[Path]) -> list[Source]:
-    """Return the files that are named, and those in the folders that are named.
+    """Return the files that are given, and those in the folders that are given.
 
     Raises UsageError for a path that does not exist, and for paths without logs.
     """

@@ -86,7 +86,7 @@ class Who:
 class LogLine:
     """A line without terminal escapes.
 
-    `time`: seconds since 1970, in the clock and zone of its log. `tag`: tells several writers of one file apart.
+    `time`: seconds since 1970, in the clock and zone of its log. `tag`: distinguishes several writers of one file.
     `peers`: names in it besides the writer's.
     """
 
@@ -104,7 +104,7 @@ class Spot:
 
     `end`: bytes of the file up to its end, as it is read. `about`: the writer by the file's path. `year`: that of lines
     without one. `time_before`: the time of the nearest line before it that has one. `after` and `before`: the text that
-    follows it, and that precedes it, bounded. `went_on`: tells whether a writer logs below that it went on.
+    follows it, and that precedes it, bounded. `went_on`: returns whether a writer logs below that it went on.
     """
 
     file: str

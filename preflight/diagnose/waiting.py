@@ -1,6 +1,7 @@
 """The ranks that others waited for, and the last lines of those that stopped first. Pure.
 
-Check these ranks first if all logged errors are of ranks that waited. Being named makes no rank the culprit.
+Check these ranks first if all logged errors are of ranks that waited. A rank in this list is not necessarily the
+culprit.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from preflight.diagnose.order import NEVER, when
 from preflight.diagnose.types import ErrorGroup, LastLines, LoggedError, Role
 
 _RANKS = 100_000
-_SHOWN = 64  # ranks that are named at most
+_SHOWN = 64  # ranks that are listed at most
 _NAMED = 5  # names that are shown
 _LAST = 8  # writers with last lines that are shown
 _STOPPED = 5.0  # seconds between the last line of the first rank that stopped, and of others that count as first
@@ -67,7 +68,7 @@ def _ranks_of_devices(logs: Gathered) -> dict[str, int]:
 
 
 def _named_peers(process: LoggedProcess, world: int, ranks: Mapping[str, int]) -> set[str]:
-    """Return the peers that a process names, by rank where that is known, and the ranks that it has not met."""
+    """Return the peers that a process reports, by rank if that is known, and the ranks that it has not met."""
     missing = set(range(min(world, _SHOWN))) - process.met if process.met else set()
     peers = {f"rank {ranks[name]}" if name in ranks else name.strip() for name in process.names}
     return peers | {f"rank {rank}" for rank in missing}

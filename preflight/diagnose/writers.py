@@ -1,4 +1,4 @@
-"""The processes that wrote a job's logs, as far as CANN's lines and the tables of launchers tell. Bounded."""
+"""The processes that wrote a job's logs, as far as CANN's lines and the tables of launchers show them. Bounded."""
 
 import re
 from collections.abc import Iterator

@@ -147,9 +147,9 @@ def judge(
 ) -> Proof:
     """Return the verdict on the job's nodes.
 
-    A host or device that a failure names is broken. If a link fails, either end may be, so neither is named. A failure
-    of all tested nodes is systemic and names none. Tests say nothing of a host that was lost on the way or never gave
-    an agent.
+    A host or device that a failure identifies is broken. If a link fails, either end may be broken, so neither is
+    identified. A failure of all tested nodes is systemic and identifies none. Tests show nothing about a host that was
+    lost on the way or never started an agent.
     """
     lost = _lost_ranks(observations)
     answering = {host.name: node for node, host in known.items() if host.name not in lost}

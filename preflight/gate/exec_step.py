@@ -17,7 +17,7 @@ from preflight.transport.engine.slurm import SlurmJob as Allocation
 
 _PART = LONGEST - len("PREFLIGHT_STEP_000=")  # bytes; Linux limits a variable as it limits an argument
 _MOST = 1 << 20  # bytes of all of them; with a usual stack Linux allows 2 MiB, which include the shell's own variables
-# python3 -c reads it from the environment: the command line of mpirun has the command once for each node
+# The command line of mpirun has the command once for each node, so python3 -c reads the program from the environment.
 _PROGRAM = "import os; exec(os.environ.pop('PREFLIGHT_PROGRAM'))"
 
 

@@ -13,9 +13,9 @@ from preflight.model.outcome import Outcome
 from preflight.report.text import printable
 
 GOOD = 0
-BROKEN = 42  # this pod's host, or a device of it, is named
+BROKEN = 42  # this pod's host, or a device of it, is the culprit
 UNKNOWN = 43  # it is unknown whether the gang is good
-OTHERS = 44  # the gang fails, and this pod is not named: among other pods it may be good
+OTHERS = 44  # the gang fails, and this pod is not the culprit: among other pods it may be good
 CODES = frozenset({BROKEN, UNKNOWN, OTHERS})
 
 MESSAGE = 4096  # bytes that Kubernetes reads of a termination message

@@ -126,8 +126,8 @@ def undoing_allowed(plan: Plan, way: Way) -> tuple[Plan, tuple[str, ...]]:
 def still_started(way: Way) -> tuple[dict[str, str], dict[str, str]]:
     """Return host → why the gate stays, and host → why only its front stays.
 
-    The gate stays on a host on which a scheduler starts it, or whose scheduler cannot be asked. The front stays where
-    slurmd may have an old configuration: it does no harm, and without it slurmd would drain the node.
+    The gate stays on a host if a scheduler starts it there, or if the host's scheduler cannot be asked. The front stays
+    if slurmd may have an old configuration: it does no harm, and without it slurmd would drain the node.
     """
     kept_off: dict[str, str] = {}
     kept_front: dict[str, str] = {}

@@ -37,7 +37,8 @@ class Workload:
     """A job of `replicas` pods with `devices` devices each. Raises UsageError for what Kubernetes would refuse.
 
     `resource`: the device plugin's name of its devices ("nvidia.com/gpu"), "" for none: then only gloo is tested.
-    `preflight_image`: of the init container; "": the job's own. `setup`, `python`: as in the inventory's [probe].
+    `preflight_image` is that of the init container ("" for the job's own). `setup`, `python`: as in the inventory's
+    [probe].
     """
 
     kind: WorkloadKind

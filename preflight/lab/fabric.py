@@ -2,11 +2,11 @@
 
 Hosts are behind leaves, which uplinks join. A rail is one device index. Faults are drawn from a seed and a list:
 
-    dead:3,slow:1,wrong-data:1,one-way:1,flaky:2@0.5   hosts (flaky: share of its tests that fail; 0.5)
-    device:2,rail:1                                    a device of a host, a rail of all hosts
-    link:2,slow-link:1,hidden-link:1                   between two hosts, on one rail; hidden: not tested in round 1
-    uplink:1,slow-uplink:1,partition:0.25              parts that are cut off, or slow to reach; a share of the hosts
-    scale:128,combination:3                            tests of more than so many hosts; so many hosts only together
+    `dead:3,slow:1,wrong-data:1,one-way:1,flaky:2@0.5`  Hosts (flaky: share of its tests that fail, 0.5 by default).
+    `device:2,rail:1`                                   A device of a host, a rail of all hosts.
+    `link:2,slow-link:1,hidden-link:1`                  Between two hosts, on one rail (hidden: not tested in round 1).
+    `uplink:1,slow-uplink:1,partition:0.25`             Parts that are cut off or slow to reach, a share of the hosts.
+    `scale:128,combination:3`                           Tests of more than so many hosts, so many hosts only together.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

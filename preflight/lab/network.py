@@ -20,8 +20,8 @@ DEVICE_RATE = "1gbit"
 # Without a fixed address a bridge takes the lowest of its ports, and another one when that port leaves. Devices would
 # then send to a gateway that no longer exists, until they ask again.
 GATEWAY_MAC = "02:00:00:00:00:01"
-# The first is for packets that must keep to the port (see standins/vendor/nic.h), the second for routes to other rails
-# on a direct fabric (see standins/python/torch_npu/_fibres.py).
+# The first is for packets that must keep to the port (see standins/vendor/nic.h). The second is for routes to other
+# rails on a direct fabric (see standins/python/torch_npu/_fibres.py).
 _RULES = ("rule add pref 100 tos 0x10 lookup 100", "rule add pref 200 lookup 101")
 Item = TypeVar("Item")
 

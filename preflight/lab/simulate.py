@@ -1,7 +1,7 @@
 """Simulation: the localiser, and other rules over the same tests, against many models of a fabric. Nothing is run.
 
 A run has rounds until the localiser has no more questions. Then all remaining hosts are tested at once, as `check`
-does, with further rounds if that fails. The drawn faults are compared with the named ones.
+does, with further rounds if that fails. The drawn faults are compared with the identified ones.
 """
 
 import statistics
@@ -48,8 +48,8 @@ class Simulation:
 class Score:
     """Result of one run.
 
-    `falsely` counts healthy hosts and devices that are named as faulty, `doubted` those called intermittent. `missed`
-    counts drawn faults that are not named.
+    `falsely` counts healthy hosts and devices that are reported as faulty, `doubted` those called intermittent.
+    `missed` counts drawn faults that are not identified.
     """
 
     exact: bool
@@ -91,7 +91,7 @@ class _Play:
     def full_size(self) -> bool:
         """Test all remaining hosts of each rail together.
 
-        Return False if nothing failed, or if that could say nothing new.
+        Return False if nothing failed, or if that could show nothing new.
         """
         planned = {}
         for rail, localiser in self.localisers.items():
@@ -146,10 +146,11 @@ def truth(model: Model) -> set[Name]:
 
 
 def _score(model: Model, named: Collection[Name]) -> tuple[bool, int, int, int]:
-    """Compare the named faults with the drawn ones.
+    """Compare the identified faults with the drawn ones.
 
-    Return whether they are equal, then the numbers of healthy places named as faulty, of those called intermittent, and
-    of missed faults. A flaky host may have either name. For a fault of scale, only the number of hosts has to match.
+    Return whether they are equal, then the numbers of healthy places reported as faulty, of those called intermittent,
+    and of missed faults. A flaky host may have either name. For a fault of scale, only the number of hosts has to
+    match.
     """
     expected, remaining = truth(model), set(named)
     for host in model.flaky:

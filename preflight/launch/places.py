@@ -111,7 +111,7 @@ def _with_address(address: str, network: Network) -> list[Interface]:
 
 
 def common_network(hosts: Sequence[Host], facts: ClusterFacts | None) -> str:
-    """Return the network of all host NICs as a CIDR; empty where it is unknown, or there are several."""
+    """Return the network of all host NICs as a CIDR; empty if it is unknown, or there are several."""
     if all(host.nic and "/" in host.nic for host in hosts):
         networks = {str(host.nic) for host in hosts}
     elif facts and not on_loopback(hosts):

@@ -84,7 +84,7 @@ class _Form:
     """A kind of change, except those of files.
 
     `target` matches the whole target. `plans`: true if a plan file may set the value. `puts_back`: the same for a
-    rollback, where it differs. `may_unset`: true if a plan file may hold no value.
+    rollback, if it differs. `may_unset`: true if a plan file may hold no value.
     """
 
     area: Area

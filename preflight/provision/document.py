@@ -1,7 +1,8 @@
 """The plan as a file: `plan --out` writes it, `apply` reads it. Pure.
 
-`{"schema": "preflight.plan/1", "created", "cluster", "inventory", "held_back": ["…"], "changes": [{…}]}`; the changes
-are those of preflight/model/change.py, in the order in which they are applied.
+Its keys are `schema` ("preflight.plan/1"), `created`, `cluster`, `inventory`, `held_back` (a list of texts) and
+`changes` (a list of objects). The changes are those of preflight/model/change.py, in the order in which they are
+applied.
 """
 
 import json

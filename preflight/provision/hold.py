@@ -47,7 +47,7 @@ def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_
 def where_root(plan: Plan, facts: ClusterFacts) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan without hosts where preflight is not root, and a sentence for each such host.
 
-    Hosts get a sentence if sudo refused, or if the plan would have changed them. The first few are named, the others
+    Hosts get a sentence if sudo refused, or if the plan would have changed them. The first few are listed, the others
     counted.
     """
     powerless = {name: why for name in facts.hosts if (why := _not_root(name, facts, plan.hosts))}
@@ -96,7 +96,7 @@ def _systems(facts: ClusterFacts) -> Iterator[tuple[str, Os]]:
 def not_reached(facts: ClusterFacts) -> tuple[str, ...]:
     """Return a sentence for each host that was not reached, so that the plan knows nothing of it.
 
-    The first few are named, the others counted.
+    The first few are listed, the others counted.
     """
     sentences = [host_facts.summary for host_facts in facts.hosts.values() if isinstance(host_facts, Unreachable)]
     return _first_few(sentences, "hosts were not reached")

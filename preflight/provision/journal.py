@@ -1,12 +1,12 @@
 """Journals of the runs from this machine: a file a run, a JSON object a line, on disk before the next step begins.
 
-    start      run, command, inventory, owner, changes (the plan); undoes (the run that this one rolls back, or "") and
-               asked (the hosts that were asked for it)
-    begin      host, steps: the changes that now begin there, in order
-    end        host, step, kind, target, state, found, message: the result of one change; maybe: whether it may have
-               changed something though it is not done
-    stopped    why: no other host is begun
-    finish     exit: the command's exit code
+    `start`    run, command, inventory, owner and changes (the plan).
+               `undoes` is the run that this one rolls back, or "". `asked` is the hosts that were asked for it.
+    `begin`    host and steps (the changes that now begin there, in order).
+    `end`      host, step, kind, target, state, found and message, which are the result of one change.
+               `maybe` is true if the change may have changed something though it is not done.
+    `stopped`  why no other host is begun.
+    `finish`   exit (the command's exit code).
 
 The files may hold text of hosts' files; only their owner can read them.
 """

@@ -1,4 +1,4 @@
-"""Text of a plan's results, for people: successes are counted, everything else is named. Pure."""
+"""Text of a plan's results, for people: successes are counted, everything else is listed. Pure."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -130,7 +130,7 @@ def stale(result: StepResult) -> str:
 
 
 def _short_value(value: str | None) -> str:
-    """Return a value on one line. A long one is cut, with a hash that tells it from others of its length."""
+    """Return a value on one line. A long one is cut, with a hash that distinguishes it from others of its length."""
     if value is None:
         return "nothing"
     text = " ".join(value.split())

@@ -54,7 +54,7 @@ def in_order(hosts: Sequence[Host], order: ServerOrder = ServerOrder.MINDSPORE) 
 
 
 def build(cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts, options: BuildOptions) -> BuildResult:
-    """Return the table of `hosts` with what `facts` say about them."""
+    """Return the rank table of `hosts`, with their devices and addresses from `facts`."""
     version, findings = version_of(cluster, options), _Findings()
     entries: list[tuple[Server, SuperPod | None]] = []
     for host in in_order(hosts, options.order):

@@ -50,7 +50,7 @@ class Partners:
         )
 
     def _in_turn(self, member: Member) -> Iterator[Member]:
-        """Yield partners, the most telling first.
+        """Yield partners, the most informative first.
 
         Its own island comes first, where it once passed. Then follow members behind the same leaf, if it failed only
         elsewhere. Sides of a partition that have yet to try it are next, then islands with which it was not tried, and

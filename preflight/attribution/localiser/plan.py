@@ -118,7 +118,7 @@ class Planner:
         return [member for member in unproven if member in self.free]
 
     def _pair_with_good(self, unproven: Sequence[Member]) -> list[Member]:
-        """Pair each with a good member, since such a test tells most. Return those without a pair."""
+        """Pair each with a good member, since such a test gives most information. Return those without a pair."""
         partners = Partners(self.rules, self.free.difference(unproven), self.topology, self.may_meet)
         for member in unproven:
             partner = partners.take_for(member)
@@ -139,7 +139,8 @@ class Planner:
             self._take(self.order)
 
     def _retest_failed_pairs(self, *, within_island: bool) -> None:
-        """Tell links from accidents. Pairs between islands come later, since the islands may be apart."""
+        """Retest failed pairs, to distinguish link faults from accidents. Pairs between islands come later, since the
+        islands may be apart."""
         for pair in self.evidence.open_pairs():
             islands = frozenset(map(self.evidence.island, pair))
             settled = self.rules.believed(pair) or islands in self.rules.apart or self.rules.surely_intermittent & pair
@@ -171,7 +172,7 @@ class Planner:
         """Return the free members of each island, with islands behind the same leaf next to each other.
 
         That leaf's uplink may separate them. Ends of open pairs come first in each, so that they are taken last: a test
-        of the pair itself tells more.
+        of the pair itself gives more information.
         """
         by_leaf = sorted(self.order, key=lambda member: str(self.topology.get(member)))
         place = {member: number for number, member in enumerate(by_leaf)}

@@ -53,7 +53,7 @@ class ScaleSearch:
                 self.wanted.append(error.group)
 
     def _fails(self, group: Group, *, certain: bool = False) -> bool:
-        """Return whether a group fails. Raise _UntestedError where the results do not tell.
+        """Return whether a group fails. Raise _UntestedError if the results do not show it.
 
         `certain`: only twice as many failures of this very group are enough.
         """

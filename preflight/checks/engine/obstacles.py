@@ -24,7 +24,7 @@ _PACKAGES = {"hccn_tool": "the Ascend driver", "npu-smi": "the Ascend driver", "
 
 
 def reason(finding: Finding) -> str:
-    """Return why the check could not inspect the host; empty where it could."""
+    """Return why the check could not inspect the host; empty if it could."""
     match = _BLIND.search(finding.summary) if finding.outcome is Outcome.UNKNOWN else None
     return match.group(1) if match else ""
 
@@ -40,10 +40,9 @@ def no_answer(error: str) -> bool:
 
 
 def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = False) -> Finding:
-    """Return the finding; one that is blocked by an obstacle and has no remedy gets that of the obstacle.
+    """Return the finding, with the obstacle's remedy if an obstacle blocks it and it has none.
 
-    `other_product`: the host has accelerators of another kind than the inventory says, so that tools are rightly
-    missing."""
+    `other_product`: the host has accelerators of another kind than the inventory, so missing tools are expected."""
     why = reason(finding) if finding.host and not finding.remedy else ""
     if why and other_product and _NO_TOOL.search(why):
         return replace(finding, remedy="correct the product first (HST135)")

@@ -15,15 +15,15 @@ of them could not be collected.
             yield here.bad(f"{missing} not reserved", …)
 
 A host check sees one host. A cluster check sees every host's section as a mapping from host name to value. Both may
-also take the inputs of later rounds:
+also take the inputs of later rounds.
 
-- `pings`, `rehearsal`, `observations` and `hccl_test`,
-- `located`: the culprits that the observations show,
-- `link_counts`: the counts of ports during the tests,
-- `limit`: the effect of a budget on the probe's deadlines,
-- `baseline`: the saved figures of observations,
-- `causes`: the findings of the checks of the facts on hosts with culprits,
-- `known`: the findings of the checks with smaller ids.
+    `pings`, `rehearsal`, `observations`, `hccl_test`: the results of the rounds.
+    `located`: the culprits that the observations show.
+    `link_counts`: the counts of ports during the tests.
+    `limit`: the effect of a budget on the probe's deadlines.
+    `baseline`: the saved figures of observations.
+    `causes`: the findings of the checks of the facts on hosts with culprits.
+    `known`: the findings of the checks with smaller ids.
 
 The check with the input `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
 
@@ -70,7 +70,7 @@ class Check:
     scope: str  # "host" or "cluster"
     function: Callable[..., Iterable[Finding]]
     needs: tuple[str, ...]
-    optional: tuple[str, ...] = ()  # those of `needs` that are None where they could not be collected
+    optional: tuple[str, ...] = ()  # those of `needs` that are None if they could not be collected
     severity: Outcome = Outcome.FAIL
     products: frozenset[Product] = EVERY
     several: bool = False  # skipped for a single host

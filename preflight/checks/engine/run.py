@@ -118,7 +118,7 @@ def _by_host(check: Check, inputs: Mapping[str, Mapping[str, object]]) -> dict[s
 
 
 def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> str:
-    """Return why a check does not apply at all; empty where it does."""
+    """Return why a check does not apply at all; empty if it does."""
     if cluster.product not in check.products:
         return f"does not apply to {cluster.product}"
     for name in ROUNDS:

@@ -17,13 +17,14 @@ _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 @host_check("ENV107", "ASCEND_RT_VISIBLE_DEVICES names devices that are there", products=NPU)
 def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: the numbers count the devices that the process has, from 0 on. In a container with two of a host's eight
-    they are 0 and 1, whatever their numbers on the host: with those there is no device at all, or EE1001. The runtime
-    wants them in rising order, and stops reading at the first character that does not fit.
+    """Why: The numbers count the devices of the process, from 0 on. In a container with two of a host's eight devices
+    they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device, or ends with
+    EE1001. The check then fails. The runtime expects rising order, and stops reading at the first character that does
+    not fit. Such a value is a warning, and so are fewer devices than in the inventory.
 
     Check manually: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
 
-    Fix: count from 0 inside a container, or unset the variable to have all
+    Fix: Count from 0 inside a container, or unset the variable to use all devices.
     """
     value, device_count, name = job.variables.get(_VISIBLE), len(job.devices), scribe.host.name
     if value is None:
@@ -69,14 +70,15 @@ def _parse(value: str) -> tuple[list[int], bool]:
 
 @host_check("ENV110", "CANN's set_env.sh is sourced where jobs run", products=NPU, optional=("versions",))
 def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterator[Finding]:
-    """Why: without it the loader does not find libhccl.so, and torch_npu does not import; which line of it is missing
-    shows as another message each time. Where the inventory has no probe.setup it is a warning: the jobs' own start
-    scripts may source it, and then preflight's probe needs it, too.
+    """Why: Without set_env.sh, the loader does not find libhccl.so, and torch_npu cannot be imported. The message
+    depends on the line that is missing. A missing variable fails. Without probe.setup in the inventory, it is only a
+    warning, because the jobs' start scripts may source the file. The probe of preflight then needs it, too. An
+    LD_LIBRARY_PATH without a folder of CANN is a warning.
 
     Check manually: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
 
-    Fix: setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
-    /usr/local/Ascend/ascend-toolkit/set_env.sh), and the same line in the jobs' start script; in an image: ENV lines
+    Fix: Set setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
+    /usr/local/Ascend/ascend-toolkit/set_env.sh). Add the same line to the jobs' start script, or ENV lines to an image.
     """
     if not {"torch_npu", "mindspore"} & set(job.packages):
         yield scribe.skip("neither torch_npu nor MindSpore is installed where jobs run")

@@ -45,13 +45,13 @@ class JobVariables:
 
 @host_check("ENV104", "The jobs' variables of HCCL are spelled right and have values that it takes", products=NPU)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: a value out of range ends a job at its first communicator (EI0001), after all data was loaded. A name with
-    a slip in it is worse: nobody complains, and HCCL works with its default. Only names that come close to one of
-    HCCL's are called slips.
+    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. The check
+    fails for such a value. A misspelt name causes no error, and HCCL uses its default. Names that are close to one of
+    HCCL's are warnings. So are values above the vendor's advice, and variables without effect on the product.
 
-    Check manually: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after what probe.setup does)
+    Check manually: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after probe.setup)
 
-    Fix: what the finding says, in the jobs' start script, the profile or the container's environment
+    Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
     """
     for name, value in sorted(job.variables.items()):
         slip = meant(name)
@@ -90,13 +90,14 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
 
 @host_check("ENV105", "The jobs' variables of HCCL go together", products=NPU)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: some variables exclude each other, and some must be longer than others: an event time-out that is shorter
+    """Why: Some variables exclude each other, and some must be longer than others. An event timeout that is shorter
     than that of HCCL's operators hides the message with the cause. The vendor supports few pairs of the two switches
-    for traffic inside a server, and the last of the ports from HCCL_IF_BASE_PORT on has to be below 65536.
+    for traffic inside a server. The last of the ports from HCCL_IF_BASE_PORT on has to be below 65536. Combinations
+    that HCCL cannot use fail; wrong timeouts and settings without effect are warnings.
 
     Check manually: env | grep -E 'HCCL|RANK_TABLE|^CM_'
 
-    Fix: what the finding says, in the jobs' start script, the profile or the container's environment
+    Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
     """
     variables = JobVariables(job.variables, scribe.cluster.product)
     for outcome, problem, remedy in (
@@ -136,7 +137,7 @@ def _connection_conflicts(variables: JobVariables) -> Iterator[Problem]:
 
 
 def _cluster_conflicts(variables: JobVariables) -> Iterator[Problem]:
-    """Yield the problems of the variables that give the ranks and their meeting place."""
+    """Yield the problems of the variables that give the ranks and their rendezvous."""
     chief, ranks = ([name for name in names if variables.get(name)] for names in (_CHIEF, _RANKS))
     if chief and ranks:
         problem = f"{ranks[0]} and {chief[0]} are two ways to say who takes part; only one may be set"
@@ -188,13 +189,14 @@ def _timeout_conflicts(variables: JobVariables) -> Iterator[Problem]:
 
 @cluster_check("ENV106", "The jobs' variables of HCCL are the same on every host", products=NPU)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each
-    other, or wait in different operators; the message names neither. HCCL_IF_IP is the one that must differ. Unset and
-    set to the default is the same, and so are two spellings of one value.
+    """Why: Ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each other,
+    or wait in different operators. The message does not name the variable. A difference fails or warns, depending on
+    the variable. Only HCCL_IF_IP must differ. An unset variable equals its default, and two spellings of one value are
+    equal.
 
-    Check manually: env | grep HCCL, on every host
+    Check manually: env | grep HCCL   (on every host)
 
-    Fix: the same start script, profile or image on every host; for HCCL_IF_IP the host's own address
+    Fix: Use the same start script, profile or image on every host. Set HCCL_IF_IP to the host's own address.
     """
     for name in RULES:
         allowed = rule(name, scribe.cluster.product)
@@ -234,12 +236,13 @@ def _own_address(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
 @host_check("ENV109", "The ports that jobs give HCCL are those of the inventory", products=NPU, severity=Outcome.WARN)
 def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs that tell HCCL others listen
-    where nothing was looked at. Only what is set is compared: a start script may set what this environment does not.
+    """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs with other ports of HCCL listen
+    on ports that were not checked, which is a warning. Only variables that are set are compared, because a start script
+    may set others.
 
     Check manually: env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
 
-    Fix: hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or the variable
+    Fix: Set hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or correct the variable.
     """
     variables = JobVariables(job.variables, scribe.cluster.product)
     ranges = variables.get("HCCL_HOST_SOCKET_PORT_RANGE")

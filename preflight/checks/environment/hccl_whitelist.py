@@ -20,13 +20,14 @@ _NAMED, _ADDED = 4, 64  # addresses that a message and a remedy name
 
 @cluster_check("HST112", "HCCL's whitelist holds all hosts, where it is on", products=NPU, several=False)
 def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network]) -> Iterator[Finding]:
-    """Why: with HCCL_WHITELIST_DISABLE=0 a rank takes connections only from the addresses in host_ip of the file. One
-    that is missing looks like a dead network: the firewall is open, every ping answers, and the connect timeout passes.
-    The address that counts is that of the NIC which HCCL chooses (HST110).
+    """Why: With HCCL_WHITELIST_DISABLE=0, a rank accepts connections only from the addresses in host_ip of the file. A
+    missing address looks like a dead network. The firewall is open and every ping answers, but the connect timeout
+    passes. The address that counts is that of the NIC which HCCL chooses (HST110). A missing address fails, and so does
+    a file that is missing or invalid.
 
     Check manually: echo $HCCL_WHITELIST_DISABLE; cat $HCCL_WHITELIST_FILE   (where jobs run)
 
-    Fix: add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE
+    Fix: Add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE.
     """
     chosen = {name: choose(job[name].variables, network[name]) for name in job}
     wanted = {str(choice.address.ip): name for name, choice in chosen.items() if isinstance(choice, NicChoice)}

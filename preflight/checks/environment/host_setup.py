@@ -34,12 +34,14 @@ _CLOUD_INIT = "'manage_etc_hosts' as True"
     "ENV101", "The cluster's names stand in /etc/hosts, where the inventory asks for that", configures=Area.ENVIRONMENT
 )
 def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: MASTER_ADDR, host files and rank tables are often written with names, and without a name server each host
-    needs the same lines. They stand between two comment lines of ours; nothing else of the file is touched.
+    """Why: MASTER_ADDR, host files and rank tables often contain names. Without a name server, each host needs the same
+    lines. preflight writes them between two comment lines and changes nothing else in the file. If the inventory asks
+    for them, missing or outdated lines fail. Lines that are no longer wanted are a warning, and so is a file that
+    cloud-init rewrites at every boot.
 
     Check manually: grep -n -A99 'BEGIN preflight' /etc/hosts
 
-    Fix: preflight configure-environment; or hosts_file = false in [host_setup], and our block is taken out again
+    Fix: Run preflight configure-environment. To remove the lines again, set hosts_file = false in [host_setup] first.
     """
     name, wanted, before = scribe.host.name, scribe.cluster.setup.hosts_file, environment.hosts or ""
     try:
@@ -72,13 +74,14 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
     "ENV102", "Limits for jobs stand in limits.d, where the inventory asks for that", configures=Area.ENVIRONMENT
 )
 def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: RDMA pins memory, and a memlock limit of 64 KiB lets every registration fail; a rank of a large job holds
-    thousands of sockets. pam_limits reads limits.d at the next login; services take LimitMEMLOCK= and LimitNOFILE= of
-    their unit instead.
+    """Why: RDMA pins memory, and with a memlock limit of 64 KiB every registration fails. A rank of a large job holds
+    thousands of sockets. At the next login, pam_limits reads limits.d. Services take LimitMEMLOCK= and LimitNOFILE= of
+    their unit instead. If the inventory asks for limits, a missing or different file fails, and so does a nofile above
+    fs.nr_open. A lower limit in another file is a warning.
 
     Check manually: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
 
-    Fix: preflight configure-environment, then log in again
+    Fix: Run preflight configure-environment, then log in again.
     """
     setup, name = scribe.cluster.setup, scribe.host.name
     if environment.nr_open is not None and setup.nofile > environment.nr_open:
@@ -107,13 +110,14 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
     configures=Area.ENVIRONMENT,
 )
 def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -> Iterator[Finding]:
-    """Why: ranks that differ in HCCL's ports, interface or timeouts hang or fail at connecting, and a variable that
-    only some people's start scripts set is the usual reason. Login shells read /etc/profile.d; containers and services
-    do not.
+    """Why: Ranks that differ in HCCL's ports, interface or timeouts hang or fail when they connect. The usual reason is
+    a variable that only some users' start scripts set. Login shells read /etc/profile.d; containers and services do
+    not. If the inventory asks for a profile, a missing or different file fails. A profile that is no longer wanted is a
+    warning.
 
     Check manually: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
 
-    Fix: preflight configure-environment, then log in again
+    Fix: Run preflight configure-environment, then log in again.
     """
     nic = scribe.host.nic
     interfaces = [interface.name for interface in named_by(nic, network)] if nic else []

@@ -11,12 +11,13 @@ from preflight.model.finding import Finding
 
 @cluster_check("HST113", "Requirements and data sets are the same on every host")
 def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: ranks with other packages, or with half of a copied data set, fail late or train on different data without
-    a word. Files are compared by their bytes, folders by the names and sizes of the files below them.
+    """Why: Ranks with different packages, or with half of a copied data set, fail late or train on different data
+    without an error. Files are compared by their bytes, folders by the names and sizes of the files below them. A
+    difference fails, and so does a missing file.
 
     Check manually: sha256sum FILE; find FOLDER -type f -printf '%P %s\\n' | sort | sha256sum   (where jobs run)
 
-    Fix: copy them again from one host: rsync -a --checksum
+    Fix: Copy them again from one host: rsync -a --checksum
     """
     for path in (*scribe.cluster.job.requirements, *scribe.cluster.job.datasets):
         digests: dict[str, str] = {}  # host → digest; "" for a missing file
@@ -79,13 +80,14 @@ _ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
 
 @cluster_check("HST120", "The project's folder and the jobs' Python lie in one file system on all hosts", several=False)
 def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: the launcher starts the same command in the same folder on every host. Where a mount is missing the job ends
-    with "cd: No such file or directory"; where it is another one, or a folder below it that somebody made on the host's
-    own disk, the ranks run old code. Copies on all hosts' own disks are taken as they are.
+    """Why: The launcher starts the same command in the same folder on every host. If a mount is missing, the job ends
+    with "cd: No such file or directory". With another mount, or a folder below it on the host's own disk, the ranks run
+    old code. An unusable folder or another file system fails; for the jobs' Python, another file system is a warning.
+    Copies on all hosts' own disks pass.
 
     Check manually: findmnt -T FOLDER; ls FOLDER   (where jobs run)
 
-    Fix: mount the same file system on every host, at boot, too: a line in /etc/fstab, or the automounter's map
+    Fix: Mount the same file system on every host, also at boot (a line in /etc/fstab, or the automounter's map).
     """
     wanted = scribe.cluster.job.project
     filesystems: dict[str, str] = {}
@@ -132,7 +134,7 @@ def _is_unmounted(folder: SeenFolder) -> bool:
 
 
 def _filesystem(folder: SeenFolder) -> str:
-    """Return the file system of a folder, in words that are equal for the same file system."""
+    """Return a name for the file system of a folder, equal for the same file system."""
     if not folder.filesystem:
         return "a file system that is not known"
     kind = _ALIAS.get(folder.filesystem, folder.filesystem)
@@ -141,13 +143,13 @@ def _filesystem(folder: SeenFolder) -> str:
 
 @host_check("HST121", "What the job's programs import is found where jobs run")
 def imports(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: a package that was installed for another Python, or on the other hosts alone, ends the ranks of one host
-    with ModuleNotFoundError, and the others wait for them. It is looked for as an import would, in the project's folder
-    first, with the jobs' Python, behind probe.setup and exec; nothing is imported.
+    """Why: A package may be installed for another Python, or only on the other hosts. The ranks of one host then end
+    with ModuleNotFoundError, and the others wait for them. A missing package fails. The check searches as an import
+    does, in the project's folder first. It uses the jobs' Python, probe.setup and exec, and imports nothing.
 
     Check manually: python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'   (where jobs run)
 
-    Fix: pip install it there, or correct probe.python, setup and exec if jobs have another Python
+    Fix: Run pip install there, or correct probe.python, setup and exec if jobs have another Python.
     """
     missing = [name for name in scribe.cluster.job.imports if not job.imports.get(name)]
     if missing:

@@ -33,14 +33,14 @@ NVIDIA = frozenset({Product.NVIDIA})
 
 @host_check("ENV113", "The jobs' variables of NCCL are read as they are meant", severity=Outcome.WARN, products=NVIDIA)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL says nothing of a value that it cannot use. Of a number it reads the digits: NCCL_IB_DISABLE=true is 0,
-    or the default, and nothing is disabled. In nccl.conf a blank around =, the word export or the end of a line from
-    Windows makes another name or value of it. A log or flight recorder whose folder is missing is not written, which
-    shows when it is needed.
+    """Why: NCCL does not report a value that it cannot use. It reads the digits of a number: NCCL_IB_DISABLE=true is 0,
+    or the default, and nothing is disabled. In nccl.conf, a blank around =, the word export or a Windows line end
+    changes the name or the value. A log or flight recorder with a missing folder is not written, and this shows only
+    when it is needed. Each of these is a warning, and so is a name from another release of torch.
 
     Check manually: env | grep NCCL; cat -A /etc/nccl.conf ~/.nccl.conf   (where jobs run)
 
-    Fix: what the finding says, in the jobs' start script, the image or the file
+    Fix: Apply the fix in the finding, in the jobs' start script, the image or the file.
     """
     for problem, remedy in (*_unusable_values(job), *_ignored_settings(job), *_unusable_files(job), *_old_names(job)):
         yield scribe.bad(f"{scribe.host.name}: {problem}", remedy=remedy)
@@ -108,13 +108,14 @@ def _old_names(job: Job) -> Iterator[tuple[str, str]]:
 
 @host_check("ENV114", "The jobs' variables of NCCL and torch go together", products=NVIDIA)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network at all. TORCH_NCCL_BLOCKING_WAIT turns off the watchdog
-    that ends a job whose collective hangs, whatever the variables for that say; a flight recorder without a buffer has
-    nothing to write; one GPU named twice in CUDA_VISIBLE_DEVICES is one GPU for two ranks.
+    """Why: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network. One GPU that is listed twice in CUDA_VISIBLE_DEVICES
+    is one GPU for two ranks. Both fail. TORCH_NCCL_BLOCKING_WAIT turns off the watchdog that ends a job with a hung
+    collective, whatever the watchdog's variables are. A flight recorder without a buffer has nothing to write. These
+    two are warnings.
 
     Check manually: env | grep -E 'NCCL|CUDA_VISIBLE'   (where jobs run)
 
-    Fix: what the finding says, in the jobs' start script or the image
+    Fix: Apply the fix in the finding, in the jobs' start script or the image.
     """
     for outcome, problem, remedy in (*_conflicts(job), *watchdog_conflicts("NCCL", job.variables)):
         yield scribe.finding(outcome, f"{scribe.host.name}: {problem}", host=scribe.host.name, remedy=remedy)
@@ -141,14 +142,14 @@ def _conflicts(job: Job) -> Iterator[Problem]:
 
 @host_check("ENV115", "No variable of NCCL is left from a trial", severity=Outcome.WARN, products=NVIDIA)
 def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: what made a job run one night makes all later ones slow. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep NCCL
-    from RDMA that is there (a failure, where the inventory's probe.transport says ib); NCCL_P2P_DISABLE and
-    NCCL_SHM_DISABLE send between GPUs of one host through its NIC. NCCL_COMM_ID gives every communicator the same
-    meeting place, so that a second one, or a second job, finds it taken.
+    """Why: A setting that made one job run can make all later jobs slow. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
+    NCCL from RDMA that is available. NCCL_P2P_DISABLE and NCCL_SHM_DISABLE send data between GPUs of one host through
+    its NIC. NCCL_COMM_ID gives every communicator the same port, so a second communicator or a second job finds it in
+    use. Each of these is a warning. Disabled RDMA fails if the inventory's probe.transport is ib.
 
     Check manually: env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'; cat /etc/nccl.conf
 
-    Fix: unset it, in the jobs' start script, in the image and in nccl.conf
+    Fix: Unset it in the jobs' start script, in the image and in nccl.conf.
     """
     variables = job.variables
     if name := by_sockets(variables):
@@ -186,14 +187,15 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
 
 @host_check("ENV116", "NCCL gets at the RDMA devices that it is to use", products=NVIDIA)
 def devices(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: where NCCL finds no RDMA device it says so in its log alone, and takes sockets: the job runs, ten times
-    slower. NCCL_IB_HCA is a list of beginnings (mlx5_1 is also mlx5_10; = makes names of them, ^ means all others). A
-    container sees the host's devices in /sys also where it was given no /dev/infiniband, or has no libibverbs. The last
-    two are warnings unless the inventory's probe.transport says ib.
+    """Why: If NCCL finds no RDMA device, it reports that only in its log and uses sockets. The job then runs ten times
+    slower. NCCL_IB_HCA is a list of prefixes (mlx5_1 is also mlx5_10; = means whole names, ^ all others). A list that
+    matches no device fails; one that matches more than intended is a warning. A container shows the host's devices in
+    /sys, even without /dev/infiniband or libibverbs. If either is missing, it is a warning. If the inventory's
+    probe.transport is ib, it fails, and so does a host without RDMA devices.
 
     Check manually: ls /sys/class/infiniband /dev/infiniband; ldconfig -p | grep libibverbs   (where jobs run)
 
-    Fix: correct NCCL_IB_HCA; start the container with --device /dev/infiniband; install libibverbs1 in the image
+    Fix: Correct NCCL_IB_HCA, start the container with --device /dev/infiniband, or install libibverbs1 in the image.
     """
     wanted, rdma, name = scribe.cluster.probe.transport, job.rdma, scribe.host.name
     if rdma is None:
@@ -250,13 +252,14 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
 
 @cluster_check("ENV117", "The jobs' variables of NCCL are the same on every host", products=NVIDIA)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a message about
-    something else; with other time-outs they give up at different times. One host whose /etc/nccl.conf was edited by
-    hand is enough. Interfaces, RDMA devices and logs may differ, and so may files and folders.
+    """Why: Ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a message about
+    something else. With different timeouts, they give up at different times. One host with a manually edited
+    /etc/nccl.conf is enough. Interfaces, RDMA devices, logs, files and folders may differ. Other differences fail or
+    warn, depending on the variable.
 
-    Check manually: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf; on every host
+    Check manually: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf   (on every host)
 
-    Fix: the same start script, image and nccl.conf on every host
+    Fix: Use the same start script, image and nccl.conf on every host.
     """
     names = {name for job_of_host in job.values() for name in job_of_host.variables}
     for name in sorted(names):

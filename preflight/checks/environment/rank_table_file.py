@@ -14,15 +14,15 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 @cluster_check("ENV108", "RANK_TABLE_FILE leads every host to the same whole rank table", products=NPU, several=False)
 def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: HCCL's guide wants an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
-    one that leads to a whole table is a warning. Where the file is missing, torch_npu falls back to negotiating, and
-    waits for ranks of other hosts that work by the table. HCCL compares a checksum of the table between ranks. Only the
-    file as such is judged here, not what its lines say.
+    """Why: HCCL's guide requires an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
+    a link to a complete table is a warning. If the file is missing, torch_npu falls back to negotiation, and waits for
+    ranks of other hosts that use the table. HCCL compares a checksum of the table between ranks. Different tables fail,
+    and so does a path that is not absolute, or a missing or incomplete file. Only the file is judged, not its lines.
 
     Check manually: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE";
-    sha256sum
+    sha256sum "$RANK_TABLE_FILE"
 
-    Fix: write one table, copy it to the same place on every host, and name it by its absolute path
+    Fix: Write one table, copy it to the same place on every host, and set its absolute path.
     """
     tables: dict[str, str] = {}
     paths = {host: job_of_host.variables.get(_VARIABLE, "") for host, job_of_host in job.items()}

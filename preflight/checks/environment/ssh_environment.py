@@ -14,14 +14,15 @@ _NOT_READ = "~/.bashrc may return early unless it is interactive, or a profile s
 
 @cluster_check("HST122", "mpirun is the same one on every host, where ssh starts programs", several=False)
 def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
-    """Why: mpirun starts its daemon (orted, prted) on every host over ssh, by PATH, in a shell that is neither a login
-    nor interactive. One that is missing there ends the job with "orted: command not found"; one of another version
-    hangs it, or ends it in the middle of MPI_Init.
+    """Why: mpirun starts its daemon (orted, prted) on every host over ssh, by PATH. That shell is neither a login shell
+    nor interactive. If the daemon is missing there, the job ends with "orted: command not found". With another version,
+    the job hangs, or ends in the middle of MPI_Init. A missing mpirun or another version fails; the same version in
+    another folder is a warning.
 
-    Check manually: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, so that no login shell comes between)
+    Check manually: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, to avoid a login shell)
 
-    Fix: install it in the same place everywhere; PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that returns for
-    shells that are not interactive, or mpirun --prefix
+    Fix: Install it in the same place on every host. Set PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that
+    returns for non-interactive shells, or use mpirun --prefix.
     """
     if scribe.cluster.job.launcher != "mpirun":
         yield scribe.skip("the inventory's launcher is not mpirun")
@@ -75,14 +76,15 @@ def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterato
 
 @host_check("ENV112", "What ssh starts finds the programs and variables of a login", severity=Outcome.WARN)
 def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
-    """Why: what works by hand in a terminal fails from the launcher, since sshd's shell for a command reads no profile,
-    and ~/.bashrc often returns in its first lines unless it is interactive. Compared are the programs that PATH leads
-    to, the folders of LD_LIBRARY_PATH, and the variables of CANN, HCCL, NCCL, CUDA, gloo and Open MPI; what the
-    launcher itself hands on (mpirun -x, .deepspeed_env) is not seen here.
+    """Why: A command that works in a terminal may fail from the launcher. The shell that sshd starts for a command
+    reads no profile. It reads ~/.bashrc, which often returns in its first lines unless the shell is interactive. The
+    check compares the programs on PATH, the folders of LD_LIBRARY_PATH, and variables. These are the variables of CANN,
+    HCCL, NCCL, CUDA, gloo and Open MPI. A difference is a warning. Variables that the launcher itself passes on (mpirun
+    -x, .deepspeed_env) are not visible here.
 
-    Check manually: ssh HOST env | sort; compare with: env | sort   (in a login there)
+    Check manually: ssh HOST env | sort; env | sort   (the second in a login there)
 
-    Fix: set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line
+    Fix: Set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line.
     """
     if shells.login is None:
         yield scribe.unknown(f"{scribe.host.name}: could not look at a login of {shells.user}: {shells.error}")

@@ -25,14 +25,15 @@ class _Owner:
 
 @cluster_check("NIC106", "Every address is answered by the device that has it", products=NPU, several=False)
 def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: a second machine with a device's address takes its packets, now and then: connections come up and break at
-    random. Duplicates among the cluster's devices are NPU102's; here it is a stranger, or a table that is out of date.
-    A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be meant so, and an address of nobody
-    here (a gateway) that has several MACs: warnings.
+    """Why: A machine outside the cluster may have a device's address and take its packets intermittently. Connections
+    then come up and break at random. The check fails if another MAC answers for a device. The cause may also be an
+    outdated ARP table. A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be intended, so it
+    is a warning. So is an address of no device here (a gateway) that has several MACs. NPU102 reports an address that
+    two of the cluster's devices have.
 
-    Check manually: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g on the host that has the address
+    Check manually: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g   (on the host that has the address)
 
-    Fix: find the port of the MAC on the switch (display mac-address), and give its owner another address
+    Fix: Find the port of the MAC on the switch (display mac-address), and give the machine there another address.
     """
     for host in scribe.hosts:
         devices = nic[host.name].devices

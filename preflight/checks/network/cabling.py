@@ -27,8 +27,9 @@ class _Group:
 
 
 class _Fabric:
-    """The leaves of all hosts. A set of hosts is a number, a bit a host, since thousands are compared with
-    thousands."""
+    """The leaves of all hosts.
+
+    A set of hosts is an integer with one bit a host, because thousands of hosts are compared with thousands."""
 
     def __init__(self, leaves: Iterable[Leaves]) -> None:
         self.on: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))  # device → leaf → hosts
@@ -74,14 +75,15 @@ def _in_at_least(number: int, sets: Iterable[int]) -> int:
 
 @cluster_check("NIC105", "Every device is cabled as the same device of the other hosts", products=NPU)
 def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
-    """Why: fabrics for accelerators put the same device of every host on one leaf switch. Two swapped cables still give
-    links that are up; traffic then takes a longer way, or none where every rail has a subnet of its own. Hosts are
-    compared with those on the same leaves, so several leaves a rail are no fault; only what nearly all others (three
-    quarters, at least two) have differently is.
+    """Why: Fabrics for accelerators connect the same device of every host to one leaf switch. With two swapped cables,
+    all links are still up. Traffic then takes a longer path, or none if every rail has a separate subnet. Each host is
+    compared with those on the same leaves, so several leaves a rail are no fault. A difference counts if nearly all
+    others (three quarters, at least two) agree. Swapped cables and the leaf of another device fail; another leaf is a
+    warning. If there are only two hosts, swapped cables are a warning.
 
-    Check manually: hccn_tool -i 0 -lldp -g, for each device of two hosts
+    Check manually: hccn_tool -i 0 -lldp -g   (for each device of two hosts)
 
-    Fix: put the cables where the other hosts have theirs
+    Fix: Connect the cables as on the other hosts.
     """
     if scribe.cluster.fabric is Fabric.DIRECT:
         yield scribe.skip("the device NICs are wired to each other, not to a switch")

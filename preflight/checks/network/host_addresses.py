@@ -16,12 +16,14 @@ _VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "t
 
 @host_check("HST103", "The host NIC is up and has exactly one routable IPv4 address")
 def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
-    """Why: ranks tell each other one host address. With several to choose from, libraries take the lexically first
-    interface, which may be one that the other hosts cannot reach; the job then hangs until its connect timeout.
+    """Why: Ranks give each other one host address. If there are several, libraries take the lexically first interface,
+    which the other hosts may not reach. The job then hangs until its connect timeout. The check fails if the
+    inventory's NIC is missing or down, or has no or several routable IPv4 addresses. Without a NIC in the inventory, no
+    such address fails, and several are a warning.
 
     Check manually: ip -4 -brief address show
 
-    Fix: name the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in), and in the job
+    Fix: Set the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in). Set it in the job, too
     (HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME).
     """
     name, nic = scribe.host.name, scribe.host.nic
@@ -64,13 +66,14 @@ def _candidates(scribe: Here, network: Network) -> Iterator[Finding]:
 
 @host_check("HST104", "The host name does not resolve to loopback")
 def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
-    """Why: gloo, torchrun and MPI give the address of their own host name to the other hosts. Debian's installer
-    writes 127.0.1.1 for it, and then every rank on another host connects to itself. Only a warning where the
-    inventory names the host NIC, since the job's environment then says the interface.
+    """Why: gloo, torchrun and MPI give the address of their own host name to the other hosts. Debian's installer writes
+    127.0.1.1 for that name, and every rank on another host then connects to itself. A name that resolves to loopback,
+    or does not resolve, fails. It is a warning if the inventory names the host NIC, because the job's environment then
+    sets the interface.
 
     Check manually: getent ahosts "$(hostname)"; grep "$(hostname)" /etc/hosts
 
-    Fix: in /etc/hosts, give the host name the host NIC's address instead of 127.x
+    Fix: Set the host NIC's address for the host name in /etc/hosts, instead of 127.x.
     """
     name = scribe.host.name
     report = scribe.warn if scribe.host.nic else scribe.bad
@@ -86,12 +89,12 @@ def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
 
 @host_check("HST105", "The cluster's host names resolve to the inventory's addresses", severity=Outcome.WARN)
 def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
-    """Why: MASTER_ADDR, host files and rank tables are often written with names. A stale line in one host's
-    /etc/hosts sends its ranks to another machine.
+    """Why: MASTER_ADDR, host files and rank tables often contain names. An outdated line in one host's /etc/hosts sends
+    its ranks to another machine. The check warns if a name does not resolve to the inventory's address.
 
-    Check manually: getent ahostsv4 NAME, on every host
+    Check manually: getent ahostsv4 NAME   (on every host)
 
-    Fix: the same lines in /etc/hosts everywhere, or names in DNS
+    Fix: Write the same lines in /etc/hosts on every host, or add the names to DNS.
     """
     resolved, own = names.cluster, scribe.host.name
     planned = scribe.cluster.ipv4_hosts

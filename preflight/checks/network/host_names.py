@@ -21,13 +21,13 @@ _NO_NAMES = ("", "localhost", "localhost.localdomain")
 
 @host_check("HST124", "The host's name cannot be read as a number")
 def no_number(scribe: Here, os: Os) -> Iterator[Finding]:
-    """Why: whoever resolves a name reads a number as an IPv4 address first: 6841231 is 0.104.99.143, 05 is 0.0.0.5,
-    0x1f is 0.0.0.31. A host that is called so cannot be reached by its name: "The client socket has failed to connect
-    to [::ffff:0.104.99.143]".
+    """Why: Name resolution reads a number as an IPv4 address first: 6841231 is 0.104.99.143, 05 is 0.0.0.5, 0x1f is
+    0.0.0.31. A host with such a name cannot be reached by it: "The client socket has failed to connect to
+    [::ffff:0.104.99.143]". Such a host name fails. If only the inventory has such a name, it is a warning.
 
     Check manually: hostname; getent ahostsv4 "$(hostname)"
 
-    Fix: hostnamectl set-hostname node-6841231: a name with a letter that is no hexadecimal digit behind 0x
+    Fix: Run hostnamectl set-hostname node-6841231, or use another name with a letter (after 0x, no hexadecimal digit).
     """
     host = scribe.host
     if (address := _as_number(os.hostname)) is not None:
@@ -59,12 +59,13 @@ def _as_number(name: str) -> str | None:
 
 @host_check("HST125", "The name localhost is this host")
 def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
-    """Why: processes of one host meet at localhost. Where it is no loopback address, or none at all, as in images
-    without /etc/hosts: "The IPv6 network addresses of (localhost, …) cannot be retrieved".
+    """Why: Processes of one host meet at localhost. The check fails if that name is not a loopback address or does not
+    resolve, as in images without /etc/hosts. The error is "The IPv6 network addresses of (localhost, …) cannot be
+    retrieved".
 
     Check manually: getent ahosts localhost
 
-    Fix: 127.0.0.1 localhost and ::1 localhost in /etc/hosts
+    Fix: Write 127.0.0.1 localhost and ::1 localhost in /etc/hosts.
     """
     if naming.localhost is None:
         yield scribe.unknown(f"{scribe.host.name}: localhost did not resolve within {naming.seconds:g} s")
@@ -88,13 +89,15 @@ def _is_loopback(text: str) -> bool:
 
 @host_check("HST126", "Names of other hosts' addresses are found at once, or not at all", severity=Outcome.WARN)
 def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
-    """Why: torch's store asks for the name of every client that connects, sshd for that of who logs in. With a name
-    server that does not answer each of these takes seconds: "The hostname of the client socket cannot be retrieved.
-    err=-3", and a large job is through with it after its timeout.
+    """Why: torch's store looks up the name of every client that connects, and sshd looks up the name of every client
+    that logs in. If the name server does not answer, each lookup takes seconds: "The hostname of the client socket
+    cannot be retrieved. err=-3". In a large job, all lookups together exceed its timeout. A lookup of 1 s or more is a
+    warning.
 
     Check manually: time getent hosts ADDRESS; cat /etc/resolv.conf
 
-    Fix: the hosts in /etc/hosts, or name servers that answer; options timeout:1 attempts:1 in /etc/resolv.conf
+    Fix: Add the hosts to /etc/hosts, or use name servers that answer. Set options timeout:1 attempts:1 in
+    /etc/resolv.conf.
     """
     for address, seconds in naming.reverse.items():
         if seconds is None or seconds >= SLOW:
@@ -111,17 +114,17 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
 
 @cluster_check("HST127", "Exactly the first host takes its name and address for its own")
 def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
-    """Why: every torchrun decides by itself whether --rdzv-endpoint means its own host, and serves the store there.
-    Where none does, by an alias or the address of another NIC, all wait for a store that nobody serves:
-    "RendezvousConnectionError: The connection to the C10d store has failed"; two of them are two jobs. The first host
-    of the inventory is taken for the endpoint, by its name or its address. A failure where the inventory says that
-    torchrun starts the jobs, and neither of the two would do.
+    """Why: Every torchrun decides by itself whether --rdzv-endpoint is its own host, and serves the store there. With
+    an alias or the address of another NIC, no host may serve it, and all wait. The error is "RendezvousConnectionError:
+    The connection to the C10d store has failed". If two hosts serve a store, there are two jobs. The check takes the
+    inventory's first host as the endpoint, by its name or its address. With launcher = "torchrun" under [job], it fails
+    if that host accepts neither, or another host accepts one. Other mismatches are warnings.
 
     Check manually: python -c 'from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname as own;
     print(own("ENDPOINT"))'   (on every host)
 
-    Fix: in /etc/hosts of the first host, its address in front of its name; or --rdzv-conf is_host=1 there and
-    is_host=0 on the others
+    Fix: Put the first host's address in front of its name in its /etc/hosts. Or use --rdzv-conf is_host=1 there and
+    is_host=0 on the others.
     """
     first = scribe.cluster.hosts[0]
     strict = scribe.cluster.job.launcher == "torchrun"
@@ -142,7 +145,7 @@ def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
 
 
 def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) -> Iterator[Finding]:
-    """Yield the hosts that take the first host's name or address for their own, or may do so."""
+    """Yield the other hosts that accept the first host's name or address as theirs, or may do so."""
     first = scribe.cluster.hosts[0].name
     report = scribe.bad if scribe.cluster.job.launcher == "torchrun" else scribe.warn
     for host, answer in answers.items():
@@ -160,13 +163,14 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
 
 @cluster_check("HST128", "The hosts know each other by their full names", severity=Outcome.WARN)
 def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
-    """Why: torchrun and others give rank 0's full name (hostname -f) to the other hosts as MASTER_ADDR. Where they
-    cannot resolve it the job hangs after the rendezvous, though every short name works. Every host is asked for the
-    names of its neighbours in the inventory, and of the first host.
+    """Why: torchrun and others give rank 0's full name (hostname -f) to the other hosts as MASTER_ADDR. If they cannot
+    resolve it, the job hangs after the rendezvous, although every short name works. Every host resolves the full names
+    of its neighbours in the inventory, and of the first host. A name that does not resolve is a warning, and so is one
+    that is empty or localhost.
 
     Check manually: hostname -f; getent hosts NAME   (on the other hosts)
 
-    Fix: full names in /etc/hosts, too, or in DNS; torchrun --local-addr=ADDRESS
+    Fix: Add the full names to /etc/hosts or DNS, or use torchrun --local-addr=ADDRESS.
     """
     strangers: dict[str, list[str]] = defaultdict(list)  # full name → the hosts that cannot resolve it
     for name, naming_of_host in naming.items():
@@ -197,12 +201,12 @@ def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
 
 @cluster_check("HST129", "All hosts have IPv6, or none", severity=Outcome.WARN, products=_NO_NPU)
 def families(scribe: All, network: Mapping[str, Network]) -> Iterator[Finding]:
-    """Why: NCCL takes an address of either family, and the one that a host offers another may not have: "Socket
-    creation failed : Address family not supported by protocol".
+    """Why: NCCL takes an address of either family, and another host may not have that family. The error is "Socket
+    creation failed : Address family not supported by protocol". The check warns if only some hosts have IPv6.
 
     Check manually: cat /proc/sys/net/ipv6/conf/all/disable_ipv6; ip -6 address show
 
-    Fix: NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment; or IPv6 on, or off, on all hosts
+    Fix: Set NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment, or turn IPv6 on, or off, on all hosts.
     """
     has = {
         name: any(":" in address for nic in network_of_host.interfaces if nic.up for address in nic.addresses)

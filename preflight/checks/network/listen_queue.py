@@ -10,13 +10,13 @@ from preflight.model.outcome import Outcome
 
 @cluster_check("HST114", "The first host can queue a connection of every rank", severity=Outcome.WARN)
 def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
-    """Why: all ranks connect to rank 0 within a second or two. What its backlog cannot hold, the kernel drops without
-    a word; the others try again after 1, 2, 4 seconds, and the last of a large job are too late. The first host of the
-    inventory is taken for the one of rank 0.
+    """Why: All ranks connect to rank 0 within a second or two. The kernel drops connections that exceed the backlog,
+    without a message. Those ranks try again after 1, 2, 4 seconds, and the last of a large job are too late. The check
+    takes the inventory's first host as that of rank 0. A limit below the number of ranks is a warning.
 
     Check manually: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
 
-    Fix: net.core.somaxconn = 65535 and net.ipv4.tcp_max_syn_backlog = 65535 in a file of /etc/sysctl.d, then
+    Fix: Set net.core.somaxconn = 65535 and net.ipv4.tcp_max_syn_backlog = 65535 in a file of /etc/sysctl.d, then run
     sysctl --system
     """
     host, ranks = scribe.hosts[0].name, scribe.cluster.device_count

@@ -39,13 +39,14 @@ class _Attempt:
 @cluster_check("HST123", "Hosts get into each other over ssh without a password")
 def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
     """Why: mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh, mpirun from host to
-    host in a tree. A question for a password or about a host key has nobody to answer it: the launcher stands still,
-    or says nothing but that a daemon was lost. Each host tries the next, the previous and the first of the inventory,
-    by its address and ssh port there, as the jobs' user, with the keys and the known hosts that it has; none are added.
+    host in a tree. A question for a password or about a host key gets no answer. The launcher then hangs, or reports
+    only that a daemon was lost. Each host tries to log in to the next, the previous and the first of the inventory. The
+    check fails if one of these logins fails. They use the inventory's addresses and ssh ports, and the jobs' user with
+    its keys and known hosts. No keys are added.
 
     Check manually: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
 
-    Fix: one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts
+    Fix: Use one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts.
     """
     attempts = [
         _Attempt(host, visit) for host, neighbours_of_host in neighbours.items() for visit in neighbours_of_host.visits

@@ -33,18 +33,19 @@ _CULPRITS = {
 def reach(
     scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
-    """Why: address, mask and link may all look right on each device by itself; whether two of them reach each other
-    depends on cables, switch ports and VLANs between them, and only a packet tells. What lost pings have in common is
-    named once: a device that loses those to all its peers, a rail, a host, a gateway, a part of the fabric that reaches
-    itself and not the rest (with the leaf, where LLDP tells it), two leaves. Its peers are not. A gateway that does not
-    answer while its devices reach others, is only a warning: many switches refuse ICMP, or limit it. Of a device whose
-    link is DOWN, NPU107 speaks. Where another check has found why (an address that two devices have, a wrong mask),
-    its finding is the cause. Neighbours ask few others: where that leaves open whether a part is cut off, --mesh
-    tells.
+    """Why: Address, mask and link may be right on each device, and two devices still cannot reach each other. This
+    depends on cables, switch ports and VLANs between them, and only a packet shows it. Lost pings fail, with one
+    finding for their common cause; healthy peers are not reported. A cause is a device that loses the pings to all its
+    peers, a rail, a host, a gateway, or two leaves. It may be a part of the fabric that reaches only itself (with the
+    leaf, if LLDP reports it). A gateway that does not answer while its devices reach others is a warning, because many
+    switches refuse or limit ICMP. NPU107 reports devices with a link that is DOWN. If another check has found the
+    reason (an address that two devices have, a wrong mask), its finding is the cause. Neighbours ping few others;
+    --mesh shows whether a part is cut off if they leave that open.
 
     Check manually: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
 
-    Fix: one device to all peers: its cable and switch port; a whole rail: its switch; a leaf: its uplinks
+    Fix: Check the cable and switch port of a device that loses all pings. For a whole rail, check its switch; for a
+    leaf, its uplinks.
     """
     attempts = [ping for ping in pings if ping.purpose == "reach"]
     yield from _untried(scribe, attempts, "no device here has both an address and somebody to ping")
@@ -61,13 +62,14 @@ def reach(
 def path_mtu(
     scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
-    """Why: a switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job,
-    which then hangs at its first large message. Only what small pings reach is judged. A gateway that takes no large
-    ping may still pass large packets on, so that is a warning.
+    """Why: A switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job.
+    The job then hangs at its first large message. Only paths that small pings pass are judged, and lost large pings
+    fail. A gateway that answers no large ping may still pass large packets on, so that is a warning. So is a partial
+    loss.
 
-    Check manually: hccn_tool -i 0 -mtu -g, then hccn_tool -i 0 -ping -g address A pkt N, N = MTU - 28
+    Check manually: hccn_tool -i 0 -mtu -g; hccn_tool -i 0 -ping -g address A pkt N   (N = MTU - 28)
 
-    Fix: raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu)
+    Fix: Raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu).
     """
     large = _large_pings(pings)
     reason_for_none = "no large ping was sent: a size was asked for, no MTU is known, or small ones are lost"
@@ -153,7 +155,7 @@ def _untried(scribe: All, pings: Sequence[Ping], reason_for_none: str) -> Iterat
 
 
 def _failed_pings(scribe: All, error: str, pings: Sequence[Ping], total: int) -> Finding:
-    """Return the one finding about a host's pings with the same error, as where it died between the rounds."""
+    """Return the one finding about a host's pings with the same error, such as a host that died between the rounds."""
     host, devices = pings[0].host, {ping.device for ping in pings}
     device = pings[0].device if len(devices) == 1 else None
     subject = f"device {device}" if device is not None else f"{len(devices)} devices"
@@ -186,7 +188,7 @@ def _common_cause(cause: Cause, words: Words, report: Callable[..., Finding]) ->
 
 
 def _culprit(cause: Cause, words: Words) -> Culprit | None:
-    """Return what a program is to leave out.
+    """Return the culprit that a program is to leave out.
 
     None for two leaves, for a gateway and a device, and for a gateway that is silent."""
     kind = _CULPRITS.get(cause.kind)

@@ -13,13 +13,13 @@ from preflight.rules.gpus import GPU, gpus
 
 @cluster_check("GPU119", "The NVIDIA driver is the same everywhere", products=GPU)
 def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: the driver decides which CUDA a job may use and how NCCL reaches memory of GPUs; where releases differ, one
-    host says "invalid usage" or falls back to slower ways, and the others wait. Of the same release the open and the
-    proprietary kernel module work together; that they differ is a warning.
+    """Why: The driver determines which CUDA a job may use and how NCCL reaches GPU memory. If releases differ, one host
+    reports "invalid usage" or falls back to slower paths, and the others wait. Different releases fail. The open and
+    the proprietary kernel module of the same release work together, so this difference is a warning.
 
     Check manually: cat /proc/driver/nvidia/version
 
-    Fix: install the same release and kind of module on every host, and reboot
+    Fix: Install the same release and kind of module on every host, then reboot.
     """
     versions = {
         name: nvidia_of_host.module.version if nvidia_of_host.module else None
@@ -46,12 +46,13 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 @cluster_check("GPU120", "The GPUs' VBIOS is the same everywhere", severity=Outcome.WARN, products=GPU)
 def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: releases of the VBIOS differ in limits of power and clocks, and in what they mend. A GPU that was exchanged
-    often comes with another one. Compared among hosts whose GPUs have one name.
+    """Why: VBIOS releases differ in limits of power and clocks, and in the faults that they fix. A GPU that was
+    exchanged often comes with another release. The check compares hosts with GPUs of the same name, and warns about a
+    difference.
 
     Check manually: nvidia-smi -q | grep VBIOS
 
-    Fix: update the firmware of the server's GPU board, with the vendor's tool
+    Fix: Update the firmware of the server's GPU board with the vendor's tool.
     """
     models: dict[tuple[str, ...], dict[str, str | None]] = {}
     for name, nvidia_of_host in nvidia.items():
@@ -68,13 +69,14 @@ def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 @host_check("GPU121", "The driver's libraries are those of the loaded module", products=GPU)
 def libraries(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: an update in the background puts new libraries beside the module that is still loaded. From then on every
-    new program fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while those that run go on. Where
-    nvidia-smi answers, it found its library in another place, and what lies here is a warning: CUDA may still take it.
+    """Why: An update in the background installs new libraries while the old module is still loaded. Every new program
+    then fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), and running programs continue. Libraries of
+    other versions fail. If nvidia-smi answers, it found its library in another place, and this is a warning. CUDA may
+    still take the wrong one.
 
     Check manually: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
 
-    Fix: reboot; or end all jobs and load the nvidia modules anew; keep the driver's packages from updating themselves
+    Fix: Reboot, or end all jobs and load the nvidia modules again. Keep the driver's packages from updating themselves.
     """
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")

@@ -20,13 +20,14 @@ _RECOVERY = 154  # the Xid with the action that the GPU needs by now
 
 @host_check("GPU103", "No GPU's memory has errors that could not be corrected", products=GPU)
 def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: such an error ends the program that reads the place, sooner or later the next one, too. Counted since the
-    driver was loaded or the GPU reset, so that what was mended is not accused. Errors of the SRAM beyond the
-    driver's own threshold mean that the GPU is to be replaced.
+    """Why: An uncorrectable error ends the program that reads that memory, and sooner or later the next one, too.
+    Errors are counted since the driver was loaded or the GPU was reset, so repaired ones do not count. Any such error
+    fails. SRAM errors above the driver's own threshold also fail, and the GPU has to be replaced.
 
     Check manually: nvidia-smi -q -d ECC,ROW_REMAPPER
 
-    Fix: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0; if they come again, or beyond the threshold: another GPU
+    Fix: End the jobs, then run nvidia-smi --gpu-reset -i 0000:9b:00.0. If errors return, or exceed the threshold,
+    replace the GPU.
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -54,12 +55,14 @@ def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU104", "No GPU waits for a reset or a replacement", products=GPU)
 def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a bad page or row of memory that is to be taken out of use is so from the next reset on; until then
-    programs still get it (Xid 63 before, 94 or 95 after). A GPU without spare rows stays broken.
+    """Why: A bad page or row of memory is taken out of use only at the next reset. Until then, programs still get it
+    (Xid 63 before, 94 or 95 after). A pending reset fails. A GPU without spare rows stays broken and fails. Pending
+    repairs that only drivers from 570 on report are warnings, because their format is unconfirmed.
 
     Check manually: nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; nvidia-smi -q | grep -A2 'Reset Status'
 
-    Fix: end the jobs, nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot; where the remapping failed: replace the GPU
+    Fix: End the jobs, then run nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot. If the remapping failed, replace the
+    GPU.
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -84,7 +87,7 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 
 def _pending(gpu: Gpu) -> str:
-    """Return the change that waits for a reset; of several the one that names a cause."""
+    """Return the change that waits for a reset; of several, the first with a cause."""
     if gpu.remapped_rows.pending:
         return "a bad row of its memory is remapped at the next reset"
     if gpu.retired_pages.pending:
@@ -95,7 +98,7 @@ def _pending(gpu: Gpu) -> str:
 
 
 def _pending_of_new_drivers(gpu: Gpu) -> str:
-    """Return the same in words of drivers from 570 on, of which there is no capture."""
+    """Return the change that drivers from 570 on report, in a format of which there is no capture."""
     if gpu.ecc.channel_repair_pending or gpu.ecc.tpc_repair_pending:
         return "a part of it is repaired at the next reset"
     if gpu.recovery_action not in (None, "None"):
@@ -105,12 +108,13 @@ def _pending_of_new_drivers(gpu: Gpu) -> str:
 
 @host_check("GPU105", "No GPU is slowed down by heat or power", products=GPU)
 def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. That an
-    idle GPU has low clocks (Idle), or one at its power limit (SW Power Cap), is no fault.
+    """Why: A GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. The
+    check fails; for SW Thermal Slowdown, it warns. Low clocks of an idle GPU (Idle), or of one at its power limit (SW
+    Power Cap), are no fault.
 
     Check manually: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
 
-    Fix: fans, air flow, power supplies and cables of the server; the BMC's log says which
+    Fix: Check fans, air flow, power supplies and cables of the server. The BMC's log shows which one is the cause.
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -130,13 +134,14 @@ def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU107", "No GPU needs help after an Xid", products=GPU)
 def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: an Xid is an error that the driver reports of a GPU; NVIDIA's catalogue says which of them ask for a reset,
-    a reboot or other hardware. Those that only ended a job, or inform, are no fault here. Counted since the driver was
-    loaded; whether a GPU was reset since, the log tells only where the driver writes Xid 154 (new drivers).
+    """Why: An Xid is an error of a GPU that the driver reports. NVIDIA's catalogue lists which of them need a reset, a
+    reboot or other hardware; these fail. Xids that only ended a job, or inform, are no fault; others are warnings. They
+    are counted since the driver was loaded. The log shows a later reset of the GPU only if the driver writes Xid 154
+    (new drivers).
 
     Check manually: dmesg | grep -e 'NVRM: Xid'; journalctl -k -b -g 'NVRM: Xid'
 
-    Fix: what the finding asks for; where that was done already: a waiver until the next reboot
+    Fix: Apply the fix in the finding. If this was done already, add a waiver until the next reboot.
     """
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
@@ -160,7 +165,7 @@ def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 
 def _is_open(xid: Xid, xids: Sequence[Xid]) -> bool:
-    """Return whether an Xid asks for something that the driver has not called done, by a later Xid 154."""
+    """Return whether an Xid asks for an action that no later Xid 154 of the driver reports as done."""
     return xid.action not in _NONE_NEEDED and not any(
         later.code == _RECOVERY and later.bus == xid.bus and later.action == "nothing" and _not_before(later, xid)
         for later in xids

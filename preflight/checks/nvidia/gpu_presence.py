@@ -22,13 +22,13 @@ _SHOWN = 3  # unreadable values that a finding names
 
 @host_check("GPU101", "nvidia-smi answers", products=GPU, optional=("accelerators",))
 def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
-    """Why: what nvidia-smi cannot do, CUDA cannot do either. A nvidia-smi that hangs waits for a driver that waits for
-    a GPU (Xid 119); a job hangs in the same place, when it sets up CUDA. Answers that are not understood are
-    named: a GPU that says "Unknown Error" has not said that it is well.
+    """Why: If nvidia-smi cannot do something, CUDA cannot do it either. If it hangs, the driver waits for a GPU (Xid
+    119), and a job hangs when it sets up CUDA. A hang fails, and so does a known error, a missing GPU or a missing
+    driver. Answers that are not understood are unknown: a GPU that reports "Unknown Error" may be unhealthy.
 
     Check manually: timeout 30 nvidia-smi -q; dmesg | grep -e NVRM -e Xid; cat /proc/driver/nvidia/version
 
-    Fix: what the message asks for; of a hang: reset the GPU that Xid 119 names, else reboot the host
+    Fix: Follow the error message. For a hang, reset the GPU that Xid 119 names, else reboot the host.
     """
     host, error = scribe.host.name, nvidia.gpus.error
     if other_kind(scribe.cluster.product, accelerators):
@@ -87,7 +87,7 @@ def _unread_values(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _PeerCount:
-    """The number of GPUs that most hosts have, or as many hosts as have any other. `hosts`: these in words."""
+    """The number of GPUs that is most frequent among the hosts. `hosts`: text for these hosts."""
 
     number: int
     hosts: str
@@ -95,13 +95,14 @@ class _PeerCount:
 
 @cluster_check("GPU102", "No GPU is lost", products=GPU, several=False)
 def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: a GPU that fell off the bus (Xid 79) takes the job's rank with it; after a reboot it may be gone without a
-    word. The number is held against the inventory, else against the other hosts; the PCI bus says which one is lost.
-    In a container only the GPUs that were given count.
+    """Why: A GPU that fell off the bus (Xid 79) ends the job's rank. After a reboot, it may be missing without a
+    message. The number of GPUs is compared with the inventory, else with the other hosts. The PCI bus shows which one
+    is lost. A lost GPU or a wrong number fails; a number that is unusual for the model is a warning. In a container,
+    only the GPUs that it was given count.
 
-    Check manually: nvidia-smi -L; lspci -D -d 10de: (`rev ff`: fell off the bus); dmesg | grep Xid
+    Check manually: nvidia-smi -L; lspci -D -d 10de: ; dmesg | grep Xid   (rev ff in lspci: the GPU fell off the bus)
 
-    Fix: reboot the host, power it off and on if that does not help; then the board, its cables or its slot
+    Fix: Reboot the host. If that does not help, power it off and on, then check the board, its cables or its slot.
     """
     counts = {
         host.name: len(answer.gpus)
@@ -167,14 +168,14 @@ def _gpus(number: int) -> str:
 
 @cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
 def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: a GPU on 8 of 16 lanes works, and is half as fast to and from the host and the NICs; every job waits for it.
-    The width does not fall while a GPU idles, as the generation does. A failure where the GPUs of that number on most
-    hosts have more, or, where that is not decided, most GPUs of the name; else the servers may be made like that, and
-    it is a warning.
+    """Why: A GPU on 8 of 16 lanes works, but is half as fast to and from the host and the NICs, and every job waits for
+    it. The width does not fall while a GPU idles; only the generation does. Fewer lanes fail if the GPUs of that number
+    have more on most hosts. If that is undecided, most GPUs of the name decide. Otherwise the servers may be built like
+    that, and it is a warning.
 
     Check manually: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
-    Fix: power the host off and on; then the seat of the board, its riser or retimer
+    Fix: Power the host off and on. Then check the seat of the board, its riser or retimer.
     """
     lanes_by_gpu = {
         (host_scribe.host.name, index): (host_scribe, gpu, *_lanes(nvidia_of_host, gpu))

@@ -19,13 +19,13 @@ _NOBODY = "Prohibited"
 
 @host_check("GPU108", "The GPUs are idle", severity=Outcome.WARN, products=GPU, optional=("os",))
 def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
-    """Why: a process left over from an earlier job keeps memory of the GPU, and a job that needs all of it fails. A
-    running job is no fault, but the probe keeps away from it. Processes of other containers are seen from the host
-    alone. What this run of preflight has started there is passed over.
+    """Why: A process that is left over from an earlier job keeps GPU memory, and a job that needs all of it fails. Any
+    process is a warning. A running job is no fault, but the probe avoids it. Processes of other containers are visible
+    only from the host. Processes that this run of preflight started are ignored.
 
     Check manually: nvidia-smi; fuser -v /dev/nvidia*
 
-    Fix: wait for the job, or end what is left of it: kill PID
+    Fix: Wait for the job, or end its leftover processes: kill PID
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -50,13 +50,13 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
 
 @host_check("GPU109", "The driver stays awake while no program uses a GPU", severity=Outcome.WARN, products=GPU)
 def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: without persistence mode the driver lets go of a GPU when the last program ends, and sets it up anew for the
-    next one: seconds a GPU at every start, settings of clocks and power lost, and on NVSwitch hosts the GPU joins the
-    fabric again.
+    """Why: Without persistence mode, the driver releases a GPU when the last program ends, and sets it up again for the
+    next one. Every start takes seconds a GPU, and settings of clocks and power are lost. On NVSwitch hosts, the GPU
+    also joins the fabric again. Persistence mode that is off is a warning, unless nvidia-persistenced runs.
 
     Check manually: nvidia-smi -q | grep Persistence; systemctl status nvidia-persistenced
 
-    Fix: systemctl enable --now nvidia-persistenced; or nvidia-smi -pm 1, until the next reboot
+    Fix: Run systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1 (until the next reboot).
     """
     yield from silent(scribe, nvidia)
     off = [index for index, gpu in numbered(nvidia) if gpu.persistence is False]
@@ -71,13 +71,13 @@ def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU110", "Every GPU takes any number of programs", products=GPU)
 def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: in compute mode Prohibited no program gets the GPU. Exclusive_Process takes one: enough for a job, but a
-    process that is left, or a second one that looks (a data loader, a profiler), stops the next with "all
-    CUDA-capable devices are busy or unavailable".
+    """Why: In compute mode Prohibited, no program gets the GPU, and the check fails. Exclusive_Process admits one
+    program, which is enough for a job; it is a warning. A leftover process or a second one (a data loader, a profiler)
+    stops the next. The error is "all CUDA-capable devices are busy or unavailable".
 
     Check manually: nvidia-smi -q -d COMPUTE
 
-    Fix: nvidia-smi -c DEFAULT
+    Fix: Run nvidia-smi -c DEFAULT
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -94,13 +94,14 @@ def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @cluster_check("GPU111", "MIG is as planned on every GPU", products=GPU, several=False)
 def mig(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: a GPU that is cut into MIG instances shows a job one of them, without NVLink; ranks with a whole GPU and
-    ranks with a part of one do not go together. MIG is expected off, unless the inventory says `mig = true` under
-    [machine]; where all GPUs have it without that, it is a warning.
+    """Why: A job sees only one instance of a GPU that is split by MIG, without NVLink. Ranks with a whole GPU and ranks
+    with a part of one do not work together. MIG is expected off, unless the inventory has `mig = true` under [machine].
+    A difference fails. If all GPUs have MIG on without that setting, it is a warning, and so is a pending change.
 
     Check manually: nvidia-smi -q | grep -A2 'MIG Mode'
 
-    Fix: nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
+    Fix: Run nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU. If MIG is intended, set that in the
+    inventory.
     """
     modes = {gpu.mig.current for nvidia_of_host in nvidia.values() for gpu in gpus(nvidia_of_host)} - {None}
     for host_scribe, nvidia_of_host in by_host(scribe, nvidia):

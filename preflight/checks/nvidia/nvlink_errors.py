@@ -17,15 +17,15 @@ Place = tuple[int, int]  # GPU and link
 
 @host_check("GPU122", "NVLinks carry their data without errors", severity=Outcome.WARN, products=GPU)
 def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a link that sends packets again, or is trained anew, is slow from time to time, and often the one that goes
-    down next. A healthy link counts nothing since the driver was loaded. Only a warning: the format is known from what
-    users posted, not from a capture. A link of which no counter is known is unknown. Not asked where the kernel log has
-    to be read from journald.
+    """Why: A link that resends packets, or is trained again, is slow intermittently, and often goes down next. A
+    healthy link counts no errors since the driver was loaded. An error is only a warning, because the format is known
+    from users' posts, not from a capture. A link without a known counter is unknown. The counters are not read if the
+    kernel log has to be read from journald.
 
     Check manually: nvidia-smi nvlink -e
 
-    Fix: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
-    the bridge between the GPUs
+    Fix: Reset all GPUs of the host together, or reboot it, and check whether the counts rise again. Then check the
+    board, or the bridge between the GPUs.
     """
     counters = nvidia.nvlink_errors
     if counters.value is None:

@@ -14,14 +14,15 @@ _READY, _FINE = "Completed", "Success"
 
 @host_check("GPU112", "Fabric manager runs where there are NVSwitches, also after a reboot", products=GPU)
 def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: it sets up the NVSwitches. Without it CUDA says "system not yet initialized" (802) on all GPUs of the host,
-    or NCCL fails when it sets up NVLink SHARP. One that is started by hand is gone after the next reboot. Hosts without
-    NVSwitches on their PCI bus (also virtual machines, and B200) are told by GPU114.
+    """Why: Fabric manager sets up the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
+    GPUs of the host, or NCCL fails when it sets up NVLink SHARP. The check then fails. A manager that was started
+    manually is gone after the next reboot, which is a warning. GPU114 reports on hosts without NVSwitches on their PCI
+    bus (also virtual machines, and B200).
 
     Check manually: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
 
-    Fix: systemctl enable --now nvidia-fabricmanager, of the package of that name; /var/log/fabricmanager.log says why
-    it does not start
+    Fix: Run systemctl enable --now nvidia-fabricmanager (from the package of that name). If it does not start, read
+    /var/log/fabricmanager.log
     """
     manager = nvidia.fabric_manager
     if not nvidia.switches:
@@ -63,12 +64,13 @@ def _start(scribe: Here, nvidia: Nvidia) -> str:
 
 @host_check("GPU113", "Fabric manager is of the driver's version", products=GPU)
 def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: fabric manager has to be of exactly the driver's release. After an update of one of the two it does not
-    start, or one that was started before fails half: NVLink SHARP in NCCL ("transport/nvls.cc … Cuda failure 1").
+    """Why: Fabric manager must have exactly the driver's release; another release fails. After an update of one of the
+    two, it does not start. If it was started before, only a part fails: NVLink SHARP in NCCL ("transport/nvls.cc … Cuda
+    failure 1").
 
     Check manually: nv-fabricmanager -v; cat /proc/driver/nvidia/version
 
-    Fix: install the package of the driver's release, end the jobs, then systemctl restart nvidia-fabricmanager
+    Fix: Install the package of the driver's release, end the jobs, then run systemctl restart nvidia-fabricmanager
     """
     manager, module = nvidia.fabric_manager.version, nvidia.module
     if manager is None or module is None:
@@ -85,12 +87,13 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU114", "Every GPU has joined the NVLink fabric", products=GPU)
 def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. Until
-    fabric manager has set it up, which takes minutes after a boot, the state is In Progress.
+    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The check
+    then fails. The state is In Progress until fabric manager has set the GPU up, which takes minutes after a boot.
 
     Check manually: nvidia-smi -q | grep -A2 Fabric
 
-    Fix: wait some minutes after a boot; else end the jobs, systemctl restart nvidia-fabricmanager, then reset the GPUs
+    Fix: Wait some minutes after a boot. Otherwise end the jobs, run systemctl restart nvidia-fabricmanager, then reset
+    the GPUs.
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -109,12 +112,12 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU116", "No NVSwitch reports a fatal error", severity=Outcome.WARN, products=GPU)
 def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a fatal SXid takes NVLinks, or a whole NVSwitch, out of use until GPUs and switches are reset. Only a
-    warning: the format is known from the driver's source and other tools, not from a capture.
+    """Why: A fatal SXid takes NVLinks, or a whole NVSwitch, out of use until GPUs and switches are reset. It is only a
+    warning, because the format is known from the driver's source and other tools, not from a capture.
 
-    Check manually: dmesg | grep SXid; /var/log/fabricmanager.log
+    Check manually: dmesg | grep SXid; cat /var/log/fabricmanager.log
 
-    Fix: end the jobs, reset all GPUs of the host together, or reboot it; if it comes again, call the vendor
+    Fix: End the jobs, then reset all GPUs of the host together, or reboot it. If the error returns, call the vendor.
     """
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")

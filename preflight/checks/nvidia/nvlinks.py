@@ -32,13 +32,13 @@ class _Links:
 
 @cluster_check("GPU115", "Every GPU has all its NVLinks, at full speed", products=GPU, several=False)
 def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: a GPU that lacks NVLinks has less bandwidth to its neighbours, and every collective waits for it; without
-    any, NCCL goes over PCIe. Held against [machine] of the inventory, what the model is known to have, or
-    what most GPUs of that name have here. GPUs in MIG mode have no NVLink and are left out.
+    """Why: A GPU that lacks NVLinks has less bandwidth to its neighbours, and every collective waits for it. Without
+    any NVLink, NCCL uses PCIe. Missing or slow links fail. The expected links are those of [machine] in the inventory,
+    else of the model, else of most GPUs with that name. GPUs in MIG mode have no NVLink and are ignored.
 
     Check manually: nvidia-smi nvlink -s
 
-    Fix: reset all GPUs of the host together, or reboot it; if links stay away: the board
+    Fix: Reset all GPUs of the host together, or reboot it. If links stay down, check the board.
     """
     links_by_name: dict[str, list[GpuNvLinks]] = defaultdict(list)
     for nvidia_of_host in nvidia.values():
@@ -121,14 +121,14 @@ def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterato
     "GPU117", "All GPUs of a host reach each other over NVLink where they should", products=GPU, several=False
 )
 def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
-    tenth of the speed. They should have one where the model's servers have NVSwitches, or where the same pair has
-    one on most hosts with the same GPUs. Where as many have it as have not, nobody is right, and both sides are told.
+    """Why: Two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
+    tenth of the speed. The check fails if the model's servers have NVSwitches. It also fails if the same pair has
+    NVLink on most hosts with the same GPUs. If as many hosts have it as lack it, both sides are reported.
 
     Check manually: nvidia-smi topo -m
 
-    Fix: GPU112 and GPU115 first: fabric manager, links; else reset all GPUs of the host together, or reboot it; of
-    cards with bridges between them: the bridge
+    Fix: Fix GPU112 and GPU115 first (fabric manager, links). Otherwise reset all GPUs of the host together, or reboot
+    it. For cards with bridges between them, check the bridge.
     """
     links = {host.name: _compared_links(nvidia[host.name]) for host in scribe.hosts}
     # Keyed by the GPUs' names, in order.
@@ -167,7 +167,7 @@ def _pairs_of(
 
 
 def _has_switches(nvidia: Nvidia) -> bool:
-    """Return whether all GPUs of the host are models whose servers have NVSwitches."""
+    """Return whether all GPUs of the host are models with NVSwitches in their servers."""
     return bool(gpus(nvidia)) and all(profile(gpu.product) for gpu in gpus(nvidia))
 
 
@@ -237,12 +237,13 @@ def _unread_topology(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @cluster_check("GPU118", "Every GPU has a NIC as near as on the other hosts", severity=Outcome.WARN, products=GPU)
 def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: a GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without the processor. Where that NIC is
-    missing, or another card took its slot, the data goes through the host (NODE, SYS), and the rail is slow.
+    """Why: A GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without the processor. If that NIC is
+    missing, or another card took its slot, the data passes through the host (NODE, SYS). The rail is then slow. The
+    check warns if the nearest NIC is farther away than on most other hosts.
 
     Check manually: nvidia-smi topo -m
 
-    Fix: find the missing NIC (lspci, ip link), or the card that is in another slot than on the other hosts
+    Fix: Find the missing NIC (lspci, ip link), or the card that is in another slot than on the other hosts.
     """
     near = {host.name: _nearest(nvidia[host.name].topology.value) for host in scribe.hosts}
     for host_scribe, nvidia_of_host in by_host(scribe, nvidia):

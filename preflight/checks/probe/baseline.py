@@ -23,16 +23,16 @@ from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 
 @cluster_check("PRB115", "The probe's figures are those of the saved baseline", several=False)
 def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
-    """Why: what is equally slow everywhere shows in no comparison among peers: a switch with another configuration, a
-    new driver, a job beside the probe. Each bandwidth, at the largest size that both have, is compared with that of the
-    same operation over the same ranks in the saved run: a warning below 93 % and a failure below 80 % for pairs and
-    hosts, below 90 % and 75 % for rails and all devices. A pair that is slow among its peers, and what it slows, is
-    left to PRB103. A baseline over other hosts, scopes or sizes than were asked for is no measure.
+    """Why: If all hosts and links are equally slow, a comparison among peers shows nothing. Typical causes are a
+    changed switch configuration, a new driver or a job that runs beside the probe. The check compares each bandwidth
+    with the saved run, for the same operation and the same ranks, at the largest size that both runs have. Pairs and
+    hosts below 93 % of the baseline are a warning, below 80 % a failure. For rails and all devices the limits are 90 %
+    and 75 %. PRB103 reports pairs that are slow among their peers, so these and the groups that they slow are left out.
+    A baseline of other hosts, scopes or sizes is not compared.
 
     Check manually: preflight baseline compare
 
-    Fix: look at what has changed since the baseline was saved; where the figures of now are the right ones: preflight
-    baseline save
+    Fix: Find the change since the baseline was saved. If the new figures are right: preflight baseline save
     """
     tests = [observation.test for observation in observations]
     slow = {_places(test) for test in tests if test.outcome is TestOutcome.SLOW}

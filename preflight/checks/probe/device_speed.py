@@ -40,14 +40,15 @@ _WIDTH = "compare speed and width of its PCIe link with the others': lspci -vv, 
 
 @cluster_check("PRB111", "No device computes slowly or wrongly", several=False)
 def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: one slow device slows every step of a job, and one that computes wrong now and then spoils the result
-    without an error. Each multiplies matrices of small integers alone, before any network: every value has to be right
-    every time. The time is compared with the median device: 1.05 times is a warning, 1.2 times a failure, more where
-    devices differ from each other or from themselves by that much.
+    """Why: One slow device slows every step of a job. A device that intermittently computes wrong values spoils the
+    result without an error. Each device multiplies matrices of small integers alone, before any network test, and one
+    wrong value is a failure. A device that takes 1.05 times as long as the median device is a warning, 1.2 times a
+    failure. The limits are wider if devices vary by more than that, among each other or between measurements.
 
-    Check manually: a matrix product in torch on that device, timed, and the same on another
+    Check manually: time a matrix product in torch on that device, and the same on another
 
-    Fix: wrong: take it out of jobs, have it replaced; slow: power limit, cooling, another process on it
+    Fix: Take a device that computes wrong values out of jobs and have it replaced. For a slow device, check its power
+    limit, its cooling and other processes on it.
     """
     yield from _judge(scribe, observations, (_COMPUTE,), "computes", _COOL)
 
@@ -56,14 +57,15 @@ def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterat
     "PRB112", "Memory of every device, and copies to and from it, are right and as fast as the others'", several=False
 )
 def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: a device whose PCIe link came up with half its lanes loads its data at half the speed, one whose memory is
-    slow or loses bits spoils every job; none of that shows on the network. Every value is compared; the time with the
-    median device: within the device 1.05 times is a warning and 1.15 times a failure, to and from the host 1.15 times
-    and 1.5 times, more where devices differ from each other or from themselves by that much.
+    """Why: If a device's PCIe link comes up with half its lanes, the device loads its data at half the speed. Memory
+    that is slow or loses bits spoils every job. Network tests show none of that. One wrong value is a failure. Copies
+    within a device that take 1.05 times as long as on the median device are a warning, 1.15 times a failure. For copies
+    to and from the host, the limits are 1.15 and 1.5 times. The limits are wider if devices vary by more than that,
+    among each other or between measurements.
 
     Check manually: lspci -vv (LnkSta against LnkCap); npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC
 
-    Fix: seat the card or its riser again; the server's settings for PCIe; a device that loses bits is replaced
+    Fix: Reseat the card or its riser, and check the server's settings for PCIe. Replace a device that loses bits.
     """
     yield from _judge(scribe, observations, (_MEMORY, _IN, _OUT), "copies", _WIDTH)
 

@@ -1,4 +1,4 @@
-"""Checks of the results of the vendor's HCCL Test, where it takes the probe's place."""
+"""Checks of the results of the vendor's HCCL Test, which replaces the probe for jobs without torch."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,13 +22,15 @@ _OTHER_MPI = (
 
 @cluster_check("PRB104", "HCCL Test runs over all devices, and its results are right", products=NPU, several=False)
 def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
-    """Why: where jobs have no torch (MindSpore), the probe cannot run; the vendor's HCCL Test does an all_reduce over
-    the same devices and checks its results. It is one job over all: it says that something is wrong, seldom where. Its
-    alg_bandwidth counts 2^30 bytes as a GB; the table here has 10^9, computed from its times, and busbw from that.
+    """Why: If jobs have no torch (MindSpore), the probe cannot run, and the vendor's HCCL Test takes its place. HCCL
+    Test does an all_reduce over the same devices and checks the results. It is one job over all devices, so it detects
+    faults but seldom locates them. The check fails for wrong results, for an error code (retcode), and for a run that
+    does not end in time. HCCL Test's alg_bandwidth counts 2^30 bytes as a GB. The table here counts 10^9 bytes,
+    computed from HCCL Test's times, and derives busbw from that.
 
     Check manually: mpirun -f hosts -n 16 all_reduce_test -p 8 -b 8K -e 16M -f 2 -d fp32 -o sum -c 1
 
-    Fix: what its error says; then the ranks' plog, ~/ascend/log/debug/plog
+    Fix: Follow the error message of HCCL Test. Then read the ranks' plog: ~/ascend/log/debug/plog
     """
     result = hccl_test.said
     remedy = f"run it by hand: {hccl_test.command}" if hccl_test.command else ""
@@ -80,7 +82,7 @@ def _table_problem(run: HcclTestRun, result: HcclTest) -> tuple[str, str]:
 
 
 def _result_problem(run: HcclTestRun, result: HcclTest) -> str:
-    """Return why the results are not known to be right; empty where they are, or where an error explains it."""
+    """Return why the results are not known to be right; empty if they are, or if an error explains it."""
     devices = len(run.members)
     if any(row.check == "NULL" for row in result.rows):
         exact = checks(run.dtype, run.operation, devices)

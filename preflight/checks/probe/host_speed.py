@@ -18,14 +18,15 @@ WARN, FAIL = 1 / 1.5, 1 / 2  # shares of the median rank
 
 @cluster_check("PRB118", "No host's processors are slow, busy with something else, or wrong", several=False)
 def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: a host whose processors belong to somebody else (a job that was left behind, a container with a share of
-    them, a throttled clock) feeds its devices late, and the whole job waits for it, while its devices and links are
-    well. One thread a rank multiplies matrices on the host's processor; a host is compared with the median rank: 1.5
-    times slower is a warning, twice as slow a failure, more where ranks differ from each other or from themselves.
+    """Why: A host with slow or busy processors feeds its devices late. The whole job waits for it, although its devices
+    and links are healthy. Typical causes are a leftover job, a container with a share of the processors, and a
+    throttled clock. One thread a rank multiplies matrices on the host's processor, and one wrong value is a failure. A
+    host that is 1.5 times slower than the median rank is a warning, twice as slow a failure. The limits are wider if
+    ranks vary by more than that, among each other or between measurements.
 
-    Check manually: top; cat /sys/fs/cgroup/cpu.stat; the clock: grep MHz /proc/cpuinfo
+    Check manually: top; cat /sys/fs/cgroup/cpu.stat; grep MHz /proc/cpuinfo (the clock)
 
-    Fix: end what uses them, lift the limit, or take the host out of jobs
+    Fix: End the processes that use the processors, lift the limit, or take the host out of jobs.
     """
     hosts = sorted(_by_host(observations).items())
     for host, results in hosts:

@@ -35,14 +35,15 @@ def _is_measured_rail(observation: Observation) -> bool:
 
 @cluster_check("PRB116", "Pairs along a rail reach their ports' line rate", several=False, optional=("baseline",))
 def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Baseline | None) -> Iterator[Finding]:
-    """Why: where all rails are equally slow, no comparison shows it. Two ranks along a rail that move 256 MiB or more
-    get 88 to 95 % of what a healthy port carries; below 85 % is a warning, below 70 % a failure. Where less was moved,
-    a pair below 10 % at the largest size is a warning, from 4 MiB on. It is none where the saved baseline has the same
-    figure, or where it is what the inventory expects: `expect = { pair = 1.2 }` under `[probe]`.
+    """Why: If all rails are equally slow, a comparison among them shows nothing. Two ranks along a rail that move 256
+    MiB or more reach 88 to 95 % of a healthy port's line rate. Below 85 % is a warning, below 70 % a failure. With less
+    data, from 4 MiB on, a pair below 10 % at the largest size is a warning. Such a pair passes if the saved baseline
+    has the same figure. It also passes if the inventory expects that bandwidth: `expect = { pair = 1.2 }` under
+    `[probe]`.
 
-    Check manually: hccn_tool -i 0 -speed -g (Mb/s; 200000 are 25 GB/s), and preflight probe --sizes 256M
+    Check manually: hccn_tool -i 0 -speed -g (Mb/s; 200000 are 25 GB/s); preflight probe --sizes 256M
 
-    Fix: cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two
+    Fix: Check cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two.
     """
     pairs = list(filter(_is_measured_rail, observations))
     large = [observation for observation in pairs if observation.test.bytes >= LARGE]
@@ -65,7 +66,7 @@ def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Base
 
 
 def _why_not(pairs: Sequence[Observation]) -> str:
-    """Return why the pairs prove nothing about their ports; empty where they may."""
+    """Return why the pairs prove nothing about their ports; empty if they may."""
     if not pairs:
         return _TOO_LITTLE
     if any(view.on_host for observation in pairs for view in observation.ranks):
@@ -114,13 +115,14 @@ def _is_enough(scribe: All, test: TestResult) -> bool:
 
 @cluster_check("PRB117", "The probe measures what the inventory expects", several=False)
 def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: who knows what the cluster gave when it was handed over, or what a job needs, can say so: `expect = { pair =
-    20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. all_reduce at its largest size may not stay below it.
+    """Why: The inventory can hold the bandwidth that the cluster had at its handover, or that a job needs. The setting
+    is `expect = { pair = 20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. The check fails if all_reduce
+    at its largest size stays below that.
 
-    Check manually: preflight probe --scope all,pair; the column busbw
+    Check manually: preflight probe --scope all,pair (the column busbw)
 
-    Fix: whatever PRB103, PRB115 and PRB116 name; where they are content, the number is too high, or the size too
-    small: `sizes` under `[probe]`
+    Fix: Follow PRB103, PRB115 and PRB116. If these pass, the number is too high, or the size too small: `sizes` under
+    `[probe]`
     """
     if not scribe.cluster.probe.expect:
         yield scribe.skip("the inventory expects no bandwidth: expect under [probe]")

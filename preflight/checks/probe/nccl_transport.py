@@ -24,15 +24,15 @@ _REMEDIES = {  # by the network that jobs are to use
     products=frozenset({Product.NVIDIA}),
 )
 def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: where NCCL cannot use RDMA it takes sockets, and says so in its log alone: the job runs, ten times slower. A
-    container without /dev/infiniband or libibverbs is enough, or NCCL_IB_DISABLE=1 of an old trial. The probe's ranks
-    write NCCL's log, and what it says of the network counts, not what is installed. It is judged where the inventory's
-    probe.transport says what jobs are to use (ib, socket); with ib, the probe sets NCCL_NET=IB, and NCCL ends with an
-    error where there is none.
+    """Why: If NCCL cannot use RDMA, it uses sockets and reports that only in its log. The job runs ten times slower. A
+    container without /dev/infiniband or libibverbs is enough, or NCCL_IB_DISABLE=1 from an old trial. The check reads
+    the network from the NCCL log of the probe's ranks, not from the installed software. It fails if the network is not
+    the one that probe.transport (ib, socket) in the inventory sets. Without probe.transport, sockets are not judged.
+    With ib, the probe sets NCCL_NET=IB, and NCCL ends with an error if there is no RDMA.
 
     Check manually: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep -E 'NET/|via NET'
 
-    Fix: what ENV115 and ENV116 say; in a container --device /dev/infiniband and libibverbs1
+    Fix: Follow ENV115 and ENV116. In a container, add --device /dev/infiniband and libibverbs1.
     """
     wanted = scribe.cluster.probe.transport
     views = ways_between(observations)

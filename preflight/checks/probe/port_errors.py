@@ -20,16 +20,17 @@ SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as h
     several=False,
 )
 def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
-    """Why: counters that go back to the start of the driver tell of cables that were changed long ago. What they count
-    while the probe sends is of today: a link that went away, damaged packets, packets that were sent again. So they are
-    read before the tests and after them whenever the probe sent over RDMA, also where all tests passed: a collective
-    hides a lost packet, and is slow. A link that went down, or one damaged packet, is a warning; of packets sent again
-    more than ten, and one in a million.
+    """Why: Counters run since the driver started, so they include errors of cables that were changed long ago. Errors
+    during the probe are current: a lost link, damaged packets, packets that were sent again. If the probe sent over
+    RDMA, the counters are read before and after the tests, even if all tests passed. A collective hides a lost packet,
+    but becomes slow. A link that went down, or one damaged packet, is a warning. Packets that were sent again are a
+    warning if they are at least ten, and at least one in a million.
 
-    Check manually: grep . /sys/class/infiniband/*/ports/*/counters/*, or hccn_tool -i 0 -stat -g, before a job and
-    after it
+    Check manually: grep . /sys/class/infiniband/*/ports/*/counters/*, or hccn_tool -i 0 -stat -g (before a job and
+    after it)
 
-    Fix: clean or change optics and cable; sent again or out of sequence: look at PFC and congestion on the switches
+    Fix: Clean or change optics and cable. For packets sent again or out of sequence, check PFC and congestion on the
+    switches.
     """
     by_host: dict[str, list[PortCount]] = defaultdict(list)
     for port in link_counts.ports:

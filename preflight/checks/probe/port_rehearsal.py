@@ -27,14 +27,17 @@ def port_reachability(
     arrivals: Mapping[str, Arrivals | None],
     sockets: Mapping[str, Sockets | None],
 ) -> Iterator[Finding]:
-    """Why: a port that a firewall closes, or that somebody holds, makes no error: all ranks wait for a time-out, whose
-    message names a host that is fine. gloo and NCCL listen on ports that the kernel chooses, so opening the master's is
-    not enough. Before torch, every host listens on the job's ports and on ephemeral ones, the others connect, and both
-    ends prove that they are of this run. Where FWL104 or PRT103 has seen the same, nothing is said here.
+    """Why: If a firewall closes a port, or another process holds it, no error appears. All ranks wait for a timeout,
+    and its message points to a healthy host. Both gloo and NCCL listen on ports that the kernel chooses, so opening the
+    master's port is not enough. Before torch, every host listens on the job's ports and on ephemeral ones, and the
+    others connect. Both ends prove that they are of this run. The check fails for lost connections and for ports that
+    are held. A port held by another run of preflight is a warning. Faults that FWL101, FWL104 or PRT103 reports are
+    left out.
 
-    Check manually: python3 -m http.server 29500 --bind ADDRESS on one host; nc -vz -w 2 ADDRESS 29500 on another
+    Check manually: python3 -m http.server 29500 --bind ADDRESS (on one host); nc -vz -w 2 ADDRESS 29500 (on another)
 
-    Fix: preflight configure-firewall; then security groups of the cloud and ACLs of switches; end who holds a port
+    Fix: Run preflight configure-firewall. Then check security groups of the cloud and ACLs of switches. End the process
+    that holds a port.
     """
     hosts = {host.name for host in scribe.hosts}
     if not rehearsal.hosts:

@@ -43,17 +43,19 @@ def rank_progress(
     causes: tuple[Finding, ...] | None,
     limit: TimeLimit | None = None,
 ) -> Iterator[Finding]:
-    """Why: a collective needs every rank; one that is missing makes all others wait until a time-out, whose message
-    names whoever waited. The probe asks each rank how far it came, so those that stayed behind are named, with the
-    last stage they got through: spawned, python, torch, backend, device, store, peers,
-    communicator, warm-up, iteration, values, closed. Where all came equally far, tests with other partners tell: a
-    device or host that fails with two which are well elsewhere, a link, a rail, groups that do not reach each other, or
-    how many it takes. What facts know of those is the cause, and what else failed because of them is evidence.
+    """Why: A collective needs every rank. If one rank hangs, all others wait until a timeout, and its message points to
+    a rank that waited. The check fails for hung ranks and reports the last stage that each completed. The stages are
+    spawned, python, torch, backend, device, store, peers, communicator, warm-up, iteration, values and closed. If all
+    ranks stopped at the same stage, tests with other partners identify the culprit. It can be a device or host that
+    fails with two healthy partners, a link or a rail. It can also be groups that do not reach each other, or the number
+    of hosts at which tests begin to fail. Known facts about the culprit are the cause, and failures that follow from it
+    are evidence.
 
-    Check manually: the job's log of the rank that is named, not of the one that complained
+    Check manually: read the job's log of the hung rank (not of the rank that reported the timeout)
 
-    Fix: by the stage: before device: software on the host; store: route, firewall or port of the first rank;
-    communicator: the device's address, link and TLS switch; iteration: the fabric
+    Fix: Check the software on the host if the rank stopped before device. Check the route, firewall or port of the
+    first rank if it stopped before store. For communicator, check the device's address, link and TLS switch. For
+    iteration, check the fabric.
     """
     if not observations:
         yield scribe.unknown("the probe brought no results")
@@ -117,7 +119,7 @@ class _Hangs:
     """The hangs of a probe, by their explanation.
 
     `stops`: all groups that stopped as one. `unexplained`: those of them that no suspect and no slow object explains.
-    `slow_alone`, `slow_stops`: ranks and groups that the budget cannot tell from slow ones."""
+    `slow_alone`, `slow_stops`: ranks and groups that may only be slow, since the budget was short."""
 
     culprits: Sequence[Named]
     suspects: Sequence[_Suspect]
@@ -170,8 +172,8 @@ def _follows(stop: Stop, suspects: Sequence[_Suspect], slow: Sequence[Named]) ->
 
 
 def _may_be_slow(stop: Stop, culprits: Sequence[Named], limit: TimeLimit | None) -> bool:
-    """Return whether the budget was too short to tell a hang from slowness, and no comparison with tests that passed
-    does."""
+    """Return whether a stop may only be slow: the budget was short, and no comparison with passed tests shows a
+    hang."""
     compared = (culprit for culprit in culprits if culprit.kind not in ("system", "scale"))
     return short_budget.is_slow_or_hung(stop, limit) and not any(culprit.explains(stop.places) for culprit in compared)
 

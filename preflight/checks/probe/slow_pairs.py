@@ -99,18 +99,18 @@ def link_bandwidth(
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: a collective is as slow as its slowest link; a port that came up at a lower speed, or loses packets, slows
-    every job and fails none. Pairs along the rails are compared with their own median: one that stays below 93 % of
-    it, and further from it than healthy ones are, is a warning; below 80 %, or half of the slowest one that is well,
-    and slow in a second round it is a failure. Where pairs differ from themselves by more than that from one
-    measurement to the next, the machines are busy and only larger differences count. Whoever is slow with partners
-    that are fast elsewhere is named, with the direction where that is known, and compared with the pairs that are
-    well; else the pair. Where half of the pairs are slow, and nobody is named, no median tells who: a warning lists
-    them.
+    """Why: A collective is as slow as its slowest link. A port that came up at a lower speed, or loses packets, slows
+    every job and fails none. Pairs along the rails are compared with their own median bandwidth. A pair below 93 % of
+    the median is a warning, unless healthy pairs vary as much. Below 80 %, or below half of the slowest healthy pair,
+    it is a failure if it is slow in a second round, too. If measurements of the same pair vary by more than that, the
+    machines are busy and only larger differences count. A device or host that is slow with partners which are fast
+    elsewhere is the culprit. It is reported with its direction, if that is known, and compared with the healthy pairs.
+    Without a culprit, the pair is reported. If half of the pairs are slow and no culprit is identified, the median does
+    not show the slow ones. A warning then lists them.
 
     Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
 
-    Fix: cable, optical module, switch port; speed and flow control at both ends
+    Fix: Check cable, optical module and switch port, and speed and flow control at both ends.
     """
     results = ProbeResults(scribe, observations, causes)
     culprits = named(located, TestOutcome.SLOW)

@@ -22,13 +22,14 @@ def training_step(
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: replicas of a model that drift apart bring no error, only a job that learns worse. A few steps of a small
-    model under DistributedDataParallel have to end in the same parameters on all ranks, bit by bit, and in those of one
-    process that is given the same batches.
+    """Why: If replicas of a model drift apart, no error appears, but the job learns worse. The probe trains a small
+    model for a few steps under DistributedDataParallel. The parameters must be the same on all ranks, bit by bit, and
+    the same as in one process with the same batches. Wrong parameters are a failure. A difference in the last bits only
+    is a warning.
 
     Check manually: compare the parameters' checksums of all ranks of a job after a few steps
 
-    Fix: take the device that is named out of jobs; where ranks differ in the last bits only, HCCL_DETERMINISTIC=true
+    Fix: Take the identified device out of jobs. If ranks differ in the last bits only, set HCCL_DETERMINISTIC=true
     """
     steps = [observation for observation in observations if observation.test.op == STEP]
     if not steps:

@@ -34,13 +34,14 @@ def collective_values(
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: a device or link that changes bits brings no error; the loss curve just looks odd, weeks later. The probe
-    sends patterns whose exact result is known on every rank, and compares every element. Whose part was wrong is told
-    by the pattern, or by tests with other partners. One that is wrong now and then is a failure, too.
+    """Why: A device or link that changes bits raises no error. The loss curve just looks odd, weeks later. The probe
+    sends patterns with an exact result that is known on every rank, and compares every element. The pattern, or tests
+    with other partners, identify the device with the wrong part. Wrong values are a failure, even if they appear
+    intermittently.
 
-    Check manually: no tool of the vendor compares values; preflight probe --inventory hosts.toml
+    Check manually: preflight probe --inventory hosts.toml (no vendor tool compares values)
 
-    Fix: take the device that is named out of jobs; run the probe again with another partner before it is replaced
+    Fix: Take the identified device out of jobs. Run the probe again with another partner before the device is replaced.
     """
     collectives = [observation for observation in observations if _is_collective(observation)]
     if all(map(_is_alone, observations)) and any(map(_has_run, observations)):

@@ -94,16 +94,17 @@ def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> _GidChoic
     optional=("job",),
 )
 def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
-    """Why: a RoCE port has a GID for every address of its interface, in a version 1 and a version 2. With
-    NCCL_IB_GID_INDEX NCCL takes the one of that slot, whatever it is: one that begins with fe80 ends in "Call to
-    ibv_modify_qp failed with error Connection timed out", an empty slot in "Invalid argument". Without it NCCL 2.21 and
-    later look for an IPv4 address in version 2, and find none where the interface has no address.
+    """Why: A RoCE port has a GID for every address of its interface, in a version 1 and a version 2. With
+    NCCL_IB_GID_INDEX, NCCL takes the GID of that slot, whatever it is. One that begins with fe80 ends in "Call to
+    ibv_modify_qp failed with error Connection timed out", an empty slot in "Invalid argument". Both fail. Without the
+    variable, NCCL 2.21 and later search for an IPv4 address in version 2. If the interface has no address, they find
+    none.
 
-    Check manually: show_gids; or grep . /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*; env | grep
-    NCCL_IB
+    Check manually: show_gids; env | grep NCCL_IB   (without show_gids: grep .
+    /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*)
 
-    Fix: unset NCCL_IB_GID_INDEX; where there is no GID: give the interface its address; where there is IPv6 alone:
-    export NCCL_IB_ADDR_FAMILY=AF_INET6
+    Fix: Unset NCCL_IB_GID_INDEX. If there is no GID, give the interface its address. If there is only IPv6, export
+    NCCL_IB_ADDR_FAMILY=AF_INET6
     """
     gid_choices = _choose_gids(scribe, rdma, job)
     yield from gid_choices.skipped(scribe, gid_choices.without)
@@ -154,13 +155,14 @@ def _slots(gids: list[Gid]) -> str:
 
 @cluster_check("RDM105", "The GIDs that NCCL takes are of one kind on all hosts", products=NVIDIA, optional=("job",))
 def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
-    """Why: slots are filled in the order in which addresses come, so one index may be RoCE v2 on one host and v1, or an
-    IPv6 address, on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
-    argument". All of them RoCE v1 is a warning: it is not routed, and switches do not spread it over their links.
+    """Why: Slots are filled in the order in which addresses come. One index may be RoCE v2 on one host, and v1 or an
+    IPv6 address on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
+    argument". Different kinds fail. RoCE v1 on all hosts is a warning, because it is not routed, and switches do not
+    spread it over their links.
 
     Check manually: show_gids   (on both hosts, at the index of NCCL_IB_GID_INDEX)
 
-    Fix: unset NCCL_IB_GID_INDEX on all hosts: NCCL 2.21 and later look for the right one by themselves
+    Fix: Unset NCCL_IB_GID_INDEX on all hosts. NCCL 2.21 and later find the right GID by themselves.
     """
     gid_choices = _choose_gids(scribe, rdma, job)
     words = _kinds(gid_choices)
@@ -187,7 +189,7 @@ def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
 
 
 def _kinds(gid_choices: _GidChoices) -> dict[str, str]:
-    """Return the kinds of the GIDs that NCCL takes, by host, in a sentence's words."""
+    """Return the kinds of the GIDs that NCCL takes, by host, as text for a sentence."""
     kinds: dict[str, dict[str, None]] = defaultdict(dict)  # in order, once each
     for name, _, gid in gid_choices.gids:
         if gid is not None and not is_link_local(gid):
@@ -224,15 +226,16 @@ class _PortPackets:
     "RDM106", "RDMA packets are equally large on all hosts", products=NVIDIA, several=False, optional=("job",)
 )
 def packets(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
-    """Why: the MTU of the interface decides how much data a RoCE packet has: 4096 bytes from an MTU of 4192 on, 1024
-    with 1500. A port of InfiniBand has an active MTU of its own. Where two ends differ, the larger packet is an error
-    of the smaller end: "IBV_WC_LOC_LEN_ERR", or "local access violation work queue error". Less than 4096 everywhere is
-    a warning: it costs speed, and NCCL's communication from within kernels (GIN) wants 4096.
+    """Why: The MTU of the interface determines the data in a RoCE packet: 4096 bytes from an MTU of 4192 on, 1024 with
+    1500. An InfiniBand port has a separate active MTU. If two ends differ, the larger packet is an error of the smaller
+    end. The error is "IBV_WC_LOC_LEN_ERR", or "local access violation work queue error". Different sizes fail. Less
+    than 4096 on all hosts is a warning: it costs speed, and NCCL's communication from within kernels (GIN) requires
+    4096.
 
     Check manually: ibv_devinfo | grep active_mtu; ip link show   (on all hosts)
 
-    Fix: ip link set NIC mtu 9000 on all hosts, lasting in the network's configuration, and as large on the switches;
-    of InfiniBand: the MTU that HCA and switches are set to, and the subnet manager's partitions
+    Fix: Run ip link set NIC mtu 9000 on all hosts, add it to the network's configuration, and set the switches as
+    large. For InfiniBand, set the MTU of HCA and switches, and of the subnet manager's partitions.
     """
     gid_choices, unread = _choose_gids(scribe, rdma, job), dict[str, str]()
     sent: dict[Place, dict[str, _Packets]] = defaultdict(dict)
@@ -297,15 +300,15 @@ def _compared(ports: Sequence[_PortPackets]) -> set[str]:
     "RDM107", "An RDMA device's name stands for the same network on every host", products=NVIDIA, optional=("job",)
 )
 def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
-    """Why: NCCL connects the first device of a host to the first of another, by their names. Where mlx5_0 is in rail 0
-    on one host and in rail 1 on the next, packets have to cross the rails, which many fabrics cannot: "Got completion
-    with error 12", or a job that hangs. Hosts are compared that have the same networks; where every host has its own,
-    and all is routed, there is nothing to compare.
+    """Why: NCCL connects the first device of a host to the first of another, by their names. If mlx5_0 is in rail 0 on
+    one host and in rail 1 on the next, packets have to cross the rails. Many fabrics cannot do that: "Got completion
+    with error 12", or a job that hangs. Hosts with the same networks are compared, and a difference fails. If every
+    host has separate networks, and all is routed, nothing is compared.
 
     Check manually: rdma link show; ip -4 -brief address show   (on both hosts)
 
-    Fix: give the interfaces the addresses of the same rails on all hosts, or names that last to the devices (udev,
-    rdma-core's 60-rdma-persistent-naming.rules)
+    Fix: Give the interfaces the addresses of the same rails on all hosts, or give the devices persistent names (udev,
+    rdma-core's 60-rdma-persistent-naming.rules).
     """
     gid_choices = _choose_gids(scribe, rdma, job)
     groups = _rail_groups(_networks(gid_choices, network))

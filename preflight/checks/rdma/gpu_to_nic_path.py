@@ -22,13 +22,14 @@ _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h.
     "RDM109", "RDMA NICs may read and write the GPUs' memory", severity=Outcome.WARN, products=NVIDIA, optional=("job",)
 )
 def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Finding]:
-    """Why: without GPUDirect RDMA every byte goes through the host's memory, or registering fails: "Failed to register
-    memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module and Linux 5.12, which do
-    it by DMA-BUF.
+    """Why: Without GPUDirect RDMA, every byte passes through the host's memory, or registration fails: "Failed to
+    register memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module on Linux 5.12 or
+    later, which uses DMA-BUF. If both are missing, it is a warning.
 
     Check manually: lsmod | grep peermem; head -1 /proc/driver/nvidia/version; uname -r
 
-    Fix: modprobe nvidia_peermem, and its name in a file of /etc/modules-load.d; or install the open kernel module
+    Fix: Run modprobe nvidia_peermem, and add its name to a file of /etc/modules-load.d. Or install the open kernel
+    module.
     """
     ports = used_or_all(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):
@@ -63,14 +64,14 @@ def _version(kernel: str) -> tuple[int, ...]:
     products=NVIDIA,
 )
 def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
-    """Why: what a GPU writes to a NIC, or to a GPU, below the same PCI switch stays in the switch, unless Access
-    Control Services (ACS) redirect it to the root and back: slow at best; NCCL is known to hang, or to bring wrong
-    numbers.
-    Only the bridges below the switch that both share count. Virtual machines need ACS.
+    """Why: Data from a GPU to a NIC or a GPU below the same PCI switch stays in the switch. Access Control Services
+    (ACS) may redirect it to the root and back. This is slow at best; NCCL is known to hang, or to produce wrong
+    numbers. A bridge that redirects is a warning. Only the bridges below the switch that both share count. Virtual
+    machines need ACS and are skipped.
 
     Check manually: lspci -vvv -s BRIDGE | grep ACSCtl   (as root: ReqRedir- CmpltRedir- is right)
 
-    Fix: setpci -s BRIDGE ECAP_ACS+0x6.w=0000 at every boot, or switch ACS off in the firmware's setup
+    Fix: Run setpci -s BRIDGE ECAP_ACS+0x6.w=0000 at every boot, or turn ACS off in the firmware's setup.
     """
     if rdma.virtual:
         yield scribe.skip("a virtual machine, which needs ACS")
@@ -122,14 +123,15 @@ def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
 
 @host_check("RDM111", "The IOMMU leaves GPUs and RDMA NICs alone", severity=Outcome.WARN, products=NVIDIA)
 def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
-    """Why: an IOMMU that translates sends what GPUs write to each other, and to NICs, through the root. Jobs were slow
-    by it, hung, and in a reported case computed wrong numbers without any error.
+    """Why: An IOMMU that translates sends data from GPUs to each other, and to NICs, through the root. Jobs were slow,
+    hung, and in a reported case computed wrong numbers without any error. An IOMMU that translates, or is on without
+    iommu=pt, is a warning.
 
     Check manually: ls /sys/class/iommu; cat /proc/cmdline; cat /sys/bus/pci/devices/ADDRESS/iommu_group/type
     (identity is right)
 
-    Fix: iommu=pt on the kernel's command line (/etc/default/grub, update-grub, reboot), or the IOMMU off in the
-    firmware's setup
+    Fix: Set iommu=pt on the kernel's command line (/etc/default/grub, update-grub, reboot), or turn the IOMMU off in
+    the firmware's setup.
     """
     if rdma.virtual:
         yield scribe.skip("a virtual machine: its host decides")
@@ -144,7 +146,7 @@ def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
 
 
 def _iommu_problem(rdma: Rdma) -> str:
-    """Return what an IOMMU does that it should not, by the types of its groups, or else by the kernel's arguments."""
+    """Return the problem of an IOMMU, by the types of its groups, or else by the kernel's arguments."""
     translated = [function.name for function in rdma.functions if function.iommu not in ("", "identity")]
     if translated:
         suffix = f" and {len(translated) - 3} more" if len(translated) > 3 else ""
@@ -157,15 +159,15 @@ def _iommu_problem(rdma: Rdma) -> str:
 
 @host_check("RDM112", "A process may lock the memory that RDMA NICs use", products=NVIDIA, optional=("job",))
 def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator[Finding]:
-    """Why: memory that a NIC reads and writes is locked. With too small a limit NCCL ends with "Call to
-    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed".
-    Daemons and containers hand on their own
-    limit: it is looked at where jobs run, and may be another one behind a scheduler.
+    """Why: Memory that a NIC reads and writes is locked. With too small a limit, NCCL ends with "Call to
+    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed". A limit below 1 GiB fails,
+    unless the job has CAP_IPC_LOCK. Daemons and containers pass on their own limit. It is read where jobs run, and may
+    differ behind a scheduler.
 
-    Check manually: ulimit -l   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -l   (as the job starts: through sshd, the scheduler or the container)
 
-    Fix: * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d; docker run --ulimit
-    memlock=-1; LimitMEMLOCK=infinity for slurmd's unit
+    Fix: Set * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d. For containers,
+    use docker run --ulimit memlock=-1; for slurmd's unit, LimitMEMLOCK=infinity.
     """
     ports = used(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):

@@ -31,16 +31,17 @@ _NO_SUBNET_MANAGER = "sminfo; start opensm on one host, or on the switch"
 
 @cluster_check("RDM101", "The RDMA ports that count are active", products=NVIDIA, several=False)
 def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
-    """Why: NCCL uses the ports that it finds active, without a word about the others. A host with a port less has a
-    rank less on that rail: the job is slow, or hangs where rails are not connected. The ports that count are those of
-    `[machine] rdma` in the inventory; without it those that are active on most hosts, since hosts have ports without a
-    cable, too, and a port that is switched off, or a host with as many other ports, is only a warning; so is all where
-    jobs are to use sockets.
+    """Why: NCCL uses the ports that it finds active, and does not report the others. A host with a port less has a rank
+    less on that rail. The job is slow, or hangs if rails are not connected. The ports of `[machine] rdma` in the
+    inventory count. Without it, those that are active on most hosts count, because hosts also have ports without a
+    cable. A port that counts and is not active fails. Without `[machine] rdma`, a port that is switched off is only a
+    warning. So is a missing port on a host with as many other active ports. If jobs are to use sockets, all of these
+    are warnings.
 
     Check manually: grep . /sys/class/infiniband/*/ports/*/{state,phys_state}   (4: ACTIVE, 5: LinkUp; or ibstat)
 
-    Fix: Polling: cable or switch port; Disabled: ip link set NETDEV up; not there at all: lspci, dmesg | grep mlx5.
-    Ports that are not meant to be up: name those that are, [machine] rdma = ["mlx5_0", …]
+    Fix: Check cable and switch port (Polling), run ip link set NETDEV up (Disabled), or run lspci and dmesg | grep mlx5
+    (missing port). If some ports are intentionally down, list the others: [machine] rdma = ["mlx5_0", …]
     """
     places = counted(scribe.cluster, rdma.values())
     if not places.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
@@ -130,13 +131,13 @@ def _problem(place: Place, host: Rdma, port: RdmaPort | None) -> tuple[str, str]
     "RDM102", "Every InfiniBand port with a link is known to a subnet manager", products=NVIDIA, several=False
 )
 def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
-    """Why: an InfiniBand port has an address only when the fabric's subnet manager has given it one. Until then it is
-    in INIT or ARMED though its link is up, and NCCL passes it over. One host: its switch port is not managed; all
-    hosts: no subnet manager runs.
+    """Why: An InfiniBand port has an address only when the fabric's subnet manager has given it one. Until then it is
+    in INIT or ARMED although its link is up, and NCCL skips it. A port that counts fails; others are a warning if the
+    host has active ports. On one host, its switch port is not managed. On all hosts, no subnet manager runs.
 
     Check manually: cat /sys/class/infiniband/*/ports/*/state; sminfo
 
-    Fix: start the subnet manager: on the switch, or opensm on one host
+    Fix: Start the subnet manager on the switch, or opensm on one host.
     """
     places = counted(scribe.cluster, rdma.values()).places
     findings = [finding for entry in by_host(scribe, rdma) for finding in _waiting_ports(*entry, places)]
@@ -183,13 +184,14 @@ def _is_managed(port: RdmaPort) -> bool:
     "RDM103", "Every RDMA port is as fast as the same port of the other hosts", products=NVIDIA, optional=("job",)
 )
 def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
-    """Why: a port whose link came up with fewer lanes, or at a lower speed, is active and right, and every ring through
-    it waits for it. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are left out.
+    """Why: A link may come up with fewer lanes, or at a lower speed. The port is active nevertheless, and every ring
+    through it waits for it. A port that is slower than the same port on most hosts fails. Ports that jobs do not use,
+    by `[machine] rdma` or NCCL_IB_HCA, are ignored.
 
     Check manually: cat /sys/class/infiniband/*/ports/*/rate   (or ibstat)
 
-    Fix: clean or change optics and cable, and look at the speed that the switch's port is set to; then take the link
-    down and up
+    Fix: Clean or replace optics and cable, and check the speed setting of the switch's port. Then take the link down
+    and up.
     """
     rates: dict[Place, dict[str, float]] = defaultdict(dict)
     places = counted(scribe.cluster, rdma.values())
@@ -225,14 +227,14 @@ FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of
     optional=("job",),
 )
 def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
-    """Why: a link that goes down for a second ends a job with "Got async event : port error", or with error 12, and is
-    up again when somebody looks. The counters go back to the start of the driver, when a switch may have been
-    restarted: ten are a warning, as is one that has just risen. Damaged packets are counted against all that came.
-    Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are left out.
+    """Why: A link that goes down for a second ends a job with "Got async event : port error", or with error 12. By the
+    time of a manual check, it is up again. The counters begin with the start of the driver, and a switch may have been
+    restarted since. So ten errors are a warning, and so is a count that has just risen. Damaged packets are compared
+    with all received packets. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are ignored.
 
-    Check manually: cd /sys/class/infiniband; grep . */ports/*/counters/*err* */ports/*/counters/link_downed, twice
+    Check manually: cd /sys/class/infiniband; grep . */ports/*/counters/*err* */ports/*/counters/link_downed   (twice)
 
-    Fix: clean or change optics and cable; perfquery -R sets InfiniBand's counters back, so that a new error shows
+    Fix: Clean or replace optics and cable. Run perfquery -R to reset InfiniBand's counters, so that a new error shows.
     """
     ports = used_or_all(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):

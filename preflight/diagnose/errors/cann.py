@@ -1,8 +1,8 @@
 """Errors of CANN besides HCCL's: codes of six characters (EE1001), numbers of ACL and the runtime (507015), and the
-lines that say more than either.
+lines that are more precise than either.
 
-A code's second character names the module, its last four the error; from 9000 on it is an inner error, which says only
-which module failed (CANN, troubleshooting, "Error Code Reference"). Numbers: CANN's rt_error_codes.h.
+A code's second character is the module, its last four are the error. From 9000 on it is an inner error, which shows
+only which module failed (CANN, troubleshooting, "Error Code Reference"). Numbers: CANN's rt_error_codes.h.
 """
 
 import re

@@ -12,7 +12,8 @@ _HOSTS, _ENVIRONMENT = "hostfile.deepspeed", "env.deepspeed"
 
 
 def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
-    """Raises UsageError for a program that is no Python file, and where hosts have addresses of IPv6."""
+    """Return the launch of deepspeed. Raises UsageError for a program that is no Python file, and for IPv6 addresses of
+    hosts."""
     if not job.is_python:
         raise UsageError(f"deepspeed starts Python files, and {job.program[0]} is none; take torchrun or shell")
     refuse_ipv6(job)
@@ -34,7 +35,7 @@ def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
 
 
 def _filter(job: LaunchedJob) -> tuple[str, ...]:
-    """Return the option for the devices of each host, where they are not its first ones.
+    """Return the option for the devices of each host, if they are not its first ones.
 
     Without it, a host's first devices are taken, as many as it has slots. With it, the command for 4,000 hosts would be
     longer than Linux lets an argument be.

@@ -16,7 +16,8 @@ status=0
 for pid in "${{pids[@]}}"; do wait "$pid" || status=$?; done
 test "$status" = 0"""
 # DEVICE_ID counts the devices that the process sees (ASCEND_RT_VISIBLE_DEVICES); the device_id of a rank table is the
-# physical one, which HCCL finds by itself. CANN's reference of ASCEND_RT_VISIBLE_DEVICES says so of ASCEND_DEVICE_ID.
+# physical one, which HCCL finds by itself. CANN's reference of ASCEND_RT_VISIBLE_DEVICES states this for
+# ASCEND_DEVICE_ID.
 _NPU = "    export RANK_ID=$RANK DEVICE_ID=$LOCAL_RANK\n"
 
 

@@ -113,7 +113,8 @@ def by_target(lost: Iterable[Loss]) -> Iterable[tuple[str, list[Loss]]]:
 
 
 def told(dead: Iterable[Arrival]) -> str:
-    """Return the outcome of each port, such as `29500: no answer; 60031: rejected by 10.1.0.254 (No route to host)`."""
+    """Return the outcome of each port, such as `60031: rejected by 10.1.0.254 (No route to host)`, separated by
+    semicolons."""
     ports_of_outcome = grouped((_outcome(arrival), arrival.port or 0) for arrival in dead)
     return "; ".join(
         f"{', '.join(map(str, sorted(set(ports))))}: {outcome}" for outcome, ports in ports_of_outcome.items()

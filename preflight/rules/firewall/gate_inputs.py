@@ -49,7 +49,7 @@ class GateInputs:
         return (*collapse_addresses(fours), *collapse_addresses(sixes))
 
     def to_name(self, *versions: int) -> str:
-        """Return the inventory key to set before a tool without sets is written; empty where it may be written.
+        """Return the inventory key to set before a tool without sets is written; empty if it may be written.
 
         There is never one rule a peer. Hosts are let in only by networks of several hosts that hold no other
         machine."""
@@ -102,7 +102,7 @@ def _networks(addresses: tuple[str, ...]) -> tuple[Source, ...]:
 
 @lru_cache(4)
 def smallest_around(networks: tuple[Source, ...]) -> tuple[Source, ...]:
-    """Return the smallest network around those of each /24 (IPv6: /64), or, where that makes many, of each /16 (/48).
+    """Return the smallest network around those of each /24 (IPv6: /64), or, if that makes many, of each /16 (/48).
 
     A single host counts as its /24, since a network of one host is hardly meant."""
     enclosing: tuple[Source, ...] = ()

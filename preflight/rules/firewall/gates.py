@@ -144,7 +144,7 @@ def _nft_gate(inputs: GateInputs, chain: NftChain, program: str) -> Gate:
 
 
 def _nft_rules(inputs: GateInputs, families: Sequence[int]) -> list[str]:
-    """Return one rule a network of the inventory; where it names only hosts, one with the set of their addresses."""
+    """Return one rule a network of the inventory; if it has only hosts, one with the set of their addresses."""
     networks = inputs.of_family(*families)
     if inputs.cluster.cidrs:
         return [nft.ours((network,), inputs.ports) for network in networks]

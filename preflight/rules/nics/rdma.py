@@ -59,7 +59,7 @@ def _of_inventory(names: frozenset[str], hosts: Iterable[Rdma]) -> frozenset[Pla
 def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
     """Return those of `ports` that jobs use, by the inventory's devices, or else by NCCL_IB_HCA.
 
-    A sentence gives the reason for none, or says that it is not known (`job` None)."""
+    Return a sentence instead if there is none, or if the ports are unknown (`job` is None)."""
     if cluster.probe.transport == "socket":
         return 'jobs are not to use RDMA: transport = "socket" under [probe]'
     if job and (name := by_sockets(job.variables)):
@@ -73,7 +73,7 @@ def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[R
 
 
 def used_or_all(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
-    """Return the same as `used`, but all of `ports` where it is not known which ones jobs use."""
+    """Return the same as `used`, but all of `ports` if it is not known which ones jobs use."""
     use_is_known = cluster.machine.rdma or cluster.probe.transport == "socket" or job is not None
     return used(cluster, job, ports) if use_is_known else list(ports) or "no active RDMA port"
 

@@ -38,8 +38,8 @@ class Repair:
 def repair(sysctl: Sysctl, wanted: PortSet) -> Repair:
     """Return the edits after which every file that sets the key has the united set in its own line.
 
-    The united set is the wanted ports, the ports reserved now, and those of the files. Our own file is written only
-    where that is not enough."""
+    The united set is the wanted ports, the ports reserved now, and those of the files. Our own file is written only if
+    that is not enough."""
     united = wanted | (accepted(sysctl.reserved_ports) or PortSet())
     for file in counting(sysctl):
         united |= _last_ports(file) or PortSet()
@@ -122,7 +122,7 @@ def _missing(sysctl: Sysctl, wanted: PortSet) -> dict[LoadPath, PortSet]:
 def _last_ports(file: SysctlFile) -> PortSet | None:
     """Return the ports of the last line that the kernel takes, and of those after it that it refuses.
 
-    None where that is no list of ports."""
+    None if that is no list of ports."""
     ports = PortSet()
     for setting in reversed(settings(file.text)):
         intended = intended_ports(setting.value or "")

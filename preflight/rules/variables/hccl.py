@@ -73,7 +73,7 @@ def _retry(value: str) -> bool:
 
 
 def _plain_retry(value: str) -> str:
-    """Return the value of every level; a level that is not named is off."""
+    """Return the value of every level; a level that is not listed is off."""
     levels = dict(item.strip().split(":") for item in value.split(","))
     return ",".join(f"{level}:{levels.get(level, '0')}" for level in ("L0", "L1", "L2"))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 _LONGEST = 120  # characters of a line with several values
 

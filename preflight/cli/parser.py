@@ -66,6 +66,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def harmless(text: str) -> str:
     """Return the sentence made safe for a terminal, line by line. It may quote the user, a file or a host."""
-    from preflight.report.text import printable
+    from preflight.model.text import printable
 
     return "\n".join(map(printable, text.splitlines()))

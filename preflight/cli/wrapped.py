@@ -2,7 +2,7 @@
 
 import textwrap
 
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 
 def wrapped(text: str, columns: int = 80, indent: str = "  ") -> list[str]:

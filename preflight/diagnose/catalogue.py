@@ -3,9 +3,9 @@
 import re
 
 from preflight.diagnose.errors import cann, crashes, cuda, hccl, host, launchers, nccl, schedulers, torch
-from preflight.diagnose.line import clean
 from preflight.diagnose.types import Role, Sign, Weight
 from preflight.facts.error_meanings import meaning
+from preflight.model.text import without_escapes
 
 # In the order in which they are tried. torch passes on errors of NCCL, CUDA and HCCL, so its lines may be any of them.
 _OF_CANN = (*hccl.SIGNS, *cann.SIGNS)
@@ -259,7 +259,7 @@ def uncommon_exception(raw: str, after: str) -> tuple[str, str, int] | None:
     first line. `after`: the text below it.
     """
     begin = raw.partition("Traceback (most recent")[0]
-    for below, text in enumerate(map(clean, after.splitlines()[:_LONGEST_TRACEBACK])):
+    for below, text in enumerate(map(without_escapes, after.splitlines()[:_LONGEST_TRACEBACK])):
         if not text.startswith(begin):
             continue  # of another writer
         line = text[len(begin) :]

@@ -11,10 +11,11 @@ from preflight.diagnose.errors.hccl import LATE, TLS_DIFFERS
 from preflight.diagnose.errors.host import MEMORY, kill_of
 from preflight.diagnose.errors.launchers import ENDED_BADLY, LAUNCHER
 from preflight.diagnose.errors.torch import IGNORED
-from preflight.diagnose.line import clean, parse_line
+from preflight.diagnose.line import parse_line
 from preflight.diagnose.survived import AFTER, Below, may_be_restarted, may_be_survived, restart_place
 from preflight.diagnose.types import Kill, LoggedError, LogLine, Role, Sign, Spot, Who
 from preflight.diagnose.writers import Writers
+from preflight.model.text import without_escapes
 
 _PROCESSES = 65_536  # of all logs; further ones are counted
 _WIDTH = 500  # characters of a line that is kept
@@ -159,7 +160,7 @@ class Gathered:
 
     def add(self, raw: str, spot: Spot) -> None:
         """Take a line that may report an error, or the job's ranks."""
-        raw = _unfold(clean(raw) if "\x1b" in raw else raw, spot)  # colours are right before words
+        raw = _unfold(without_escapes(raw) if "\x1b" in raw else raw, spot)  # colours are right before words
         if self.writers.take_table_line(raw, spot):
             return
         if match := _COMPLETED.search(raw):
@@ -323,7 +324,7 @@ def _unfold(raw: str, spot: Spot) -> str:
     """Return the line; of Open MPI 5, with the signal from the line below."""
     if "noticed that process" not in raw or not raw.rstrip().endswith("exited on"):
         return raw
-    match = _FOLDED.search(clean(spot.after()[:_WIDTH]))
+    match = _FOLDED.search(without_escapes(spot.after()[:_WIDTH]))
     return f"{raw.rstrip()} {match[0]}" if match else raw
 
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from preflight.diagnose.types import LogLine, Who
+from preflight.model.text import without_escapes
 
-_ESCAPE = re.compile(
-    r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])|[\x00-\x08\x0b-\x1f\x7f]"
-)
 _MONTHS = {
     name: number
     for number, name in enumerate(
@@ -134,11 +132,6 @@ _PEERS = tuple(
 )
 
 
-def clean(text: str) -> str:
-    """Return `text` without terminal escapes and other control characters."""
-    return _ESCAPE.sub("", text)
-
-
 def time_of(text: str, year: int) -> float | None:
     """Return the line's time in seconds since 1970, None without one.
 
@@ -180,7 +173,7 @@ class _Prefix:
 
 def parse_line(raw: str, year: int) -> LogLine:
     """Return the parts of a line; what it does not name stays unknown. Never raises."""
-    text = clean(raw).strip()
+    text = without_escapes(raw).strip()
     head = text[:_HEAD]
     tagged = _tagged(text, head)
     writer = _library_prefix(text[:400]) or _launcher_prefix(text[:400], head)

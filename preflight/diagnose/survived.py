@@ -19,8 +19,9 @@ from itertools import islice, takewhile
 from preflight.diagnose.catalogue import ends_traceback
 from preflight.diagnose.errors.launchers import ENDED_BADLY
 from preflight.diagnose.errors.schedulers import CANCELLED, JOB_MEMORY
-from preflight.diagnose.line import clean, parse_line
+from preflight.diagnose.line import parse_line
 from preflight.diagnose.types import Role, Sign
+from preflight.model.text import without_escapes
 
 AFTER = 64 << 10  # bytes after an exception that are inspected
 _NEAR = 6  # lines of its writer, without tracebacks, in which it says that it tries again
@@ -115,7 +116,7 @@ def _lines(text: bytes, begin: int, end: int) -> Iterator[tuple[int, str]]:
     """Yield place and text of each line that begins in this part of `text`."""
     place = begin
     for line in text[begin:end].splitlines(keepends=True):
-        yield place, clean(line.decode("utf-8", "replace")).rstrip()
+        yield place, without_escapes(line.decode("utf-8", "replace")).rstrip()
         place += len(line)
 
 

@@ -3,7 +3,7 @@
 The frame is `\\n<marker> <length>\\n<document>\\n`. The marker is random for every call, so that no banner contains it.
 """
 
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 from preflight.transport.types import Answer
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from preflight.gate.convicted import convicted, unheard
 from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 GOOD = 0
 BROKEN = 42  # this pod's host, or a device of it, is the culprit

@@ -11,9 +11,9 @@ from preflight.gate.policy import SCHEMA, gate_json
 from preflight.gate.run_on_hosts import ask
 from preflight.model.change import Area, Change, Kind, Plan, StepResult, StepState
 from preflight.model.cluster import Cluster
+from preflight.model.text import printable
 from preflight.provision.apply import Way, compare
 from preflight.report.build import new_run_id
-from preflight.report.text import printable
 from preflight.transport.programs import front, source
 
 FRONT = "/usr/local/sbin/preflight-gate"  # the path in schedulers' configurations

@@ -18,7 +18,7 @@ from preflight.model.finding import Finding, with_outcome
 from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 MOST_PROBLEMS = 64
 LONGEST = 300  # characters of a problem's sentence

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Member, Scope, Sending
+from preflight.model.text import one_line
 from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Sends, Waits
 from preflight.probe.rounds import RankGroup, Round
 from preflight.probe.timeouts.deadlines import hurried
@@ -55,13 +56,13 @@ class RankState:
         """Note SIGKILL from its agent. The first message counts."""
         if not self.killed:
             self.killed, self.killed_at, self.state = end, now, message.state[:1]
-            self.connecting = tuple(map(clean, message.connecting))
+            self.connecting = tuple(map(one_line, message.connecting))
 
     def take_end(self, message: Ended, end: End, now: float) -> None:
         """Note its end as its agent reports it."""
         self.finish(end, _sentence(message), now)
         self.state = message.state[:1]
-        self.connecting = tuple(map(clean, message.connecting))
+        self.connecting = tuple(map(one_line, message.connecting))
         self.logs = clean_lines(message.logs)
 
     def finish(self, end: End, error: str, now: float) -> None:
@@ -329,22 +330,17 @@ def _sentence(message: Ended) -> str:
     """Return why a rank ended, on one line. If it could not report that, add the last line that it printed."""
     cause = _VENDOR_CAUSE.search(message.error)
     error = message.error[cause.start() :] if cause else message.error
-    words = [clean(error)] if error else []
+    words = [one_line(error)] if error else []
     lines = [line for line in message.printed.splitlines() if line.strip()]
     if lines and message.end in (End.KILLED, End.EXITED, End.OVERDUE):
-        words.append(f"its last line was: {clean(lines[-1])}")
+        words.append(f"its last line was: {one_line(lines[-1])}")
     return "; ".join(words)
 
 
 def _sending(way: Sends) -> Sending:
-    return Sending(clean(way.network), tuple(map(clean, way.ways)), clean_lines(way.lines))
+    return Sending(one_line(way.network), tuple(map(one_line, way.ways)), clean_lines(way.lines))
 
 
 def clean_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Return a host's log lines, each on one line, without secrets."""
-    return tuple(redact(clean(line)) for line in lines)
-
-
-def clean(text: str) -> str:
-    """Return a host's text on one line, without control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:500]
+    return tuple(redact(one_line(line)) for line in lines)

@@ -15,7 +15,6 @@ from typing import Any
 
 from preflight.checks.shared.npu import interface_of
 from preflight.facts.parsers.ascend.npu_smi import product_of
-from preflight.facts.quote import quote
 from preflight.facts.types import ClusterFacts, Hccn, HccnConf, HccnDevice, HostFacts, Network, NpuSmi, Sysctl
 from preflight.grouping import grouped
 from preflight.inventory import InventoryError, dump, parse
@@ -25,6 +24,7 @@ from preflight.inventory.host_tables import Table, apart, together
 from preflight.model.cluster import Device, Host, Product
 from preflight.model.ports import PortSet
 from preflight.model.product_names import known_as
+from preflight.model.text import quote
 from preflight.provision.recognise import plan_of
 from preflight.rules.firewall.rules import common
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from preflight.grouping import grouped
 from preflight.model.change import DEVICE_KINDS, Change, Kind, Plan, Risk
+from preflight.model.text import printable_columns
 from preflight.provision.plan import subject
 
 COLUMNS = 80
@@ -90,7 +91,7 @@ def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
 
 
 def _of_change(change: Change, *, whole: bool) -> list[PlanLine]:
-    name = f"  {_sign(change)} {printable(subject(change))}"
+    name = f"  {_sign(change)} {printable_columns(subject(change))}"
     remarks = (_RISKS.get(change.risk, ""), change.note)
     return [*_diff(change, name, whole=whole), *_warnings(remarks, "      ! ", "        ")]
 
@@ -122,13 +123,13 @@ def _chain(name: str, opened: str, after: str | None) -> list[PlanLine]:
     text = (after or "").splitlines()
     return [
         PlanLine(f"{name}: {'put back' if after else opened}", "remove"),
-        *(PlanLine(f"      +{printable(line)}", "add") for line in text),
+        *(PlanLine(f"      +{printable_columns(line)}", "add") for line in text),
     ]
 
 
 def _value(name: str, before: str | None, after: str | None) -> list[PlanLine]:
     """Return `name: before -> after`, on separate lines if that is too long."""
-    old, new = (printable(value or "nothing") for value in (before, after))
+    old, new = (printable_columns(value or "nothing") for value in (before, after))
     short = f"{name}: {old} -> {new}"
     if len(short) <= COLUMNS:
         return [PlanLine(short)]
@@ -148,7 +149,7 @@ def file_diff(before: str | None, after: str | None, *, whole: bool = False) -> 
         style = {"+": "add", "-": "remove", "@": "dim"}.get(text[0], "")
         if text[0] == "@" and (before is None or after is None):
             continue
-        lines.append(PlanLine(f"      {printable(text.removesuffix(chr(10)))}", style))
+        lines.append(PlanLine(f"      {printable_columns(text.removesuffix(chr(10)))}", style))
         if text[0] != "@" and not text.endswith("\n"):
             lines.append(PlanLine("      \\ no newline at the end of the file", "dim"))
     return lines
@@ -157,8 +158,8 @@ def file_diff(before: str | None, after: str | None, *, whole: bool = False) -> 
 def _rules_diff(before: str | None, after: str | None) -> list[PlanLine]:
     old, new = ((text or "").splitlines() for text in (before, after))
     return [
-        *(PlanLine(f"      - {printable(rule)}", "remove") for rule in old if rule not in new),
-        *(PlanLine(f"      + {printable(rule)}", "add") for rule in new if rule not in old),
+        *(PlanLine(f"      - {printable_columns(rule)}", "remove") for rule in old if rule not in new),
+        *(PlanLine(f"      + {printable_columns(rule)}", "add") for rule in new if rule not in old),
     ]
 
 
@@ -208,26 +209,12 @@ def _cells(change: Change) -> dict[Kind, str]:
 
 
 def _cell(before: str | None, after: str | None) -> str:
-    return printable(f"{before} -> {after}" if before else str(after))
-
-
-def printable(text: str) -> str:
-    """Return host output made harmless for a terminal; a tab becomes a blank, as columns matter here."""
-    return "".join(c if c.isprintable() else " " if c == "\t" else f"\\x{_code(c):02x}" for c in text)
-
-
-def _code(char: str) -> int:
-    """Return a character's code; of a byte that is no UTF-8, the byte.
-
-    Such bytes travel as U+10FF80 to U+10FFFF (preflight/remote/collect).
-    """
-    code = ord(char)
-    return code - 0x10FF00 if code >= 0x10FF80 else code
+    return printable_columns(f"{before} -> {after}" if before else str(after))
 
 
 def wrapped(text: str, first: str, indent: str, *, comma: bool = False) -> list[str]:
     """Return `text` within 80 columns; port lists are broken after commas."""
-    words = printable(text)
+    words = printable_columns(text)
     lines = textwrap.wrap(
         words.replace(",", ", ") if comma else words,
         COLUMNS,

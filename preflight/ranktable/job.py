@@ -4,7 +4,7 @@ cluster_info_config."""
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 from preflight.ranktable.rules import why_addresses
 from preflight.ranktable.types import RankTable, Server, TableProblem, rank_problem
 

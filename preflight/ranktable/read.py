@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 from preflight.ranktable.syntax import NotJsonError, parse
 from preflight.ranktable.types import (
     OLD,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 
-from preflight.facts.quote import quote
 from preflight.model.cluster import Product
+from preflight.model.text import quote
 from preflight.ranktable.device_sets import device_set_problems
 from preflight.ranktable.read import Reading
 from preflight.ranktable.super_pods import SUPER_POD_RULES

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 from preflight.ranktable.types import (
     RankedDevice,
     RankTable,

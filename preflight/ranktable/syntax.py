@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 from preflight.ranktable.types import Path, TableProblem, format_path
 
 _COMMENT = re.compile(r"//|/\*|#")

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome, overall
 from preflight.model.report import Report
-from preflight.report.text import clipped, evidence, printable
+from preflight.model.text import printable
+from preflight.report.text import clipped, evidence
 
 WHOLE = "cluster"  # the suite of findings that concern no single host
 _TAGS = {Outcome.FAIL: "failure", Outcome.UNKNOWN: "error", Outcome.SKIP: "skipped", Outcome.WARN: "system-out"}

@@ -5,7 +5,7 @@ https://nagios-plugins.org/doc/guidelines.html: 0 OK, 1 WARNING, 2 CRITICAL, 3 U
 
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 _WORDS = {Outcome.PASS: "OK", Outcome.WARN: "WARNING", Outcome.FAIL: "CRITICAL", Outcome.UNKNOWN: "UNKNOWN"}
 _CODES = {Outcome.PASS: 0, Outcome.WARN: 1, Outcome.FAIL: 2, Outcome.UNKNOWN: 3}

@@ -12,8 +12,8 @@ from preflight.model.finding import Finding
 from preflight.model.measure import TestResult
 from preflight.model.outcome import Outcome, worst_by
 from preflight.model.report import Report
+from preflight.model.text import printable
 from preflight.report.slowest import slowest_groups
-from preflight.report.text import printable
 
 STATUS = {Outcome.PASS: 0, Outcome.WARN: 1, Outcome.FAIL: 2, Outcome.UNKNOWN: 3}  # the codes of Nagios
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
+from preflight.model.text import printable
 from preflight.report.obstacles import LISTED
-from preflight.report.text import blocks, count_line, folded, printable
+from preflight.report.text import blocks, count_line, folded
 
 _TOLD = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 

@@ -10,6 +10,7 @@ from preflight.model.finding import Finding
 from preflight.model.number_ranges import number_ranges
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
+from preflight.model.text import printable
 from preflight.report.obstacles import LISTED, obstacle, shared_obstacles
 
 _DEVICE = "\1"  # placeholder for a finding's device while findings are compared
@@ -24,13 +25,6 @@ class Line:
 
     text: str
     style: str = ""
-
-
-def printable(text: str) -> str:
-    """Host output made harmless: control and escape characters shown as \\xNN, newlines as spaces."""
-    if text.isprintable():  # true for nearly all text, and a single call
-        return text
-    return "".join(c if c.isprintable() else " " if c in "\n\r\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 MOST_TEXT, MOST_EVIDENCE = 2000, 20  # characters of a text, lines of evidence, in formats other than JSON

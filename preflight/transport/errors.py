@@ -3,10 +3,10 @@
 All texts of the transports are in this module. Text from a host is passed through `one_line` before it is shown.
 """
 
-import re
 import shlex
 from dataclasses import dataclass
 
+from preflight.model.text import last_line
 from preflight.transport.types import ErrorKind, Program, TransportError
 
 
@@ -39,15 +39,6 @@ class Target:
         """Return an ssh command that a person can type to see the same failure."""
         port = ("-p", str(self.port)) if self.port not in (None, 22) else ()
         return shlex.join(("ssh", *options, *port, self.login))
-
-
-def one_line(text: bytes | str, limit: int = 200) -> str:
-    """Return the last line of a host's text that is not blank, without control characters, cut at `limit`."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
-    lines = [line for raw in text.splitlines() if (line := "".join(c if c.isprintable() else " " for c in raw).strip())]
-    line = re.sub(r"\s+", " ", lines[-1]) if lines else ""
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def unresolved(target: Target, reason: str) -> TransportError:
@@ -146,7 +137,7 @@ def no_python(target: Target, program: Program, stderr: bytes) -> TransportError
 
     Facts always run in the host's `python3`.
     """
-    message = one_line(stderr)
+    message = last_line(stderr)
     keys = [
         key for key, differs in (("python", program.python != Program.python), ("exec", program.wrapper)) if differs
     ]
@@ -167,7 +158,7 @@ def sudo_refused(target: Target, user: str, stderr: bytes) -> TransportError:
     login_user = target.user or "the login user"
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo does not make {login_user} {user} without a password ({one_line(stderr)})",
+        f"{target.host}: sudo does not make {login_user} {user} without a password ({last_line(stderr)})",
         f"run again with --ask-sudo-password (-K), or allow it without one {_sudoers_line(target, user)}",
     )
 
@@ -176,7 +167,7 @@ def sudo_forbids(target: Target, user: str, stderr: bytes) -> TransportError:
     login_user = target.user or "the login user"
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo does not allow {login_user} to become {user} ({one_line(stderr)})",
+        f"{target.host}: sudo does not allow {login_user} to become {user} ({last_line(stderr)})",
         f"allow it {_sudoers_line(target, user)}",
     )
 
@@ -200,7 +191,7 @@ def sudo_missing(target: Target) -> TransportError:
 def sudo_password_refused(target: Target, stderr: bytes) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo refused the password ({one_line(stderr)})",
+        f"{target.host}: sudo refused the password ({last_line(stderr)})",
         f"run again with the password that {target.user or 'the login user'} has there; it was sent once, and to no "
         "further host",
     )

@@ -21,6 +21,7 @@ from paramiko import Transport as Session
 from paramiko.ssh_exception import ChannelException, SSHException
 
 from preflight.model.cluster import Host
+from preflight.model.text import last_line
 from preflight.transport import attempt, errors
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
@@ -159,7 +160,7 @@ class FabricTransport:
             seconds = time.monotonic() - started
             if seconds >= timeout or time.monotonic() >= deadline:
                 raise errors.timed_out(target, seconds, attempt.current().waiting_for) from None
-            raise errors.hung_up(target, errors.one_line(str(error)) or "it hung up") from None
+            raise errors.hung_up(target, last_line(str(error)) or "it hung up") from None
 
     def _bastion(self, endpoint: Endpoint, deadline: float) -> "_Bastion":
         """Return the one connection to a bastion. The first caller opens it; the others wait for the result."""
@@ -278,8 +279,8 @@ class _Bastion:
             return cast(SshChannel, _Forwarded(channel))
         except ChannelException as error:
             if error.code == _PROHIBITED:
-                raise errors.bastion_forbids(target, errors.one_line(error.text)) from None
-            raise errors.refused(target, errors.one_line(error.text)) from None
+                raise errors.bastion_forbids(target, last_line(error.text)) from None
+            raise errors.refused(target, last_line(error.text)) from None
         except _BROKEN as error:
             if "Timeout" in str(error):
                 raise errors.timed_out(target, seconds, "the bastion to connect") from None
@@ -325,7 +326,7 @@ def _host_errors(link: _Link, timeout: float, deadline: float) -> Iterator[None]
 
 
 def _closed(link: _Link, error: Exception) -> TransportError:
-    return errors.closed(link.target, errors.one_line(str(error)) or "it was closed")
+    return errors.closed(link.target, last_line(str(error)) or "it was closed")
 
 
 def _prefer(session: Session, key_types: tuple[str, ...]) -> None:

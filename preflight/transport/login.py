@@ -13,6 +13,7 @@ from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import AuthenticationException, BadAuthenticationType, SSHException
 
 from preflight.bounded_file import read_bounded
+from preflight.model.text import last_line
 from preflight.transport import errors
 from preflight.transport.attempt import waiting_for
 from preflight.transport.ssh_config import Endpoint
@@ -136,7 +137,7 @@ class KeyLogin:
                 raise errors.not_let_in(target, "it hung up after being offered keys (MaxAuthTries)") from None
             return False
         except (SSHException, OSError, EOFError) as error:
-            raise errors.not_let_in(target, errors.one_line(str(error)) or "it hung up") from None
+            raise errors.not_let_in(target, last_line(str(error)) or "it hung up") from None
         if second_factors:
             raise errors.not_let_in(target, f"after the key it also wants {', '.join(second_factors)}")
         return True

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import IO
 
+from preflight.model.text import last_line
 from preflight.transport import attempt, errors
 from preflight.transport.bootstrap import Call
 from preflight.transport.streams import STDERR_TAIL, BoundedOutput, Chunk, Tail, split_lines
@@ -198,7 +199,7 @@ class ProcessChannel:
             with self._sending:
                 self._process.send(data)
         except (OSError, ValueError) as error:
-            raise errors.closed(self._call.target, errors.one_line(str(error))) from None
+            raise errors.closed(self._call.target, last_line(str(error))) from None
 
     def lines(self) -> Iterator[bytes]:
         return split_lines(self._stderr.take_from(chain(self._early, self._chunks)))

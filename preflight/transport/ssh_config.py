@@ -15,6 +15,7 @@ from paramiko.ssh_exception import ConfigParseError
 
 from preflight.model.cluster import Bastion, Host, Ssh
 from preflight.model.errors import UsageError
+from preflight.model.text import last_line
 from preflight.transport import errors
 from preflight.transport.errors import Target
 from preflight.transport.ssh_files import LARGEST_CONFIG, text_of
@@ -64,7 +65,7 @@ class SshConfig:
                 config.parse(text.splitlines())
             except (ConfigParseError, ValueError) as error:  # ValueError: a quote of a Match that does not end
                 raise UsageError(
-                    f"{path}: {errors.one_line(str(error))}; correct it, or have ssh read the file: "
+                    f"{path}: {last_line(str(error))}; correct it, or have ssh read the file: "
                     'transport = "openssh" under [ssh] in the inventory'
                 ) from None
         return config
@@ -73,7 +74,7 @@ class SshConfig:
         for pattern in re.findall(r"^\s*Include[\s=]+(.+?)\s*$", text, re.MULTILINE | re.IGNORECASE):
             if any(self._included(path, word) for word in pattern.split()):
                 self._notice(
-                    f"{path}: Include {errors.one_line(pattern)} is not read; if it matters for these hosts, set "
+                    f"{path}: Include {last_line(pattern)} is not read; if it matters for these hosts, set "
                     'transport = "openssh" under [ssh] in the inventory'
                 )
 
@@ -135,7 +136,7 @@ class SshConfig:
 
 def _port(text: str, alias: str) -> int:
     if not re.fullmatch(r"0*[0-9]{1,5}", text) or not 0 < int(text[-5:]) < 65536:
-        raise UsageError(f"~/.ssh/config: Port {errors.one_line(text)} for {alias} is not a port")
+        raise UsageError(f"~/.ssh/config: Port {last_line(text)} for {alias} is not a port")
     return int(text)
 
 
@@ -156,6 +157,6 @@ def _jump(text: str) -> Bastion:
         r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?P<host>\[[^]]+\]|[^:]+)(?::(?P<port>\d+))?/?", text.strip()
     )
     if not matched:
-        raise UsageError(f"~/.ssh/config: ProxyJump {errors.one_line(text)} is not like user@host:port")
+        raise UsageError(f"~/.ssh/config: ProxyJump {last_line(text)} is not like user@host:port")
     port = matched["port"]
     return Bastion(matched["host"].strip("[]"), matched["user"], int(port) if port else None)

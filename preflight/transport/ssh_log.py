@@ -7,8 +7,9 @@ Lines with text of the server start with "debug1: Remote:"; none of the patterns
 import re
 from pathlib import Path
 
+from preflight.model.text import last_line
 from preflight.transport import errors
-from preflight.transport.errors import Target, one_line
+from preflight.transport.errors import Target
 from preflight.transport.known_hosts import parse
 from preflight.transport.ssh_files import LARGEST_KNOWN_HOSTS, text_of
 from preflight.transport.types import Options, TransportError
@@ -44,14 +45,14 @@ def failure(log: str, target: Target, options: Options, known_hosts: tuple[str, 
     if host_key_error := _host_key_failure(log, target, known_hosts):
         return host_key_error
     if unresolved := re.search(r"^ssh: Could not resolve hostname \S+: (.+)", log, re.MULTILINE):
-        return errors.unresolved(target, one_line(unresolved[1]))
+        return errors.unresolved(target, last_line(unresolved[1]))
     if denied := re.search(r"^\S+: Permission denied \(.+\)|: Too many authentication failures", log, re.MULTILINE):
-        return errors.not_let_in(target, one_line(denied[0].partition(": ")[2]))
+        return errors.not_let_in(target, last_line(denied[0].partition(": ")[2]))
     if re.search(r"^(ssh: connect to host .*: )?Connection timed out", log, re.MULTILINE):
         stage = "the ssh banner" if "debug1: Connection established" in log else "the TCP connection"
         return errors.timed_out(target, options.connect_timeout, stage)
     if refused := re.search(r"^ssh: connect to host .* port \d+: (.+)", log, re.MULTILINE):
-        return errors.refused(target, one_line(refused[1]))
+        return errors.refused(target, last_line(refused[1]))
     return errors.hung_up(target, _last_message(log))
 
 
@@ -74,8 +75,8 @@ def bastion_failure(
         return errors.bastion_failed(target, failure(log, bastion, options, known_hosts))
     refusal = re.search(r"open failed: (administratively prohibited|connect failed): (.*)", log)
     if refusal and refusal[1] == "connect failed":
-        return errors.refused(target, one_line(refusal[2]))
-    return errors.bastion_forbids(target, one_line(refusal[2]) if refusal else _last_message(log))
+        return errors.refused(target, last_line(refusal[2]))
+    return errors.bastion_forbids(target, last_line(refusal[2]) if refusal else _last_message(log))
 
 
 def _shown_key(log: str) -> tuple[str, str]:
@@ -95,4 +96,4 @@ def _recorded_key(at: str) -> str:
 def _last_message(log: str) -> str:
     """Return the last line that is not debug output."""
     lines = [line for line in log.splitlines() if not re.match(r"debug\d: |Transferred: |Bytes per second: ", line)]
-    return one_line("\n".join(lines)) or "it hung up"
+    return last_line("\n".join(lines)) or "it hung up"

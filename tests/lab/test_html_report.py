@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from preflight.model.text import printable
 from preflight.report.html import html
-from preflight.report.text import printable
 from tests.unit.report.test_forms import HOSTILE, Page, everything
 
 pytestmark = pytest.mark.lab

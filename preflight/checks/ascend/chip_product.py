@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.facts.parsers.ascend.npu_smi import product_of
-from preflight.facts.quote import quote
 from preflight.facts.types import NpuSmi
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 
 _INFERENCE = re.compile(r"(Ascend)?310\S*")
 

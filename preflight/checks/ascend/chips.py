@@ -8,11 +8,11 @@ from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host
 from preflight.checks.shared.npu import untold
 from preflight.facts.compatibility import driver_fits, firmware_fits
 from preflight.facts.parsers.ascend.packages import Package, Ranges
-from preflight.facts.quote import quote
 from preflight.facts.refusal import refused
 from preflight.facts.sections.chips import Chips, Health, Topology
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 
 _FAST = {"HCCS", "HCCS_SW", "SIO"}
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.facts.compatibility import numbers
-from preflight.facts.quote import quote
 from preflight.facts.sections.job import Job
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 
 _VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 _SET_ENV, _SET_ENV_BEFORE_8_5 = "/usr/local/Ascend/cann/set_env.sh", "/usr/local/Ascend/ascend-toolkit/set_env.sh"

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.quote import quote
 from preflight.facts.sections.job import Job
 from preflight.model.cluster import Cluster, Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
+from preflight.model.text import quote
 from preflight.rules.variables.hccl import RULES, meant, rule
 
 _CHIEF = ("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP")

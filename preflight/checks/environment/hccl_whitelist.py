@@ -7,11 +7,11 @@ from ipaddress import ip_address
 from typing import Any
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.job import Job, SeenFile
 from preflight.facts.types import Network
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 from preflight.rules.nics.hccl_nic import NicChoice, choose
 
 _FILE = "HCCL_WHITELIST_FILE"

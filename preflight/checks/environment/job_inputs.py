@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import Odd, odd_ones
-from preflight.facts.quote import quote
 from preflight.facts.sections.job import Job, SeenFile, SeenFolder
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 
 
 @cluster_check("HST113", "Requirements and data sets are the same on every host")

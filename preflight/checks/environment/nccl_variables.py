@@ -8,11 +8,11 @@ from preflight.checks.engine.registry import All, Here, cluster_check, host_chec
 from preflight.checks.environment.hccl_variables import Problem, watchdog_conflicts
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.compatibility import numbers
-from preflight.facts.quote import quote
 from preflight.facts.sections.job import READ_BY, WRITTEN_BY, Job, SeenFile
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.model.text import quote
 from preflight.rules.variables.nccl import (
     FAMILIES,
     NUMBERS,

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.quote import quote
 from preflight.facts.sections.job import NOWHERE, Job, SeenFile
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 from preflight.ranktable.read import read
 
 _VARIABLE = "RANK_TABLE_FILE"

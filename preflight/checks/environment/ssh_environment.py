@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.quote import quote
 from preflight.facts.sections.shells import Shells, ShellView
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.model.text import quote
 
 _NOT_READ = "~/.bashrc may return early unless it is interactive, or a profile sets it for logins alone"
 

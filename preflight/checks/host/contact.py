@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.obstacles import no_answer
 from preflight.checks.engine.registry import Here, host_check
-from preflight.facts.quote import quote
 from preflight.facts.types import HostFacts, Missing, Os, Unreachable
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 
 
 @host_check("HST101", "The host is reachable")

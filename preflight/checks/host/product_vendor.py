@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.parsers.ascend.npu_smi import product_of
-from preflight.facts.quote import quote
 from preflight.facts.sections.accelerators import Accelerators
 from preflight.inventory import fold
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 from preflight.rules.accelerator_kind import other_kind
 from preflight.rules.gpus import GPU
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import EVERY, NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.chosen_nics import Library, judged
-from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import Arrivals
 from preflight.facts.sections.job import Job
 from preflight.facts.types import Names, Network
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.model.text import quote
 from preflight.rules.nics import library_nics
 from preflight.rules.nics.hccl_nic import FIRST, NicChoice, choose
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 
 from preflight.checks.engine.registry import Here, host_check
 from preflight.facts.parsers.linux.sysctl import OWN_FILE
-from preflight.facts.quote import quote
 from preflight.facts.types import Os, Socket, Sockets, Sysctl
 from preflight.model.change import Area, Change, Kind
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
+from preflight.model.text import quote
 from preflight.rules.own_processes import Owner, end, owner, wait
 from preflight.rules.sysctl.load_order import LONGEST, LoadPath
 from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unread, unreadable, winner

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.compatibility import Stack, builds_of, fitting, numbers, oldest_driver, release
-from preflight.facts.quote import LONGEST, quote
 from preflight.facts.sections.job import Job
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Versions
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.model.text import LONGEST_QUOTE, quote
 
 NVIDIA = frozenset({Product.NVIDIA})
 
@@ -205,7 +205,7 @@ def _cuda_of_torch(job: Job) -> tuple[tuple[int, int] | None, str]:
     """Return the CUDA that jobs load, with the source of this fact; None with the reason if it is not known."""
     torch = job.packages.get("torch", "")
     if build := re.search(r"\+cu([0-9]{2,3})(?![0-9])", torch):
-        return (int(build[1][:-1]), int(build[1][-1])), f"torch {torch[:LONGEST]}"
+        return (int(build[1][:-1]), int(build[1][-1])), f"torch {torch[:LONGEST_QUOTE]}"
     if "+" in torch:
         return None, f"torch {quote(torch)} names no CUDA"
     wheels = {name: version for name, version in job.packages.items() if name.startswith(_FAMILIES["the CUDA runtime"])}

@@ -14,9 +14,10 @@ from preflight.facts.documents.differences import Difference, DifferencePlace, c
 from preflight.inventory import fold
 from preflight.model.figures import Comparison, shown_GBps
 from preflight.model.outcome import Outcome
+from preflight.model.text import printable
 from preflight.provision.journal import PastRun
 from preflight.report.diff import Diff, FindingChange, Side, moved
-from preflight.report.text import Line, clipped, folded, printable
+from preflight.report.text import Line, clipped, folded
 
 _FACTS = 30  # lines
 _VALUES = 3  # pairs of values of one fact

@@ -25,7 +25,6 @@ from preflight.cli.history.history_document import document as history_document
 from preflight.cli.hosts.capture import inventory_to_give
 from preflight.cli.jobs.fetched_logs import fetched_logs
 from preflight.cli.wrapped import wrapped
-from preflight.diagnose.line import clean as without_escapes
 from preflight.diagnose.reading import SNIFFED, Source, Unread, encoding_of, packed, sources
 from preflight.facts.documents import facts_document as document
 from preflight.facts.documents.capture import clean
@@ -35,6 +34,7 @@ from preflight.history.runs import CheckRun, check_runs
 from preflight.history.store import HistoryError
 from preflight.inventory import InventoryError, dump
 from preflight.model.errors import PreflightError, UsageError
+from preflight.model.text import without_escapes
 from preflight.provision.journal import directory
 
 Clean = Callable[[Any], Any]

@@ -24,7 +24,7 @@ from preflight.inventory import dump as dump_inventory
 from preflight.inventory import explicit_document, fold, load, parse, tables
 from preflight.model.cluster import Cluster
 from preflight.model.errors import PreflightError, UsageError
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 
 def _place(out: Path, taken: datetime) -> Path:

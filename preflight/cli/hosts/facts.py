@@ -15,7 +15,7 @@ from preflight.facts.documents.facts_document import dump
 from preflight.facts.round_trip import Seen
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.errors import UsageError
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 
 def _complete(facts: HostFacts | Unreachable) -> bool:

@@ -21,7 +21,7 @@ from preflight.hostlists.json_node import Node
 from preflight.inventory import InventoryError, dump, limit, load, parse, tables
 from preflight.model.cluster import Device, Host
 from preflight.model.errors import PreflightError, UsageError
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 _LARGEST_LIST = 64 << 20  # bytes; Ansible's list of 65,536 hosts takes half of it
 _UNWRITTEN = "as imported"

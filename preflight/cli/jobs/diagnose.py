@@ -18,8 +18,9 @@ from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.reading import Source, Unread, read, sources
 from preflight.diagnose.types import Diagnosis, ErrorGroup, LastLines, LoggedError
 from preflight.model.errors import UsageError
+from preflight.model.text import printable
 from preflight.report.console import show, width
-from preflight.report.text import Line, printable
+from preflight.report.text import Line
 
 _SHOWN = 8  # files named in lists of unread and of fetched files
 

@@ -10,7 +10,7 @@ from preflight.app.run_options import ExecOptions
 from preflight.cli.options import run_options
 from preflight.cli.output import present
 from preflight.model.cluster import Cluster
-from preflight.report.text import printable
+from preflight.model.text import printable
 
 
 def start_job(args: argparse.Namespace, cluster: Cluster | None) -> int:

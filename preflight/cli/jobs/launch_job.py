@@ -25,9 +25,9 @@ from preflight.launch.rank_order import as_in, sound
 from preflight.launch.text import blocks, script
 from preflight.model.cluster import OVER_SSH, Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
+from preflight.model.text import printable
 from preflight.ranktable.build import in_order
 from preflight.ranktable.types import RankTable
-from preflight.report.text import printable
 
 _OURS = "printed by preflight for bash"  # in the head of every script
 

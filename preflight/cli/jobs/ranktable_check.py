@@ -14,6 +14,7 @@ from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
+from preflight.model.text import printable
 from preflight.ranktable.live import TableComparison
 from preflight.ranktable.planned import judge_planned
 from preflight.ranktable.read import Reading, read
@@ -21,7 +22,7 @@ from preflight.ranktable.rules import judge
 from preflight.ranktable.syntax import offset_of, places, position
 from preflight.ranktable.types import HostDifference, TableProblem, format_path
 from preflight.report.console import show, width
-from preflight.report.text import Line, printable
+from preflight.report.text import Line
 
 SCHEMA = "preflight.ranktable/1"
 _SHOWN = 5  # problems of one rule, and hosts that could not be checked

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.linux import firewalld, iptables, nft, ufw
-from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import (
     Firewall,
     Firewalld,
@@ -20,6 +19,7 @@ from preflight.facts.sections.firewall import (
     ZoneFile,
 )
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 T = TypeVar("T")
 

@@ -36,7 +36,6 @@ from preflight.facts.documents.refused_document import JSON_ERRORS, json_error
 from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.linux import ip, logind, ss, sysctl, tuned
 from preflight.facts.parsers.linux.os_release import os_release
-from preflight.facts.quote import quote
 from preflight.facts.sections import environment, naming, neighbours
 from preflight.facts.sections.firewall import Arrivals
 from preflight.facts.sections.load import Load
@@ -57,6 +56,7 @@ from preflight.facts.types import (
 )
 from preflight.model.cluster import Product
 from preflight.model.ports import PortSet
+from preflight.model.text import quote
 from preflight.transport.types import Answer
 
 _FAR_FUTURE = 1e11  # seconds since 1970

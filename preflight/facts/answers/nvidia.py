@@ -7,9 +7,9 @@ from typing import Any
 
 from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.nvidia import nvidia_logs, nvidia_smi
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found, Missing
 from preflight.facts.sections.nvidia import DriverLog, FabricManager, KernelModule, Nvidia, PciGpu
+from preflight.model.text import quote
 
 _MODULE = re.compile(r"NVRM version: NVIDIA UNIX ([^\n]{0,60}?) +([0-9]{3,4}(?:\.[0-9]{1,4}){1,3})(?:\s|$)", re.ASCII)
 _PACKAGE = re.compile(r"(?:[0-9]+:)?([0-9]{3,4}(?:\.[0-9]{1,4}){1,3})(?:[-+~]|$)", re.ASCII)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from preflight.facts.quote import quote
 from preflight.facts.reading import NOT_SET, Found
+from preflight.model.text import quote
 
 # Variables of the jobs' environment that are collected, by the beginning of their names.
 PREFIXES = (

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from preflight.facts.quote import quote
 from preflight.model.cluster import Host
+from preflight.model.text import quote
 
 _SSH = 22  # the default port
 

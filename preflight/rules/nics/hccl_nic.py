@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
 
-from preflight.facts.quote import quote
 from preflight.facts.types import Interface, Network
+from preflight.model.text import quote
 
 FIRST = "the first by name"
 Address = IPv4Interface | IPv6Interface

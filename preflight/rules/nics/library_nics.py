@@ -9,9 +9,9 @@ opal/mca/btl/tcp/btl_tcp_component.c of 4.1."""
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
-from preflight.facts.quote import quote
 from preflight.facts.sections.job import Mpi
 from preflight.facts.types import Interface, Network
+from preflight.model.text import quote
 from preflight.rules.nics.hccl_nic import FIRST, Address, NicChoice, addresses
 from preflight.rules.variables.nccl import fits_any, read_patterns
 

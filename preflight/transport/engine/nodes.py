@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from preflight.transport import errors
+from preflight.model.text import last_line
 from preflight.transport.engine import frames
 from preflight.transport.engine.channel import EngineChannel
 from preflight.transport.engine.frames import RelayFrame
@@ -99,7 +99,7 @@ class Nodes:
         """Process a line of the engine's stream: a frame of a relay, or a message of the engine."""
         frame = frames.read(line, self._nonce)
         if frame is None:
-            message = errors.one_line(line)
+            message = last_line(line)
             with self._changed:
                 self._messages.append(message)
                 for host, reason in self._site.lost(message):

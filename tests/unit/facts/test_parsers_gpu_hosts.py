@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from preflight.facts.parsers.nvidia.nvidia_logs.xid_catalogue import XIDS
 from preflight.facts.parsers.nvidia.nvidia_smi import trouble
 from preflight.facts.parsers.registry import PARSERS
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 
 CASES = Path(__file__).parents[2] / "cases" / "parsers"
 RDMA = ("ibstat", "ibstatus", "ibv_devinfo", "infiniband.sysfs", "rdma.link", "show_gids")

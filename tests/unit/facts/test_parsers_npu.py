@@ -16,10 +16,10 @@ from preflight.facts.parsers.ascend import hccl_test, npu_smi
 from preflight.facts.parsers.ascend.hccn_tool.session import echoed
 from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, NpuProcessRow, NpuSmiTable
 from preflight.facts.parsers.registry import PARSERS
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.chips import Topology
 from preflight.facts.types import Missing, NpuSmi
+from preflight.model.text import quote
 
 CASES = Path(__file__).parents[2] / "cases"
 OTHERS = ("ascend_install.info", "device-nodes", "hccl_test", "lspci", "version.package")

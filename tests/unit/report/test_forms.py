@@ -25,6 +25,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Member, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut, Report
+from preflight.model.text import printable
 from preflight.report.build import build
 from preflight.report.document import document
 from preflight.report.html import html
@@ -32,7 +33,6 @@ from preflight.report.junit import junit
 from preflight.report.nagios import nagios, nagios_code
 from preflight.report.prometheus import prometheus
 from preflight.report.short import short
-from preflight.report.text import printable
 from tests.report_schema import schema
 from tests.unit.healthy import observations
 

@@ -10,10 +10,11 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome, overall
 from preflight.model.report import LeftOut, Report
+from preflight.model.text import printable
 from preflight.report.build import build
 from preflight.report.document import document
 from preflight.report.next_step import next_step
-from preflight.report.text import printable, render
+from preflight.report.text import render
 
 TITLES = {"NPU101": "every device has its address", "HST101": "the host is reachable"}
 INVENTORY = Path("hosts.toml")

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
+from preflight.model.text import last_line
 from preflight.transport import errors
-from preflight.transport.errors import Target, one_line
+from preflight.transport.errors import Target
 from preflight.transport.streams import Tail, split_lines
 from preflight.transport.types import ErrorKind, Program, TransportError
 
@@ -83,7 +84,7 @@ def test_a_target_is_written_as_people_write_it(place: Target, where: str) -> No
     ],
 )
 def test_text_of_a_host_is_shown_on_one_line_without_control_characters(said: bytes, shown: str) -> None:
-    assert one_line(said) == shown
+    assert last_line(said) == shown
 
 
 def test_lines_are_put_together_from_chunks_and_cut_when_too_long() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.facts.parsers.ascend.packages import DriverInstall
-from preflight.facts.quote import quote
 from preflight.facts.reading import NOT_SET, Found
+from preflight.model.text import quote
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from preflight.facts.quote import quote
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ If a key is in it twice, the tool uses the first line (driver source: cfg.c, `cf
 
 import re
 
-from preflight.facts.quote import quote
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 _LINE = re.compile(r"(\w{1,60}_\d{1,3})=(.{0,500})")
 

@@ -7,8 +7,8 @@ its siblings of CANN. /etc/ascend_install.info has the options of the installati
 import re
 from dataclasses import dataclass
 
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
+from preflight.model.text import quote
 
 Ranges = tuple[tuple[str, ...], ...]  # [a,b],[c] → ((a, b), (c,)): from a to b, and c
 

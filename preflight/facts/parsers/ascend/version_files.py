@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from preflight.facts.parsers.assignments import value_of
-from preflight.facts.quote import quote
 from preflight.facts.types import Reading
+from preflight.model.text import quote
 
 
 def _reading(text: str, value: str | None) -> Reading:

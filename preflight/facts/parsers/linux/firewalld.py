@@ -7,9 +7,9 @@ which remote/apply/firewalld.py has, too. As it is below zero, they also come be
 import re
 from collections.abc import Iterator, Mapping
 
-from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import Zone
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 PRIORITY = -29517
 _OURS = re.compile(

@@ -7,8 +7,8 @@ import msgspec
 
 from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
-from preflight.facts.quote import quote
 from preflight.facts.types import Interface, Missing, Route
+from preflight.model.text import quote
 
 
 @dataclass

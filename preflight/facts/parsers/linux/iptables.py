@@ -6,9 +6,9 @@ The chain INPUT of the table `filter` decides on incoming packets. The chains of
 import re
 from collections.abc import Iterable
 
-from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import IptablesChain
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 # A rule of preflight: its comment, and the form of its rules (also in remote/apply/iptables.py). A rule with this
 # comment in any other form is the site's.

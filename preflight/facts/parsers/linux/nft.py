@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import NftChain
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 # A rule of preflight: its comment, and the form of its rules (also in remote/apply/nftables.py). A rule with this
 # comment in any other form is the site's.

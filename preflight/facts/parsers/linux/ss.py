@@ -2,8 +2,8 @@
 
 import re
 
-from preflight.facts.quote import quote
 from preflight.facts.types import Missing, Socket
+from preflight.model.text import quote
 
 _LINE = re.compile(
     r"([A-Z][A-Z0-9-]{2,12})\s+\d{1,12}\s+\d{1,12}\s+(\S{1,90}):(\d{1,5})\s+(\S{1,90}):(\d{1,5}|\*)(\s.*)?"

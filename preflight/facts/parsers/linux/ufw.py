@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from preflight.facts.quote import quote
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 TAG = "preflight"
 # The form of preflight's rules, also in remote/apply/ufw.py. A rule with their comment in any other form is the site's.

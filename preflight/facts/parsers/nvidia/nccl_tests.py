@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from preflight.facts.quote import quote
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from ipaddress import AddressValueError, IPv6Address
 from typing import Literal
 
 from preflight.facts.parsers.rdma.port import DEVICE, Reader, whole_lines
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 _COLUMNS = ["DEV", "PORT", "INDEX"]
 # DEV PORT INDEX GID [IPv4] VER [DEV]

@@ -3,8 +3,8 @@
 import re
 
 from preflight.facts.parsers.rdma.port import LONGEST, RdmaPort, RdmaPorts, Reader, pair, whole_lines
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 # "CA 'mlx5_0'"; "iWARP RNIC 'cxgb4_0'", "??? 'efa_0'"; with a colon if the query is for one port
 _ADAPTER = re.compile(r"([^:']{1,30}):? '([A-Za-z][\w.-]{0,60})'", re.ASCII)

@@ -12,8 +12,8 @@ from typing import Literal
 
 from preflight.facts.parsers.rdma.gids import Gid, with_address
 from preflight.facts.parsers.rdma.port import RdmaPort, Reader, whole_lines
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 _LINE = re.compile(
     r"(?:/sys/(?:[\w.:-]{1,60}/){0,20}?infiniband/|\./)?"

@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 
 from preflight.facts.parsers.rdma.port import LONGEST, RdmaPort, RdmaPorts, Reader, pair, whole_lines
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 _DEVINFO_KEYS = {
     "fw_ver": "firmware",

@@ -11,10 +11,10 @@ from preflight.facts.parsers.ascend.hccn_tool.tool_output import (
     is_silent,
     readings,
 )
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Vnic
 from preflight.facts.types import Reading
+from preflight.model.text import quote
 
 
 @dataclass(frozen=True)

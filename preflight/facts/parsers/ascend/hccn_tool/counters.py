@@ -3,9 +3,9 @@
 import re
 
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, blocks, fields
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Bandwidth
+from preflight.model.text import quote
 
 _PACKETS = re.compile(r"([a-z][a-z0-9]{0,15}_[a-z0-9_]{1,63}) ?: ?([0-9]{1,20})")
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from preflight.facts.parsers.ascend.hccn_tool import tables
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, blocks, fields
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import LinkChange, LinkHistory
+from preflight.model.text import quote
 
 _DEVICE = re.compile(r"\[devid (\d{1,3})\]")
 _FIELD = re.compile(r"\[devid \d{1,3}\](current time|link (?:up|down) count|link change records) *: *(\S.{0,99})?")

@@ -12,10 +12,10 @@ from preflight.facts.parsers.ascend.hccn_tool.tool_output import (
     blocks,
     is_silent,
 )
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Arp, DeviceRoute, Neighbour
 from preflight.facts.types import Reading
+from preflight.model.text import quote
 
 Row = TypeVar("Row")
 

@@ -3,9 +3,9 @@
 import re
 
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, blocks, fields
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Band, Optics
+from preflight.model.text import quote
 
 _FIELD = re.compile(r"([A-Za-z][A-Za-z0-9 ]{0,39}) *: *(\S.{0,99})")
 _NUMBER = re.compile(r"(-?[0-9]{1,9}(?:\.[0-9]{1,9})?) ?(\S{1,4})")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import failure, lines, not_understood, too_long
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 
 
 @dataclass(frozen=True)

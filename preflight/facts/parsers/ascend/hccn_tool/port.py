@@ -4,9 +4,9 @@ import re
 
 from preflight.facts.parsers.ascend.hccn_tool.tables import each_row, has_table
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, each_line, readings
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.types import Reading
+from preflight.model.text import quote
 
 _UNKNOWN = "Unknown!"  # printed as speed and duplex of a link that is down
 _HEALTHS = (

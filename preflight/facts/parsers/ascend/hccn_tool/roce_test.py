@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, blocks
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
+from preflight.model.text import quote
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from io import StringIO
 
 from preflight.facts.parsers.ascend.hccn_tool.queries import QUERIES
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import not_understood, too_long
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
+from preflight.model.text import quote
 
 
 @dataclass(frozen=True)

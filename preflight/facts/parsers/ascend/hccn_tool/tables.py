@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import NotUnderstoodError, blocks
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
+from preflight.model.text import quote
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import TypeVar
 
-from preflight.facts.quote import LONGEST, quote
 from preflight.facts.reading import Found
 from preflight.facts.types import Reading
+from preflight.model.text import LONGEST_QUOTE, quote
 
 T = TypeVar("T")
 
@@ -82,11 +82,11 @@ def failure(line: str) -> str:
     """Return the line if it is a failure text, else "". It is quoted if it is long or has control characters."""
     if not _FAILURE.search(line):
         return ""
-    return line if line.isprintable() and len(line) <= LONGEST else quote(line)
+    return line if line.isprintable() and len(line) <= LONGEST_QUOTE else quote(line)
 
 
 def not_understood(text: str) -> str:
-    start = text[: 100 * LONGEST]  # the text may have any length
+    start = text[: 100 * LONGEST_QUOTE]  # the text may have any length
     return f"hccn_tool said {quote(start)}, which is not understood" if start.strip() else "hccn_tool said nothing"
 
 
@@ -98,7 +98,7 @@ def too_long(text: str) -> str:
     """Return why `text` is too long to be parsed, else ""."""
     if len(text) <= LONGEST_OUTPUT:
         return ""
-    return f"hccn_tool never prints {len(text)} characters; these begin with {quote(text[: 100 * LONGEST])}"
+    return f"hccn_tool never prints {len(text)} characters; these begin with {quote(text[: 100 * LONGEST_QUOTE])}"
 
 
 def cut(line: OutputLine) -> str:

@@ -6,9 +6,9 @@ All formats are known from the driver's source only.
 import re
 
 from preflight.facts.parsers.ascend.hccn_tool.tool_output import LONGEST_OUTPUT, NotUnderstoodError, blocks, fields
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import UdpPorts
+from preflight.model.text import quote
 
 _PFC = re.compile(r"(priority|enabled)((?: +[0-9])+)")
 _PRIORITIES = [str(priority) for priority in range(8)]

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
 from preflight.facts.parsers.ascend.npu_smi.key_values import pairs
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.chips import Board, Hccs, Health, SuperPod, Usages
+from preflight.model.text import quote
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _HEALTH = ("OK", "Warning", "Alarm", "Critical", "UNKNOWN", "NA")

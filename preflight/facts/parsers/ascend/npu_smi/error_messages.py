@@ -5,7 +5,7 @@ The shell sees only the low byte of the codes (-8005 ends with 187), so the text
 
 import re
 
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 
 _NO_DRIVER = (
     "the driver cannot be reached: the user may not open the device files (ls -l /dev/davinci*; the group is mostly "

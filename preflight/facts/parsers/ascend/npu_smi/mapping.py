@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
 from preflight.facts.parsers.ascend.npu_smi.key_values import pairs
-from preflight.facts.quote import quote
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _COLUMN_ENDS = re.compile(r"\s{2,}|\t")

@@ -12,8 +12,8 @@ from itertools import filterfalse
 
 from preflight.facts.parsers.ascend.npu_smi.columns import Columns, cells, columns
 from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
-from preflight.facts.quote import quote
 from preflight.facts.types import Missing
+from preflight.model.text import quote
 
 
 @dataclass(frozen=True)

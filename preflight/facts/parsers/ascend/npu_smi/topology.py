@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
-from preflight.facts.quote import quote
 from preflight.facts.reading import Found
 from preflight.facts.sections.chips import Topology
+from preflight.model.text import quote
 
 LINKS = ("X", "HCCS", "HCCS_SW", "SIO", "PIX", "PXB", "PHB", "SYS", "UB", "NA")
 _DEVICE = re.compile(r"(NPU|Phy-ID)([0-9]{1,4})")

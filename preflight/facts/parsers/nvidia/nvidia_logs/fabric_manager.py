@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, field
 
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 LONGEST = 64 << 20  # characters; a longer log is read up to there: its time is `last`
 MOST_MESSAGES = 50  # different messages that are kept

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from preflight.facts.parsers.nvidia.nvidia_logs.xid_catalogue import RECOVERIES, XIDS, Action
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 LONGEST = 64 << 20  # characters
 LONGEST_LINE = 2000

@@ -2,7 +2,7 @@
 
 import re
 
-from preflight.facts.quote import quote
+from preflight.model.text import quote
 
 # The first match counts: messages that name the cause come before general ones.
 _KNOWN = tuple(

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, lacks, trouble
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 LONGEST = 1 << 20  # characters
 _GPU = re.compile(r"GPU ([0-9]{1,3}): (\S[^()]{0,80}) \(UUID: (GPU-[0-9a-f-]{36})\)", re.ASCII)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, lacks, trouble
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 LONGEST = 1 << 20  # characters
 # Counters that are 0 on healthy links. Names are read in any case. Older drivers have two kinds of CRC errors, newer

@@ -26,8 +26,8 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
 )
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import MOST, Block, Tree, bus_of, first_repeated, tree
 from preflight.facts.parsers.nvidia.nvidia_smi.xml import xml_begins, xml_tree
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 MOST_UNREAD = 50  # values that are listed one by one
 NOT_TOLD = {

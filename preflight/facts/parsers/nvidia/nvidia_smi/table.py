@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, trouble
 from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address, first_repeated
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 LONGEST = 1 << 20  # characters
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import trouble
-from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
+from preflight.model.text import quote
 
 LONGEST = 1 << 20  # characters
 _LINK = re.compile(r"X|NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|N/A", re.ASCII)

@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     with session(host_options(args)) as s:
         way = Way(s.hosts, s.transport, args.pool, s.progress)
         planned = removing(way, force=args.force) if args.remove else installing(s.cluster, way, force=args.force)
-        notes = tuple(_told(planned.kept_off))
+        notes = tuple(_notes(planned.kept_off))
         if args.output == "console":
             settled = "no host has it" if args.remove else "every host has it already"
             shown(show_plan, s, planned.plan, notes, "nothing to change" if notes else settled)
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         return finish_run(args, s, RunResults(run_id, applied.results, notes, applied.at_work, bool(notes)))
 
 
-def _told(kept_off: Mapping[str, str]) -> Iterator[str]:
+def _notes(kept_off: Mapping[str, str]) -> Iterator[str]:
     """Yield one sentence for each reason: "node[03-04]: …"."""
     for why in dict.fromkeys(kept_off.values()):
         yield f"{fold(name for name, reason in kept_off.items() if reason == why)}: {why}"

@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if pseudonyms:
         _reads_as_before(text, unknown_formats)
     write_whole(place, text, "the capture", 0o600)
-    print("\n".join(_said(place, len(answers), unknown_formats, anonymous=args.anonymous)))
+    print("\n".join(_summary(place, len(answers), unknown_formats, anonymous=args.anonymous)))
     for answer in answers.values():
         if isinstance(answer, Unreachable):
             print(printable(f"not in it: {answer.summary}; {answer.remedy}"))
@@ -96,7 +96,7 @@ def _has_sections(answer: Seen | Unreachable) -> bool:
     return isinstance(answer, Seen) and not isinstance(answer.raw, Missing)
 
 
-def _reads_as_before(text: str, strange: tuple[Unknown, ...]) -> None:
+def _reads_as_before(text: str, unknown_formats: tuple[Unknown, ...]) -> None:
     """Raise PreflightError if the capture with pseudonyms is no longer understood.
 
     A pseudonym may have replaced a word that the parsers or the inventory need.
@@ -109,7 +109,7 @@ def _reads_as_before(text: str, strange: tuple[Unknown, ...]) -> None:
         reason = str(error)
     else:
         now = unknown({name: item.facts for name, item in answers.items() if isinstance(item, Seen)})
-        new = {item.command for item in now} - {item.command for item in strange}
+        new = {item.command for item in now} - {item.command for item in unknown_formats}
         reason = f"{', '.join(sorted(new))} would not be understood" if new else ""
     if reason:
         raise PreflightError(
@@ -118,13 +118,13 @@ def _reads_as_before(text: str, strange: tuple[Unknown, ...]) -> None:
         )
 
 
-def _said(place: Path, hosts: int, strange: tuple[Unknown, ...], *, anonymous: bool) -> Iterator[str]:
+def _summary(place: Path, hosts: int, unknown_formats: tuple[Unknown, ...], *, anonymous: bool) -> Iterator[str]:
     yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"
-    if not strange:
+    if not unknown_formats:
         yield "every answer was understood"
     else:
-        yield f"{len(strange)} {'format is' if len(strange) == 1 else 'formats are'} not understood:"
-        for item in strange:
+        yield f"{len(unknown_formats)} {'format is' if len(unknown_formats) == 1 else 'formats are'} not understood:"
+        for item in unknown_formats:
             answers = "1 answer" if item.answers == 1 else f"{item.answers} answers"
             yield printable(f"  {item.command}: {answers} of {fold(item.hosts)}: {item.error}")
         yield "report them with the file, so that a later version reads it" + (

@@ -2,7 +2,7 @@
 
 import argparse
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,16 @@ def run(args: argparse.Namespace) -> int:
     if pseudonyms:
         _reads_as_before(text, unknown_formats)
     write_whole(place, text, "the capture", 0o600)
-    print("\n".join(_summary(place, len(answers), unknown_formats, anonymous=args.anonymous)))
-    for answer in answers.values():
-        if isinstance(answer, Unreachable):
-            print(printable(f"not in it: {answer.summary}; {answer.remedy}"))
+    summary = _summary(place, len(answers), unknown_formats, anonymous=args.anonymous)
+    print("\n".join([*summary, *_missing(answers.values())]))
     return 3 if unknown_formats or not all(map(_has_sections, answers.values())) else 0
+
+
+def _missing(answers: Iterable[Seen | Unreachable]) -> Iterator[str]:
+    """Yield a sentence on each host that was not reached."""
+    for answer in answers:
+        if isinstance(answer, Unreachable):
+            yield printable(f"not in it: {answer.summary}; {answer.remedy}")
 
 
 def _has_sections(answer: Seen | Unreachable) -> bool:

@@ -39,9 +39,9 @@ class HostsState:
     at_work: Mapping[str, str] = field(default_factory=dict)
 
 
-def nothing(seen: HostsState) -> str:
+def nothing(state: HostsState) -> str:
     """Return the text for an empty plan, which proves nothing if no host was reached."""
-    all_away = all(isinstance(facts, Unreachable) for facts in seen.facts.hosts.values())
+    all_away = all(isinstance(facts, Unreachable) for facts in state.facts.hosts.values())
     return NOBODY if all_away else "nothing to change"
 
 
@@ -105,22 +105,22 @@ def _not_accepted(found: Iterable[Finding], waived: Iterable[Finding]) -> list[F
     ]
 
 
-def doable(s: Session, seen: HostsState, permissions: ChangePermissions) -> tuple[Plan, tuple[str, ...]]:
+def doable(s: Session, state: HostsState, permissions: ChangePermissions) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan without the changes that have to wait, and the notes to show before it.
 
     Raise PreflightError if a new address is in use, or if a machine is in the inventory twice.
     """
-    if duplicates := same_machine(seen.facts):
+    if duplicates := same_machine(state.facts):
         s.progress.clear()
         raise PreflightError(
             "\n".join((*duplicates, "nothing was changed; take one of the names out of the inventory"))
         )
-    plan, powerless = where_root(seen.plan, seen.facts)
-    cut_off = unfinished(seen.facts)
+    plan, powerless = where_root(state.plan, state.facts)
+    cut_off = unfinished(state.facts)
     plan = Plan(tuple(change for change in plan.changes if change.host not in cut_off))
-    checked = safe(s, plan, seen.facts, permissions)
-    before = seen.notes + tuple(_in_flux(host, seen.at_work.get(host, "")) for host in cut_off)
-    before += not_reached(seen.facts) + powerless + not_seen(seen.findings)
+    checked = safe(s, plan, state.facts, permissions)
+    before = state.notes + tuple(_in_flux(host, state.at_work.get(host, "")) for host in cut_off)
+    before += not_reached(state.facts) + powerless + not_seen(state.findings)
     return checked.plan, before + checked.held + checked.notes
 
 

@@ -81,7 +81,7 @@ def _show_ending(args: argparse.Namespace, s: Session, report: Report, end: Chan
     titles = {id_: check.title for id_, check in all_checks().items()}
     changes = _changes_made(end, titles)
     _show(s, [*changes, PlanLine("")] if changes else [])
-    next_step = _then(args, end.at_work) or after_configure(args, end.after, end.results)
+    next_step = _after_other_run(args, end.at_work) or after_configure(args, end.after, end.results)
     if all(finding.outcome is Outcome.SKIP for finding in end.after):  # such a report has no verdict
         reasons = dict.fromkeys(finding.summary for finding in end.after)
         _show(s, [*(PlanLine(f"not judged: {reason}") for reason in reasons), PlanLine(f"next: {next_step}", "next")])
@@ -136,7 +136,7 @@ def finish_run(args: argparse.Namespace, s: Session, end: RunResults) -> int:
     lines += _way_back(end.run, end.results)
     lines += _left_to_others(end.at_work)
     next_step = plan_anew(args) if end.blind else after_run(args, end.results, short=end.short)
-    _show(s, [*lines, PlanLine(f"next: {_then(args, end.at_work) or next_step}", "next")])
+    _show(s, [*lines, PlanLine(f"next: {_after_other_run(args, end.at_work) or next_step}", "next")])
     return end.exit_code
 
 
@@ -148,7 +148,7 @@ def _left_to_others(at_work: Mapping[str, str]) -> Iterator[PlanLine]:
         yield from (PlanLine(text, "warn") for text in wrapped(sentence, "! ", "  "))
 
 
-def _then(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
+def _after_other_run(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
     return f"once the other run has ended: {again(args)}" if at_work else ""
 
 

@@ -100,14 +100,14 @@ def _ask_hosts(args: argparse.Namespace, s: Session, past: PastRun | None, start
     plan, held, unchecked = safe(s, allowed, device_facts(s, allowed.changes), change_permissions(args))
     held += started_by
     unknown = what_is_left(args.run_id, undo, tuple(past_runs()), way, this_run)
-    away = (*_gone(past, s), *undo.away, *unknown.away)
+    away = (*_hosts_removed(past, s), *undo.away, *unknown.away)
     notes = (*away, *unknown.notes, *undo.notes, *undo.keeps, *held, *unchecked)
     if args.dry_run:
         notes += tuple(f"{name}: {why}" for name, why in undo.unfinished.items())
     return _Rollback(past, tuple(host.name for host in hosts), undo, plan, held, away, notes)
 
 
-def _gone(past: PastRun | None, s: Session) -> tuple[str, ...]:
+def _hosts_removed(past: PastRun | None, s: Session) -> tuple[str, ...]:
     """Return a sentence for each host of the run that is no longer in the inventory."""
     names = {host.name for host in s.cluster.hosts}
     missing = [name for name in past.hosts if name not in names] if past else []

@@ -31,21 +31,23 @@ def shown(known: Sequence[tuple[str, CheckRun]]) -> Iterator[str]:
     yield "next: preflight baseline compare"
 
 
-def compared(look: CheckRun, baseline: Baseline, found: Sequence[Comparison], other: Iterable[Scope]) -> Iterator[str]:
+def compared(
+    past: CheckRun, baseline: Baseline, comparisons: Sequence[Comparison], other: Iterable[Scope]
+) -> Iterator[str]:
     """Yield the slow figures first, worst first. Figures that pass are one line a kind, with its slowest."""
-    yield f"run {look.run} beside the baseline {baseline.name}, run {baseline.run}; GB/s of bus bandwidth"
+    yield f"run {past.run} beside the baseline {baseline.name}, run {baseline.run}; GB/s of bus bandwidth"
     yield f"{'':5}{'saved':>9}{'now':>9}{'share':>7}  {'what':40} who"
-    bad = [comparison for comparison in found if comparison.outcome is not Outcome.PASS]
+    bad = [comparison for comparison in comparisons if comparison.outcome is not Outcome.PASS]
     for comparison in bad[:LINES]:
         yield _line(comparison, [comparison.now.shape])
     if len(bad) > LINES:
         yield f"     … and {len(bad) - LINES} more below their limits (-o json has them all)"
-    yield from _passes([comparison for comparison in found if comparison.outcome is Outcome.PASS])
+    yield from _passes([comparison for comparison in comparisons if comparison.outcome is Outcome.PASS])
     for scope in other:
         yield f"not compared: {scope}: other hosts, ranks or sizes than in the baseline"
     yield ""
     verdict = overall([Outcome.PASS, *(comparison.outcome for comparison in bad)])
-    yield f"{verdict.value.upper()}: {len(bad)} of {len(found)} too slow"
+    yield f"{verdict.value.upper()}: {len(bad)} of {len(comparisons)} too slow"
     yield "next: preflight explain PRB115" if bad else "next: preflight baseline show"
 
 
@@ -84,7 +86,7 @@ def shown_document(known: Iterable[tuple[str, CheckRun]]) -> str:
     return _text([{**_head(name, run), "figures": list(map(figure_row, run.figures))} for name, run in known])
 
 
-def compared_document(look: CheckRun, baseline: Baseline, found: Iterable[Comparison]) -> str:
+def compared_document(past: CheckRun, baseline: Baseline, comparisons: Iterable[Comparison]) -> str:
     body = [
         {
             **figure_row(comparison.now),
@@ -92,13 +94,13 @@ def compared_document(look: CheckRun, baseline: Baseline, found: Iterable[Compar
             "share": round(comparison.share, 4),
             "outcome": comparison.outcome,
         }
-        for comparison in found
+        for comparison in comparisons
     ]
-    return _text([{**_head(baseline.name, look), "baseline": baseline.run, "compared": body}])
+    return _text([{**_head(baseline.name, past), "baseline": baseline.run, "compared": body}])
 
 
-def _head(name: str, look: CheckRun) -> dict[str, Any]:
-    return {"name": name, "run": look.run, "started": look.started, **look.setting._asdict()}
+def _head(name: str, past: CheckRun) -> dict[str, Any]:
+    return {"name": name, "run": past.run, "started": past.started, **past.setting._asdict()}
 
 
 def _text(baselines: list[dict[str, Any]]) -> str:

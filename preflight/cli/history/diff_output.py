@@ -26,20 +26,20 @@ _FIGURES = 8  # of one kind of test
 _SHOWN = 60  # characters of a value
 
 
-def lines(found: Diff, changing: Sequence[PastRun], columns: int) -> Iterator[Line]:
+def lines(diff: Diff, changing: Sequence[PastRun], columns: int) -> Iterator[Line]:
     """Yield the lines of the comparison. `changing` are the runs between the two that changed hosts."""
-    for word, side in (("before", found.before), ("after", found.after)):
+    for word, side in (("before", diff.before), ("after", diff.after)):
         yield from _wrapped(f"{word:8}{_named(side)}", "dim", columns)
     for past in changing:
         yield from _wrapped(f"between them {past.command} changed hosts: preflight history {past.run}", "warn", columns)
     yield Line("")
-    yield from _facts(found.facts.differences, columns)
-    yield from _findings(found.findings, columns)
-    yield from _figures(found.figures)
-    for text in _not_compared(found):
+    yield from _facts(diff.facts.differences, columns)
+    yield from _findings(diff.findings, columns)
+    yield from _figures(diff.figures)
+    for text in _not_compared(diff):
         yield from _wrapped(f"not compared: {text}", "dim", columns)
-    yield Line(_verdict(found), {0: "pass", 1: "warn"}.get(found.exit_code, "unknown"))
-    yield Line(f"next: {clipped(_next(found))}", "next")  # not wrapped, so that it can be copied
+    yield Line(_verdict(diff), {0: "pass", 1: "warn"}.get(diff.exit_code, "unknown"))
+    yield Line(f"next: {clipped(_next(diff))}", "next")  # not wrapped, so that it can be copied
 
 
 def _wrapped(text: str, style: str, columns: int, indent: str = "") -> Iterator[Line]:
@@ -96,12 +96,12 @@ def _places(places: Sequence[DifferencePlace]) -> str:
     return ", ".join([*parts[:_VALUES], *remainder])
 
 
-def _elements(its: tuple[str, ...]) -> str:
-    if its == ("",):
+def _elements(names: tuple[str, ...]) -> str:
+    if names == ("",):
         return ""
-    if all(word.isdigit() for word in its):
-        return f" device{'s' if len(its) > 1 else ''} {fold(its).replace('[', '').replace(']', '')}"
-    return f" {', '.join(its[:_VALUES])}{' …' if len(its) > _VALUES else ''}"
+    if all(word.isdigit() for word in names):
+        return f" device{'s' if len(names) > 1 else ''} {fold(names).replace('[', '').replace(']', '')}"
+    return f" {', '.join(names[:_VALUES])}{' …' if len(names) > _VALUES else ''}"
 
 
 def _findings(changes: Sequence[FindingChange], columns: int) -> Iterator[Line]:
@@ -168,45 +168,45 @@ def _row(was: float, now: float, text: str) -> str:
     return f"{shown_GBps(was):>8}{shown_GBps(now):>9}{now / was:>7.0%}  {printable(text)}"
 
 
-def _not_compared(found: Diff) -> Iterator[str]:
-    yield from found.not_compared
+def _not_compared(diff: Diff) -> Iterator[str]:
+    yield from diff.not_compared
     sections: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for section, hosts in found.facts.unseen.items():
+    for section, hosts in diff.facts.unseen.items():
         sections[hosts].append(section)
     for hosts, names in sections.items():
         yield f"{', '.join(names)} of {fold(hosts)}: not seen in one of them, or in neither"
-    both = set(found.before.hosts) & set(found.after.hosts)
-    for side in (found.before, found.after):
+    both = set(diff.before.hosts) & set(diff.after.hosts)
+    for side in (diff.before, diff.after):
         if single_hosts := [host for host in side.hosts if host not in both]:
             yield f"{fold(single_hosts)}: only in {side.name}"
 
 
-def _verdict(found: Diff) -> str:
-    changed = sum(map(moved, found.figures))
-    if found.is_blind:
+def _verdict(diff: Diff) -> str:
+    changed = sum(map(moved, diff.figures))
+    if diff.is_blind:
         return "INCOMPLETE: nothing could be compared"
-    if not found.is_different:
+    if not diff.is_different:
         return "SAME: nothing that was compared differs"
-    facts, findings = len(found.facts.differences), len(found.findings)
+    facts, findings = len(diff.facts.differences), len(diff.findings)
     counts = [(facts, "fact"), (findings, "finding"), (changed, "figure")]
     return "DIFFERENT: " + ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts)
 
 
-def _next(found: Diff) -> str:
-    worse = (item for item in found.findings if item.after in (Outcome.FAIL, Outcome.UNKNOWN))
+def _next(diff: Diff) -> str:
+    worse = (item for item in diff.findings if item.after in (Outcome.FAIL, Outcome.UNKNOWN))
     if first := next(worse, None):
         return f"preflight explain {first.finding.check}"
-    if any(item.share < 1 and moved(item) for item in found.figures):
+    if any(item.share < 1 and moved(item) for item in diff.figures):
         return "preflight explain PRB115"
-    if found.is_blind and found.newer.verdict in (None, Outcome.PASS, Outcome.WARN):
+    if diff.is_blind and diff.newer.verdict in (None, Outcome.PASS, Outcome.WARN):
         return "preflight history"  # to choose runs that have something in common
-    return found.newer.next_step or "preflight history"
+    return diff.newer.next_step or "preflight history"
 
 
-def document(found: Diff, changing: Sequence[PastRun]) -> str:
+def document(diff: Diff, changing: Sequence[PastRun]) -> str:
     facts = [
         {"name": item.name, "before": item.before, "after": item.after, "places": list(map(str, item.places))}
-        for item in found.facts.differences
+        for item in diff.facts.differences
     ]
     findings = [
         {
@@ -219,23 +219,23 @@ def document(found: Diff, changing: Sequence[PastRun]) -> str:
             "after": item.after,
             "summary": finding.summary,
         }
-        for item in found.findings
+        for item in diff.findings
         for finding in (item.finding,)
     ]
     figures = [
         {**figure_row(item.now), "before_GBps": item.was.busbw, "ratio": round(item.share, 4), "differs": moved(item)}
-        for item in found.figures
+        for item in diff.figures
     ]
     body = {
         "schema": "preflight.diff/1",
-        "exit": found.exit_code,
-        "before": _side(found.before),
-        "after": _side(found.after),
+        "exit": diff.exit_code,
+        "before": _side(diff.before),
+        "after": _side(diff.after),
         "facts": facts,
         "findings": findings,
         "figures": figures,
         "changed_by": [past.run for past in changing],
-        "not_compared": list(_not_compared(found)),
+        "not_compared": list(_not_compared(diff)),
     }
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
 

@@ -74,18 +74,18 @@ def figure_row(figure: Figure) -> dict[str, Any]:
     return {**msgspec.to_builtins(figure.shape), "busbw_GBps": figure.busbw, "seconds": figure.seconds}
 
 
-def _finding(one: Finding) -> dict[str, Any]:
+def _finding(finding: Finding) -> dict[str, Any]:
     """Return the finding as in the report, without the fields that the history does not keep."""
     return {
-        "check": one.check,
-        "outcome": one.outcome,
-        "host": one.host,
-        "device": one.device,
-        "rail": one.rail,
-        "peer": one.peer,
-        "summary": one.summary,
-        "expected": one.expected,
-        "found": one.found,
-        "cause": one.cause,
-        "remedy": one.remedy,
+        "check": finding.check,
+        "outcome": finding.outcome,
+        "host": finding.host,
+        "device": finding.device,
+        "rail": finding.rail,
+        "peer": finding.peer,
+        "summary": finding.summary,
+        "expected": finding.expected,
+        "found": finding.found,
+        "cause": finding.cause,
+        "remedy": finding.remedy,
     }

@@ -49,12 +49,12 @@ def _newest(number: int, host: str) -> tuple[list[Past], HistoryError | None]:
     """
     changing = (past for past in past_runs() if not host or host in past.hosts)
     runs: list[Past] = list(islice(changing, number))
-    trouble = None
+    missing: HistoryError | None = None
     try:
         runs += check_runs(number, host)
     except HistoryError as error:
-        trouble = error
-    return sorted(runs, key=lambda past: past.run, reverse=True)[:number], trouble
+        missing = error
+    return sorted(runs, key=lambda past: past.run, reverse=True)[:number], missing
 
 
 def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
@@ -66,7 +66,7 @@ def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
     yield f"{'run':20}  {'command':{width}}  hosts  what came of it"
     for past in runs:
         end = "; taken back" if past.run in undone else ""
-        yield f"{past.run:20}  {_command(past):{width}}  {len(past.hosts):>5}  {_came_of(past, host)}{end}"
+        yield f"{past.run:20}  {_command(past):{width}}  {len(past.hosts):>5}  {_result_of(past, host)}{end}"
         if detail := _detail(past):
             yield f"{'':20}  {detail}"
     yield ""
@@ -104,7 +104,7 @@ def _command(past: Past) -> str:
     )
 
 
-def _came_of(past: Past, host: str) -> str:
+def _result_of(past: Past, host: str) -> str:
     """Return the result of a run for the list; of one host alone, if `host` is set."""
     if isinstance(past, PastRun):
         return ending(past)
@@ -168,12 +168,12 @@ def _uncertain(past: PastRun) -> Iterator[str]:
 
 def _show_one(past: Past) -> None:
     if isinstance(past, CheckRun):
-        _show_look(past)
+        _show_check(past)
     else:
         _show_changes(past)
 
 
-def _show_look(past: CheckRun) -> None:
+def _show_check(past: CheckRun) -> None:
     titles = {id_: entry.title for id_, entry in catalogue().items()}
     lines = finding_lines(past.findings, titles, fold=fold, width=width())
     lines += [Line(f"… and {past.dropped} more, which were not kept", "dim")] if past.dropped else []

@@ -81,54 +81,54 @@ def run(args: argparse.Namespace) -> int:
     }
     members = {ABOUT: msgspec.json.format(msgspec.json.encode(about), indent=1), **bundle.members}
     bundle_file.write(path, members)
-    print("\n".join(_said(path, past_run, bundle)))
+    print("\n".join(_summary(path, past_run, bundle)))
     return 3 if bundle.lacking else 0
 
 
-def _add_run(made: _Bundle, look: CheckRun, clean_: Clean) -> None:
+def _add_run(bundle: _Bundle, past: CheckRun, clean_: Clean) -> None:
     """Add the run's facts and report, as far as they are kept."""
     for kind, name in ((documents.FACTS, FACTS), (documents.REPORT, REPORT)):
         try:
-            text = documents.kept(look.run, kind)
+            text = documents.kept(past.run, kind)
         except HistoryError as error:
-            made.lacking.append(str(error))
+            bundle.lacking.append(str(error))
             continue
         if text is None:
-            made.lacking.append(f"the {kind} of run {look.run}: not kept, or not any more")
+            bundle.lacking.append(f"the {kind} of run {past.run}: not kept, or not any more")
         else:
-            made.members[name] = shared(text, clean_)
+            bundle.members[name] = shared(text, clean_)
     try:
-        if FACTS in made.members:
-            document.load(made.members[FACTS], FACTS)
-        if REPORT in made.members:
-            of_report(made.members[REPORT], REPORT)
+        if FACTS in bundle.members:
+            document.load(bundle.members[FACTS], FACTS)
+        if REPORT in bundle.members:
+            of_report(bundle.members[REPORT], REPORT)
     except UsageError as error:  # an unreadable document is of no use
         raise PreflightError(f"nothing was written: without what looks like a secret, {error}; report this") from error
 
 
-def _add_inventory(made: _Bundle, path: Path) -> None:
+def _add_inventory(bundle: _Bundle, path: Path) -> None:
     try:
-        made.members[INVENTORY] = dump(inventory_to_give(path)).encode()
+        bundle.members[INVENTORY] = dump(inventory_to_give(path)).encode()
     except InventoryError as error:
-        made.lacking.append(f"the inventory: {error}")
+        bundle.lacking.append(f"the inventory: {error}")
 
 
-def _add_past(made: _Bundle, clean_: Clean) -> None:
+def _add_past(bundle: _Bundle, clean_: Clean) -> None:
     """Add the history and journals of this machine."""
-    made.members["history.json"] = shared(history_document(check_runs(_RUNS), whole=False).encode(), clean_)
+    bundle.members["history.json"] = shared(history_document(check_runs(_RUNS), whole=False).encode(), clean_)
     for path in sorted(directory().glob("*.jsonl"), reverse=True)[:_JOURNALS]:
         lines = []
         try:
             content = read_bounded(path, _LARGEST_JOURNAL)
         except OSError as error:
-            made.lacking.append(f"the journal {path}: {error.strerror}")
+            bundle.lacking.append(f"the journal {path}: {error.strerror}")
             continue
         for line in content.splitlines():
             try:
                 lines.append(msgspec.json.encode(clean_(msgspec.json.decode(line))))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 continue  # cut off when the machine went down
-        made.members[f"journals/{_safe(path.name)}"] = b"".join(line + b"\n" for line in lines)
+        bundle.members[f"journals/{_safe(path.name)}"] = b"".join(line + b"\n" for line in lines)
 
 
 @contextmanager
@@ -143,44 +143,44 @@ def _logs(args: argparse.Namespace) -> Iterator[tuple[Sequence[Source], Sequence
     yield (sources([Path(name) for name in args.log]) if args.log else ()), ()
 
 
-def _add_logs(made: _Bundle, files: Sequence[Source], named_paths: Sequence[Path]) -> None:
+def _add_logs(bundle: _Bundle, files: Sequence[Source], named_paths: Sequence[Path]) -> None:
     """Add logs, but no links: in a folder of logs they may lead to files that their author may not read."""
     for log in files:
         if not log.path.is_symlink() or log.path in named_paths:
-            _add_log(made, log)
+            _add_log(bundle, log)
         elif not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named_paths):
-            made.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
+            bundle.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
 
 
-def _add_log(made: _Bundle, log: Source) -> None:
+def _add_log(bundle: _Bundle, log: Source) -> None:
     """Add the end of a log, as much of it as there is room for."""
-    room = min(_LOG, _LOGS - made.logs)
+    room = min(_LOG, _LOGS - bundle.logs)
     if room <= 0:
-        made.lacking.append(f"{log.name}: {_LOGS // _MIB} MiB of logs are in it already")
+        bundle.lacking.append(f"{log.name}: {_LOGS // _MIB} MiB of logs are in it already")
         return
     try:
         with log.path.open("rb") as file:
             head = file.read(SNIFFED)
             encoding = encoding_of(head)
             if why := packed(head, log.path) or ("not text" if encoding is None else ""):
-                made.lacking.append(f"{log.name}: {why}")
+                bundle.lacking.append(f"{log.name}: {why}")
                 return
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - room) // 2 * 2)  # whole letters of UTF-16
             content = file.read(room)
     except OSError as error:
-        made.lacking.append(f"{log.name}: {error.strerror}")
+        bundle.lacking.append(f"{log.name}: {error.strerror}")
         return
-    made.logs += len(content)
+    bundle.logs += len(content)
     text = _text(content, head, encoding)
     if size > room:
         text = text.partition("\n")[2]
         whole = "" if text else ": nothing, for they have no end of a line"
-        made.lacking.append(f"{log.name}: only its last {room / _MIB:.1f} MiB of {size / _MIB:.1f} are in it{whole}")
+        bundle.lacking.append(f"{log.name}: only its last {room / _MIB:.1f} MiB of {size / _MIB:.1f} are in it{whole}")
     name = f"logs/{_safe(log.name)}"
-    while name in made.members:
+    while name in bundle.members:
         name += "-"
-    made.members[name] = clean(text).encode("utf-8", "backslashreplace")
+    bundle.members[name] = clean(text).encode("utf-8", "backslashreplace")
 
 
 def _text(content: bytes, head: bytes, encoding: str | None) -> str:
@@ -203,19 +203,19 @@ def _safe(name: str) -> str:
     return "/".join(safe_parts) or "log"
 
 
-def _said(path: Path, look: CheckRun, made: _Bundle) -> Iterator[str]:
+def _summary(path: Path, past: CheckRun, bundle: _Bundle) -> Iterator[str]:
     size = path.stat().st_size
     amount = f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{max(1, size >> 10)} KiB"
     yield from wrapped(
-        f"run {look.run} ({look.command}, {look.verdict.value}) is in {path}, {amount}, {len(made.members)} files, "
+        f"run {past.run} ({past.command}, {past.verdict.value}) is in {path}, {amount}, {len(bundle.members)} files, "
         "which only you can read"
     )
-    for text in made.lacking[:_SHOWN]:
+    for text in bundle.lacking[:_SHOWN]:
         yield from wrapped(f"not in it: {text}")
-    if len(made.lacking) > _SHOWN:
-        yield f"not in it: {len(made.lacking) - _SHOWN} more (bundle.json names them)"
+    if len(bundle.lacking) > _SHOWN:
+        yield f"not in it: {len(bundle.lacking) - _SHOWN} more (bundle.json names them)"
     yield from wrapped(
         "read it before you give it away: what looks like a secret is taken out, names and addresses are not"
     )
-    command = f"check --from {shlex.quote(str(path))}" if FACTS in made.members else f"history {look.run}"
+    command = f"check --from {shlex.quote(str(path))}" if FACTS in bundle.members else f"history {past.run}"
     yield f"next: preflight {command}"

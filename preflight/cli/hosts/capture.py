@@ -2,7 +2,7 @@
 
 import argparse
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -80,11 +80,16 @@ def run(args: argparse.Namespace) -> int:
     if pseudonyms:
         _reads_as_before(text, unknown_formats)
     write_whole(place, text, "the capture", 0o600)
-    print("\n".join(_said(place, len(answers), unknown_formats, anonymous=args.anonymous)))
-    for answer in answers.values():
-        if isinstance(answer, Unreachable):
-            print(printable(f"not in it: {answer.summary}; {answer.remedy}"))
+    summary = _summary(place, len(answers), unknown_formats, anonymous=args.anonymous)
+    print("\n".join([*summary, *_missing(answers.values())]))
     return 3 if unknown_formats or not all(map(_has_sections, answers.values())) else 0
+
+
+def _missing(answers: Iterable[Seen | Unreachable]) -> Iterator[str]:
+    """Yield a sentence on each host that was not reached."""
+    for answer in answers:
+        if isinstance(answer, Unreachable):
+            yield printable(f"not in it: {answer.summary}; {answer.remedy}")
 
 
 def _has_sections(answer: Seen | Unreachable) -> bool:
@@ -92,7 +97,7 @@ def _has_sections(answer: Seen | Unreachable) -> bool:
     return isinstance(answer, Seen) and not isinstance(answer.raw, Missing)
 
 
-def _reads_as_before(text: str, strange: tuple[UnknownFormat, ...]) -> None:
+def _reads_as_before(text: str, unknown_formats: tuple[UnknownFormat, ...]) -> None:
     """Raise PreflightError if the capture with pseudonyms is no longer understood.
 
     A pseudonym may have replaced a word that the parsers or the inventory need.
@@ -105,7 +110,7 @@ def _reads_as_before(text: str, strange: tuple[UnknownFormat, ...]) -> None:
         reason = str(error)
     else:
         now = unknown({name: item.facts for name, item in answers.items() if isinstance(item, Seen)})
-        new = {item.command for item in now} - {item.command for item in strange}
+        new = {item.command for item in now} - {item.command for item in unknown_formats}
         reason = f"{', '.join(sorted(new))} would not be understood" if new else ""
     if reason:
         raise PreflightError(
@@ -114,13 +119,13 @@ def _reads_as_before(text: str, strange: tuple[UnknownFormat, ...]) -> None:
         )
 
 
-def _said(place: Path, hosts: int, strange: tuple[UnknownFormat, ...], *, anonymous: bool) -> Iterator[str]:
+def _summary(place: Path, hosts: int, unknown_formats: tuple[UnknownFormat, ...], *, anonymous: bool) -> Iterator[str]:
     yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"
-    if not strange:
+    if not unknown_formats:
         yield "every answer was understood"
     else:
-        yield f"{len(strange)} {'format is' if len(strange) == 1 else 'formats are'} not understood:"
-        for item in strange:
+        yield f"{len(unknown_formats)} {'format is' if len(unknown_formats) == 1 else 'formats are'} not understood:"
+        for item in unknown_formats:
             answers = "1 answer" if item.answers == 1 else f"{item.answers} answers"
             yield printable(f"  {item.command}: {answers} of {fold(item.hosts)}: {item.error}")
         yield "report them with the file, so that a later version reads it" + (

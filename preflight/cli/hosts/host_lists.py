@@ -66,12 +66,8 @@ def _export(args: argparse.Namespace) -> int:
     listed = host_list_of(hosts, by_address=args.addresses or form.by_address, superpod=cluster.superpod)
     text = _written(args, listed)
     _give(args, text, "the host list")
-    if missing := left_out(listed, form):
-        _say(f"! left out, since {args.format} has no place for it: {', '.join(missing)}")
-    if form.by_address and not args.addresses and any(host.name != host.address for host in hosts):
-        _say(f"! left out, the hosts' names: {args.format} has their addresses in the place of them")
-    if args.format == "rank-table" and not _is_sorted(hosts):
-        _say("! ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable has it")
+    for sentence in _losses(args, hosts, listed):
+        _say(f"! {sentence}")
     out = args.out or Path("FILE")
     whole = shlex.quote(str(out.absolute()))
     _say(f"next: {form.use.format(shlex.quote(str(out)), whole=whole, host=listed.hosts[0].name)}")
@@ -86,6 +82,17 @@ def _written(args: argparse.Namespace, listed: HostList) -> str:
         asks = f"preflight ranktable --inventory {shlex.quote(str(args.inventory))} -o FILE"
         advice = f"; this asks them: {asks}" if listed.superpod else ""
         raise UsageError(f"--to {args.format}: {error}{advice}") from error
+
+
+def _losses(args: argparse.Namespace, hosts: Sequence[Host], listed: HostList) -> Iterator[str]:
+    """Yield sentences on what the list has no place for, or has otherwise."""
+    form = FORMATS[args.format]
+    if missing := left_out(listed, form):
+        yield f"left out, since {args.format} has no place for it: {', '.join(missing)}"
+    if form.by_address and not args.addresses and any(host.name != host.address for host in hosts):
+        yield f"left out, the hosts' names: {args.format} has their addresses in the place of them"
+    if args.format == "rank-table" and not _is_sorted(hosts):
+        yield "ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable has it"
 
 
 def _is_sorted(hosts: Sequence[Host]) -> bool:

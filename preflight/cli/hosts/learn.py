@@ -41,12 +41,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"! {sentence}", file=sys.stderr)
     open_ = len(learned.unseen) + len(findings)
     open_points = f"; {open_} thing{'' if open_ == 1 else 's'} left open, as comments there" if open_ else ""
-    print(f"{args.out}: {_how(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{open_points}")
+    print(f"{args.out}: {_addresses_sentence(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{open_points}")
     print(f"next: preflight configure {options(args.out)} --dry-run")
     return 1 if findings else 3 if learned.unseen else 0
 
 
-def _how(learned: Learned) -> str:
+def _addresses_sentence(learned: Learned) -> str:
     plan = learned.document.get("device_addresses")
     by = "by name" if plan and plan.get("by") == "name" else "by order"
     return f"the addresses as the plan {plan['plan']}, {by}," if plan else "the addresses, written out,"

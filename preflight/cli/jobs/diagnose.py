@@ -74,8 +74,8 @@ def _read(files: Iterable[Source], gathered: Gathered) -> list[Unread]:
     return [unread for source in files if (unread := read(source, gathered))]
 
 
-def _next(found: Diagnosis, inventory: Path) -> str:
-    lead = found.cause or (found.echoes[0] if found.echoes else None)
+def _next(result: Diagnosis, inventory: Path) -> str:
+    lead = result.cause or (result.echoes[0] if result.echoes else None)
     if lead and lead.sign.checks:
         return f"preflight explain {lead.sign.checks[0]}"
     if lead:
@@ -83,29 +83,29 @@ def _next(found: Diagnosis, inventory: Path) -> str:
     return shlex.join(["preflight", "check", "--inventory", str(inventory)])
 
 
-def _lines(found: Diagnosis, logs: _ReadLogs, next_step: str) -> Iterator[Line]:
+def _lines(result: Diagnosis, logs: _ReadLogs, next_step: str) -> Iterator[Line]:
     columns = width()
-    for style, indent, text in told.lines(found):
+    for style, indent, text in told.lines(result):
         yield from (Line(line, style) for line in _wrapped(text, indent, columns))
     if logs.copies:
-        yield from (Line(line, "dim") for line in _wrapped(_came(logs.copies), "", columns))
+        yield from (Line(line, "dim") for line in _wrapped(_fetched_files(logs.copies), "", columns))
     for log in logs.unread[:_SHOWN]:
         yield from (Line(line, "warn") for line in _wrapped(f"not read: {log.name}: {log.why}", "", columns))
     if len(logs.unread) > _SHOWN:
         yield Line(f"not read: {len(logs.unread) - _SHOWN} more files (-o json has them all)", "warn")
-    yield _verdict(found, logs)
+    yield _verdict(result, logs)
     yield from (Line(line, "next") for line in _wrapped(f"next: {next_step}", "", columns))
 
 
-def _verdict(found: Diagnosis, logs: _ReadLogs) -> Line:
+def _verdict(result: Diagnosis, logs: _ReadLogs) -> Line:
     """Return the line on the result. Without an error it depends on whether all files were read."""
     files = "1 file" if logs.files == 1 else f"{logs.files} files"
-    parts = ["an error was found"] if found.is_error else [] if logs.unread else ["no error was found"]
+    parts = ["an error was found"] if result.is_error else [] if logs.unread else ["no error was found"]
     parts += ["not all could be read"] if logs.unread else []
-    return Line(f"{files}: {', and '.join(parts)}", "fail" if found.is_error else "unknown" if logs.unread else "pass")
+    return Line(f"{files}: {', and '.join(parts)}", "fail" if result.is_error else "unknown" if logs.unread else "pass")
 
 
-def _came(copies: Sequence[FetchedLog]) -> str:
+def _fetched_files(copies: Sequence[FetchedLog]) -> str:
     hosts = len({copy.host for copy in copies})
     size = sum(copy.size for copy in copies)
     amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
@@ -128,22 +128,22 @@ def _wrapped(text: str, indent: str, columns: int) -> list[str]:
     )
 
 
-def _document(found: Diagnosis, logs: _ReadLogs, code: int) -> dict[str, Any]:
+def _document(result: Diagnosis, logs: _ReadLogs, code: int) -> dict[str, Any]:
     """Return the preflight.diagnosis/1 document (docs/contracts.md)."""
     return {
         "schema": "preflight.diagnosis/1",
         "exit": code,
         "files": logs.files,
-        "cause": _group(found.cause) if found.cause else None,
-        "others": list(map(_group, found.others)),
-        "echoes": list(map(_group, found.echoes)),
-        "named": [{"who": name, "by": count} for name, count in found.named],
-        "silent_ranks": list(found.silent),
-        "unlogged_ranks": list(found.unlogged),
-        "unexplained": found.unexplained,
-        "last_lines": list(map(_last, found.last)),
-        "hints": list(map(_group, found.hints)),
-        "notes": list(found.notes),
+        "cause": _group(result.cause) if result.cause else None,
+        "others": list(map(_group, result.others)),
+        "echoes": list(map(_group, result.echoes)),
+        "named": [{"who": name, "by": count} for name, count in result.named],
+        "silent_ranks": list(result.silent),
+        "unlogged_ranks": list(result.unlogged),
+        "unexplained": result.unexplained,
+        "last_lines": list(map(_last, result.last)),
+        "hints": list(map(_group, result.hints)),
+        "notes": list(result.notes),
         "unread": [{"file": log.name, "why": log.why} for log in logs.unread],
         **_fetched(logs.copies),
     }

@@ -34,7 +34,7 @@ _THEN_CONFIGURE = "then run: preflight configure-device-ips"
 T = TypeVar("T")
 
 
-@host_check("NPU101", "Every device has its address", products=NPU, configures=Area.ADDRESSES)
+@host_check("NPU101", "Device address", products=NPU, configures=Area.ADDRESSES)
 def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Between servers, NPUs communicate over their own network ports and find each other by address only. If a
     device has no address, or another one than the rank table gives, every rank waits for its connect timeout. The check
@@ -91,9 +91,7 @@ def _plan_moved(scribe: Here, hccn: Hccn) -> bool:
     return len(addresses) > 1 and not owners & {None, scribe.host.name}
 
 
-@cluster_check(
-    "NPU102", "Every device address is unique in the cluster", products=NPU, several=False, configures=Area.ADDRESSES
-)
+@cluster_check("NPU102", "Device address uniqueness", products=NPU, several=False, configures=Area.ADDRESSES)
 def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If two devices have the same address, switches send frames to the device that sent last. Connections come up
     and break at random, and no error gives the reason. The check fails if two devices share an address.
@@ -212,7 +210,7 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
 
 @cluster_check(
     "NPU103",
-    "Every device has the planned mask, equal across its rail",
+    "Device network mask",
     products=NPU,
     several=False,
     configures=Area.ADDRESSES,
@@ -307,7 +305,7 @@ def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
 
 @cluster_check(
     "NPU105",
-    "Device addresses follow the product's subnet rule",
+    "Device address subnets",
     products=_A1,
     several=False,
     configures=Area.ADDRESSES,
@@ -366,9 +364,7 @@ def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | Non
     )
 
 
-@host_check(
-    "NPU106", "No device address lies in a range that hccn_tool refuses", products=NPU, configures=Area.ADDRESSES
-)
+@host_check("NPU106", "Reserved device address ranges", products=NPU, configures=Area.ADDRESSES)
 def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Some private ranges belong to the server's internal networks. hccn_tool refuses addresses in them ("The ip
     address configured is conflicted!"). An address in such a range that was set in another way is routed inside the
@@ -393,7 +389,7 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
             )
 
 
-@host_check("NPU111", "Every device has the planned gateway", products=NPU, configures=Area.ADDRESSES)
+@host_check("NPU111", "Device gateway", products=NPU, configures=Area.ADDRESSES)
 def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Devices in different subnets reach each other through the gateway only. Within one subnet no gateway is
     needed, so only planned gateways are checked. The check fails if a device has no gateway, or another one than the

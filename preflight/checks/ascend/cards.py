@@ -54,7 +54,7 @@ def node_ids(nodes: DeviceNodes) -> set[int]:
     return {int(name) for name in names if name.isascii() and name.isdigit()}
 
 
-@host_check("NPU116", "No card is lost", products=NPU, optional=("job",))
+@host_check("NPU116", "NPU card presence", products=NPU, optional=("job",))
 def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
     """Why: A card on the PCI bus that npu-smi does not list is lost to the driver. A card in npu-smi that is not on the
     PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs. The check fails
@@ -126,7 +126,7 @@ def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contai
     return node_ids(nodes) == devices and (planned <= len(devices) if planned else contained)
 
 
-@host_check("NPU119", "Every chip has its device node, and every node its chip", products=NPU)
+@host_check("NPU119", "Chip device nodes", products=NPU)
 def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
     """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. The numbers of npu-smi may
     differ (10, 12, 14; one for the two dies of an Atlas A3). If the numbers do not match, a job gets another device

@@ -13,7 +13,7 @@ from preflight.model.text import quote
 _INFERENCE = re.compile(r"(Ascend)?310\S*")
 
 
-@host_check("NPU126", "The chips are of the inventory's product", products=NPU)
+@host_check("NPU126", "NPU product", products=NPU)
 def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     """Why: The product determines the rules for subnets, refused addresses, speed, numbers of devices and HCCL's
     variables. With a wrong product, preflight plans settings that the driver refuses. The check fails for chips of

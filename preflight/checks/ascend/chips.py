@@ -35,7 +35,7 @@ class _PairLinks:
         return 2 * self.fast.total() > self.hosts
 
 
-@host_check("NPU117", "No chip has an alarm", products=NPU)
+@host_check("NPU117", "Chip alarms", products=NPU)
 def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed, and the codes identify
     it. A job on that device stops sooner or later, so both are failures. Warning is common on machines in use, so it is
@@ -77,7 +77,7 @@ def alarming(chips: Chips | None) -> set[int]:
     }
 
 
-@host_check("NPU120", "Driver and firmware suit each other", products=NPU, optional=("versions",))
+@host_check("NPU120", "NPU driver and firmware compatibility", products=NPU, optional=("versions",))
 def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
     """Why: Driver and firmware are released in pairs, and npu-smi and their own version files report a mismatch. Jobs
     then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL. The check fails for a
@@ -154,7 +154,7 @@ def _ranges(ranges: Ranges) -> str:
     return ", ".join(" to ".join(dict.fromkeys((versions[0], versions[-1]))) for versions in ranges[:8])
 
 
-@cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)
+@cluster_check("NPU124", "HCCS topology", products=NPU)
 def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: Inside a server, devices communicate over HCCS. If HCCS is lost, npu-smi shows SYS or NA instead. The server
     then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. The check fails for a

@@ -11,7 +11,7 @@ from preflight.model.outcome import Outcome
 _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
 
 
-@cluster_check("NPU121", "The numbers of servers and devices suit the product", products=NPU, several=False)
+@cluster_check("NPU121", "Server and device counts", products=NPU, several=False)
 def counts(scribe: All) -> Iterator[Finding]:
     """Why: HCCL builds its rings for certain numbers of devices only. The check assumes a job over the whole inventory.
     Atlas A1 needs 1, 2, 4 or 8 devices per server, with 2 or 4 of them within 0-3 or within 4-7. The check fails for

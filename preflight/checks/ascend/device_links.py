@@ -21,7 +21,7 @@ RATED = {Product.ATLAS_A1: 100_000, Product.ATLAS_A2: 200_000, Product.ATLAS_A3:
 _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction is a known fault
 
 
-@host_check("NIC101", "No device has lost its link lately", products=NPU)
+@host_check("NIC101", "Device link flaps", products=NPU)
 def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: A link that goes down and up stops a collective in the middle. The collective then waits half an hour for
     its notify (EI0002, EI0013). By the device's own clock, two losses in the last hour are a failure, and one in the
@@ -116,7 +116,7 @@ def _last(losses: Sequence[float | None]) -> str:
     )
 
 
-@cluster_check("NIC103", "Every device's link corrects errors", products=NPU, several=False)
+@cluster_check("NIC103", "Device link error correction", products=NPU, several=False)
 def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: At 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come up
     at all. NPU107 reports links that are down. The check fails for a link without it, if most devices have it.
@@ -146,7 +146,7 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
             )
 
 
-@cluster_check("NIC104", "Every device's link has its product's speed, in full duplex", products=NPU, several=False)
+@cluster_check("NIC104", "Device link speed and duplex", products=NPU, several=False)
 def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: A collective is as fast as its slowest link. Atlas A1 has 100 Gb/s per device, A2 and A3 have 200 Gb/s. The
     check fails for a device that is slower than most others, and for half duplex. If all devices are equally slow, it

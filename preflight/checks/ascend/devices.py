@@ -28,7 +28,7 @@ _NO_DETECT_ADDRESS = (
 )
 
 
-@host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
+@host_check("NPU107", "Device link state", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
 def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     """Why: If a device's port is down, the device reaches no other server. Jobs on this host alone still work, so the
     fault first appears in a job over several servers. The check fails for a link that is down.
@@ -57,7 +57,7 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
 
 @cluster_check(
     "NPU115",
-    "Every device has the planned MTU, or that of the others",
+    "Device MTU",
     severity=Outcome.WARN,
     products=NPU,
     several=False,
@@ -103,9 +103,7 @@ def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterat
         )
 
 
-@cluster_check(
-    "NPU108", "The TLS switch is the same on every device", products=NPU, several=False, configures=Area.ADDRESSES
-)
+@cluster_check("NPU108", "Device TLS setting", products=NPU, several=False, configures=Area.ADDRESSES)
 def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: A device with TLS and a device without TLS never finish their handshake. HCCL reports a connect timeout, or
     EI0016 in newer versions. The check fails for a device that differs from most others. The right value depends on the
@@ -155,7 +153,7 @@ def _device_list(places: Sequence[tuple[str, int]]) -> str:
 
 @host_check(
     "NPU109",
-    "The host has the devices of the inventory",
+    "Device count",
     products=NPU,
     optional=("device_nodes",),
     configures=Area.ADDRESSES,
@@ -192,7 +190,7 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
                 )
 
 
-@host_check("NPU110", "Every device finds its detect address healthy", products=NPU, configures=Area.ADDRESSES)
+@host_check("NPU110", "Device detect address status", products=NPU, configures=Area.ADDRESSES)
 def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Each device probes its detect address all the time. Any state other than Success means that the device does
     not reach that address. The states Fault and Socket failed are failures; other states are warnings, and so is an
@@ -241,7 +239,7 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
 
 @host_check(
     "NPU112",
-    "The devices' settings were restored at boot",
+    "Boot restore of device settings",
     severity=Outcome.WARN,
     products=NPU,
     configures=Area.ADDRESSES,
@@ -272,7 +270,7 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
             )
 
 
-@host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
+@host_check("NPU113", "Device health", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
 def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed. A job on that device
     stops sooner or later, so both are failures. Warning is common on machines in use, so it is only a warning.
@@ -296,7 +294,7 @@ def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Findi
 
 
 @host_check(
-    "NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
+    "NPU114", "Device processes", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
 )
 def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: A process left over from an earlier job holds device memory and HCCL's ports, and most products allow one

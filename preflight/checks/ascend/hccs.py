@@ -12,7 +12,7 @@ from preflight.model.outcome import Outcome
 
 @cluster_check(
     "PNG103",
-    "The dies of a chip reach each other over HCCS",
+    "HCCS links between dies",
     severity=Outcome.WARN,
     products=frozenset({Product.ATLAS_A3}),
     several=False,

@@ -18,7 +18,7 @@ IDLE_SHARE = 0.1
 _NO_PROCESSES = "npu-smi lists no processes, so nobody knows whose it is (NPU114)"
 
 
-@host_check("NIC108", "No device NIC is held by a job that is gone", products=NPU, optional=("os",))
+@host_check("NIC108", "Leftover device NIC resources", products=NPU, optional=("os",))
 def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: If the HCCP process of an earlier job remains, the next job does not start on the device (EJ0001): a
     failure. Remaining queue pairs are a warning: they go with their process, or with a reset. The driver's own queue
@@ -73,7 +73,7 @@ def _queue_pairs(device: NicDevice) -> int:
     return pairs if pairs > 1 or counts.get("mr_active", 0) else 0
 
 
-@host_check("NPU118", "No device memory is held by nobody", severity=Outcome.WARN, products=NPU, optional=("os",))
+@host_check("NPU118", "Leftover device memory", severity=Outcome.WARN, products=NPU, optional=("os",))
 def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. NPU114
     reports the processes that npu-smi lists, with their memory. More than a tenth of the memory beyond that is a
@@ -113,7 +113,7 @@ def _listed_memory(npu_smi: NpuSmi, device: int) -> int | None:
     return None if None in shares else sum(filter(None, shares))
 
 
-@cluster_check("PRB105", "Workers that the probe had to kill have left their devices", products=NPU, several=False)
+@cluster_check("PRB105", "Device release after the probe", products=NPU, several=False)
 def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: The driver's HCCP process remains for about ten seconds after a worker was killed. The probe waits half a
     minute for it. A device that is still held after that fails in the next rounds and in the next job (EJ0001). The

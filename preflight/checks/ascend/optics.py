@@ -23,7 +23,7 @@ class OpticsFault:
     dark: bool = False
 
 
-@host_check("NIC102", "Every optical module is within its own limits", products=NPU)
+@host_check("NIC102", "Optical module readings", products=NPU)
 def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
     """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
     the module's own limit is a failure. Too much light, heat, or a loss flag with good values is a warning. Such a flag

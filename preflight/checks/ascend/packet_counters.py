@@ -12,7 +12,7 @@ from preflight.model.outcome import Outcome
 SHARE, FEW = 1e-6, 10  # of packets; a link with fewer than one in a million, or than ten in all, counts as healthy
 
 
-@host_check("NIC109", "The devices' packets arrive whole and in order", severity=Outcome.WARN, products=NPU)
+@host_check("NIC109", "Device packet errors", severity=Outcome.WARN, products=NPU)
 def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: Packets that arrive damaged, late or not at all are sent again, and the whole collective waits for them. The
     check warns from ten such packets on, if they are at least one in a million. If the driver reports no totals, the

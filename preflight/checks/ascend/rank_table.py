@@ -20,7 +20,7 @@ from preflight.ranktable.types import RankTable, Server
 _VARIABLE = "RANK_TABLE_FILE"
 
 
-@host_check("NPU125", "The rank table has the addresses that the devices have", products=NPU, optional=("network",))
+@host_check("NPU125", "Rank table addresses", products=NPU, optional=("network",))
 def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
     """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
     end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout. The check fails if
@@ -50,7 +50,7 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
             )
 
 
-@host_check("NPU127", "The rank table gives every rank its own device", products=NPU, optional=("network",))
+@host_check("NPU127", "Rank table device assignment", products=NPU, optional=("network",))
 def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterator[Finding]:
     """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). Only from Atlas A2 on may
     ranks share a device, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super

@@ -17,7 +17,7 @@ _MODULE = 4  # devices of an Atlas A1 share a module by four: 0-3 and 4-7
 
 @host_check(
     "NPU122",
-    "The NPUs are in the mode that the inventory plans",
+    "NPU mode (SMP or AMP)",
     severity=Outcome.WARN,
     products=frozenset({Product.ATLAS_A1}),
 )
@@ -62,7 +62,7 @@ def _addressed(nic: Nic) -> int:
 
 @cluster_check(
     "NPU123",
-    "The servers stand in one super-pod, and every device has an id of its own there",
+    "Super-pod and device ids",
     severity=Outcome.WARN,
     products=frozenset({Product.ATLAS_A3}),
 )

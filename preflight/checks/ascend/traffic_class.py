@@ -13,7 +13,7 @@ from preflight.model.outcome import Outcome
 _PRIORITIES, _CLASSES = range(8), range(0, 256, 4)
 
 
-@host_check("NIC107", "The devices keep the jobs' traffic free of loss", severity=Outcome.WARN, products=NPU)
+@host_check("NIC107", "Device PFC and DSCP settings", severity=Outcome.WARN, products=NPU)
 def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
     """Why: RDMA becomes very slow when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP HCCL_RDMA_TC
     / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic. A

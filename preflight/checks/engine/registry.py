@@ -4,7 +4,7 @@ A check is a pure function from facts to findings. Its parameters after the firs
 (fields of `HostFacts`). So the signature shows a reader the check's inputs, and the runner can report `unknown` if one
 of them could not be collected.
 
-    @host_check("PRT101", "The HCCL and job ports are reserved")
+    @host_check("PRT101", "Reserved ports")
     def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         \"\"\"Why: …
 
@@ -66,7 +66,7 @@ class Check:
     """One check. `needs`: the function's parameters after the first. `severity`: the outcome of `bad`."""
 
     id: str
-    title: str  # one sentence that states the wanted state
+    title: str  # a noun phrase of at most six words: what is checked
     scope: str  # "host" or "cluster"
     function: Callable[..., Iterable[Finding]]
     needs: tuple[str, ...]

@@ -15,7 +15,7 @@ _SET_ENV, _SET_ENV_BEFORE_8_5 = "/usr/local/Ascend/cann/set_env.sh", "/usr/local
 _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 
-@host_check("ENV107", "ASCEND_RT_VISIBLE_DEVICES names devices that are there", products=NPU)
+@host_check("ENV107", "Visible NPU devices", products=NPU)
 def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: The numbers count the devices of the process, from 0 on. In a container with two of a host's eight devices
     they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device, or ends with
@@ -68,7 +68,7 @@ def _parse(value: str) -> tuple[list[int], bool]:
     return visible, match.end() == len(value) and visible == sorted(set(visible))
 
 
-@host_check("ENV110", "CANN's set_env.sh is sourced where jobs run", products=NPU, optional=("versions",))
+@host_check("ENV110", "CANN environment", products=NPU, optional=("versions",))
 def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterator[Finding]:
     """Why: Without set_env.sh, the loader does not find libhccl.so, and torch_npu cannot be imported. The message
     depends on the line that is missing. A missing variable fails. Without probe.setup in the inventory, it is only a

@@ -43,7 +43,7 @@ class JobVariables:
         return bool(allowed and allowed.allows(value) and int(value) == 0)
 
 
-@host_check("ENV104", "The jobs' variables of HCCL are spelled right and have values that it takes", products=NPU)
+@host_check("ENV104", "HCCL variable names and values", products=NPU)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. The check
     fails for such a value. A misspelt name causes no error, and HCCL uses its default. Names that are close to one of
@@ -88,7 +88,7 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
             )
 
 
-@host_check("ENV105", "The jobs' variables of HCCL go together", products=NPU)
+@host_check("ENV105", "HCCL variable combinations", products=NPU)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: Some variables exclude each other, and some must be longer than others. An event timeout that is shorter
     than that of HCCL's operators hides the message with the cause. The vendor supports few pairs of the two switches
@@ -187,7 +187,7 @@ def _timeout_conflicts(variables: JobVariables) -> Iterator[Problem]:
         yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={_AIV_SECONDS}"
 
 
-@cluster_check("ENV106", "The jobs' variables of HCCL are the same on every host", products=NPU)
+@cluster_check("ENV106", "HCCL variables across hosts", products=NPU)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each other,
     or wait in different operators. The message does not name the variable. A difference fails or warns, depending on
@@ -234,7 +234,7 @@ def _own_address(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             )
 
 
-@host_check("ENV109", "The ports that jobs give HCCL are those of the inventory", products=NPU, severity=Outcome.WARN)
+@host_check("ENV109", "HCCL port variables", products=NPU, severity=Outcome.WARN)
 def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs with other ports of HCCL listen
     on ports that were not checked, which is a warning. Only variables that are set are compared, because a start script

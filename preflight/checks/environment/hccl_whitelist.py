@@ -18,7 +18,7 @@ _FILE = "HCCL_WHITELIST_FILE"
 _NAMED, _ADDED = 4, 64  # addresses that a message and a remedy name
 
 
-@cluster_check("HST112", "HCCL's whitelist holds all hosts, where it is on", products=NPU, several=False)
+@cluster_check("HST112", "HCCL whitelist", products=NPU, several=False)
 def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network]) -> Iterator[Finding]:
     """Why: With HCCL_WHITELIST_DISABLE=0, a rank accepts connections only from the addresses in host_ip of the file. A
     missing address looks like a dead network. The firewall is open and every ping answers, but the connect timeout

@@ -30,9 +30,7 @@ _NOT_ASKED = "the inventory does not ask for it"
 _CLOUD_INIT = "'manage_etc_hosts' as True"
 
 
-@host_check(
-    "ENV101", "The cluster's names stand in /etc/hosts, where the inventory asks for that", configures=Area.ENVIRONMENT
-)
+@host_check("ENV101", "Cluster entries in /etc/hosts", configures=Area.ENVIRONMENT)
 def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables often contain names. Without a name server, each host needs the same
     lines. preflight writes them between two comment lines and changes nothing else in the file. If the inventory asks
@@ -70,9 +68,7 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
         yield _removal(scribe, f"our block in {HOSTS_FILE}", change)
 
 
-@host_check(
-    "ENV102", "Limits for jobs stand in limits.d, where the inventory asks for that", configures=Area.ENVIRONMENT
-)
+@host_check("ENV102", "Job limits in limits.d", configures=Area.ENVIRONMENT)
 def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]:
     """Why: RDMA pins memory, and with a memlock limit of 64 KiB every registration fails. A rank of a large job holds
     thousands of sockets. At the next login, pam_limits reads limits.d. Services take LimitMEMLOCK= and LimitNOFILE= of
@@ -105,7 +101,7 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
 
 @host_check(
     "ENV103",
-    "A profile sets HCCL's variables, where the inventory asks for that",
+    "HCCL environment profile",
     products=NPU,
     configures=Area.ENVIRONMENT,
 )

@@ -9,7 +9,7 @@ from preflight.model.finding import Finding
 from preflight.model.text import quote
 
 
-@cluster_check("HST113", "Requirements and data sets are the same on every host")
+@cluster_check("HST113", "Requirements and data sets")
 def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Ranks with different packages, or with half of a copied data set, fail late or train on different data
     without an error. Files are compared by their bytes, folders by the names and sizes of the files below them. A
@@ -78,7 +78,7 @@ _OWN = frozenset(
 _ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
 
 
-@cluster_check("HST120", "The project's folder and the jobs' Python lie in one file system on all hosts", several=False)
+@cluster_check("HST120", "Project and Python file systems", several=False)
 def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: The launcher starts the same command in the same folder on every host. If a mount is missing, the job ends
     with "cd: No such file or directory". With another mount, or a folder below it on the host's own disk, the ranks run
@@ -141,7 +141,7 @@ def _filesystem(folder: SeenFolder) -> str:
     return "the host's own file system" if kind in _OWN else f"{kind} {quote(folder.source)}"
 
 
-@host_check("HST121", "What the job's programs import is found where jobs run")
+@host_check("HST121", "Python imports of the job")
 def imports(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: A package may be installed for another Python, or only on the other hosts. The ranks of one host then end
     with ModuleNotFoundError, and the others wait for them. A missing package fails. The check searches as an import

@@ -31,7 +31,7 @@ from preflight.rules.variables.nccl import (
 NVIDIA = frozenset({Product.NVIDIA})
 
 
-@host_check("ENV113", "The jobs' variables of NCCL are read as they are meant", severity=Outcome.WARN, products=NVIDIA)
+@host_check("ENV113", "NCCL variable names and values", severity=Outcome.WARN, products=NVIDIA)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: NCCL does not report a value that it cannot use. It reads the digits of a number: NCCL_IB_DISABLE=true is 0,
     or the default, and nothing is disabled. In nccl.conf, a blank around =, the word export or a Windows line end
@@ -106,7 +106,7 @@ def _old_names(job: Job) -> Iterator[tuple[str, str]]:
             yield f"{job.told(name)}: torch {quote(torch)} {behaviour}", f"export {right_name} instead of {name}"
 
 
-@host_check("ENV114", "The jobs' variables of NCCL and torch go together", products=NVIDIA)
+@host_check("ENV114", "NCCL and PyTorch variable combinations", products=NVIDIA)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network. One GPU that is listed twice in CUDA_VISIBLE_DEVICES
     is one GPU for two ranks. Both fail. TORCH_NCCL_BLOCKING_WAIT turns off the watchdog that ends a job with a hung
@@ -140,7 +140,7 @@ def _conflicts(job: Job) -> Iterator[Problem]:
         yield Outcome.FAIL, problem, "name each GPU once in CUDA_VISIBLE_DEVICES"
 
 
-@host_check("ENV115", "No variable of NCCL is left from a trial", severity=Outcome.WARN, products=NVIDIA)
+@host_check("ENV115", "Leftover NCCL debugging variables", severity=Outcome.WARN, products=NVIDIA)
 def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: A setting that made one job run can make all later jobs slow. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
     NCCL from RDMA that is available. NCCL_P2P_DISABLE and NCCL_SHM_DISABLE send data between GPUs of one host through
@@ -185,7 +185,7 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
         )
 
 
-@host_check("ENV116", "NCCL gets at the RDMA devices that it is to use", products=NVIDIA)
+@host_check("ENV116", "NCCL access to RDMA devices", products=NVIDIA)
 def devices(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: If NCCL finds no RDMA device, it reports that only in its log and uses sockets. The job then runs ten times
     slower. NCCL_IB_HCA is a list of prefixes (mlx5_1 is also mlx5_10; = means whole names, ^ all others). A list that
@@ -250,7 +250,7 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
         )
 
 
-@cluster_check("ENV117", "The jobs' variables of NCCL are the same on every host", products=NVIDIA)
+@cluster_check("ENV117", "NCCL variables across hosts", products=NVIDIA)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a message about
     something else. With different timeouts, they give up at different times. One host with a manually edited

@@ -12,7 +12,7 @@ from preflight.ranktable.read import read
 _VARIABLE = "RANK_TABLE_FILE"
 
 
-@cluster_check("ENV108", "RANK_TABLE_FILE leads every host to the same whole rank table", products=NPU, several=False)
+@cluster_check("ENV108", "Rank table file", products=NPU, several=False)
 def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: HCCL's guide requires an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
     a link to a complete table is a warning. If the file is missing, torch_npu falls back to negotiation, and waits for

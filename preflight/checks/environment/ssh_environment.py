@@ -12,7 +12,7 @@ from preflight.model.text import quote
 _NOT_READ = "~/.bashrc may return early unless it is interactive, or a profile sets it for logins alone"
 
 
-@cluster_check("HST122", "mpirun is the same one on every host, where ssh starts programs", several=False)
+@cluster_check("HST122", "MPI launcher version", several=False)
 def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     """Why: mpirun starts its daemon (orted, prted) on every host over ssh, by PATH. That shell is neither a login shell
     nor interactive. If the daemon is missing there, the job ends with "orted: command not found". With another version,
@@ -74,7 +74,7 @@ def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterato
             )
 
 
-@host_check("ENV112", "What ssh starts finds the programs and variables of a login", severity=Outcome.WARN)
+@host_check("ENV112", "Environment of ssh commands", severity=Outcome.WARN)
 def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
     """Why: A command that works in a terminal may fail from the launcher. The shell that sshd starts for a command
     reads no profile. It reads ~/.bashrc, which often returns in its first lines unless the shell is interactive. The

@@ -81,7 +81,7 @@ def _file_change(scribe: Here, file: BootFile) -> Change | None:
     return Change(scribe.host.name, Area.FIREWALL, kind, target, file.before, file.after, scribe.check.id)
 
 
-@host_check("FWL101", "The firewall follows the inventory's policy", optional=("arrivals",), configures=Area.FIREWALL)
+@host_check("FWL101", "Firewall policy", optional=("arrivals",), configures=Area.FIREWALL)
 def follows_policy(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
@@ -191,7 +191,7 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 
 @host_check(
     "FWL102",
-    "The firewall follows the inventory's policy after a reboot, too",
+    "Firewall policy after reboot",
     optional=("arrivals",),
     configures=Area.FIREWALL,
 )
@@ -251,7 +251,7 @@ def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 
 @host_check(
     "FWL103",
-    "No rule of ours is left that the inventory does not want",
+    "Leftover firewall rules",
     severity=Outcome.WARN,
     optional=("arrivals",),
     configures=Area.FIREWALL,
@@ -297,7 +297,7 @@ def _other_rules(scribe: Here, gate: Gate) -> Finding:
 
 @cluster_check(
     "FWL104",
-    "Connections between the hosts come through on the job's ports",
+    "Job port connections between hosts",
     optional=("firewall", "network", "sysctl"),
     configures=Area.FIREWALL,
 )

@@ -10,7 +10,7 @@ from preflight.model.finding import Finding
 CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
 
 
-@cluster_check("HST102", "The hosts' clocks agree")
+@cluster_check("HST102", "Clock synchronization")
 def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
     """Why: Logs of a failed job are ordered by time. Certificates, tokens and shared file systems refuse clocks that
     are far apart. A difference of half a second between hosts is a warning, five seconds a failure.

@@ -9,7 +9,7 @@ from preflight.model.finding import Finding
 from preflight.model.text import quote
 
 
-@host_check("HST101", "The host is reachable")
+@host_check("HST101", "Host reachability")
 def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
     """Why: An unreachable host cannot be checked, and a job that includes it waits for its connect timeout. The check
     fails if ssh or python3 does not work. It warns if the login shell or python3 prints text before the answer.
@@ -43,7 +43,7 @@ def _python_answers(scribe: Here, facts: HostFacts) -> Iterator[Finding]:
         )
 
 
-@host_check("HST107", "sudo makes preflight root where the inventory says so")
+@host_check("HST107", "Root access through sudo")
 def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
     """Why: Firewall rules, the devices' settings and other users' processes are visible to root only. If sudo refuses,
     this check fails and preflight checks the host as the login user. Checks that need root then report unknown, and

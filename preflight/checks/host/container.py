@@ -15,7 +15,7 @@ SHM_OF_DOCKER = 64 << 20  # bytes of /dev/shm in a container without --shm-size
 SHM_ENOUGH = 1 << 30
 
 
-@host_check("HST109", "The jobs' user may open the device files", products=NPU)
+@host_check("HST109", "Device file permissions", products=NPU)
 def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
     """Why: /dev/davinciN belong to HwHiAiUser and are closed to all users outside its group. Other users get 507033,
     "ret is -8005", or simply no devices. So does root without the capability to bypass permissions. The group's number
@@ -71,7 +71,7 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
     return node.mode >> shift & 0o6 == 0o6
 
 
-@host_check("HST111", "What the driver brings is there where jobs run", products=NPU, optional=("device_nodes",))
+@host_check("HST111", "NPU driver files", products=NPU, optional=("device_nodes",))
 def driver_files(scribe: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: A container may have the device files without the driver's libraries and files. npu-smi then reports "ret is
     -8020", and the runtime counts no devices. Without /etc/hccn.conf, tools that write rank tables find no addresses;
@@ -140,7 +140,7 @@ def _job_location(job: Job) -> str:
     return "in the jobs' container" if job.contained else "where jobs run"
 
 
-@host_check("HST115", "Data loaders have room in /dev/shm", severity=Outcome.WARN)
+@host_check("HST115", "Shared memory size", severity=Outcome.WARN)
 def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: The processes of a data loader pass tensors in /dev/shm. Docker gives a container 64 MiB. The first batch
     that does not fit ends a loader with "Bus error", at once or hours into the job. The check warns if /dev/shm has

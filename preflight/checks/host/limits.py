@@ -11,7 +11,7 @@ from preflight.model.outcome import Outcome
 OPEN_FILES = 65535  # open files of one rank
 
 
-@host_check("HST106", f"A process may open {OPEN_FILES} files", severity=Outcome.WARN)
+@host_check("HST106", "Open-file limit", severity=Outcome.WARN)
 def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: A rank holds a socket for every peer and channel, and data loaders hold files. The first rank of a large job
     runs out first, with "Too many open files" in the middle of the connection phase. The check warns if the soft limit
@@ -30,7 +30,7 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
         )
 
 
-@host_check("HST133", "The stack of a process has a limit", severity=Outcome.WARN, products=frozenset({Product.NVIDIA}))
+@host_check("HST133", "Stack size limit", severity=Outcome.WARN, products=frozenset({Product.NVIDIA}))
 def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: If the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8 MiB. NCCL's
     search for rings can overflow 2 MiB, and the job ends with a segmentation fault in libnccl. An unlimited stack is a
@@ -50,7 +50,7 @@ def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
         )
 
 
-@host_check("HST134", "The host's table of open files has room for a job", severity=Outcome.WARN)
+@host_check("HST134", "System-wide open-file limit", severity=Outcome.WARN)
 def file_table(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: fs.file-max limits the open files of all processes together. When it is reached, no process can open
     anything: "Too many open files in system", and "VFS: file-max limit reached" in the kernel's log. Every rank may

@@ -7,7 +7,7 @@ from preflight.facts.types import Os
 from preflight.model.finding import Finding
 
 
-@cluster_check("HST108", "Every host is a machine of its own")
+@cluster_check("HST108", "Host identity")
 def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
     """Why: A machine with two names in the inventory is provisioned twice, at the same time. A job that counts on both
     names has half of the devices that it expects, so the check fails. Machines that were copied from one image share

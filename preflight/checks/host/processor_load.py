@@ -12,7 +12,7 @@ WARN = 0.5  # share of the processors
 FAIL = 0.9  # below 1, as the measurement itself uses some of the processors
 
 
-@host_check("HST116", "Nobody else keeps the host's processors busy", optional=("npu_smi", "os"))
+@host_check("HST116", "Host processor load", optional=("npu_smi", "os"))
 def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
     """Why: A host may be busy with other work, such as a leftover job, a build or a scan. Its rank then launches
     kernels and reads data late. All other ranks wait for it, although all devices and links are healthy. Processes that

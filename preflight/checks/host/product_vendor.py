@@ -17,7 +17,7 @@ _BY_PCI_ID = {"d801": Product.ATLAS_A1, "d802": Product.ATLAS_A2, "d803": Produc
 _ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info names the chips)'
 
 
-@cluster_check("HST135", "Product", products=NPU | GPU, several=False, optional=("accelerators",))
+@cluster_check("HST135", "Accelerator vendor", products=NPU | GPU, several=False, optional=("accelerators",))
 def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
     """Why: The product determines which facts are collected, which checks run, and which ports and addresses are
     planned. With the product of another vendor, most checks find nothing to check, and the configuration is useless.

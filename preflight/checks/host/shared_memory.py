@@ -15,7 +15,7 @@ FIRST_USER = 1000  # logind leaves root and the system's users alone
 _EVERYBODY, _STICKY = 0o777, 0o1000
 
 
-@host_check("HST130", "What jobs share in memory outlives a logout", severity=Outcome.WARN)
+@host_check("HST130", "Shared memory cleanup at logout", severity=Outcome.WARN)
 def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
     """Why: RemoveIPC=yes is the default of Debian and Ubuntu. systemd-logind then removes all files of a user in
     /dev/shm when the user's last session ends. Jobs that ssh or mpirun starts, or that continue in the background, then
@@ -38,7 +38,7 @@ def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
         )
 
 
-@host_check("HST131", "Everybody may make files in /dev/shm, and nobody remove another's")
+@host_check("HST131", "Shared memory permissions")
 def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
     """Why: The processes of a host exchange data in /dev/shm. Its mode may differ from 1777 after a remount or in an
     image. Jobs of users then end with "Call to shm_open failed : Permission denied", and those of root do not. Without
@@ -60,7 +60,7 @@ def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
         )
 
 
-@host_check("HST132", "No shared memory is left from an earlier job", severity=Outcome.WARN, products=NVIDIA)
+@host_check("HST132", "Leftover shared memory files", severity=Outcome.WARN, products=NVIDIA)
 def left_in_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: A job that was killed leaves the files of NCCL in /dev/shm, which is memory. When /dev/shm is full, jobs end
     with "Call to posix_fallocate failed : No space left on device". The check warns if files without a process fill 1

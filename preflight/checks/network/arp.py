@@ -23,7 +23,7 @@ class _Owner:
     mac: str | None
 
 
-@cluster_check("NIC106", "Every address is answered by the device that has it", products=NPU, several=False)
+@cluster_check("NIC106", "Device address conflicts", products=NPU, several=False)
 def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: A machine outside the cluster may have a device's address and take its packets intermittently. Connections
     then come up and break at random. The check fails if another MAC answers for a device. The cause may also be an

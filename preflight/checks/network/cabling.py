@@ -73,7 +73,7 @@ def _in_at_least(number: int, sets: Iterable[int]) -> int:
     return in_[number]
 
 
-@cluster_check("NIC105", "Every device is cabled as the same device of the other hosts", products=NPU)
+@cluster_check("NIC105", "Device cabling", products=NPU)
 def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
     """Why: Fabrics for accelerators connect the same device of every host to one leaf switch. With two swapped cables,
     all links are still up. Traffic then takes a longer path, or none if every rail has a separate subnet. Each host is

@@ -14,7 +14,7 @@ _NAMED = 20  # names that one host's finding lists, since without a name server 
 _VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "tunl", "kube-", "cilium", "lxc")
 
 
-@host_check("HST103", "The host NIC is up and has exactly one routable IPv4 address")
+@host_check("HST103", "Host NIC state and address")
 def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
     """Why: Ranks give each other one host address. If there are several, libraries take the lexically first interface,
     which the other hosts may not reach. The job then hangs until its connect timeout. The check fails if the
@@ -64,7 +64,7 @@ def _candidates(scribe: Here, network: Network) -> Iterator[Finding]:
         )
 
 
-@host_check("HST104", "The host name does not resolve to loopback")
+@host_check("HST104", "Local host name resolution")
 def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
     """Why: gloo, torchrun and MPI give the address of their own host name to the other hosts. Debian's installer writes
     127.0.1.1 for that name, and every rank on another host then connects to itself. A name that resolves to loopback,
@@ -87,7 +87,7 @@ def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
         yield report(f"{name}: its own name does not resolve", remedy=remedy)
 
 
-@host_check("HST105", "The cluster's host names resolve to the inventory's addresses", severity=Outcome.WARN)
+@host_check("HST105", "Cluster host name resolution", severity=Outcome.WARN)
 def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables often contain names. An outdated line in one host's /etc/hosts sends
     its ranks to another machine. The check warns if a name does not resolve to the inventory's address.

@@ -19,7 +19,7 @@ SLOW = 1.0  # seconds for the name of an address
 _NO_NAMES = ("", "localhost", "localhost.localdomain")
 
 
-@host_check("HST124", "The host's name cannot be read as a number")
+@host_check("HST124", "Host name format")
 def no_number(scribe: Here, os: Os) -> Iterator[Finding]:
     """Why: Name resolution reads a number as an IPv4 address first: 6841231 is 0.104.99.143, 05 is 0.0.0.5, 0x1f is
     0.0.0.31. A host with such a name cannot be reached by it: "The client socket has failed to connect to
@@ -57,7 +57,7 @@ def _as_number(name: str) -> str | None:
     return None if address == name or " " in name else address
 
 
-@host_check("HST125", "The name localhost is this host")
+@host_check("HST125", "Resolution of localhost")
 def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
     """Why: Processes of one host meet at localhost. The check fails if that name is not a loopback address or does not
     resolve, as in images without /etc/hosts. The error is "The IPv6 network addresses of (localhost, …) cannot be
@@ -87,7 +87,7 @@ def _is_loopback(text: str) -> bool:
         return False
 
 
-@host_check("HST126", "Names of other hosts' addresses are found at once, or not at all", severity=Outcome.WARN)
+@host_check("HST126", "Reverse name lookup time", severity=Outcome.WARN)
 def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
     """Why: torch's store looks up the name of every client that connects, and sshd looks up the name of every client
     that logs in. If the name server does not answer, each lookup takes seconds: "The hostname of the client socket
@@ -112,7 +112,7 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
             return
 
 
-@cluster_check("HST127", "Exactly the first host takes its name and address for its own")
+@cluster_check("HST127", "Rendezvous endpoint")
 def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     """Why: Every torchrun decides by itself whether --rdzv-endpoint is its own host, and serves the store there. With
     an alias or the address of another NIC, no host may serve it, and all wait. The error is "RendezvousConnectionError:
@@ -161,7 +161,7 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
             )
 
 
-@cluster_check("HST128", "The hosts know each other by their full names", severity=Outcome.WARN)
+@cluster_check("HST128", "Full host name resolution", severity=Outcome.WARN)
 def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     """Why: torchrun and others give rank 0's full name (hostname -f) to the other hosts as MASTER_ADDR. If they cannot
     resolve it, the job hangs after the rendezvous, although every short name works. Every host resolves the full names
@@ -199,7 +199,7 @@ def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
             )
 
 
-@cluster_check("HST129", "All hosts have IPv6, or none", severity=Outcome.WARN, products=_NO_NPU)
+@cluster_check("HST129", "IPv6 availability", severity=Outcome.WARN, products=_NO_NPU)
 def families(scribe: All, network: Mapping[str, Network]) -> Iterator[Finding]:
     """Why: NCCL takes an address of either family, and another host may not have that family. The error is "Socket
     creation failed : Address family not supported by protocol". The check warns if only some hosts have IPv6.

@@ -25,7 +25,7 @@ _ArrivalsOf = Mapping[str, Arrivals | None]
 
 @cluster_check(
     "HST110",
-    "HCCL chooses a host NIC that every other host reaches",
+    "HCCL host NIC selection",
     products=NPU,
     several=False,
     optional=("arrivals",),
@@ -50,7 +50,7 @@ def reached(
 
 @cluster_check(
     "HST117",
-    "NCCL chooses a host NIC that every other host reaches",
+    "NCCL host NIC selection",
     products=frozenset({Product.NVIDIA}),
     several=False,
     optional=("arrivals",),
@@ -91,7 +91,7 @@ def reached_by_nccl(
             )
 
 
-@cluster_check("HST118", "gloo chooses a host NIC that every other host reaches", several=False, optional=("arrivals",))
+@cluster_check("HST118", "Gloo host NIC selection", several=False, optional=("arrivals",))
 def reached_by_gloo(
     scribe: All,
     job: Mapping[str, Job],
@@ -117,9 +117,7 @@ def reached_by_gloo(
     yield from judged(scribe, GLOO, chosen, network, arrivals)
 
 
-@cluster_check(
-    "HST119", "Open MPI is told a host NIC that every other host reaches", several=False, optional=("arrivals",)
-)
+@cluster_check("HST119", "Open MPI host NIC selection", several=False, optional=("arrivals",))
 def reached_by_mpi(
     scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
@@ -137,7 +135,7 @@ def reached_by_mpi(
     yield from judged(scribe, MPI, {name: choice for name, choice in choices.items() if choice}, network, arrivals)
 
 
-@host_check("ENV111", "The libraries' variables lead to the same host NIC", products=EVERY, severity=Outcome.WARN)
+@host_check("ENV111", "Host NIC selection across libraries", products=EVERY, severity=Outcome.WARN)
 def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
     """Why: HCCL, NCCL and gloo read their interface variables by different rules. For HCCL and NCCL, eth is every NIC
     with that prefix; for gloo, it is the NIC of that name. One value may therefore select two NICs, which is a warning.

@@ -8,7 +8,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
 
-@cluster_check("HST114", "The first host can queue a connection of every rank", severity=Outcome.WARN)
+@cluster_check("HST114", "Listen backlog", severity=Outcome.WARN)
 def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     """Why: All ranks connect to rank 0 within a second or two. The kernel drops connections that exceed the backlog,
     without a message. Those ranks try again after 1, 2, 4 seconds, and the last of a large job are too late. The check

@@ -36,7 +36,7 @@ class _Attempt:
         return self.visit.host
 
 
-@cluster_check("HST123", "Hosts get into each other over ssh without a password")
+@cluster_check("HST123", "Passwordless ssh between hosts")
 def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
     """Why: mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh, mpirun from host to
     host in a tree. A question for a password or about a host key gets no answer. The launcher then hangs, or reports

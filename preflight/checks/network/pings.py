@@ -29,7 +29,7 @@ _CULPRITS = {
 }
 
 
-@cluster_check("PNG101", "The devices reach their peers", products=NPU, several=False, optional=("hccn",))
+@cluster_check("PNG101", "Device reachability", products=NPU, several=False, optional=("hccn",))
 def reach(
     scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
@@ -56,9 +56,7 @@ def reach(
         yield from _lost_pings(cause, words, scribe.warn if cause.kind == "silent" else scribe.bad, known)
 
 
-@cluster_check(
-    "PNG102", "Packets as large as the devices' MTU reach their peers", products=NPU, several=False, optional=("hccn",)
-)
+@cluster_check("PNG102", "Device path MTU", products=NPU, several=False, optional=("hccn",))
 def path_mtu(
     scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:

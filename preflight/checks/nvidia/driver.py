@@ -11,7 +11,7 @@ from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, gpus
 
 
-@cluster_check("GPU119", "The NVIDIA driver is the same everywhere", products=GPU)
+@cluster_check("GPU119", "NVIDIA driver version", products=GPU)
 def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: The driver determines which CUDA a job may use and how NCCL reaches GPU memory. If releases differ, one host
     reports "invalid usage" or falls back to slower paths, and the others wait. Different releases fail. The open and
@@ -44,7 +44,7 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             )
 
 
-@cluster_check("GPU120", "The GPUs' VBIOS is the same everywhere", severity=Outcome.WARN, products=GPU)
+@cluster_check("GPU120", "GPU VBIOS version", severity=Outcome.WARN, products=GPU)
 def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: VBIOS releases differ in limits of power and clocks, and in the faults that they fix. A GPU that was
     exchanged often comes with another release. The check compares hosts with GPUs of the same name, and warns about a
@@ -67,7 +67,7 @@ def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         yield from differing(scribe, "the GPUs' VBIOS", versions)
 
 
-@host_check("GPU121", "The driver's libraries are those of the loaded module", products=GPU)
+@host_check("GPU121", "NVIDIA driver library version", products=GPU)
 def libraries(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: An update in the background installs new libraries while the old module is still loaded. Every new program
     then fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), and running programs continue. Libraries of

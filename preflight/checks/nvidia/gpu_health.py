@@ -18,7 +18,7 @@ _NONE_NEEDED = ("nothing", "restart the job")
 _RECOVERY = 154  # the Xid with the action that the GPU needs by now
 
 
-@host_check("GPU103", "No GPU's memory has errors that could not be corrected", products=GPU)
+@host_check("GPU103", "Uncorrectable GPU memory errors", products=GPU)
 def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: An uncorrectable error ends the program that reads that memory, and sooner or later the next one, too.
     Errors are counted since the driver was loaded or the GPU was reset, so repaired ones do not count. Any such error
@@ -53,7 +53,7 @@ def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             )
 
 
-@host_check("GPU104", "No GPU waits for a reset or a replacement", products=GPU)
+@host_check("GPU104", "Pending GPU repairs", products=GPU)
 def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A bad page or row of memory is taken out of use only at the next reset. Until then, programs still get it
     (Xid 63 before, 94 or 95 after). A pending reset fails. A GPU without spare rows stays broken and fails. Pending
@@ -106,7 +106,7 @@ def _pending_of_new_drivers(gpu: Gpu) -> str:
     return ""
 
 
-@host_check("GPU105", "No GPU is slowed down by heat or power", products=GPU)
+@host_check("GPU105", "GPU throttling", products=GPU)
 def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. The
     check fails; for SW Thermal Slowdown, it warns. Low clocks of an idle GPU (Idle), or of one at its power limit (SW
@@ -132,7 +132,7 @@ def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             )
 
 
-@host_check("GPU107", "No GPU needs help after an Xid", products=GPU)
+@host_check("GPU107", "GPU Xid errors", products=GPU)
 def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: An Xid is an error of a GPU that the driver reports. NVIDIA's catalogue lists which of them need a reset, a
     reboot or other hardware; these fail. Xids that only ended a job, or inform, are no fault; others are warnings. They

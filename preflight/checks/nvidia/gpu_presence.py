@@ -20,7 +20,7 @@ _NO_HANDLE = "Unable to determine the device handle for GPU"
 _SHOWN = 3  # unreadable values that a finding names
 
 
-@host_check("GPU101", "nvidia-smi answers", products=GPU, optional=("accelerators",))
+@host_check("GPU101", "Response of nvidia-smi", products=GPU, optional=("accelerators",))
 def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
     """Why: If nvidia-smi cannot do something, CUDA cannot do it either. If it hangs, the driver waits for a GPU (Xid
     119), and a job hangs when it sets up CUDA. A hang fails, and so does a known error, a missing GPU or a missing
@@ -93,7 +93,7 @@ class _PeerCount:
     hosts: str
 
 
-@cluster_check("GPU102", "No GPU is lost", products=GPU, several=False)
+@cluster_check("GPU102", "GPU presence", products=GPU, several=False)
 def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU that fell off the bus (Xid 79) ends the job's rank. After a reboot, it may be missing without a
     message. The number of GPUs is compared with the inventory, else with the other hosts. The PCI bus shows which one
@@ -166,7 +166,7 @@ def _gpus(number: int) -> str:
     return f"{number} GPU" + ("s" if number != 1 else "")
 
 
-@cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
+@cluster_check("GPU106", "GPU PCIe link width", products=GPU, several=False)
 def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU on 8 of 16 lanes works, but is half as fast to and from the host and the NICs, and every job waits for
     it. The width does not fall while a GPU idles; only the generation does. Fewer lanes fail if the GPUs of that number

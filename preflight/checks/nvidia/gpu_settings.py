@@ -17,7 +17,7 @@ _ONE_PROCESS = "Exclusive_Process"
 _NOBODY = "Prohibited"
 
 
-@host_check("GPU108", "The GPUs are idle", severity=Outcome.WARN, products=GPU, optional=("os",))
+@host_check("GPU108", "GPU processes", severity=Outcome.WARN, products=GPU, optional=("os",))
 def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
     """Why: A process that is left over from an earlier job keeps GPU memory, and a job that needs all of it fails. Any
     process is a warning. A running job is no fault, but the probe avoids it. Processes of other containers are visible
@@ -48,7 +48,7 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
             )
 
 
-@host_check("GPU109", "The driver stays awake while no program uses a GPU", severity=Outcome.WARN, products=GPU)
+@host_check("GPU109", "GPU persistence mode", severity=Outcome.WARN, products=GPU)
 def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: Without persistence mode, the driver releases a GPU when the last program ends, and sets it up again for the
     next one. Every start takes seconds a GPU, and settings of clocks and power are lost. On NVSwitch hosts, the GPU
@@ -69,7 +69,7 @@ def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         )
 
 
-@host_check("GPU110", "Every GPU takes any number of programs", products=GPU)
+@host_check("GPU110", "GPU compute mode", products=GPU)
 def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: In compute mode Prohibited, no program gets the GPU, and the check fails. Exclusive_Process admits one
     program, which is enough for a job; it is a warning. A leftover process or a second one (a data loader, a profiler)
@@ -92,7 +92,7 @@ def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             )
 
 
-@cluster_check("GPU111", "MIG is as planned on every GPU", products=GPU, several=False)
+@cluster_check("GPU111", "GPU MIG mode", products=GPU, several=False)
 def mig(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A job sees only one instance of a GPU that is split by MIG, without NVLink. Ranks with a whole GPU and ranks
     with a part of one do not work together. MIG is expected off, unless the inventory has `mig = true` under [machine].

@@ -15,7 +15,7 @@ _NOT_ASKED = "was not asked"  # the collector's message
 Place = tuple[int, int]  # GPU and link
 
 
-@host_check("GPU122", "NVLinks carry their data without errors", severity=Outcome.WARN, products=GPU)
+@host_check("GPU122", "NVLink errors", severity=Outcome.WARN, products=GPU)
 def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A link that resends packets, or is trained again, is slow intermittently, and often goes down next. A
     healthy link counts no errors since the driver was loaded. An error is only a warning, because the format is known

@@ -12,7 +12,7 @@ from preflight.rules.gpus import GPU, called, line, numbered
 _READY, _FINE = "Completed", "Success"
 
 
-@host_check("GPU112", "Fabric manager runs where there are NVSwitches, also after a reboot", products=GPU)
+@host_check("GPU112", "Fabric manager service", products=GPU)
 def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: Fabric manager sets up the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
     GPUs of the host, or NCCL fails when it sets up NVLink SHARP. The check then fails. A manager that was started
@@ -62,7 +62,7 @@ def _start(scribe: Here, nvidia: Nvidia) -> str:
     return f"install nvidia-fabricmanager{release}, then {start}"
 
 
-@host_check("GPU113", "Fabric manager is of the driver's version", products=GPU)
+@host_check("GPU113", "Fabric manager version", products=GPU)
 def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: Fabric manager must have exactly the driver's release; another release fails. After an update of one of the
     two, it does not start. If it was started before, only a part fails: NVLink SHARP in NCCL ("transport/nvls.cc … Cuda
@@ -85,7 +85,7 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         )
 
 
-@host_check("GPU114", "Every GPU has joined the NVLink fabric", products=GPU)
+@host_check("GPU114", "NVLink fabric state", products=GPU)
 def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The check
     then fails. The state is In Progress until fabric manager has set the GPU up, which takes minutes after a boot.
@@ -110,7 +110,7 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             )
 
 
-@host_check("GPU116", "No NVSwitch reports a fatal error", severity=Outcome.WARN, products=GPU)
+@host_check("GPU116", "NVSwitch errors", severity=Outcome.WARN, products=GPU)
 def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A fatal SXid takes NVLinks, or a whole NVSwitch, out of use until GPUs and switches are reset. It is only a
     warning, because the format is known from the driver's source and other tools, not from a capture.

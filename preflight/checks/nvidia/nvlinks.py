@@ -30,7 +30,7 @@ class _Links:
     speed: float
 
 
-@cluster_check("GPU115", "Every GPU has all its NVLinks, at full speed", products=GPU, several=False)
+@cluster_check("GPU115", "NVLink count and speed", products=GPU, several=False)
 def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU that lacks NVLinks has less bandwidth to its neighbours, and every collective waits for it. Without
     any NVLink, NCCL uses PCIe. Missing or slow links fail. The expected links are those of [machine] in the inventory,
@@ -117,9 +117,7 @@ def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterato
         )
 
 
-@cluster_check(
-    "GPU117", "All GPUs of a host reach each other over NVLink where they should", products=GPU, several=False
-)
+@cluster_check("GPU117", "NVLink topology", products=GPU, several=False)
 def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: Two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
     tenth of the speed. The check fails if the model's servers have NVSwitches. It also fails if the same pair has
@@ -235,7 +233,7 @@ def _unread_topology(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             yield scribe.unknown(f"{scribe.host.name}: {missing.error}")
 
 
-@cluster_check("GPU118", "Every GPU has a NIC as near as on the other hosts", severity=Outcome.WARN, products=GPU)
+@cluster_check("GPU118", "GPU-to-NIC distance", severity=Outcome.WARN, products=GPU)
 def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without the processor. If that NIC is
     missing, or another card took its slot, the data passes through the host (NODE, SYS). The rail is then slow. The

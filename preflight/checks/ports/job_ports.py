@@ -24,7 +24,7 @@ def _not_reserved(ports: PortSet) -> str:
     return f"port {ports} is not reserved" if len(ports) == 1 else f"ports {ports} are not reserved"
 
 
-@host_check("PRT101", "The HCCL and job ports are reserved", configures=Area.PORTS)
+@host_check("PRT101", "Reserved ports", configures=Area.PORTS)
 def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: The kernel may give port 60005 to an outgoing connection of any program as its source port. A job that wants
     to listen on that port a second later fails to bind. Reserving excludes a range from automatic port assignment and
@@ -62,7 +62,7 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
         )
 
 
-@host_check("PRT102", "The HCCL and job ports are reserved after a reboot, too", configures=Area.PORTS)
+@host_check("PRT102", "Reserved ports after reboot", configures=Area.PORTS)
 def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: A value that was set manually is gone after a reboot. Values in files depend on the program that loads them.
     The boot reads the folders of sysctl.d(5), and sysctl --system reads /etc/sysctl.conf after them. sysctl -p reads
@@ -163,7 +163,7 @@ def _too_long(scribe: Here, ports: PortSet) -> Finding:
     )
 
 
-@host_check("PRT103", "The HCCL and job ports are free", optional=("os",), configures=Area.PORTS)
+@host_check("PRT103", "Job port availability", optional=("os",), configures=Area.PORTS)
 def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
     """Why: A job fails to bind if one of its ports is taken, often on one host only, and the other hosts wait for it.
     The check fails for a listener. It also fails for an outgoing connection with the port as its local end. Such a
@@ -242,9 +242,7 @@ def _process_or_peer(socket: Socket) -> str:
     return f"{socket.state} to {socket.remote_address}:{socket.remote_port}" + (f", {process}" if process else "")
 
 
-@host_check(
-    "PRT104", "Reserving leaves enough ports for outgoing connections", severity=Outcome.WARN, configures=Area.PORTS
-)
+@host_check("PRT104", "Unreserved ephemeral ports", severity=Outcome.WARN, configures=Area.PORTS)
 def enough_left(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: Outgoing connections, and listeners of gloo and NCCL, get unreserved ports of ip_local_port_range. If most
     of that range is reserved, a busy host runs out of ports. Then connect fails with EADDRNOTAVAIL, and bind with

@@ -21,7 +21,7 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 
 
-@cluster_check("PRB115", "The probe's figures are those of the saved baseline", several=False)
+@cluster_check("PRB115", "Bandwidth against baseline", several=False)
 def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
     """Why: If all hosts and links are equally slow, a comparison among peers shows nothing. Typical causes are a
     changed switch configuration, a new driver or a job that runs beside the probe. The check compares each bandwidth

@@ -38,7 +38,7 @@ _COOL = "power limit and clocks: npu-smi info -t power -i 0, or nvidia-smi -q -d
 _WIDTH = "compare speed and width of its PCIe link with the others': lspci -vv, LnkSta against LnkCap"
 
 
-@cluster_check("PRB111", "No device computes slowly or wrongly", several=False)
+@cluster_check("PRB111", "Device compute speed and results", several=False)
 def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: One slow device slows every step of a job. A device that intermittently computes wrong values spoils the
     result without an error. Each device multiplies matrices of small integers alone, before any network test, and one
@@ -53,9 +53,7 @@ def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterat
     yield from _judge(scribe, observations, (_COMPUTE,), "computes", _COOL)
 
 
-@cluster_check(
-    "PRB112", "Memory of every device, and copies to and from it, are right and as fast as the others'", several=False
-)
+@cluster_check("PRB112", "Device memory speed and integrity", several=False)
 def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: If a device's PCIe link comes up with half its lanes, the device loads its data at half the speed. Memory
     that is slow or loses bits spoils every job. Network tests show none of that. One wrong value is a failure. Copies

@@ -20,7 +20,7 @@ _OTHER_MPI = (
 )
 
 
-@cluster_check("PRB104", "HCCL Test runs over all devices, and its results are right", products=NPU, several=False)
+@cluster_check("PRB104", "HCCL Test results", products=NPU, several=False)
 def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
     """Why: If jobs have no torch (MindSpore), the probe cannot run, and the vendor's HCCL Test takes its place. HCCL
     Test does an all_reduce over the same devices and checks the results. It is one job over all devices, so it detects

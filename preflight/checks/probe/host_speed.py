@@ -16,7 +16,7 @@ OP = "processor"
 WARN, FAIL = 1 / 1.5, 1 / 2  # shares of the median rank
 
 
-@cluster_check("PRB118", "No host's processors are slow, busy with something else, or wrong", several=False)
+@cluster_check("PRB118", "Host processor speed and results", several=False)
 def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: A host with slow or busy processors feeds its devices late. The whole job waits for it, although its devices
     and links are healthy. Typical causes are a leftover job, a container with a share of the processors, and a

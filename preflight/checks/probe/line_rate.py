@@ -33,7 +33,7 @@ def _is_measured_rail(observation: Observation) -> bool:
     )
 
 
-@cluster_check("PRB116", "Pairs along a rail reach their ports' line rate", several=False, optional=("baseline",))
+@cluster_check("PRB116", "Bandwidth against line rate", several=False, optional=("baseline",))
 def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Baseline | None) -> Iterator[Finding]:
     """Why: If all rails are equally slow, a comparison among them shows nothing. Two ranks along a rail that move 256
     MiB or more reach 88 to 95 % of a healthy port's line rate. Below 85 % is a warning, below 70 % a failure. With less
@@ -113,7 +113,7 @@ def _is_enough(scribe: All, test: TestResult) -> bool:
     return (test.line_rate or 0.0) >= FAR or (test.busbw_GBps or 0.0) >= least
 
 
-@cluster_check("PRB117", "The probe measures what the inventory expects", several=False)
+@cluster_check("PRB117", "Bandwidth against inventory", several=False)
 def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: The inventory can hold the bandwidth that the cluster had at its handover, or that a job needs. The setting
     is `expect = { pair = 20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. The check fails if all_reduce

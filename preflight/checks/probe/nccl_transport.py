@@ -20,7 +20,7 @@ _REMEDIES = {  # by the network that jobs are to use
 
 @cluster_check(
     "PRB119",
-    "NCCL sends between hosts as jobs are to, and not over sockets unasked",
+    "NCCL transport between hosts",
     products=frozenset({Product.NVIDIA}),
 )
 def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:

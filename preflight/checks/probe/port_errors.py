@@ -14,7 +14,7 @@ SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as h
 
 @cluster_check(
     "PRB120",
-    "The ports count no errors while the probe sends over RDMA",
+    "Port errors during the probe",
     severity=Outcome.WARN,
     products=NPU | {Product.NVIDIA},
     several=False,

@@ -20,7 +20,7 @@ from preflight.rules.own_processes import Owner, end, owner, wait
 _RANGE = "net.ipv4.ip_local_port_range"
 
 
-@cluster_check("PRB114", "Every host reaches the ports that the job will use", optional=("arrivals", "sockets"))
+@cluster_check("PRB114", "Job and ephemeral port reachability", optional=("arrivals", "sockets"))
 def port_reachability(
     scribe: All,
     rehearsal: Rehearsal,

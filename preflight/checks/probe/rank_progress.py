@@ -33,9 +33,7 @@ _SHOWN = 8  # hangs that one finding lists as evidence
 _MANY = 3  # pairs without a known culprit; more of them are one finding
 
 
-@cluster_check(
-    "PRB101", "Every rank arrives at every stage of the probe", several=False, optional=("located", "causes", "limit")
-)
+@cluster_check("PRB101", "Rank progress", several=False, optional=("located", "causes", "limit"))
 def rank_progress(
     scribe: All,
     observations: tuple[Observation, ...],

@@ -92,7 +92,7 @@ class _Peers:
         return speed < max(HALF * self.slowest_healthy, limit)
 
 
-@cluster_check("PRB103", "No rail is slow", optional=("located", "causes"))
+@cluster_check("PRB103", "Link bandwidth", optional=("located", "causes"))
 def link_bandwidth(
     scribe: All,
     observations: tuple[Observation, ...],

@@ -13,9 +13,7 @@ STEP = "training_step"
 _TROUBLE = "trains wrongly"
 
 
-@cluster_check(
-    "PRB113", "A training step brings the same parameters on every rank", several=False, optional=("located", "causes")
-)
+@cluster_check("PRB113", "Training step parameters", several=False, optional=("located", "causes"))
 def training_step(
     scribe: All,
     observations: tuple[Observation, ...],

@@ -27,7 +27,7 @@ class _Source:
     observations: list[Observation] = field(default_factory=list)
 
 
-@cluster_check("PRB102", "Every value that a collective brings is exact", several=False, optional=("located", "causes"))
+@cluster_check("PRB102", "Collective results", several=False, optional=("located", "causes"))
 def collective_values(
     scribe: All,
     observations: tuple[Observation, ...],

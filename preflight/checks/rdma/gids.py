@@ -88,7 +88,7 @@ def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> _GidChoic
 
 @cluster_check(
     "RDM104",
-    "NCCL finds a GID that other hosts reach on every RoCE port",
+    "RDMA GID selection",
     products=NVIDIA,
     several=False,
     optional=("job",),
@@ -153,7 +153,7 @@ def _slots(gids: list[Gid]) -> str:
     return ", ".join(str(gid.index) for gid in gids[:8]) + (" …" if len(gids) > 8 else "")
 
 
-@cluster_check("RDM105", "The GIDs that NCCL takes are of one kind on all hosts", products=NVIDIA, optional=("job",))
+@cluster_check("RDM105", "RDMA GID types across hosts", products=NVIDIA, optional=("job",))
 def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
     """Why: Slots are filled in the order in which addresses come. One index may be RoCE v2 on one host, and v1 or an
     IPv6 address on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
@@ -222,9 +222,7 @@ class _PortPackets:
         return list(odd_ones({name: packets.size for name, packets in self.by_host.items()}))
 
 
-@cluster_check(
-    "RDM106", "RDMA packets are equally large on all hosts", products=NVIDIA, several=False, optional=("job",)
-)
+@cluster_check("RDM106", "RDMA MTU across hosts", products=NVIDIA, several=False, optional=("job",))
 def packets(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
     """Why: The MTU of the interface determines the data in a RoCE packet: 4096 bytes from an MTU of 4192 on, 1024 with
     1500. An InfiniBand port has a separate active MTU. If two ends differ, the larger packet is an error of the smaller
@@ -296,9 +294,7 @@ def _compared(ports: Sequence[_PortPackets]) -> set[str]:
     }
 
 
-@cluster_check(
-    "RDM107", "An RDMA device's name stands for the same network on every host", products=NVIDIA, optional=("job",)
-)
+@cluster_check("RDM107", "RDMA device naming across hosts", products=NVIDIA, optional=("job",))
 def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
     """Why: NCCL connects the first device of a host to the first of another, by their names. If mlx5_0 is in rail 0 on
     one host and in rail 1 on the next, packets have to cross the rails. Many fabrics cannot do that: "Got completion

@@ -18,9 +18,7 @@ ENOUGH = 1 << 30  # Bytes that may be locked. The buffers of NCCL's channels tak
 _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h.
 
 
-@host_check(
-    "RDM109", "RDMA NICs may read and write the GPUs' memory", severity=Outcome.WARN, products=NVIDIA, optional=("job",)
-)
+@host_check("RDM109", "GPUDirect RDMA support", severity=Outcome.WARN, products=NVIDIA, optional=("job",))
 def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Finding]:
     """Why: Without GPUDirect RDMA, every byte passes through the host's memory, or registration fails: "Failed to
     register memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module on Linux 5.12 or
@@ -59,7 +57,7 @@ def _version(kernel: str) -> tuple[int, ...]:
 
 @host_check(
     "RDM110",
-    "No PCI bridge between GPUs and NICs sends their packets to the root",
+    "PCI ACS redirection",
     severity=Outcome.WARN,
     products=NVIDIA,
 )
@@ -121,7 +119,7 @@ def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
     return bridges
 
 
-@host_check("RDM111", "The IOMMU leaves GPUs and RDMA NICs alone", severity=Outcome.WARN, products=NVIDIA)
+@host_check("RDM111", "IOMMU mode", severity=Outcome.WARN, products=NVIDIA)
 def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     """Why: An IOMMU that translates sends data from GPUs to each other, and to NICs, through the root. Jobs were slow,
     hung, and in a reported case computed wrong numbers without any error. An IOMMU that translates, or is on without
@@ -157,7 +155,7 @@ def _iommu_problem(rdma: Rdma) -> str:
     return ""
 
 
-@host_check("RDM112", "A process may lock the memory that RDMA NICs use", products=NVIDIA, optional=("job",))
+@host_check("RDM112", "Locked-memory limit", products=NVIDIA, optional=("job",))
 def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator[Finding]:
     """Why: Memory that a NIC reads and writes is locked. With too small a limit, NCCL ends with "Call to
     ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed". A limit below 1 GiB fails,

@@ -29,7 +29,7 @@ _HUNG = "dmesg | grep mlx5: firmware that hangs wants a reset (mlxfwreset), or a
 _NO_SUBNET_MANAGER = "sminfo; start opensm on one host, or on the switch"
 
 
-@cluster_check("RDM101", "The RDMA ports that count are active", products=NVIDIA, several=False)
+@cluster_check("RDM101", "RDMA port state", products=NVIDIA, several=False)
 def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: NCCL uses the ports that it finds active, and does not report the others. A host with a port less has a rank
     less on that rail. The job is slow, or hangs if rails are not connected. The ports of `[machine] rdma` in the
@@ -127,9 +127,7 @@ def _problem(place: Place, host: Rdma, port: RdmaPort | None) -> tuple[str, str]
     return "is " + ", ".join(words) + (f" ({meaning})" if meaning else ""), remedy
 
 
-@cluster_check(
-    "RDM102", "Every InfiniBand port with a link is known to a subnet manager", products=NVIDIA, several=False
-)
+@cluster_check("RDM102", "InfiniBand subnet manager", products=NVIDIA, several=False)
 def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: An InfiniBand port has an address only when the fabric's subnet manager has given it one. Until then it is
     in INIT or ARMED although its link is up, and NCCL skips it. A port that counts fails; others are a warning if the
@@ -180,9 +178,7 @@ def _is_managed(port: RdmaPort) -> bool:
     return port.state == "ACTIVE" and port.link_layer != "Ethernet"
 
 
-@cluster_check(
-    "RDM103", "Every RDMA port is as fast as the same port of the other hosts", products=NVIDIA, optional=("job",)
-)
+@cluster_check("RDM103", "RDMA port speed", products=NVIDIA, optional=("job",))
 def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
     """Why: A link may come up with fewer lanes, or at a lower speed. The port is active nevertheless, and every ring
     through it waits for it. A port that is slower than the same port on most hosts fails. Ports that jobs do not use,
@@ -221,7 +217,7 @@ FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of
 
 @host_check(
     "RDM108",
-    "The RDMA ports' links hold, and their packets arrive whole",
+    "RDMA link and packet errors",
     severity=Outcome.WARN,
     products=NVIDIA,
     optional=("job",),

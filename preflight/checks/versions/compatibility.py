@@ -29,7 +29,7 @@ from preflight.model.outcome import Outcome
 IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 
 
-@host_check("VER108", "torch_npu is made for the installed CANN and Python", products=NPU)
+@host_check("VER108", "CANN, Python and torch_npu compatibility", products=NPU)
 def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" at
     the import, or with an internal error at the first communicator. The check fails for a CANN that is too old, and for
@@ -92,7 +92,7 @@ def _fit(versions: Versions) -> Stack | None:
     return fitting(Stack(versions.torch or "", versions.torch_npu, versions.cann))
 
 
-@host_check("VER109", "The driver is new enough for CANN", products=NPU)
+@host_check("VER109", "CANN and NPU driver compatibility", products=NPU)
 def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: CANN needs functions that older drivers lack. HCCL then ends its first call with an internal error, or
     reports that a package does not support something. For CANN 8.5.0 and later, the release notes name the oldest
@@ -134,7 +134,7 @@ def _driver_remedy(versions: Versions, driver: str) -> str:
     return f"{install_cann(versions, fit.cann)}, as {check} says; then check again: preflight check --only VER"
 
 
-@host_check("VER110", "MindSpore is made for the installed CANN", products=NPU, severity=Outcome.WARN)
+@host_check("VER110", "CANN and MindSpore compatibility", products=NPU, severity=Outcome.WARN)
 def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: MindSpore is built against one release of CANN, and searches for it by name. With another release, it warns
     at the import, and operators fail to compile. A mismatch is a warning. Releases that the vendor's pages do not name
@@ -175,7 +175,7 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> st
     return install_cann(versions, wanted[0])
 
 
-@host_check("VER111", "The Python packages that CANN imports are there", products=NPU, severity=Outcome.WARN)
+@host_check("VER111", "Python packages for CANN", products=NPU, severity=Outcome.WARN)
 def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: CANN's compiler of operators is a Python program and runs in the jobs' Python. Without these packages, the
     first operator that has to be compiled ends with 500001 or "No module named". Everything before that works. A
@@ -197,7 +197,7 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
         )
 
 
-@cluster_check("VER112", "MindSpore is the same everywhere", products=NPU)
+@cluster_check("VER112", "MindSpore version", products=NPU)
 def mindspore_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Releases of MindSpore differ in how ranks find each other and in how they divide a model into parts. Ranks
     with different releases wait for each other. The check fails for a host that differs from most hosts.

@@ -35,7 +35,7 @@ def differing(scribe: All, software: str, versions: Mapping[str, str | None]) ->
         )
 
 
-@cluster_check("VER101", "The NPU driver is the same everywhere", products=NPU)
+@cluster_check("VER101", "NPU driver version", products=NPU)
 def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: Devices of one job communicate through their drivers, and different releases are not tested together. Faults
     between them appear late and without a clear error. The check fails for a host that differs from most hosts.
@@ -49,7 +49,7 @@ def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     )
 
 
-@cluster_check("VER102", "CANN is the same everywhere", products=NPU)
+@cluster_check("VER102", "CANN version", products=NPU)
 def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
     wait for each other. The check fails for a host that differs from most hosts.
@@ -61,7 +61,7 @@ def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     return differing(scribe, "CANN", {name: versions_of_host.cann for name, versions_of_host in versions.items()})
 
 
-@cluster_check("VER103", "torch is the same everywhere")
+@cluster_check("VER103", "PyTorch version")
 def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: The ranks' store and process groups use a protocol that changes between releases of torch. Different
     releases fail in the connection phase, with messages about something else. The check fails for a host that differs
@@ -74,7 +74,7 @@ def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     return differing(scribe, "torch", {name: versions_of_host.torch for name, versions_of_host in versions.items()})
 
 
-@cluster_check("VER104", "torch_npu is the same everywhere", products=NPU)
+@cluster_check("VER104", "Version of torch_npu", products=NPU)
 def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: torch_npu provides the hccl backend. Its releases differ in timeouts, defaults and supported types. The
     check fails for a host that differs from most hosts.
@@ -88,7 +88,7 @@ def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding
     )
 
 
-@cluster_check("VER105", "Python is the same everywhere", severity=Outcome.WARN)
+@cluster_check("VER105", "Python version", severity=Outcome.WARN)
 def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: Objects that ranks send to each other are pickled. Each Python has separate packages, so another Python is
     another set of packages. A job often works nevertheless, so a difference is a warning.
@@ -100,7 +100,7 @@ def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     return differing(scribe, "Python", {name: versions_of_host.python for name, versions_of_host in versions.items()})
 
 
-@cluster_check("VER106", "The NPU firmware is the same everywhere", products=NPU)
+@cluster_check("VER106", "NPU firmware version", products=NPU)
 def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: The firmware runs the device's network port. Releases differ in the settings that they negotiate with switch
     and peer. The check fails for a host that differs from most hosts.
@@ -114,7 +114,7 @@ def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]
     )
 
 
-@cluster_check("VER113", "NCCL and the CUDA runtime are the same everywhere", products=NVIDIA)
+@cluster_check("VER113", "NCCL and CUDA runtime versions", products=NVIDIA)
 def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang if the release is
     too old to report it. A CUDA runtime that is too new for one host's driver fails on that host alone. The check
@@ -150,7 +150,7 @@ def _of_family(job: Job, start: str) -> str | None:
     return ", ".join(versions) or None
 
 
-@host_check("VER114", "The NVIDIA driver serves the CUDA that jobs' torch was made for", products=NVIDIA)
+@host_check("VER114", "CUDA and NVIDIA driver compatibility", products=NVIDIA)
 def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A driver runs programs for its CUDA release and for older ones. From CUDA 11 on, it also runs newer releases
     of the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility). CUDA
@@ -225,7 +225,7 @@ def _cuda(version: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-@host_check("VER107", "torch_npu is made for the installed torch", products=NPU)
+@host_check("VER107", "PyTorch and torch_npu compatibility", products=NPU)
 def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu is compiled against one release of torch and carries its number. With another release, the import
     fails with a missing symbol, or works until an operator is called. The check fails for a mismatch.

@@ -1,4 +1,4 @@
-"""List all checks: id, default severity, and the wanted state that each one looks for."""
+"""List all checks: id, default severity and title."""
 
 import argparse
 import json

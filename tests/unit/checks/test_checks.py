@@ -455,3 +455,10 @@ def test_what_the_checks_say_needs_no_place_to_be_kept(tmp_path: Path, monkeypat
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert list(catalogue()) == list(all_checks())
+
+
+def test_titles_are_short_noun_phrases_without_a_duplicate() -> None:
+    titles = [check.title for check in all_checks().values()]
+    assert [title for title in titles if len(title.split()) > 6] == []
+    assert [title for title in titles if not title[0].isupper() or title.endswith(".")] == []
+    assert len({title.casefold() for title in titles}) == len(titles)

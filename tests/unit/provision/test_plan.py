@@ -461,8 +461,8 @@ def test_a_check_is_fixed_where_it_complained_before_and_passes_now() -> None:
         of("PRT101", "node02", Outcome.FAIL),
         of("A", "node01", Outcome.PASS),
     ]
-    lines = render_fixed(before, after, {"PRT101": "The ports are reserved"}, fold=fold)
-    assert [line.text for line in lines] == ["fixed   PRT101  The ports are reserved (node01)"]
+    lines = render_fixed(before, after, {"PRT101": "Reserved ports"}, fold=fold)
+    assert [line.text for line in lines] == ["fixed   PRT101  Reserved ports (node01)"]
 
 
 # Is a new address taken?

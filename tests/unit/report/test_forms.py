@@ -38,7 +38,7 @@ from tests.unit.healthy import observations
 
 ROOT = Path(__file__).parents[3]
 FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
-TITLES, AREAS = {"NPU107": "Every link is up"}, {"NPU107": "links"}
+TITLES, AREAS = {"NPU107": "Device link state"}, {"NPU107": "links"}
 HOSTILE = "\x1b[31m]]> <b>&amp; \"quoted\" \\ | 'x' \u202egnp\u202c \ufffe \x00 line\nline\ttab \U0001f525"
 
 
@@ -228,7 +228,7 @@ def test_a_suite_a_host_and_a_case_a_check() -> None:
         for case in suite
     }
     assert told == {
-        ("node01", "NPU107 Every link is up"): [("failure", "fail: device 1")],
+        ("node01", "NPU107 Device link state"): [("failure", "fail: device 1")],
         ("node01", "VER101"): [("system-out", None)],
         ("node01", "HST104"): [("skipped", "skip: not here")],
         ("node02", "NPU113"): [("error", "unknown: npu-smi hangs")],

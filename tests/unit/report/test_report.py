@@ -16,7 +16,7 @@ from preflight.report.document import document
 from preflight.report.next_step import next_step
 from preflight.report.text import render
 
-TITLES = {"NPU101": "every device has its address", "HST101": "the host is reachable"}
+TITLES = {"NPU101": "Device address", "HST101": "Host reachability"}
 INVENTORY = Path("hosts.toml")
 FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, Outcome.PASS, Outcome.SKIP
 

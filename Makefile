@@ -33,13 +33,15 @@ demo: $(VENV)/.ready packages
 venv: $(VENV)/.ready
 
 test: $(VENV)/.ready packages lint
-	$(BIN)/pytest $(WORKERS) $(if $(CAPTURES),--captures=$(CAPTURES))
+	$(BIN)/pytest $(WORKERS) $(if $(CAPTURES),--captures=$(CAPTURES)) -m "not alone"
+	$(BIN)/pytest -m alone tests/lab
 
 unit: $(VENV)/.ready
 	$(BIN)/pytest $(WORKERS) tests/unit
 
 lab-test: $(VENV)/.ready packages
-	$(BIN)/pytest $(WORKERS) tests/lab
+	$(BIN)/pytest $(WORKERS) -m "not alone" tests/lab
+	$(BIN)/pytest -m alone tests/lab
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.measure import machine
 from preflight.lab.fabric import parse_faults
-from preflight.lab.simulate import DEADLINE_SECONDS, ROUND_SECONDS, Setting, simulate
+from preflight.lab.simulate import DEADLINE_SECONDS, ROUND_SECONDS, Simulation, simulate
 
 SEED = 2026
 # hosts, rails, leaves, faults, noise, runs
@@ -73,7 +73,7 @@ def main(path: Path = Path(__file__).parents[1] / "docs" / "accuracy.md") -> Non
     begun = time.monotonic()
     text = _HEAD
     for hosts, rails, leaves, faults, noise, runs in CASES:
-        setting = Setting(hosts, rails, leaves, parse_faults(faults), noise, runs, SEED)
+        setting = Simulation(hosts, rails, leaves, parse_faults(faults), noise, runs, SEED)
         more = [f"{rails} rails"] * (rails > 1) + [f"{leaves} leaves"] * (leaves > 1)
         where = f"{hosts} | {faults.replace(',', ', ') or 'none'}{'; ' + ', '.join(more) if more else ''} | {noise:.0%}"
         for row in simulate(setting, beside=hosts <= 1024):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from benchmarks.measure import machine
 from preflight.attribution.lost_pings import causes
-from preflight.facts.pings.plan import PingPlan, Wanted, plan_pings
+from preflight.facts.pings.plan import PingPlan, PingScope, plan_pings
 from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Reading, Unreachable
 from preflight.model.cluster import Cluster, Device, Host, Product
 
@@ -36,7 +36,7 @@ def cluster(hosts: int, devices: int) -> tuple[Cluster, ClusterFacts]:
     return Cluster("bench", Product.ATLAS_A3, inventory), ClusterFacts(facts)
 
 
-def planning(hosts: int, devices: int, wanted: Wanted, runs: int = 5) -> PingPlan:
+def planning(hosts: int, devices: int, wanted: PingScope, runs: int = 5) -> PingPlan:
     """Medians of a plan for so many hosts, and for half of them: twice the hosts, twice the time, is linear."""
     small, large = cluster(hosts // 2, devices), cluster(hosts, devices)
     plan = plan_pings(*large, wanted)
@@ -79,8 +79,8 @@ def _medians(*works: Callable[[], object], runs: int) -> tuple[float, ...]:
 
 
 def main() -> None:
-    counting(planning(4000, 16, Wanted()))
-    counting(planning(240, 16, Wanted(mesh=True)))
+    counting(planning(4000, 16, PingScope()))
+    counting(planning(240, 16, PingScope(mesh=True)))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"  at most {memory:.0f} MB resident; {machine()}")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.measure import PREFLIGHT, Command, lab, machine, medians
 from preflight.inventory import load
 from preflight.probe.request import Request
-from preflight.probe.rounds import Plan
+from preflight.probe.rounds import ProbePlan
 
 # The host firewall is off: gloo connects through ephemeral ports, which no cluster opens by default.
 FIREWALL = "none"
@@ -96,7 +96,9 @@ def torchrun(directory: Path) -> Command:
     """torchrun on both hosts at once over the system's ssh; the script is put there beforehand."""
     cluster = load(directory / "hosts.toml")
     setup = tomllib.loads((directory / "hosts.toml").read_text())["probe"].get("setup", "true")
-    world = Plan(cluster, cluster.hosts, Request("gloo", cluster.probe.sizes), crowded=True).everybody(1).groups[0]
+    world = (
+        ProbePlan(cluster, cluster.hosts, Request("gloo", cluster.probe.sizes), crowded=True).all_devices(1).groups[0]
+    )
     tests = json.dumps([asdict(test) for test in world.tests])
     logins = []
     for rank, host in enumerate(cluster.hosts):

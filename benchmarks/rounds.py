@@ -12,10 +12,10 @@ from dataclasses import replace
 from benchmarks.measure import machine
 from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
 from preflight.model.measure import Observation, TestOutcome
-from preflight.probe.agents import Agents
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
 from preflight.probe.request import Request
-from preflight.probe.rounds import Plan, Round
+from preflight.probe.rounds import ProbePlan, Round
 from preflight.transport.local import LocalTransport
 from preflight.transport.types import Options
 
@@ -31,16 +31,16 @@ def main() -> None:
     devices = tuple(Device(index) for index in range(8))
     hosts = tuple(Host(name, "127.0.0.1", devices=devices) for name in ("node01", "node02"))
     cluster = Cluster("rounds", Product.CPU, hosts, probe=ProbeSettings(sys.executable, backend=BACKEND))
-    plan = Plan(cluster, hosts, Request(BACKEND, (8, 1 << 20), quick=True), crowded=True)
+    plan = ProbePlan(cluster, hosts, Request(BACKEND, (8, 1 << 20), quick=True), crowded=True)
     makes = {
-        "come together and leave": lambda number: _empty(plan.everybody(number)),
-        "everybody, quick": plan.everybody,
+        "come together and leave": lambda number: _empty(plan.all_devices(number)),
+        "everybody, quick": plan.all_devices,
         "eight rails, quick": plan.rails,
     }
     transport = LocalTransport(Options())
     took: dict[str, list[float]] = {name: [] for name in makes}
     try:
-        with Agents(cluster, hosts, transport, BACKEND) as agents:
+        with Agents(cluster, hosts, transport, ProbeWorkload(BACKEND)) as agents:
             conductor = Conductor(agents, BACKEND, lambda _: None)
             conductor.roll_call(hosts, FOR_EVER)
             conductor.deadline = 60.0

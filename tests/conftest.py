@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="mutated texts that each parser has to take (tests/unit/test_parsers_mutated.py); 0: as many as it says",
+        help="mutated texts that each parser has to take (test_parsers_mutated.py); 0: as many as it says",
     )
 
 

@@ -93,7 +93,7 @@ def marked() -> dict[Number, list[Marked]]:
     for path in marked_cases():
         for number in tomllib.loads(path.read_text(encoding="utf-8"))["failures"]:
             found[number].append(Marked(f"{path.parent.name}/{path.stem}", path, path.parent.name))
-    for path in sorted(TESTS.glob("*/test_*.py")):
+    for path in sorted(TESTS.rglob("test_*.py")):
         for name, number in _marks(ast.parse(path.read_text(encoding="utf-8"))):
             found[number].append(Marked(name, path))
     return found

@@ -7,11 +7,11 @@ from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from preflight.app.session import Session
-from preflight.facts.collect import collect
+from preflight.facts.collect import FactsRequest, collect
 from preflight.facts.types import ClusterFacts, HostFacts, Unreachable
 from preflight.model.cluster import Host
 from preflight.model.rehearsal import Rehearsal
-from preflight.probe.rehearsal import rehearse
+from preflight.probe.rehearsal import RehearsalRequest, rehearse
 
 T = TypeVar("T")
 L = TypeVar("L")
@@ -53,13 +53,7 @@ class FactsOfHosts:
         self._news = threading.Condition()
         self._all = in_background(
             lambda: collect(
-                s.cluster,
-                s.hosts,
-                s.transport,
-                progress=None,
-                ports=s.cluster.ports,
-                sections=sections,
-                heard=self._hear,
+                FactsRequest(s.cluster, s.hosts, sections=sections), s.transport, progress=None, on_facts=self._hear
             )
         )
         self._all.add_done_callback(lambda _: self._wake())
@@ -94,7 +88,7 @@ def rehearse_ports(
     """
 
     def work() -> Rehearsal:
-        rehearsal = rehearse(s.cluster, hosts(), s.transport, backend, until=until)
+        rehearsal = rehearse(RehearsalRequest(s.cluster, hosts(), backend), s.transport, until=until)
         if any(visit.dead for visit in rehearsal.visits):
             s.progress.note("port rehearsal: not all connections come through; what needs them will wait (see PRB114)")
         return rehearsal

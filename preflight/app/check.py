@@ -15,8 +15,8 @@ from preflight.app.saved.saved_facts import Saved
 from preflight.app.session import Session, session, wants_password
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select
-from preflight.facts.pings.plan import Wanted, plan_pings, planned_devices, refuse_too_many
-from preflight.facts.pings.run import foretold
+from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
+from preflight.facts.pings.run import forecast
 from preflight.inventory import fold, load
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
@@ -129,7 +129,7 @@ def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedR
             run.hosts += partners
             run.notes.append("partners: " + ", ".join(host.name for host in partners))
             s = s._replace(hosts=run.hosts)
-        wanted = Wanted(options.mesh, options.cross_rail, options.ping_size or 0)
+        wanted = PingScope(options.mesh, options.cross_rail, options.ping_size or 0)
         if not check.why_no_ping():
             refuse_too_many(planned_devices(run.hosts), wanted)  # before any host is contacted
         run.facts = s.collect(deep=not options.basic)
@@ -143,7 +143,7 @@ def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedR
         return check.end()
 
 
-def _pings(check: _Check, s: Session, wanted: Wanted) -> object:
+def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
     """Return the results of the pings between devices, or why there are none."""
     if why_not := check.why_no_ping():
         return NotRun(why_not)
@@ -151,7 +151,7 @@ def _pings(check: _Check, s: Session, wanted: Wanted) -> object:
     plan = plan_pings(s.cluster, facts, wanted)
     check.run.notes += plan.notes
     if plan.pings:
-        s.progress.note(foretold(plan.pings, s.pool))
+        s.progress.note(forecast(plan.pings, s.pool))
     return s.ping(facts, plan.pings)
 
 

@@ -10,6 +10,7 @@ from preflight.gate.publish import publish
 from preflight.gate.verdict import looks_of, versions_of
 from preflight.inventory import fold
 from preflight.model.report import Report
+from preflight.provision.apply import Way
 
 
 class Published(NamedTuple):
@@ -25,7 +26,7 @@ def publish_report(s: Session, facts: ClusterFacts, report: Report) -> Published
     needs = {id_: check.needs for id_, check in all_checks().items()}
     parts = looks_of(report, reached, needs, _versions(facts))
     hosts = [host for host in s.cluster.hosts if host.name in parts]
-    answers = publish(s.cluster, parts, hosts, s.transport, pool=s.pool, progress=s.progress)
+    answers = publish(s.cluster, parts, Way(hosts, s.transport, s.pool, s.progress))
     s.progress.clear()
     errors = {name: answer.error for name, answer in answers.items()}
     outdated = [name for name, answer in answers.items() if answer.outdated]

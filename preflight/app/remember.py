@@ -8,7 +8,7 @@ from preflight.facts.documents.facts_document import compact
 from preflight.history.baselines import saved
 from preflight.history.documents import FACTS, REPORT, compress
 from preflight.history.repeated_failures import notes, repeated_failures
-from preflight.history.runs import CheckRun, Setting, notable_findings, remember
+from preflight.history.runs import CheckRun, RunSetting, notable_findings, remember
 from preflight.history.store import HistoryError
 from preflight.inventory import fold
 from preflight.model.figures import Baseline, figures
@@ -58,7 +58,7 @@ def _past_run(report: Report, run: ClusterRun, exit_code: int, next_step: str) -
     )
 
 
-def baseline_of(setting: Setting) -> Baseline | NotRun:
+def baseline_of(setting: RunSetting) -> Baseline | NotRun:
     """Return the baseline of the probe's figures, or why there is none."""
     try:
         baseline = saved(setting)

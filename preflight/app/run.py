@@ -10,7 +10,7 @@ from preflight.checks.engine.registry import Check
 from preflight.checks.engine.run import run_checks
 from preflight.checks.engine.waivers import apply_waivers
 from preflight.facts.types import ClusterFacts
-from preflight.history.runs import Setting
+from preflight.history.runs import RunSetting
 from preflight.model.cluster import Cluster, Host
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
@@ -53,11 +53,11 @@ class ClusterRun:
         return [LeftOut(host, why) for host, why in {**self.refused, **self.untested}.items()]
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> RunSetting:
         """Return what the run's figures hold for: the cluster and what ran the tests."""
         return setting_of(self.cluster, self.runner)
 
 
-def setting_of(cluster: Cluster, runner: str = "") -> Setting:
+def setting_of(cluster: Cluster, runner: str = "") -> RunSetting:
     """Return the setting of a run. `runner` is the inventory's backend if it is empty."""
-    return Setting(cluster.name, cluster.product.value, runner or cluster.probe.backend)
+    return RunSetting(cluster.name, cluster.product.value, runner or cluster.probe.backend)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from preflight.app.options import HostOptions
 from preflight.app.progress_line import ProgressLine
-from preflight.facts.collect import POOL, collect
-from preflight.facts.pings.run import ping
+from preflight.facts.collect import POOL, FactsRequest, collect
+from preflight.facts.pings.run import ping, reachable_hosts
 from preflight.facts.types import ClusterFacts, Ping
 from preflight.inventory import limit, load
 from preflight.model.cluster import Cluster, Host, Product, Ssh
@@ -66,21 +66,18 @@ class Session(NamedTuple):
         quiet: bool = False,
     ) -> ClusterFacts:
         """Return the facts of `hosts`, or of all hosts of the session. `quiet` reports no progress."""
-        return collect(
+        request = FactsRequest(
             self.cluster,
             self.hosts if hosts is None else hosts,
-            self.transport,
-            progress=None if quiet else self.progress,
-            ports=self.cluster.ports,
-            pool=self.pool,
             sections=sections,
             readings=readings,
             deep=deep,
         )
+        return collect(request, self.transport, progress=None if quiet else self.progress, pool=self.pool)
 
     def ping(self, facts: ClusterFacts, pings: Sequence[Ping]) -> tuple[Ping, ...]:
         """Send the pings, which were planned from `facts`, and return them with their results."""
-        return ping(self.cluster, facts, self.transport, pings, self.progress, pool=self.pool)
+        return ping(reachable_hosts(self.cluster, facts), self.transport, pings, self.progress, pool=self.pool)
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """The host, port or path that lost connections of a port rehearsal have in common. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance, How, Rehearsal, Visit
@@ -51,9 +52,7 @@ def lost(rehearsal: Rehearsal) -> LostVisits:
     """Return the failed connections by what they have in common: source, target, the target's ports, else the path."""
     attending = {attendance.host: attendance for attendance in rehearsal.hosts if not attendance.error}
     visits = [visit for visit in rehearsal.visits if visit.target in attending and visit.tried]
-    by_target: dict[str, list[Visit]] = defaultdict(list)
-    for visit in visits:
-        by_target[visit.target].append(visit)
+    by_target = _grouped(visits, attrgetter("target"))
     cut_off = _cut_off(visits, by_target)
     walls, unexplained_visits = list[Wall](), list[Visit]()
     for target, incoming in by_target.items():
@@ -63,33 +62,47 @@ def lost(rehearsal: Rehearsal) -> LostVisits:
     return LostVisits(cut_off, tuple(walls), tuple(_paths(unexplained_visits, attending)))
 
 
-def _cut_off(visits: Iterable[Visit], to: dict[str, list[Visit]]) -> dict[str, tuple[Visit, ...]]:
-    by_source: dict[str, list[Visit]] = defaultdict(list)
+def _grouped(visits: Iterable[Visit], host: Callable[[Visit], str]) -> dict[str, list[Visit]]:
+    groups: dict[str, list[Visit]] = defaultdict(list)
     for visit in visits:
-        by_source[visit.source].append(visit)
+        groups[host(visit)].append(visit)
+    return groups
+
+
+def _cut_off(visits: Iterable[Visit], to: dict[str, list[Visit]]) -> dict[str, tuple[Visit, ...]]:
     reaching = {target: {visit.source for visit in incoming if not visit.in_vain} for target, incoming in to.items()}
     return {
         source: tuple(own_visits)
-        for source, own_visits in by_source.items()
+        for source, own_visits in _grouped(visits, attrgetter("source")).items()
         if len(own_visits) > 1
         and all(visit.in_vain for visit in own_visits)
         and all(reaching[visit.target] for visit in own_visits)
     }
 
 
-def _of_target(target: Attendance, coming: Sequence[Visit]) -> tuple[Wall | None, Sequence[Visit]]:
+def _of_target(target: Attendance, incoming: Sequence[Visit]) -> tuple[Wall | None, Sequence[Visit]]:
     """Return the ports of the target that no host reached, and the visits that failed elsewhere."""
-    lost_visits = [visit for visit in coming if visit.in_vain]
-    if lost_visits and len(lost_visits) == len(coming):
-        ports = frozenset(port for visit in lost_visits for port in visit.dead)
-        return Wall(target, ports, tuple(lost_visits), all_ports=True), ()
-    connected = [visit for visit in coming if not visit.in_vain]
-    tried_ports = {port for visit in connected for port in visit.tried}
-    reached_ports = {port for visit in connected for port in visit.tried - visit.dead}
-    closed_ports = frozenset(tried_ports - reached_ports)
-    at_wall = tuple(visit for visit in connected if visit.dead & closed_ports)
-    wall = Wall(target, closed_ports, at_wall, all_ports=False) if closed_ports else None
+    lost_visits = [visit for visit in incoming if visit.in_vain]
+    connected = [visit for visit in incoming if not visit.in_vain]
+    if not connected:
+        return _wall(target, lost_visits, all_ports=True), ()
+    wall = _wall(target, connected, all_ports=False)
+    closed_ports = wall.ports if wall else frozenset()
     return wall, (*lost_visits, *(visit for visit in connected if visit.dead - closed_ports))
+
+
+def _wall(target: Attendance, visits: Sequence[Visit], *, all_ports: bool) -> Wall | None:
+    ports = _closed_ports(visits)
+    return Wall(target, ports, tuple(visit for visit in visits if visit.dead & ports), all_ports) if ports else None
+
+
+def _closed_ports(visits: Iterable[Visit]) -> frozenset[int]:
+    """Return the ports that these visits tried and none of them reached."""
+    tried, reached = set[int](), set[int]()
+    for visit in visits:
+        tried |= visit.tried
+        reached |= visit.tried - visit.dead
+    return frozenset(tried - reached)
 
 
 def _paths(visits: Iterable[Visit], attending: Mapping[str, Attendance]) -> Iterator[Path]:
@@ -98,21 +111,25 @@ def _paths(visits: Iterable[Visit], attending: Mapping[str, Attendance]) -> Iter
     A pair that fails both ways is in one path only, that of its end with most such pairs.
     """
     by_pair = {(visit.source, visit.target): visit for visit in visits}
-    partners: dict[str, list[str]] = defaultdict(list)
-    for (source, target), visit in by_pair.items():
-        return_visit = by_pair.get((target, source))
-        if visit.in_vain and return_visit and return_visit.in_vain:
-            partners[target].append(source)
+    partners = _partners_in_vain(by_pair)
     while any(partners.values()):
         worst = max(attending, key=lambda host: len(partners[host]))
         pairs = [pair for partner in partners.pop(worst) for pair in ((partner, worst), (worst, partner))]
         yield Path(attending[worst], tuple(by_pair.pop(pair) for pair in pairs), both_ways=True)
         for partner, _ in pairs[::2]:
             partners[partner].remove(worst)
-    by_target: dict[str, list[Visit]] = defaultdict(list)
-    for visit in by_pair.values():
-        by_target[visit.target].append(visit)
-    yield from (Path(attending[target], tuple(target_visits)) for target, target_visits in by_target.items())
+    for target, target_visits in _grouped(by_pair.values(), attrgetter("target")).items():
+        yield Path(attending[target], tuple(target_visits))
+
+
+def _partners_in_vain(by_pair: Mapping[tuple[str, str], Visit]) -> dict[str, list[str]]:
+    """Return for each host those with which all connections fail in both directions."""
+    partners: dict[str, list[str]] = defaultdict(list)
+    for (source, target), visit in by_pair.items():
+        return_visit = by_pair.get((target, source))
+        if visit.in_vain and return_visit and return_visit.in_vain:
+            partners[target].append(source)
+    return partners
 
 
 def told(visits: Iterable[Visit], only: Iterable[int] = ()) -> str:

@@ -1,7 +1,7 @@
 """Causes that findings about facts give for a hang, a slow pair or wrong data. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ _OF_ONE = ("device", "host", "link", "group")  # kinds that a finding about one 
 class FailureMode(StrEnum):
     """Ways to fail, each explained by other facts."""
 
-    ALONE = "alone"  # before it met another rank, or by itself: it died, or stands still
+    ALONE = "alone"  # before it met another rank, or by itself: it died, or does not continue
     TOGETHER = "together"  # while it met, connected to or worked with others
     SLOW = "slow"
     WRONG = "wrong"
@@ -151,62 +151,82 @@ class Why:
     facts_decide: bool = False  # tests point to either of two, facts show which of them is wrong
 
 
-def why(
-    cluster: Cluster,
-    one: Located,
-    way: FailureMode,
-    backend: str,
-    causes: Sequence[Finding] | None,
-    *,
-    all_devices: bool = False,
-) -> Why:
-    """Return the cause that findings give for a failure of `one`, with the evidence.
+@dataclass(frozen=True)
+class LocatedFailure:
+    """A failure of `located`, for which facts may give a cause.
+
+    `all_devices`: hosts took part in the tests with all their devices, so one device may be the cause.
+    """
+
+    cluster: Cluster
+    located: Located
+    mode: FailureMode
+    backend: str
+    all_devices: bool = False
+
+    @property
+    def members(self) -> Collection[str]:
+        return self.located.members
+
+
+def why(failure: LocatedFailure, findings: Sequence[Finding] | None) -> Why:
+    """Return the cause that findings give for a failure, with the evidence.
 
     Findings about the members themselves come first, then those about their hosts, then those about their peers. Among
     these, failures come first, then the order of `REASONS` counts. Findings about a small part of the members are
-    evidence, and explain nothing. `all_devices`: hosts took part in the tests with all their devices, so one device may
-    be the cause.
+    evidence, and explain nothing.
     """
-    by_rank: dict[int, list[Finding]] = defaultdict(list)
-    for cause in causes or ():
-        if one.kind == "group" and cause.outcome is not Outcome.FAIL:
-            continue  # a warning about one of many does not explain why all of them stop
-        rank = next((rank for rank, reason in enumerate(REASONS) if _may(reason, cause, way, backend)), None)
-        if rank is not None and _nearness(cause, one.members) is not None:
-            by_rank[rank].append(cause)
-    ranked = sorted(
-        (*_weight(cluster, one, findings, all_devices=all_devices), rank) for rank, findings in by_rank.items()
-    )
-    lines = tuple(_line(one, by_rank[rank]) for *_, rank in ranked[:_SHOWN])
+    by_rank = _by_rank(failure, findings or ())
+    ranked = sorted((*_weight(failure, same), rank) for rank, same in by_rank.items())
+    lines = tuple(_line(failure, by_rank[rank]) for *_, rank in ranked[:_SHOWN])
     if not ranked or ranked[0][0]:
         return Why(evidence=lines)
     rank = ranked[0][-1]
-    first = _foremost(one, by_rank[rank])
-    of_several = len(one.members) > 1 and one.kind in _OF_ONE
-    elsewhere_too = first.check in ON_THE_WIRE and _place(first) not in one.members
-    where = f" at {_place(first)}" if (of_several or elsewhere_too) and first.host else ""
+    first = _foremost(failure, by_rank[rank])
     elsewhere = first.check.startswith("PRB") and first.outcome is Outcome.FAIL
-    is_near = _nearness(first, one.members) == 0
-    words = f"{REASONS[rank].word}{where} ({first.check})"
-    blames = _blamed(by_rank[rank], one.members)
+    is_near = _nearness(first, failure.members) == 0
+    words = f"{REASONS[rank].word}{_where(first, failure.located)} ({first.check})"
+    blames = _blamed(by_rank[rank], failure.members)
     return Why(words, first.remedy, lines, elsewhere, is_near, blames, facts_decide=first.check in ON_THE_WIRE)
 
 
+def _by_rank(failure: LocatedFailure, findings: Sequence[Finding]) -> dict[int, list[Finding]]:
+    """Return the findings that may explain the failure, by the place of their reason in `REASONS`."""
+    by_rank: dict[int, list[Finding]] = defaultdict(list)
+    for cause in findings:
+        if failure.located.kind == "group" and cause.outcome is not Outcome.FAIL:
+            continue  # a warning about one of many does not explain why all of them stop
+        rank = next((rank for rank, reason in enumerate(REASONS) if _may_explain(reason, cause, failure)), None)
+        if rank is not None and _nearness(cause, failure.members) is not None:
+            by_rank[rank].append(cause)
+    return by_rank
+
+
+def _where(cause: Finding, located: Located) -> str:
+    """Return the place of a cause in words, unless the finding is about that place anyway."""
+    of_several = len(located.members) > 1 and located.kind in _OF_ONE
+    elsewhere = cause.check in ON_THE_WIRE and _place(cause) not in located.members
+    return f" at {_place(cause)}" if (of_several or elsewhere) and cause.host else ""
+
+
 def _blamed(same: Sequence[Finding], members: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return kind and members of the object that one check's failures identify, None if it is not exactly one."""
     failures = [cause for cause in same if cause.outcome is Outcome.FAIL and (_nearness(cause, members) or 0) < 2]
-    objects = {
-        (cause.culprit.kind, cause.culprit.members)
-        if cause.culprit
-        else ("host" if cause.device is None else "device", (_place(cause),))
-        for cause in failures
-        if cause.culprit or cause.host
-    }
+    objects = set(map(_culprit, failures)) - {None}
     return objects.pop() if len(objects) == 1 else None
 
 
-def _may(reason: Reason, cause: Finding, way: FailureMode, backend: str) -> bool:
+def _culprit(failure: Finding) -> tuple[str, tuple[str, ...]] | None:
+    if failure.culprit:
+        return failure.culprit.kind, failure.culprit.members
+    if not failure.host:
+        return None
+    return "host" if failure.device is None else "device", (_place(failure),)
+
+
+def _may_explain(reason: Reason, cause: Finding, failure: LocatedFailure) -> bool:
     is_problem = cause.outcome in (Outcome.FAIL, Outcome.WARN)
-    applies = way in reason.ways and not (reason.fabric and backend == "gloo")
+    applies = failure.mode in reason.ways and not (reason.fabric and failure.backend == "gloo")
     return is_problem and applies and cause.check.startswith(reason.check)
 
 
@@ -217,17 +237,14 @@ def _place(cause: Finding) -> str:
 def _nearness(cause: Finding, members: Collection[str]) -> int | None:
     """Return how near a finding is to the members, or None if it concerns none of them.
 
-    0: it is about a member, or a device of one, or as much about a member as about another device.
-
-    1: it is about a member's host, or about no host at all.
-
-    2: it is about a host or device that has a member as its peer.
+    `0` is a finding about a member or a device of one, or about a member as much as about another device. `1` is a
+    finding about a member's host, or about no host at all. `2` is a finding about a host or device that has a member as
+    its peer.
     """
-    hosts = {member.partition("/")[0] for member in members}
     if cause.host is None:
-        rails = {member.partition("/")[2] for member in members}
-        return 1 if cause.rail is None or rails <= {"", str(cause.rail)} else None
-    if _place(cause) in members or cause.host in members:
+        return 1 if _is_on_rail(members, cause.rail) else None
+    hosts = {member.partition("/")[0] for member in members}
+    if not {_place(cause), cause.host}.isdisjoint(members):
         return 0
     if cause.host in hosts and cause.device is None:
         return 1
@@ -236,45 +253,53 @@ def _nearness(cause: Finding, members: Collection[str]) -> int | None:
     return 0 if cause.check in ON_THE_WIRE else 2
 
 
-def _weight(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devices: bool) -> tuple[bool, int, bool]:
+def _is_on_rail(members: Iterable[str], rail: int | None) -> bool:
+    return rail is None or all(member.partition("/")[2] in ("", str(rail)) for member in members)
+
+
+def _weight(failure: LocatedFailure, same: Sequence[Finding]) -> tuple[bool, int, bool]:
     """Return the order of one check's findings: if too few members are concerned, their nearness, if all only warn."""
-    nearness = min(_nearness(cause, one.members) or 0 for cause in same)
-    return (
-        not _enough(cluster, one, same, all_devices=all_devices),
-        nearness,
-        all(cause.outcome is not Outcome.FAIL for cause in same),
-    )
+    nearness = min(_nearness(cause, failure.members) or 0 for cause in same)
+    return not _enough(failure, same), nearness, all(cause.outcome is not Outcome.FAIL for cause in same)
 
 
-def _enough(cluster: Cluster, one: Located, same: Sequence[Finding], *, all_devices: bool) -> bool:
+def _enough(failure: LocatedFailure, same: Sequence[Finding]) -> bool:
     """Return whether one check's findings concern enough of the members to explain the failure.
 
-    For a device, host, link or group, one member is enough, otherwise it takes more than half. A host counts if more
-    than half of its devices are concerned, or one that fails, if all took part. Findings about no host in particular do
-    not explain a single host or device.
+    For a device, host, link or group, one member is enough, otherwise it takes more than half. Findings about no host
+    in particular do not explain a single host or device.
     """
-    kind = one.kind.rpartition(" ")[2]  # without "intermittent"
+    kind = failure.located.kind.rpartition(" ")[2]  # without "intermittent"
     if any(cause.host is None for cause in same):
         return kind not in ("device", "host")
-    devices = {host.name: max(1, len(host.devices)) for host in cluster.hosts}
+    devices = {host.name: max(1, len(host.devices)) for host in failure.cluster.hosts}
     members_concerned = 0
-    for member in one.members:
-        host, _, device = member.partition("/")
+    for member in failure.members:
         findings = [cause for cause in same if _nearness(cause, (member,)) is not None]
-        whole_host = any(cause.device is None or cause.host != host for cause in findings)
-        devices_concerned = {cause.device for cause in findings}
-        any_failure = all_devices and any(cause.outcome is Outcome.FAIL for cause in findings)
-        members_concerned += bool(findings) and (
-            bool(device) or whole_host or any_failure or 2 * len(devices_concerned) > devices.get(host, 1)
-        )
-    return members_concerned > 0 if kind in _OF_ONE else 2 * members_concerned > len(one.members)
+        members_concerned += bool(findings) and _is_concerned(member, findings, failure, devices)
+    return members_concerned > 0 if kind in _OF_ONE else 2 * members_concerned > len(failure.members)
 
 
-def _foremost(one: Located, same: Iterable[Finding]) -> Finding:
-    return min(same, key=lambda cause: (_nearness(cause, one.members) or 0, cause.outcome is not Outcome.FAIL))
+def _is_concerned(
+    member: str, findings: Sequence[Finding], failure: LocatedFailure, devices: Mapping[str, int]
+) -> bool:
+    """Return whether findings concern a member as a whole.
+
+    A host counts if more than half of its devices are concerned, or one that fails, if all took part.
+    """
+    host, _, device = member.partition("/")
+    if device or any(cause.device is None or cause.host != host for cause in findings):
+        return True
+    if failure.all_devices and any(cause.outcome is Outcome.FAIL for cause in findings):
+        return True
+    return 2 * len({cause.device for cause in findings}) > devices.get(host, 1)
 
 
-def _line(one: Located, same: Sequence[Finding]) -> str:
-    first = _foremost(one, same)
+def _foremost(failure: LocatedFailure, same: Iterable[Finding]) -> Finding:
+    return min(same, key=lambda cause: (_nearness(cause, failure.members) or 0, cause.outcome is not Outcome.FAIL))
+
+
+def _line(failure: LocatedFailure, same: Sequence[Finding]) -> str:
+    first = _foremost(failure, same)
     similar = f" (and {len(same) - 1} more like it)" if len(same) > 1 else ""
     return f"{first.check}: {first.summary}{similar}"

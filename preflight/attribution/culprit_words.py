@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from preflight.model.measure import Located, Observation, TestOutcome, TestResult
 
@@ -72,15 +73,20 @@ def named(located: Sequence[Located] | None, *outcomes: TestOutcome) -> list[Nam
     The groups of a partition are one object. There is one for each rail if every rail is parted by itself.
     """
     faults = [fault for fault in located or () if fault.outcome in outcomes]
+    objects = [Named(fault) for fault in faults if fault.kind != "partition"]
+    return objects + [_parted(groups) for groups in _partitions(faults)]
+
+
+def _partitions(faults: Iterable[Located]) -> Iterable[list[Located]]:
+    """Return the groups of each partition: by rail if every rail is parted by itself, else all of them as one."""
     rails: dict[str, list[Located]] = defaultdict(list)
     for fault in faults:
         if fault.kind == "partition":
             rails_of_members = {member.partition("/")[2] for member in fault.members}
             rails[rails_of_members.pop() if len(rails_of_members) == 1 else ""].append(fault)
     if any(len(groups) == 1 for groups in rails.values()):
-        rails = {"": [fault for groups in rails.values() for fault in groups]}
-    objects = [Named(fault) for fault in faults if fault.kind != "partition"]
-    return objects + [_parted(groups) for groups in rails.values()]
+        return [list(chain.from_iterable(rails.values()))]
+    return rails.values()
 
 
 def _parted(groups: Sequence[Located]) -> Named:
@@ -105,48 +111,51 @@ def _some(words: Sequence[str], shown: int = SHOWN) -> str:
     return ", ".join(words[:shown]) + suffix
 
 
-def failed_tests(one: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
-    """Return the tests of `one` that ran and did not pass."""
-    return [tests[id_] for id_ in one.tests if id_ in tests and tests[id_].outcome not in _WELL]
+def failed_tests(fault: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
+    """Return the tests of `fault` that ran and did not pass."""
+    return [tests[id_] for id_ in fault.tests if id_ in tests and tests[id_].outcome not in _WELL]
 
 
-def _others(one: Located, test: TestResult) -> list[str]:
+def _partner(fault: Located, test: TestResult) -> list[str]:
     """Return the members' partner in a test of two: a host where the members are hosts, else a device."""
-    places = [member.place if "/" in "".join(one.members) else member.host for member in test.members]
-    other_places = [place for place in dict.fromkeys(places) if place not in one.members]
+    places = [member.place if "/" in "".join(fault.members) else member.host for member in test.members]
+    other_places = [place for place in dict.fromkeys(places) if place not in fault.members]
     return other_places if len(other_places) == 1 else []
 
 
-def partners(one: Located, tests: Mapping[str, TestResult]) -> list[str]:
+def partners(fault: Located, tests: Mapping[str, TestResult]) -> list[str]:
     """Return the partners with which it did not pass. Each of them passes with others."""
-    return list(dict.fromkeys(partner for test in failed_tests(one, tests) for partner in _others(one, test)))
+    return list(dict.fromkeys(partner for test in failed_tests(fault, tests) for partner in _partner(fault, test)))
 
 
-def evidence(one: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
+def evidence(fault: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
     """Return `failed with node05/1 (r3-2), node07/1 (r4-1)` and `which pass with others (r3-5, r4-3)`."""
-    failures = failed_tests(one, tests)
-    passed_ids = [id_ for id_ in one.tests if id_ in tests and tests[id_].outcome in _WELL]
-    lead = _LEAD.get(one.outcome, "wrong data")
-    if one.kind.rpartition(" ")[2] not in ("host", "device"):
-        lines = [f"{lead} in {_some([test.id for test in failures])}"] if failures else []
-        return (*lines, f"its parts pass: {_some(passed_ids)}") if passed_ids else tuple(lines)
+    failures = failed_tests(fault, tests)
+    passed_ids = [id_ for id_ in fault.tests if id_ in tests and tests[id_].outcome in _WELL]
+    if fault.kind.rpartition(" ")[2] in ("host", "device"):
+        objects, link = _failed_partners(fault, failures), "with"
+        passed = "passed with others" if fault.kind.startswith("intermittent") else "which pass with others"
+        passed = f"{passed} ({_some(passed_ids)})"
+    else:
+        objects, link = [test.id for test in failures], "in"
+        passed = f"its parts pass: {_some(passed_ids)}"
+    failed = f"{_LEAD.get(fault.outcome, 'wrong data')} {link} {_some(objects)}"
+    return (*([failed] if objects else ()), *([passed] if passed_ids else ()))
+
+
+def _failed_partners(fault: Located, failures: Iterable[TestResult]) -> list[str]:
+    """Return each partner with which it failed, with the first test, and its speed if that is what failed."""
     ids: dict[str, list[str]] = defaultdict(list)
     for test in failures:
-        for partner in _others(one, test):
-            speed = f", {test.busbw_GBps:.2f} GB/s" if one.outcome is TestOutcome.SLOW and test.busbw_GBps else ""
+        for partner in _partner(fault, test):
+            speed = f", {test.busbw_GBps:.2f} GB/s" if fault.outcome is TestOutcome.SLOW and test.busbw_GBps else ""
             ids[partner].append(f"{test.id}{speed}")
-    lines = (
-        [f"{lead} with {_some([f'{partner} ({_some(test_ids, 1)})' for partner, test_ids in ids.items()])}"]
-        if ids
-        else []
-    )
-    passed = "passed with others" if one.kind.startswith("intermittent") else "which pass with others"
-    return (*lines, f"{passed} ({_some(passed_ids)})") if passed_ids else tuple(lines)
+    return [f"{partner} ({_some(test_ids, 1)})" for partner, test_ids in ids.items()]
 
 
-def sentence(it: Named) -> str:
+def sentence(culprit: Named) -> str:
     """Return the sentence about a culprit: which object it is, and how its tests end."""
-    fault, (does, do) = it.one, _VERBS.get(it.one.outcome, ("fails", "fail"))
+    fault, (does, do) = culprit.one, _VERBS.get(culprit.one.outcome, ("fails", "fail"))
     host, _, device = fault.members[0].partition("/") if fault.members else ("", "", "")
     subject = f"{host}: device {device}" if device else f"{host}: it"
     match fault.kind:
@@ -157,8 +166,8 @@ def sentence(it: Named) -> str:
         case "rail":
             return f"rail {device}: all tests along it {do}, on {len(fault.members)} hosts; other rails are well"
         case "partition":
-            groups = " | ".join(map(folded, it.sides))
-            return f"{len(it.sides)} groups do well inside and {do} with each other: {groups}"
+            groups = " | ".join(map(folded, culprit.sides))
+            return f"{len(culprit.sides)} groups do well inside and {do} with each other: {groups}"
         case "scale":
             return f"{folded(fault.members)} {do} together, and every part of them that was tried does well"
         case "system":

@@ -12,9 +12,10 @@ complaint.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 from preflight.attribution.ping_partitions import ReachablePart, ReachableParts
 from preflight.attribution.ping_types import (
@@ -48,22 +49,14 @@ class _Count:
     def __init__(self, pings: Sequence[Ping], places: Attachments, lost: Callable[[Ping], bool]) -> None:
         self._lost = lost
         self._places = places
-        self._pings: dict[Pair, list[Ping]] = defaultdict(list)
-        self._could_not_ask = {own(ping) for ping in pings if ping.error}
-        peer_ends: dict[tuple[str, str], PingEnd] = {}  # by the text of a ping, since many have the same peer
-        for ping in pings:
-            if ping.sent and not ping.error:
-                own_end, peer = own(ping), (ping.peer, ping.address)
-                peer_end = peer_ends.get(peer) or peer_ends.setdefault(peer, end(ping))
-                self._pings[(own_end, peer_end) if own_end < peer_end else (peer_end, own_end)].append(ping)
+        self._pings = _by_pair(pings)
+        self._unable_to_ping = {own(ping) for ping in pings if ping.error}
         bad_pairs = {pair for pair, pair_pings in self._pings.items() if any(map(lost, pair_pings))}
         pairs_down = {pair for pair in bad_pairs if any(self._place(device).down for device in pair)}
         self._bad = bad_pairs - pairs_down
-        self._left = dict.fromkeys(pair for pair in self._pings if pair not in pairs_down)
+        self._remaining = dict.fromkeys(pair for pair in self._pings if pair not in pairs_down)
         self._ends: dict[PingEnd, list[Pair]] | None = None  # the last result of `_by_end`, None if that is outdated
-        self._parts: ReachableParts | None = (
-            None  # of devices; None if no two that reach others lack answers of each other
-        )
+        self._parts: ReachableParts | None = None  # of devices; None if all that reach others reach each other
 
     def causes(self) -> list[Cause]:
         steps = (
@@ -80,7 +73,7 @@ class _Count:
         )
         causes: list[Cause] = []
         for step in steps:
-            if self._bad & self._left.keys():
+            if self._bad & self._remaining.keys():
                 causes += step()
         return causes
 
@@ -88,7 +81,7 @@ class _Count:
         self, kind: Kind, pairs: Collection[Pair], *names: str, device: int | None = None, part: bool = False
     ) -> Cause:
         for pair in pairs:
-            self._left.pop(pair, None)
+            self._remaining.pop(pair, None)
         self._ends = None
         pings = [ping for pair in pairs for ping in self._pings[pair]]
         return Cause(kind, names, device, tuple(filter(self._lost, pings)), len(pings), part=part)
@@ -103,7 +96,7 @@ class _Count:
         """Return the pairs that are still to be explained, by their ends."""
         if self._ends is None:
             self._ends = defaultdict(list)
-            for pair in self._left:
+            for pair in self._remaining:
                 for ping_end in pair:
                     self._ends[ping_end].append(pair)
         return self._ends
@@ -116,7 +109,7 @@ class _Count:
         by_end = self._by_end()
         gateways: list[tuple[Kind, str, list[Pair]]] = []
         for gateway, users, unheard in self._unheard(by_end):
-            reaching = [device for device in unheard if self._reaches_somebody(device, by_end)]
+            reaching = [device for device in unheard if self._reaches_another(device, by_end)]
             if len(reaching) > 1 and len(unheard) == len(users):
                 behind = self._cut_off(unheard, by_end, least=2)
                 gateways.append(("gateway" if behind else "silent", gateway.host, [*users.values(), *behind]))
@@ -135,7 +128,7 @@ class _Count:
                 [
                     users[device]
                     for device in unheard
-                    if self._reaches_somebody(device, by_end) and not self._cut_off([device], by_end, least=1)
+                    if self._reaches_another(device, by_end) and not self._cut_off([device], by_end, least=1)
                 ],
             )
             for gateway, users, unheard in self._unheard(by_end)
@@ -150,7 +143,7 @@ class _Count:
             users = {_other(pair, gateway): pair for pair in by_end[gateway]}
             yield gateway, users, [device for device, pair in users.items() if pair in self._bad]
 
-    def _reaches_somebody(self, device: PingEnd, by_end: ByEnd) -> bool:
+    def _reaches_another(self, device: PingEnd, by_end: ByEnd) -> bool:
         """Return whether a device reaches another one.
 
         If it pinged none, it has to reach its gateway, with a part of the packets at least.
@@ -174,7 +167,7 @@ class _Count:
         return list(behind) if self._all_bad(behind) and len(good_peers) >= least else []
 
     @cached_property
-    def _well(self) -> set[PingEnd]:
+    def _connected(self) -> set[PingEnd]:
         """Devices that reach another device."""
         return {
             device
@@ -190,8 +183,8 @@ class _Count:
         """Return the pairs of devices that reach others, and have no answer from each other."""
         return [
             pair
-            for pair in self._left
-            if pair in self._bad and is_direct(pair) and self._well.issuperset(pair) and not self._reached(pair)
+            for pair in self._remaining
+            if pair in self._bad and is_direct(pair) and self._connected.issuperset(pair) and not self._reached(pair)
         ]
 
     def _partitions(self) -> Iterator[Cause]:
@@ -200,19 +193,23 @@ class _Count:
             silent_pairs = self._silent()
             if not silent_pairs:
                 return
-            lost = {pair: len(self._pings[pair]) for pair in silent_pairs}
-            reached_pairs = (pair for pair in self._left if is_direct(pair) and self._reached(pair))
-            parts = ReachableParts(
-                (lambda device: device.host) if by_host else (lambda device: device), lost, reached_pairs
-            )
+            parts = self._reachable_parts(silent_pairs, by_host=by_host)
             self._parts = None if by_host else parts
-            lost_by_part = [(part, [pair for pair in silent_pairs if part.ends_at(pair)]) for part in parts.named()]
-            lost_by_part = [(part, [*pairs, *self._gateways_beyond(part)]) for part, pairs in lost_by_part]
+            lost_by_part = [(part, self._lost_to(part, silent_pairs)) for part in parts.cut_off()]
             for part, pairs in lost_by_part:
                 yield self._partition(part, pairs)
 
+    def _reachable_parts(self, silent_pairs: Sequence[Pair], *, by_host: bool) -> ReachableParts:
+        lost = {pair: len(self._pings[pair]) for pair in silent_pairs}
+        reached_pairs = (pair for pair in self._remaining if is_direct(pair) and self._reached(pair))
+        return ReachableParts((lambda device: device.host) if by_host else (lambda device: device), lost, reached_pairs)
+
+    def _lost_to(self, part: ReachablePart, silent_pairs: Sequence[Pair]) -> list[Pair]:
+        """Return the pairs that the partition explains."""
+        return [*filter(part.ends_at, silent_pairs), *self._gateways_beyond(part)]
+
     def _partition(self, part: ReachablePart, pairs: Collection[Pair]) -> Cause:
-        devices = {device for device in self._well if part.has(device)}
+        devices = {device for device in self._connected if part.has(device)}
         rails = {device.device for device in devices}
         cause = self._cause("partition", pairs, *self._leaves(devices), device=rails.pop() if len(rails) == 1 else None)
         members, other_members = (tuple(map(str, sorted(names))) for names in (part.members, part.others))
@@ -220,44 +217,42 @@ class _Count:
 
     def _gateways_beyond(self, part: ReachablePart) -> Iterator[Pair]:
         """Yield the pairs of one side with gateways that answer no device there, and some of the other side."""
-        unanswered: dict[PingEnd, list[tuple[PingEnd, Pair]]] = defaultdict(list)
-        answered: dict[PingEnd, list[PingEnd]] = defaultdict(list)
-        for pair in self._left:
-            if not is_direct(pair):
-                gateway, device = pair if pair[0].is_gateway else pair[::-1]
-                if self._reached(pair):
-                    answered[gateway].append(device)
-                elif device in self._well:
-                    unanswered[gateway].append((device, pair))
+        answered, unanswered = self._gateway_answers()
         for is_near, is_far in ((part.has, part.is_without), (part.is_without, part.has)):
             for gateway, device_pairs in unanswered.items():
                 if any(map(is_far, answered[gateway])) and not any(map(is_near, answered[gateway])):
                     yield from (pair for device, pair in device_pairs if is_near(device))
 
+    def _gateway_answers(self) -> tuple[Mapping[PingEnd, list[PingEnd]], Mapping[PingEnd, list[tuple[PingEnd, Pair]]]]:
+        """Return the devices that each gateway answers, and those that it does not although they reach others."""
+        answered: dict[PingEnd, list[PingEnd]] = defaultdict(list)
+        unanswered: dict[PingEnd, list[tuple[PingEnd, Pair]]] = defaultdict(list)
+        for pair in self._remaining:
+            if not is_direct(pair):
+                gateway, device = pair if pair[0].is_gateway else pair[::-1]
+                if self._reached(pair):
+                    answered[gateway].append(device)
+                elif device in self._connected:
+                    unanswered[gateway].append((device, pair))
+        return answered, unanswered
+
     def _leaves(self, devices: set[PingEnd]) -> list[str]:
         """Return the leaves that have just these devices behind them, of the devices that reach another one."""
         leaves_inside = {self._place(device).leaf for device in devices}
-        leaves_outside = {self._place(device).leaf for device in self._well - devices}
+        leaves_outside = {self._place(device).leaf for device in self._connected - devices}
         return [] if "" in leaves_inside or leaves_inside & leaves_outside else sorted(leaves_inside)
 
     def _fabric(self) -> Iterator[Cause]:
-        rails = {ping_end.device for pair in self._left for ping_end in pair if not ping_end.is_gateway}
-        if len(rails) > 1 and self._all_bad(self._left):
-            yield self._cause("fabric", tuple(self._left))
+        rails = {ping_end.device for pair in self._remaining for ping_end in pair if not ping_end.is_gateway}
+        if len(rails) > 1 and self._all_bad(self._remaining):
+            yield self._cause("fabric", tuple(self._remaining))
 
     def _rails(self) -> Iterator[Cause]:
         """Yield rails of which all pairs are bad: at least three, of which some may be pairs with gateways.
 
         If only some devices of a rail reach their gateways, the others are at fault, not the rail.
         """
-        along: dict[int, list[Pair]] = defaultdict(list)
-        up: dict[int, list[Pair]] = defaultdict(list)
-        across: dict[int, list[Pair]] = defaultdict(list)
-        for near_end, far_end in self._left:
-            rails = {ping_end.device for ping_end in (near_end, far_end) if not ping_end.is_gateway}
-            kind = across if len(rails) > 1 else up if near_end.is_gateway or far_end.is_gateway else along
-            for rail in rails:
-                kind[rail].append((near_end, far_end))
+        along, up, across = self._pairs_by_rail()
         for rail, pairs in sorted(along.items()):
             bad_gateway_pairs = [pair for pair in up[rail] if pair in self._bad]
             are_alike = len(bad_gateway_pairs) in (0, len(up[rail]))
@@ -265,25 +260,36 @@ class _Count:
                 crossing = across[rail] if self._all_bad(across[rail]) else []
                 yield self._cause("rail", [*pairs, *bad_gateway_pairs, *crossing], device=rail)
 
+    def _pairs_by_rail(self) -> tuple[Mapping[int, list[Pair]], ...]:
+        """Return by rail the pairs of its devices, their pairs with gateways, and those with devices of other rails."""
+        along, up, across = (defaultdict[int, list[Pair]](list) for _ in range(3))
+        for pair in self._remaining:
+            rails = {ping_end.device for ping_end in pair if not ping_end.is_gateway}
+            kind = across if len(rails) > 1 else along if is_direct(pair) else up
+            for rail in rails:
+                kind[rail].append(pair)
+        return along, up, across
+
     def _hosts(self) -> Iterator[Cause]:
         """Yield hosts of which all pairs are bad, of at least two devices, with at least two other hosts or gateways.
 
         One other is enough if none of the host's devices could ping.
         """
         of_host: dict[str, list[Pair]] = defaultdict(list)
-        for pair in self._left:
+        for pair in self._remaining:
             for host in {ping_end.host for ping_end in pair if not ping_end.is_gateway}:
                 of_host[host].append(pair)
-        suspects = []
-        for host, pairs in of_host.items():
-            ends = {ping_end for pair in pairs for ping_end in pair}
-            own_ends = {ping_end for ping_end in ends if ping_end.host == host}
-            other_hosts = {ping_end.host for ping_end in ends - own_ends}
-            if self._all_bad(pairs) and len(own_ends) > 1 and (len(other_hosts) > 1 or own_ends <= self._could_not_ask):
-                suspects.append((host, pairs))
+        suspects = [(host, pairs) for host, pairs in of_host.items() if self._is_bad_host(host, pairs)]
         for host, pairs in suspects:
-            hosts_met = {ping_end.host for pair in pairs for ping_end in pair}
+            hosts_met = {ping_end.host for ping_end in _ends(pairs)}
             yield self._cause("host", pairs, host, part=any(name not in hosts_met for name, _ in suspects))
+
+    def _is_bad_host(self, host: str, pairs: Collection[Pair]) -> bool:
+        ends = _ends(pairs)
+        own_ends = {ping_end for ping_end in ends if ping_end.host == host}
+        other_hosts = {ping_end.host for ping_end in ends - own_ends}
+        has_others = len(other_hosts) > 1 or own_ends <= self._unable_to_ping
+        return self._all_bad(pairs) and len(own_ends) > 1 and has_others
 
     def _devices(self) -> Iterator[Cause]:
         """Yield devices of which all pairs are bad, with at least two peers."""
@@ -297,10 +303,8 @@ class _Count:
         for device, _ in suspects:
             on_rail[device.device].add(device)
         for device, pairs in suspects:
-            ends_met = {ping_end for pair in pairs for ping_end in pair}
-            yield self._cause(
-                "device", pairs, device.host, device=device.device, part=not on_rail[device.device] <= ends_met
-            )
+            part = not on_rail[device.device] <= _ends(pairs)
+            yield self._cause("device", pairs, device.host, device=device.device, part=part)
 
     def _between_leaves(self) -> Iterator[Cause]:
         """Yield two leaves with bad pairs between them, of at least two devices on each side, and none inside either.
@@ -308,27 +312,29 @@ class _Count:
         They are no partition: some of their devices reach each other (one cable of several), or all do through a third
         leaf.
         """
+        across, leaves_bad_inside = self._pairs_by_leaves()
+        for leaves, pairs in sorted(across.items()):
+            bad_ends = _ends(pair for pair in pairs if pair in self._bad)
+            sides = [{ping_end for ping_end in bad_ends if self._place(ping_end).leaf == leaf} for leaf in leaves]
+            if min(map(len, sides)) > 1 and not leaves_bad_inside & set(leaves):
+                yield self._cause("leaves", pairs, *leaves)
+
+    def _pairs_by_leaves(self) -> tuple[Mapping[tuple[str, str], list[Pair]], set[str]]:
+        """Return the pairs between each two leaves, and the leaves with bad pairs inside."""
         across: dict[tuple[str, str], list[Pair]] = defaultdict(list)
         leaves_bad_inside = set()
-        for pair in self._left:
+        for pair in self._remaining:
             near_leaf, far_leaf = (self._place(ping_end).leaf for ping_end in pair)
             if near_leaf and far_leaf and near_leaf != far_leaf:
                 across[min(near_leaf, far_leaf), max(near_leaf, far_leaf)].append(pair)
             elif pair in self._bad:
                 leaves_bad_inside |= {near_leaf, far_leaf}
-        for leaves, pairs in sorted(across.items()):
-            bad_pairs = [pair for pair in pairs if pair in self._bad]
-            sides = [
-                {ping_end for pair in bad_pairs for ping_end in pair if self._place(ping_end).leaf == leaf}
-                for leaf in leaves
-            ]
-            if min(map(len, sides)) > 1 and not leaves_bad_inside & set(leaves):
-                yield self._cause("leaves", pairs, *leaves)
+        return across, leaves_bad_inside
 
     def _between_hosts(self) -> Iterator[Cause]:
         """Yield two hosts of which all pairs are bad, at least two, while both reach others."""
         between: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-        for near_end, far_end in self._left:
+        for near_end, far_end in self._remaining:
             if not near_end.is_gateway and not far_end.is_gateway and near_end.host != far_end.host:
                 between[near_end.host, far_end.host].append((near_end, far_end))
         for hosts, pairs in sorted(between.items()):
@@ -336,10 +342,26 @@ class _Count:
                 yield self._cause("hosts", pairs, *hosts)
 
     def _links(self) -> Iterator[Cause]:
-        for pair in [pair for pair in self._left if pair in self._bad]:
-            part = self._parts is not None and self._well.issuperset(pair) and not self._parts.joined(*pair)
+        for pair in [pair for pair in self._remaining if pair in self._bad]:
+            part = self._parts is not None and self._connected.issuperset(pair) and not self._parts.are_joined(*pair)
             yield self._cause("link", [pair], *map(str, pair), part=part)
 
 
-def _other(pair: Pair, one: PingEnd) -> PingEnd:
-    return pair[1] if pair[0] == one else pair[0]
+def _by_pair(pings: Iterable[Ping]) -> dict[Pair, list[Ping]]:
+    """Return the pings that were sent, by their ends."""
+    by_pair: dict[Pair, list[Ping]] = defaultdict(list)
+    peer_ends: dict[tuple[str, str], PingEnd] = {}  # by the text of a ping, since many have the same peer
+    for ping in pings:
+        if ping.sent and not ping.error:
+            own_end, peer = own(ping), (ping.peer, ping.address)
+            peer_end = peer_ends.get(peer) or peer_ends.setdefault(peer, end(ping))
+            by_pair[(own_end, peer_end) if own_end < peer_end else (peer_end, own_end)].append(ping)
+    return by_pair
+
+
+def _ends(pairs: Iterable[Pair]) -> set[PingEnd]:
+    return set(chain.from_iterable(pairs))
+
+
+def _other(pair: Pair, near_end: PingEnd) -> PingEnd:
+    return pair[1] if pair[0] == near_end else pair[0]

@@ -6,7 +6,7 @@ is in.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from preflight.attribution.localiser.evidence import weigh
@@ -46,26 +46,18 @@ class ReachableParts:
         self._member = member
         together = {frozenset(map(member, pair)) for pair in reached}
         passes = {group: GroupResult(Test(group), GroupOutcome.PASS) for group in together if len(group) == 2}
-        failures: dict[Group, int] = defaultdict(int)
-        for pair, pings in lost.items():
-            failures[frozenset(map(member, pair))] += pings
         pass_of_member = {name: result for group, result in passes.items() for name in group}
-        results = list(passes.values())
-        for group, pings in failures.items():
-            if len(group) == 2 and group not in passes and group <= pass_of_member.keys():
-                results += [
-                    GroupResult(Test(group, attempt), GroupOutcome.FAIL)
-                    for attempt in range(1, min(pings, FAILURES_APART) + 1)
-                ]
-                results += [pass_of_member[name] for name in group]
+        lost_by_group = _lost_by_group(member, lost)
+        failed = {group: pings for group, pings in lost_by_group.items() if len(group) == 2 and group not in passes}
+        results = [*passes.values(), *_failures(failed, pass_of_member)]
         self._rules = Rules(list(pass_of_member), weigh(results))
 
-    def joined(self, one: PingEnd, other: PingEnd) -> bool:
+    def are_joined(self, device: PingEnd, other: PingEnd) -> bool:
         """Return whether a chain of pings that came back leads from one device to the other."""
         island = self._rules.evidence.island
-        return bool(island(self._member(one)) == island(self._member(other)))
+        return bool(island(self._member(device)) == island(self._member(other)))
 
-    def named(self) -> list[ReachablePart]:
+    def cut_off(self) -> list[ReachablePart]:
         """Return the parts that are cut off: all but those larger than every part that they do not reach.
 
         So of two equal parts both are returned.
@@ -82,6 +74,22 @@ class ReachableParts:
             for island, unreached in islands_apart.items()
             if any(len(islands[other_island]) >= len(islands[island]) for other_island in unreached)
         )
+
+
+def _lost_by_group(member: Callable[[PingEnd], Member], lost: Mapping[Pair, int]) -> Mapping[Group, int]:
+    counts: dict[Group, int] = defaultdict(int)
+    for pair, pings in lost.items():
+        counts[frozenset(map(member, pair))] += pings
+    return counts
+
+
+def _failures(lost: Mapping[Group, int], pass_of_member: Mapping[Member, GroupResult]) -> Iterator[GroupResult]:
+    """Yield failures of each two members, as many as pings were lost, and then a pass of either member."""
+    for group, pings in lost.items():
+        if group <= pass_of_member.keys():
+            for attempt in range(1, min(pings, FAILURES_APART) + 1):
+                yield GroupResult(Test(group, attempt), GroupOutcome.FAIL)
+            yield from (pass_of_member[name] for name in group)
 
 
 def _of_all_rails(parts: Iterable[ReachablePart]) -> list[ReachablePart]:

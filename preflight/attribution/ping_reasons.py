@@ -1,7 +1,9 @@
 """Findings of other checks that explain lost pings: a cause instead of a guess."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from preflight.attribution.ping_types import GATEWAY, PingEnd, end, own
 from preflight.facts.types import Ping
@@ -46,20 +48,20 @@ class PingReason:
 def reason(lost: Sequence[Ping], known: Iterable[Finding], *, large: bool = False) -> PingReason | None:
     """Return the one check that has findings for all of the lost pings, or None if there is none."""
     causes = _LOSE_LARGE_PINGS if large else _LOSE_PINGS
-    problems = [
-        finding for finding in known if finding.check in causes and finding.outcome in (Outcome.FAIL, Outcome.WARN)
-    ]
+    problems: dict[str, list[Finding]] = defaultdict(list)
+    for finding in known:
+        if finding.check in causes and finding.outcome in (Outcome.FAIL, Outcome.WARN):
+            problems[finding.check].append(finding)
     for check, cause in causes.items():
-        check_findings = [finding for finding in problems if finding.check == check]
-        concerned = (
-            [[finding for finding in check_findings if _concerns(finding, ping)] for ping in lost]
-            if check_findings
-            else []
-        )
-        if concerned and all(concerned):
-            findings = tuple(dict.fromkeys(finding for findings_of_ping in concerned for finding in findings_of_ping))
+        if check in problems and (findings := _explaining(problems[check], lost)):
             return PingReason(f"{cause} ({check}): {findings[0].summary}", findings)
     return None
+
+
+def _explaining(findings: Sequence[Finding], lost: Sequence[Ping]) -> tuple[Finding, ...]:
+    """Return the findings that concern the lost pings, empty if one of these pings has none."""
+    concerned = [[finding for finding in findings if _concerns(finding, ping)] for ping in lost]
+    return tuple(dict.fromkeys(chain.from_iterable(concerned))) if all(concerned) else ()
 
 
 def _concerns(finding: Finding, ping: Ping) -> bool:

@@ -57,7 +57,7 @@ class Cause:
     rail. `lost`: the pings that it explains, out of `total`. If a "gateway" is gone, those through it are among them.
 
     `members` of a partition: hosts, or devices as "node01/3", that reach each other and none of the `others`. `part`:
-    the cause may also be a part that is cut off, which too few pings were made to tell.
+    the cause may also be a part that is cut off, but there were too few pings to decide.
     """
 
     kind: Kind
@@ -68,6 +68,16 @@ class Cause:
     members: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     part: bool = False
+
+    @property
+    def objects(self) -> str:
+        """The names in one phrase."""
+        return " and ".join(self.names)
+
+    @property
+    def unanswered(self) -> bool:
+        """True if no packet of the lost pings came back."""
+        return not any(ping.received for ping in self.lost)
 
 
 def end(ping: Ping) -> PingEnd:

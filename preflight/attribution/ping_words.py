@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from preflight.attribution.culprit_words import folded
-from preflight.attribution.ping_types import Cause, PingEnd, end, own
+from preflight.attribution.ping_types import Cause, Kind, PingEnd, end, own
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ _MAYBE_A_PART = "or a part that is cut off: of who is named here not every two w
 
 def mend(cause: Cause, words: Words) -> str:
     """Return what to check, after the command that pings more pairs, if that decides the cause."""
-    names = (" and ".join(cause.names),) if cause.kind == "partition" else cause.names
+    names = (cause.objects,) if cause.kind == "partition" else cause.names
     kind = "uplinks" if cause.kind == "partition" and cause.names else cause.kind
     objects = words.mend[kind].format(*names, device=cause.device)
     return f"{words.mesh.format(size=cause.lost[0].size)} tells; {objects}" if cause.part else objects
@@ -96,47 +96,59 @@ def said(cause: Cause, pings: str) -> tuple[str, str]:
     return summary, "; ".join(filter(None, (why, _MAYBE_A_PART if cause.part else "")))
 
 
+# Kind of cause → which pings are lost, and what that means.
+_PLAIN: Mapping[Kind, tuple[str, str]] = {
+    "fabric": ("{count} between devices are lost, on all rails", "it is what all devices have in common"),
+    "rail": ("rail {device}: {count} along it are lost", "all hosts, one rail"),
+    "host": ("{names}: {count} from and to its devices are lost", "several devices and peers, one host"),
+    "gateway": ("gateway {names}: {count} to it and through it are lost", "its devices reach only each other"),
+    "leaves": ("{count} between {leaves} are lost", "no single host or device: what lies between"),
+    "hosts": ("{count} between {names} are lost", "no single device: what lies between"),
+}
+
+
 def _said(cause: Cause, pings: str) -> tuple[str, str]:
-    count, between = f"{len(cause.lost)} of {cause.total} {pings}", " and ".join(cause.names)
     match cause.kind:
-        case "fabric":
-            return f"{count} between devices are lost, on all rails", "it is what all devices have in common"
-        case "rail":
-            return f"rail {cause.device}: {count} along it are lost", "all hosts, one rail"
-        case "host":
-            return f"{between}: {count} from and to its devices are lost", "several devices and peers, one host"
-        case "gateway":
-            return f"gateway {between}: {count} to it and through it are lost", "its devices reach only each other"
         case "silent":
-            devices = {own(ping) for ping in cause.lost}
-            silent_to = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
-            how = (
-                f"answers not all {pings}" if any(ping.received for ping in cause.lost) else f"does not answer {pings}"
-            )
-            return (
-                f"gateway {between} {how} of {silent_to}",
-                "they reach others; a gateway may refuse ICMP, or limit it",
-            )
+            return _silent_gateway(cause, pings)
         case "device":
-            device = PingEnd(cause.names[0], cause.device or 0)
-            peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
-            is_silent = not any(ping.received for ping in cause.lost)
-            lost = f"loses all {pings}" if is_silent else f"loses {pings}"
-            why = "several peers, one device: its own link"
-            return f"{device.host}: device {device.device} {lost} with each of its {len(peers)} peers", why
+            return _device(cause, pings)
         case "link":
-            is_both_ways = len(cause.lost) == cause.total > 1
-            return "", f"all {cause.total} {pings} between {between} are lost, both ways" if is_both_ways else ""
+            return "", _link(cause, pings)
         case "partition":
-            where = f"rail {cause.device}: " if cause.device is not None else ""
-            part, other_members = folded(cause.members), folded(cause.others)
-            why = f"just what is behind {between}" if cause.names else "no single host or device: what lies between"
-            return (
-                f"{where}{part} reach each other, and none of {other_members}: {count} are lost",
-                f"a partition: {why}",
-            )
-        case "leaves":
-            between = " and ".join(f"leaf {name}" for name in cause.names)
-            return f"{count} between {between} are lost", "no single host or device: what lies between"
-        case _:
-            return f"{count} between {between} are lost", "no single device: what lies between"
+            return _partition(cause, pings)
+    summary, why = _PLAIN[cause.kind]
+    leaves = " and ".join(f"leaf {name}" for name in cause.names)
+    return summary.format(count=_count(cause, pings), names=cause.objects, leaves=leaves, device=cause.device), why
+
+
+def _count(cause: Cause, pings: str) -> str:
+    return f"{len(cause.lost)} of {cause.total} {pings}"
+
+
+def _silent_gateway(cause: Cause, pings: str) -> tuple[str, str]:
+    devices = {own(ping) for ping in cause.lost}
+    silent_to = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
+    how = f"does not answer {pings}" if cause.unanswered else f"answers not all {pings}"
+    return f"gateway {cause.objects} {how} of {silent_to}", "they reach others; a gateway may refuse ICMP, or limit it"
+
+
+def _device(cause: Cause, pings: str) -> tuple[str, str]:
+    device = PingEnd(cause.names[0], cause.device or 0)
+    peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
+    lost = f"loses all {pings}" if cause.unanswered else f"loses {pings}"
+    why = "several peers, one device: its own link"
+    return f"{device.host}: device {device.device} {lost} with each of its {len(peers)} peers", why
+
+
+def _link(cause: Cause, pings: str) -> str:
+    is_both_ways = len(cause.lost) == cause.total > 1
+    return f"all {cause.total} {pings} between {cause.objects} are lost, both ways" if is_both_ways else ""
+
+
+def _partition(cause: Cause, pings: str) -> tuple[str, str]:
+    where = f"rail {cause.device}: " if cause.device is not None else ""
+    part, other_members = folded(cause.members), folded(cause.others)
+    summary = f"{where}{part} reach each other, and none of {other_members}: {_count(cause, pings)} are lost"
+    why = f"just what is behind {cause.objects}" if cause.names else "no single host or device: what lies between"
+    return summary, f"a partition: {why}"

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.model.cluster import Cluster
-from preflight.model.measure import STAGES, End, Observation, RankView
+from preflight.model.measure import STAGES, End, Meeting, Observation, RankView
+from preflight.model.number_ranges import number_ranges
 
 HANDS = {"T": ": stopped", "D": ": in a driver", "Z": ": dead"}  # states of a process, as in /proc/PID/stat
 _HOSTS = 6  # hosts shown in one line
@@ -16,28 +17,18 @@ def places(views: Iterable[RankView]) -> str:
     devices: dict[str, list[int]] = defaultdict(list)
     for view in views:
         devices[view.member.host].append(view.member.device)
-    words = [f"{host}/{_ranges(sorted(set(numbers)))}" for host, numbers in devices.items()]
+    words = [f"{host}/{number_ranges(sorted(set(numbers)))}" for host, numbers in devices.items()]
     return ", ".join(words[:_HOSTS]) + (f" and {len(words) - _HOSTS} hosts more" if len(words) > _HOSTS else "")
 
 
 def device_ranges(views: Sequence[RankView]) -> str:
     """Return the devices of views of one host in short: `devices 0-7`."""
-    return f"devices {_ranges(sorted({view.member.device for view in views}))}"
+    return f"devices {number_ranges(sorted({view.member.device for view in views}))}"
 
 
 def first_line(view: RankView) -> str:
     """Return the first line of a rank's error, without a full stop, so that a sentence can go on."""
     return view.error.strip().partition("\n")[0].rstrip(". ")[:200]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def found_at(view: RankView, size: int = 0) -> str:
@@ -54,61 +45,83 @@ def found_at(view: RankView, size: int = 0) -> str:
     return f"at {following}{count}"
 
 
-def _by_place(seen: Observation, views: Iterable[RankView]) -> dict[str, list[RankView]]:
+def _by_place(observation: Observation, views: Iterable[RankView]) -> dict[str, list[RankView]]:
     by_place: dict[str, list[RankView]] = defaultdict(list)
     for view in views:
-        by_place[found_at(view, len(seen.ranks))].append(view)
+        by_place[found_at(view, len(observation.ranks))].append(view)
     return dict(sorted(by_place.items(), key=lambda item: -len(item[1])))
 
 
-def waiting(seen: Observation, others: Sequence[RankView]) -> str:
+def waiting(observation: Observation, views: Sequence[RankView]) -> str:
     """Return `15 ranks waited at peers 15/16`, or nothing if no rank waited."""
-    still_open = [view for view in others if view.end is not End.CLOSED]
-    parts = [f"{len(views)} {_word(views)} waited {place}" for place, views in _by_place(seen, still_open).items()]
+    still_open = _by_place(observation, (view for view in views if view.end is not End.CLOSED))
+    parts = [f"{len(ranks)} {_noun(ranks)} waited {place}" for place, ranks in still_open.items()]
     return ", ".join(parts[:3])
 
 
-def _word(views: Sequence[RankView]) -> str:
+def _noun(views: Sequence[RankView]) -> str:
     return "rank" if len(views) == 1 else "ranks"
 
 
-def evidence(cluster: Cluster, seen: Observation, named: Sequence[RankView]) -> Iterator[str]:
+def evidence(cluster: Cluster, observation: Observation, culprits: Sequence[RankView]) -> Iterator[str]:
     """Yield the evidence, the most telling first: positions of ranks, addresses that they wait for, and logs."""
-    for place, views in list(_by_place(seen, seen.ranks).items())[:4]:
+    for place, views in list(_by_place(observation, observation.ranks).items())[:4]:
         yield f"{place}: {places(views)}"
-    missed_ranks = {rank for view in seen.ranks for rank in view.missing}
-    absent_views = [view for view in seen.ranks if view.member.rank in missed_ranks and view.present is None]
-    if {view.member for view in absent_views} - {view.member for view in named}:
-        yield f"missing there: {places(absent_views)}"
-    yield from (f"{view.member.place}: SIGKILL did not free the device" for view in named if view.held)
-    yield from _addresses(cluster, seen, named)
-    named_first = [*named, *(view for view in seen.ranks if view not in named)]
-    errors = dict.fromkeys(first_line(view) for view in named_first if view.error)
+    yield from _missing_ranks(observation, culprits)
+    yield from (f"{view.member.place}: SIGKILL did not free the device" for view in culprits if view.held)
+    yield from _addresses(cluster, observation, culprits)
+    culprits_first = [*culprits, *(view for view in observation.ranks if view not in culprits)]
+    errors = dict.fromkeys(first_line(view) for view in culprits_first if view.error)
     yield from list(errors)[:3]
-    for view in [view for view in named_first if view.logs][:_RANKS]:
+    yield from _logs(culprits_first)
+
+
+def _missing_ranks(observation: Observation, culprits: Iterable[RankView]) -> Iterator[str]:
+    """Yield the ranks that others missed, if they are not just the culprits."""
+    missed_ranks = {rank for view in observation.ranks for rank in view.missing}
+    absent_views = [view for view in observation.ranks if view.member.rank in missed_ranks and view.present is None]
+    if {view.member for view in absent_views} - {view.member for view in culprits}:
+        yield f"missing there: {places(absent_views)}"
+
+
+def _logs(views: Iterable[RankView]) -> Iterator[str]:
+    for view in [view for view in views if view.logs][:_RANKS]:
         yield from (f"{view.member.host}/{view.member.device} log: {line}" for line in view.logs)
 
 
-def _addresses(cluster: Cluster, seen: Observation, named: Sequence[RankView]) -> Iterator[str]:
+def _addresses(cluster: Cluster, observation: Observation, culprits: Sequence[RankView]) -> Iterator[str]:
     """Yield the open connections, and the addresses where ranks at this stage are reached."""
-    open_ = dict.fromkeys(place for view in [*named, *seen.ranks] for place in view.connecting)
-    if open_:
-        yield f"no answer from {', '.join(list(open_)[:4])} (TCP)"
-    if seen.meeting is None:
+    views = [*culprits, *observation.ranks]
+    meeting = observation.meeting
+    connecting = dict.fromkeys(place for view in views for place in view.connecting)
+    if connecting:
+        yield f"no answer from {', '.join(list(connecting)[:4])} (TCP)"
+    if meeting is None:
         return
-    stages = {view.stage for view in named}
+    stages = {view.stage for view in culprits}
     if stages & {"device", "store"}:
-        yield f"they meet at {seen.meeting.place}"
+        yield f"they meet at {meeting.place}"
     if stages & {"peers", "warm-up", "iteration"}:
-        hosts = list(dict.fromkeys(view.member.host for view in [*named, *seen.ranks]))[:2]
-        nics = [f"{host} {seen.meeting.nics[host]}" for host in hosts if host in seen.meeting.nics]
-        if nics:
-            yield f"host NICs: {', '.join(nics)}"
-        if seen.meeting.backend == "hccl":
-            planned_addresses = {
-                (host.name, device.index): device.address for host in cluster.hosts for device in host.devices
-            }
-            addresses = [(view.member, planned_addresses.get((view.member.host, view.member.device))) for view in named]
-            words = [f"{member.host}/{member.device} {address.ip}" for member, address in addresses[:4] if address]
-            if words:
-                yield f"device addresses: {', '.join(words)}, port 16666"
+        yield from _host_nics(meeting, views)
+        if meeting.backend == "hccl":
+            yield from _device_addresses(cluster, culprits)
+
+
+def _host_nics(meeting: Meeting, views: Iterable[RankView]) -> Iterator[str]:
+    hosts = list(dict.fromkeys(view.member.host for view in views))[:2]
+    nics = [f"{host} {meeting.nics[host]}" for host in hosts if host in meeting.nics]
+    if nics:
+        yield f"host NICs: {', '.join(nics)}"
+
+
+def _device_addresses(cluster: Cluster, views: Sequence[RankView]) -> Iterator[str]:
+    planned = {
+        (host.name, device.index): device.address.ip
+        for host in cluster.hosts
+        for device in host.devices
+        if device.address
+    }
+    ends = [(view.member.host, view.member.device) for view in views[:4]]
+    words = [f"{host}/{device} {planned[host, device]}" for host, device in ends if (host, device) in planned]
+    if words:
+        yield f"device addresses: {', '.join(words)}, port 16666"

@@ -1,14 +1,14 @@
-"""Hangs that a probe with a short budget cannot tell from slowness. Pure."""
+"""Hangs that a probe with a short budget cannot distinguish from slowness. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from preflight.attribution.stopped_ranks import Behind, Stop
-from preflight.model.measure import Observation, Scope, TestOutcome, TimeLimit
+from preflight.model.measure import Observation, Scope, TestOutcome, TestResult, TimeLimit
 
 
 def is_slow_or_hung(stop: Stop, limit: TimeLimit | None) -> bool:
     """Return whether a group that stopped as one may have been slow: its steps had less time than usual."""
-    return limit is not None and limit.shortened and _hung(stop.seen)
+    return _may_be_slow(stop.seen, limit)
 
 
 def is_slow_or_hung_alone(own: Behind, observations: Sequence[Observation], limit: TimeLimit | None) -> bool:
@@ -16,19 +16,16 @@ def is_slow_or_hung_alone(own: Behind, observations: Sequence[Observation], limi
 
     They may, if at least half of all devices that were tested alone hung in the same rounds.
     """
-    if limit is None or not limit.shortened or not _hung(own.seen):
+    if not _may_be_slow(own.seen, limit) or any(observation.test.scope is not Scope.DEVICE for observation in own.seen):
         return False
-    if any(observation.test.scope is not Scope.DEVICE for observation in own.seen):
-        return False
-    rounds = {_round(observation) for observation in own.seen}
+    rounds = {observation.test.round for observation in own.seen}
     tests = [
         observation.test
         for observation in observations
-        if _round(observation) in rounds and observation.test.scope is Scope.DEVICE
+        if observation.test.round in rounds and observation.test.scope is Scope.DEVICE
     ]
-    places = {test.members[0].place for test in tests}
-    hung = {test.members[0].place for test in tests if test.outcome is TestOutcome.HANG}
-    return 2 * len(hung) >= len(places)
+    hung = [test for test in tests if test.outcome is TestOutcome.HANG]
+    return 2 * len(_devices(hung)) >= len(_devices(tests))
 
 
 def sentence(limit: TimeLimit, first: str) -> str:
@@ -43,9 +40,12 @@ def remedy(limit: TimeLimit) -> str:
     return f"give the probe {limit.enough:.0f} s: preflight probe --budget {limit.enough:.0f}s"
 
 
-def _hung(tests: Sequence[Observation]) -> bool:
-    return all(observation.test.outcome is TestOutcome.HANG for observation in tests)
+def _may_be_slow(hung: Sequence[Observation], limit: TimeLimit | None) -> bool:
+    """Return whether tests may have been slow: all of them hung, and had less time than usual."""
+    has_less_time = limit is not None and limit.shortened
+    return has_less_time and all(observation.test.outcome is TestOutcome.HANG for observation in hung)
 
 
-def _round(seen: Observation) -> str:
-    return seen.test.id.partition("-")[0]
+def _devices(tests: Iterable[TestResult]) -> set[str]:
+    """Return the devices of tests of one device each."""
+    return {test.members[0].place for test in tests}

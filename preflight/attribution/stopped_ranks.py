@@ -4,7 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from preflight.attribution.culprit_words import Named
-from preflight.model.measure import STAGES, End, Member, Observation, RankView, Scope, TestOutcome, kept_waiting
+from preflight.model.measure import (
+    STAGES,
+    End,
+    Member,
+    Observation,
+    RankView,
+    Scope,
+    TestOutcome,
+    TestResult,
+    kept_waiting,
+)
 
 TROUBLE = (TestOutcome.FAIL, TestOutcome.HANG)
 _VANISHED = (End.LOST, End.KILLED, End.EXITED, End.UNBORN)
@@ -70,18 +80,25 @@ def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -
     pair, if it passes in other pairs. `objects` is None if culprits were not searched for.
     """
     well = _well(observations)
+    failures = [observation for observation in observations if observation.test.outcome in TROUBLE]
+    late_views = [(observation, _late_views(observation, objects, well)) for observation in failures]
+    return _behind(late_views), _stops(observation for observation, views in late_views if not views)
+
+
+def _late_views(observation: Observation, objects: Sequence[Named] | None, well: set[str]) -> list[RankView]:
+    return [
+        view for view in kept_waiting(observation) if by_itself(view) or not _let_go(view, observation, objects, well)
+    ]
+
+
+def _behind(late_views: Iterable[tuple[Observation, Sequence[RankView]]]) -> list[Behind]:
+    """Return the late ranks by host, stage and end.
+
+    The messages of one host's ranks may differ by an address or a number, and are evidence. Ranks that were ended with
+    a late rank had stopped like it.
+    """
     behind: dict[tuple[str, str, End | None], tuple[dict[str, RankView], list[Observation]]] = {}
-    stops: dict[tuple[tuple[Member, ...], str], list[Observation]] = {}
-    for observation in observations:
-        if observation.test.outcome not in TROUBLE:
-            continue
-        views = [
-            view
-            for view in kept_waiting(observation)
-            if by_itself(view) or not _let_go(view, observation, objects, well)
-        ]
-        if not views:
-            stops.setdefault((observation.test.members, observation.test.stage), []).append(observation)
+    for observation, views in late_views:
         for view in views:
             end = view.end if view.end in _VANISHED else None
             stage = "" if end is End.LOST else view.stage  # the stage of its ranks has nothing to do with it
@@ -89,69 +106,54 @@ def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -
             views_by_place.setdefault(view.member.place, view)
             if observation not in tests:
                 tests.append(observation)
-    # The messages of one host's ranks may differ by an address or a number, and are evidence. Ranks that were ended
-    # with a late rank had stopped like it.
-    ordered = [
-        sorted(views_by_place.values(), key=lambda view: (STAGES.index(view.stage), not view.error))
-        for views_by_place, _ in behind.values()
-    ]
-    behind_ranks = [
-        Behind(tuple(views), tuple(tests)) for views, (_, tests) in zip(ordered, behind.values(), strict=True)
-    ]
-    return behind_ranks, [Stop(members, stage, tuple(tests)) for (members, stage), tests in stops.items()]
+    return [Behind(tuple(sorted(views.values(), key=_earliest)), tuple(tests)) for views, tests in behind.values()]
 
 
-def _let_go(view: RankView, seen: Observation, objects: Sequence[Named] | None, well: set[str]) -> bool:
+def _earliest(view: RankView) -> tuple[int, bool]:
+    return STAGES.index(view.stage), not view.error
+
+
+def _stops(observations: Iterable[Observation]) -> list[Stop]:
+    stops: dict[tuple[tuple[Member, ...], str], list[Observation]] = {}
+    for observation in observations:
+        stops.setdefault((observation.test.members, observation.test.stage), []).append(observation)
+    return [Stop(members, stage, tuple(tests)) for (members, stage), tests in stops.items()]
+
+
+def _let_go(view: RankView, observation: Observation, objects: Sequence[Named] | None, well: set[str]) -> bool:
+    """Return whether one of the objects explains why a rank waited, or the rank passes in other pairs."""
     if objects is None:
         return False
-    own_place, places = view.member.place, {member.place for member in seen.test.members}
-    if own_place in well and seen.test.scope is Scope.PAIR:
+    own_place, places = view.member.place, observation.test.places
+    if own_place in well and observation.test.scope is Scope.PAIR:
         return True
     culprits = [culprit for culprit in objects if culprit.explains(places) and not culprit.intermittent]
-    return any(
-        (not culprit.single and culprit.part([own_place])) or (own_place in well and not culprit.part([own_place]))
-        for culprit in culprits
-    )
+    return any(not culprit.single if culprit.part([own_place]) else own_place in well for culprit in culprits)
 
 
 def by_itself(view: RankView) -> bool:
-    """Return whether a rank failed by itself: before it met another rank, or it vanished, or it stands still."""
+    """Return whether a rank failed by itself: before it met another rank, or it vanished, or does not continue."""
     early = STAGES.index(view.stage) < STAGES.index("device")
     return early or view.end in _VANISHED or view.stands_still
 
 
 def _well(observations: Sequence[Observation]) -> set[str]:
     """Return the devices of pairs in which no test failed."""
-    paired = [observation for observation in observations if observation.test.scope is Scope.PAIR]
-    stuck = {
-        observation.test.members
-        for observation in paired
-        if observation.test.outcome in (*TROUBLE, TestOutcome.NOT_RUN)
-    }
-    return {
-        member.place
-        for observation in paired
-        if observation.test.members not in stuck
-        for member in observation.test.members
-    }
+    paired = [observation.test for observation in observations if observation.test.scope is Scope.PAIR]
+    stuck = {test.members for test in paired if test.outcome in (*TROUBLE, TestOutcome.NOT_RUN)}
+    return {place for test in paired if test.members not in stuck for place in test.places}
 
 
-def of_its_tests(it: Named, observations: Sequence[Observation]) -> Behind | None:
+def of_its_tests(culprit: Named, observations: Sequence[Observation]) -> Behind | None:
     """Return where a culprit that only its partners show stopped first, or None if no failed test of it is known."""
-    failures = [
-        observation
-        for observation in observations
-        if observation.test.id in it.one.tests and observation.test.outcome in TROUBLE
-    ]
-    failures = [observation for observation in failures if it.part(member.place for member in observation.test.members)]
+    failures = _failures_of(culprit, observations)
     if not failures:
         return None
-    failures.sort(key=lambda observation: STAGES.index(observation.test.stage))
     views = {
         view.member.place: view
         for observation in reversed(failures)
         for view in observation.ranks
-        if it.part([view.member.place])
+        if culprit.part([view.member.place])
     }
     first_stage = failures[0].test.stage
     return Behind(
@@ -160,40 +162,44 @@ def of_its_tests(it: Named, observations: Sequence[Observation]) -> Behind | Non
     )
 
 
+def _failures_of(culprit: Named, observations: Iterable[Observation]) -> list[Observation]:
+    """Return the failed tests that show a culprit and in which it took part, by the stage at which they stopped."""
+    failures = [
+        observation
+        for observation in observations
+        if observation.test.id in culprit.one.tests
+        and observation.test.outcome in TROUBLE
+        and culprit.part(observation.test.places)
+    ]
+    return sorted(failures, key=lambda observation: STAGES.index(observation.test.stage))
+
+
 def passed_later(stop: Stop, observations: Sequence[Observation]) -> str:
     """Return the id of a test of the same devices in the last later round, if all passed there, else nothing."""
     last = max(place for place, observation in enumerate(observations) if observation in stop.seen)
-    rounds: dict[str, list[Observation]] = {}
+    rounds: dict[str, list[TestResult]] = {}
     for observation in observations[last + 1 :]:
-        if {member.place for member in observation.test.members} == stop.places:
-            rounds.setdefault(observation.test.id.partition("-")[0], []).append(observation)
-    rounds.pop(stop.seen[-1].test.id.partition("-")[0], None)
+        if observation.test.places == stop.places:
+            rounds.setdefault(observation.test.round, []).append(observation.test)
+    rounds.pop(stop.seen[-1].test.round, None)
     later = list(rounds.values())[-1:]
-    return (
-        later[0][-1].test.id
-        if later and all(observation.test.outcome is TestOutcome.PASS for observation in later[0])
-        else ""
-    )
+    passed = later and all(test.outcome is TestOutcome.PASS for test in later[0])
+    return later[0][-1].id if passed else ""
 
 
-def others_do_well(it: Named, observations: Sequence[Observation]) -> Iterator[str]:
+def others_do_well(culprit: Named, observations: Sequence[Observation]) -> Iterator[str]:
     """Yield that the largest group without the culprit passed, if a group with it failed."""
-    large = [
-        observation
-        for observation in observations
-        if observation.test.scope is Scope.ALL and len(observation.test.members) > 2
-    ]
-    with_it = {
-        observation.test.id: bool(it.part(member.place for member in observation.test.members)) for observation in large
-    }
-    passes = [
-        observation
-        for observation in large
-        if observation.test.outcome is TestOutcome.PASS and not with_it[observation.test.id]
-    ]
-    if passes and any(observation.test.outcome in TROUBLE and with_it[observation.test.id] for observation in large):
-        best = max(passes, key=lambda observation: len(observation.test.members)).test
+    large = _large_groups(observations)
+    with_culprit = [test for test in large if culprit.part(test.places)]
+    passed = [test for test in large if test.outcome is TestOutcome.PASS and not culprit.part(test.places)]
+    if passed and any(test.outcome in TROUBLE for test in with_culprit):
+        best = max(passed, key=lambda test: len(test.members))
         yield f"{best.id}: {len(best.members)} other ranks did well together"
+
+
+def _large_groups(observations: Iterable[Observation]) -> list[TestResult]:
+    tests = (observation.test for observation in observations)
+    return [test for test in tests if test.scope is Scope.ALL and len(test.members) > 2]
 
 
 def nearest(stops: Sequence[Stop], observations: Sequence[Observation]) -> Iterator[tuple[Stop, list[Stop]]]:
@@ -206,9 +212,7 @@ def nearest(stops: Sequence[Stop], observations: Sequence[Observation]) -> Itera
     while remaining:
         large, *smaller = remaining
         inner_stops = [stop for stop in smaller if stop.places < large.places]
-        scopes = {stop.seen[0].test.scope for stop in inner_stops}
-        groups = [_places(observation.test.members) for observation in observations if observation.test.scope in scopes]
-        tried_groups = {group for group in groups if group < large.places}
+        tried_groups = _tried_groups(inner_stops, large, observations)
         if inner_stops and {frozenset(stop.places) for stop in inner_stops} != tried_groups:
             for stop in inner_stops:
                 yield stop, [large]
@@ -217,5 +221,8 @@ def nearest(stops: Sequence[Stop], observations: Sequence[Observation]) -> Itera
         remaining = [stop for stop in smaller if stop not in inner_stops]
 
 
-def _places(members: Iterable[Member]) -> frozenset[str]:
-    return frozenset(member.place for member in members)
+def _tried_groups(inner_stops: Iterable[Stop], large: Stop, observations: Iterable[Observation]) -> set[frozenset[str]]:
+    """Return the groups inside a stop that were tested as the inner stops were."""
+    scopes = {stop.seen[0].test.scope for stop in inner_stops}
+    tests = (observation.test for observation in observations if observation.test.scope in scopes)
+    return {test.places for test in tests if test.places < large.places}

@@ -177,13 +177,13 @@ _CANN_SIGNS = _by_first_word((*_OF_CANN, *torch.SIGNS))
 
 def recognise(text: str) -> Sign | None:
     """Return the entry for a line; None if it reports no error, or only that there were none."""
-    sign = _recognised(text)
+    sign = _recognise_line(text)
     if sign and _NONE.search(text) and not _ERRORS_OF.search(text):
-        return _recognised(_NONE.sub(" ", text))
+        return _recognise_line(_NONE.sub(" ", text))
     return sign
 
 
-def _recognised(text: str) -> Sign | None:
+def _recognise_line(text: str) -> Sign | None:
     if _CITED.search(text):
         return None
     if _NCCL_LINE.search(text):
@@ -194,9 +194,12 @@ def _recognised(text: str) -> Sign | None:
         return host.xid(int(match[2]))
     if (match := _CODE.search(text)) and (sign := hccl.of_code(match[0])):
         return _first(_CANN_SIGNS, text, match[0]) or sign
-    if _CANN_LINE.search(text):
-        return _first(_CANN_SIGNS, text) or cann.of_line(text) or _by_last_words(text) or _unknown(text)
-    return _first(_ALL_SIGNS, text) or cann.of_line(text) or _by_last_words(text) or _unknown(text)
+    return _of_any_library(text)
+
+
+def _of_any_library(text: str) -> Sign | None:
+    signs = _CANN_SIGNS if _CANN_LINE.search(text) else _ALL_SIGNS
+    return _first(signs, text) or cann.of_line(text) or _by_error_message(text) or _unknown(text)
 
 
 def _first(signs: dict[str, list[Sign]], text: str, code: str = "") -> Sign | None:
@@ -209,7 +212,7 @@ def _first(signs: dict[str, list[Sign]], text: str, code: str = "") -> Sign | No
     return None
 
 
-def _by_last_words(text: str) -> Sign | None:
+def _by_error_message(text: str) -> Sign | None:
     """Return the sign of a line of torch_npu, HCCL, the runtime or CANN's Python, by its message."""
     exception = _EXCEPTION.search(text)
     if not exception and not _HINT_OF_ASCEND.search(text):
@@ -222,7 +225,7 @@ def _by_last_words(text: str) -> Sign | None:
         return cann.of_number(number[1], entry)
     id_ = number[1] if number else _name(exception) if exception else "Ascend"
     role = hccl.role_of(id_)
-    weight = Weight.SYMPTOM if number and role is not Role.WAIT else Weight.CAUSE  # a code of HCCL tells more
+    weight = Weight.SYMPTOM if number and role is not Role.WAIT else Weight.CAUSE  # a code of HCCL is more precise
     return Sign(id_, role, (), entry.cause, entry.remedy, weight=weight)
 
 

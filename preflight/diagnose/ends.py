@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from preflight.diagnose.catalogue import recognise
 from preflight.diagnose.errors.launchers import ENDED_BADLY
-from preflight.diagnose.line import parsed
+from preflight.diagnose.line import parse_line
 from preflight.diagnose.types import LastLines, Spot, Who
 
 _LINES = 3  # of a writer
@@ -38,7 +38,7 @@ class Ends:
         for file, (about, year, text) in self._texts.items():
             lines = text.splitlines()
             for writer in _endings(lines[1:] if len(text) == _TAIL else lines, year):
-                identity = writer.who.joined(replace(about, file=file))
+                identity = writer.who.completed_by(replace(about, file=file))
                 yield LastLines(identity, file, writer.time, tuple(writer.lines[-_LINES:]))
 
 
@@ -46,13 +46,13 @@ def _endings(texts: list[str], year: int) -> Iterator[_Ending]:
     """Yield each writer of these lines with its own lines, without reports of launchers."""
     writers: dict[str, _Ending] = {}
     for raw in texts:
-        line = parsed(raw[:_WIDTH], year)
+        line = parse_line(raw[:_WIDTH], year)
         sign = recognise(raw)
         if not line.text or (sign and sign.id in ENDED_BADLY):
             continue
         if line.tag in writers or len(writers) < _WRITERS:
             writer = writers.setdefault(line.tag, _Ending(line.who))
-            writer.who = line.who.joined(writer.who)
+            writer.who = line.who.completed_by(writer.who)
             writer.lines.append(line.text)
             writer.time = line.time if line.time is not None else writer.time
     yield from writers.values()

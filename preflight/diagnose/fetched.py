@@ -14,7 +14,7 @@ _CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed
 
 
 @dataclass(frozen=True)
-class Copy:
+class FetchedLog:
     """A log that came. `size`: its bytes. `begin`: the byte from which on it came."""
 
     host: str
@@ -31,7 +31,7 @@ class Fetched:
     """
 
     sources: list[Source] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[FetchedLog] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Came:
+class HostLogs:
     """A host's answer.
 
     `nothing`: patterns without a file. `ahead`: seconds by which its clock is ahead of this machine's, at least and at
@@ -76,18 +76,14 @@ class Came:
     unread: tuple[Unread, ...]
 
 
-def take(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None:
+def take(answers: Mapping[str, HostLogs], globs: Sequence[str], into: Fetched) -> None:
     """Add the hosts' logs to `into`, with notes on them.
 
-    `came`: host → its answer. `globs`: the operator's patterns of files on the hosts.
+    `answers`: by host. `globs`: the operator's patterns of files on the hosts.
     """
-    on = defaultdict(set)  # number of a pattern → hosts with a file that is not shared and belongs to it
-    for name, answer in came.items():
-        for log in answer.kept:
-            if not log.file.shared:
-                on[log.file.glob].add(name)
+    hosts = _hosts_of_globs(answers)
     shared_keys: set[tuple[object, ...]] = set()  # a file in a file system of all hosts is one file, and no host's
-    for name, answer in came.items():
+    for name, answer in answers.items():
         for log in answer.kept:
             file = log.file
             # A path may lead to another folder on each host (a volume's part, a container's layers).
@@ -96,40 +92,62 @@ def take(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None:
                 continue
             shared_keys.add(key)
             # A launcher's output is on one host, and is of all ranks; other hosts may have an older one there.
-            own = not file.shared and (file.glob is None or len(on[file.glob]) == len(came))
-            shown = f"{name}:{file.path}" + (" (in the container)" if log.inside else "")
-            into.sources.append(
-                Source(log.path, shown, replace(about(file.path.lstrip("/")), host=name if own else ""))
-            )
-            into.copies.append(Copy(name, shown.removeprefix(f"{name}:"), file.size, file.begin))
-            if file.begin:
-                why = f"only its last {file.size / (1 << 20):.1f} MiB came: line numbers are counted from there"
-                into.unread.append(Unread(shown, why))
+            is_own = not file.shared and (file.glob is None or len(hosts[file.glob]) == len(answers))
+            _take_file(log, name, into, is_own=is_own)
         if answer.kernel:
             into.sources.append(Source(answer.kernel, f"{name}:{KERNEL}", Who(host=name)))
-            into.copies.append(Copy(name, KERNEL, answer.kernel.stat().st_size))
+            into.copies.append(FetchedLog(name, KERNEL, answer.kernel.stat().st_size))
         into.unread.extend(answer.unread)
-    _note(came, globs, into)
+    _note_globs(answers, globs, into)
+    _note_clocks(answers, into)
 
 
-def _note(came: Mapping[str, Came], globs: Sequence[str], into: Fetched) -> None:
+def _hosts_of_globs(answers: Mapping[str, HostLogs]) -> Mapping[int | None, set[str]]:
+    """Return the hosts with a file that is not shared, by the number of the pattern that it belongs to."""
+    hosts = defaultdict(set)
+    for name, answer in answers.items():
+        for log in answer.kept:
+            if not log.file.shared:
+                hosts[log.file.glob].add(name)
+    return hosts
+
+
+def _take_file(log: Kept, host: str, into: Fetched, *, is_own: bool) -> None:
+    """Add a file to `into`. `is_own`: its lines are of this host."""
+    file = log.file
+    path = file.path + (" (in the container)" if log.inside else "")
+    writer = replace(about(file.path.lstrip("/")), host=host if is_own else "")
+    into.sources.append(Source(log.path, f"{host}:{path}", writer))
+    into.copies.append(FetchedLog(host, path, file.size, file.begin))
+    if file.begin:
+        why = f"only its last {file.size / (1 << 20):.1f} MiB came: line numbers are counted from there"
+        into.unread.append(Unread(f"{host}:{path}", why))
+
+
+def _note_globs(answers: Mapping[str, HostLogs], globs: Sequence[str], into: Fetched) -> None:
+    """Report patterns without a file, and files that were too old."""
     for glob in globs:
-        lacking = [name for name, answer in came.items() if glob in answer.nothing]
-        if lacking and len(lacking) == len(came):
+        lacking = sum(glob in answer.nothing for answer in answers.values())
+        if lacking and lacking == len(answers):
             into.unread.append(Unread(glob, "there is no such file on any host"))
         elif lacking:
-            into.notes.append(f"no {glob} on {len(lacking)} of {len(came)} hosts")
-    if older := sum(answer.older for answer in came.values()):
+            into.notes.append(f"no {glob} on {lacking} of {len(answers)} hosts")
+    if older := sum(answer.older for answer in answers.values()):
         into.notes.append(f"{older} older logs on the hosts were not fetched (--since)")
-    if came:
-        first, last = max(came, key=lambda name: came[name].ahead[0]), min(came, key=lambda name: came[name].ahead[1])
-        skew = came[first].ahead[0] - came[last].ahead[1]
+
+
+def _note_clocks(answers: Mapping[str, HostLogs], into: Fetched) -> None:
+    """Report clocks and time zones that differ."""
+    if answers:
+        first = max(answers, key=lambda name: answers[name].ahead[0])
+        last = min(answers, key=lambda name: answers[name].ahead[1])
+        skew = answers[first].ahead[0] - answers[last].ahead[1]
         if skew > _CLOCKS:
             into.notes.append(
                 f"the clock of {first} is {skew:.0f} s or more ahead of {last}'s: which error came first is not sure "
                 "(HST102)"
             )
-    if len({answer.zone for answer in came.values()}) > 1:
+    if len({answer.zone for answer in answers.values()}) > 1:
         into.notes.append(
             "the hosts' clocks are in different time zones: what came first on different hosts is not known"
         )

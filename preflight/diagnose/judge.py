@@ -6,8 +6,9 @@ did not come is none, and identifies no culprit. The first cause in time leads.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from preflight.diagnose import kills, waiting
 from preflight.diagnose.catalogue import ends_traceback
@@ -15,13 +16,13 @@ from preflight.diagnose.consequences import causes_and_consequences
 from preflight.diagnose.errors.host import MEMORY, is_of_kernel
 from preflight.diagnose.errors.launchers import ENDED_BADLY
 from preflight.diagnose.errors.schedulers import CANCELLED, JOB_MEMORY
-from preflight.diagnose.gather import Counted, Gathered, Process
+from preflight.diagnose.gather import Counted, Gathered, LoggedProcess, ProcessErrors
 from preflight.diagnose.order import NEVER, Errors, first_of, is_before, when
-from preflight.diagnose.types import Diagnosis, Group, LastLines, Role, Seen, Weight, Who
+from preflight.diagnose.types import Diagnosis, ErrorGroup, LastLines, LoggedError, Role, Sign, Weight, Who
 
 _CLOCKS = 1.0  # seconds that clocks of two hosts may differ unnoticed
 _NEAR = 600.0  # seconds before the first error of a job in which a kernel's report may belong to it
-_PATIENCE = 2100.0  # seconds: HCCL waits 1836 inside a collective, gloo 1800
+_TIMEOUT = 2100.0  # seconds: HCCL waits 1836 inside a collective, gloo 1800
 _SAME = 60  # characters that are equal in messages of the same unknown error
 _ENDS_OF_CPP = ("terminate", "abort")
 _WRAPPERS = ("RuntimeError", "TVMError")
@@ -29,27 +30,28 @@ _BELOW = 30  # lines from an exception to the error that it passes on
 _OF_CANN = re.compile(r"E[1-9A-Z]\d{4}|\d{6}$|npu-|ai-c|sdma$|hccl-|data-queue$")
 
 
+@dataclass(frozen=True)
+class _Leads:
+    """The errors that lead the processes of a job.
+
+    `by_process`: with those of the kernel that are too old to be the job's. `too_old`: these. `caught`: exceptions that
+    programs caught, so that they lead no process.
+    """
+
+    by_process: list[ProcessErrors]
+    errors: list[LoggedError]
+    too_old: list[LoggedError]
+    caught: set[LoggedError]
+
+
 def diagnosis(logs: Gathered) -> Diagnosis:
     """Return the reading of all logs of a job."""
     observed = _observed(logs)
-    everything = [error for _, errors in observed for error in errors]
-    hints = [error for error in everything if error.sign.role is Role.HINT]
-    foreign = kills.of_others(everything, logs.files)
-    cancelled = Errors(error for error in hints if error.sign.id == CANCELLED)
-    past: set[Seen] = set()  # exceptions that programs caught
-    while True:
-        ignored = past | foreign
-        leading = [(process, _leads(process, errors, ignored)) for process, errors in observed]
-        leads, earlier = _of_this_job([*logs.compared(), *(error for _, errors in leading for error in errors)])
-        if not (newly_past := _past(leads)):
-            break
-        past |= newly_past
-    past |= {error for error in everything if error.survived} - set(leads)
-    leads = [error for error in leads if not _follows_cancellation(error, cancelled)]
-    restarted = [error for error in leads if error.restarted]
-    leads = [error for error in leads if not error.restarted]
-    hints += [*map(_caught, past), *map(kills.note, foreign), *map(_restarted, restarted)]
-    causes, echoes = map(_grouped, causes_and_consequences(leads))
+    everything = list(chain.from_iterable(errors for _, errors in observed))
+    foreign = kills.foreign_kills(everything, logs.files)
+    leading = _leading(observed, foreign, logs)
+    leads, hints = _without_hints(leading, everything, foreign)
+    causes, echoes = map(_group, causes_and_consequences(leads))
     silence, last = waiting.NO_SILENCE, tuple[LastLines, ...]()
     unexplained = bool(echoes) and not causes and all(group.sign.id in ENDED_BADLY for group in echoes)
     if unexplained:
@@ -60,25 +62,51 @@ def diagnosis(logs: Gathered) -> Diagnosis:
         causes[0] if causes else None,
         tuple(causes[1:]),
         tuple(echoes),
-        waiting.named(leading, logs, silence),
+        waiting.awaited_peers(leading.by_process, logs, silence),
         silence.ranks,
         silence.unlogged,
-        tuple(_grouped(hints)),
-        (*_about_logs(logs, earlier), *waiting.behind(logs), *_about_order(causes, echoes)),
+        tuple(_group(hints)),
+        (*_notes_on_logs(logs, leading.too_old), *waiting.behind(logs), *_notes_on_order(causes, echoes)),
         unexplained,
         last,
     )
 
 
-def _observed(logs: Gathered) -> list[tuple[Process, list[Seen]]]:
+def _leading(observed: Sequence[ProcessErrors], foreign: set[LoggedError], logs: Gathered) -> _Leads:
+    """Return the errors that lead processes, without exceptions that programs caught."""
+    caught: set[LoggedError] = set()
+    while True:
+        ignored = caught | foreign
+        by_process = [(process, _leads(process, errors, ignored)) for process, errors in observed]
+        leads = chain.from_iterable(errors for _, errors in by_process)
+        errors, too_old = _split_by_age([*logs.comparison_errors(), *leads])
+        newly_caught = _caught(errors)
+        if not newly_caught:
+            return _Leads(by_process, errors, too_old, caught)
+        caught |= newly_caught
+
+
+def _without_hints(
+    leading: _Leads, everything: Sequence[LoggedError], foreign: set[LoggedError]
+) -> tuple[list[LoggedError], list[LoggedError]]:
+    """Return the leading errors of the job, and hints: all that is worth a line but no error of it."""
+    caught = leading.caught | {error for error in everything if error.survived} - set(leading.errors)
+    hints = [error for error in everything if error.sign.role is Role.HINT]
+    leads = _without_cancelled(leading.errors, hints)
+    restarted = [error for error in leads if error.restarted]
+    hints += [*map(_caught_hint, caught), *map(kills.note, foreign), *map(_restarted_hint, restarted)]
+    return [error for error in leads if not error.restarted], hints
+
+
+def _observed(logs: Gathered) -> list[ProcessErrors]:
     """Return each process with its errors.
 
     Lines without a writer belong to the only process that CANN names in their file.
     """
-    observed: list[tuple[Process, list[Seen]]] = []
-    of_file: dict[str, tuple[Process, list[Seen]]] = {}
+    observed: list[ProcessErrors] = []
+    of_file: dict[str, ProcessErrors] = {}
     for key, process in logs.processes.items():
-        errors = [_identified(process, counted, logs) for counted in process.said.values()]
+        errors = [_completed(process, counted, logs) for counted in process.errors.values()]
         file = _only_file(key, process, logs)
         if file in of_file:
             of_file[file][1].extend(errors)
@@ -88,88 +116,93 @@ def _observed(logs: Gathered) -> list[tuple[Process, list[Seen]]]:
             process = replace(process, mixed=False, names=set(process.names))
             of_file[file] = (process, errors)
         observed.append((process, errors))
-    return observed + [entry for merged in of_file.values() for entry in _of_others(*merged)]
+    return observed + [entry for merged in of_file.values() for entry in _foreign_exceptions(*merged)]
 
 
-def _of_others(process: Process, all_seen: list[Seen]) -> list[tuple[Process, list[Seen]]]:
-    """Take exceptions out of a process's errors that come before all that CANN reports of it, and do not pass it on.
-
-    If the process only waited afterwards, they may be another rank's, and the reason.
-    """
-    catalogued = [error for error in all_seen if error.sign.role not in (Role.UNKNOWN, Role.HINT)]
-    if not catalogued or any(error.sign.role is not Role.WAIT for error in catalogued):
-        return []
-    before = [
-        error
-        for error in all_seen
-        if error.sign.role is Role.UNKNOWN
-        and ends_traceback(error.sign, error.text)
-        and not _is_wrapper(error, catalogued)
-        and all(is_before(error, catalogued_error) for catalogued_error in catalogued)
-    ]
-    all_seen[:] = [error for error in all_seen if error not in before]
+def _foreign_exceptions(process: LoggedProcess, errors: list[LoggedError]) -> list[ProcessErrors]:
+    """Take the exceptions that may be another rank's out of a process's errors, and return each as its own process."""
+    before = _exceptions_before_waits(errors)
+    errors[:] = [error for error in errors if error not in before]
     return [
         (replace(process, mixed=True, names=set()), [replace(error, who=Who(host=error.who.host, file=error.file))])
         for error in before
     ]
 
 
-def _only_file(key: tuple[str, ...], process: Process, logs: Gathered) -> str:
+def _exceptions_before_waits(errors: Sequence[LoggedError]) -> list[LoggedError]:
+    """Return exceptions that come before all that CANN reports of a process, and do not pass it on.
+
+    If the process only waited afterwards, they may be another rank's, and the reason.
+    """
+    catalogued = [error for error in errors if error.sign.role not in (Role.UNKNOWN, Role.HINT)]
+    if not catalogued or any(error.sign.role is not Role.WAIT for error in catalogued):
+        return []
+    return [
+        error
+        for error in errors
+        if error.sign.role is Role.UNKNOWN and ends_traceback(error.sign, error.text) and _precedes(error, catalogued)
+    ]
+
+
+def _precedes(unknown: LoggedError, catalogued: Sequence[LoggedError]) -> bool:
+    """Return whether an exception comes before all of these errors for certain, and passes none of them on."""
+    return all(is_before(unknown, error) for error in catalogued) and not _is_wrapper(unknown, catalogued)
+
+
+def _only_file(key: tuple[str, ...], process: LoggedProcess, logs: Gathered) -> str:
     """Return the file in which CANN names this process as the only writer, empty if there is none."""
     kind, file = key[:2]
-    pid = logs.writers.only(file).pid if kind in ("pid", "file") else None
+    pid = logs.writers.only_writer(file).pid if kind in ("pid", "file") else None
     of_writer = process.who.pid == pid if kind == "pid" else key == ("file", file, "")
     return file if pid is not None and of_writer else ""
 
 
-def _identified(process: Process, counted: Counted, logs: Gathered) -> Seen:
+def _completed(process: LoggedProcess, counted: Counted, logs: Gathered) -> LoggedError:
     """Return the error with all that is known of its process by now."""
     survived = counted.caught and counted.survived
     error = replace(
-        counted.seen, count=counted.count, caught=counted.caught, survived=survived, restarted=counted.restarted
+        counted.error, count=counted.count, caught=counted.caught, survived=survived, restarted=counted.restarted
     )
     writer = error.who if process.mixed else process.who
     if process.mixed and writer.rank is None and writer.pid is None:
-        file_writer = logs.writers.only(error.file)
+        file_writer = logs.writers.only_writer(error.file)
         writer = replace(writer, rank=file_writer.rank, pid=file_writer.pid, device=writer.device or file_writer.device)
-    return replace(error, who=logs.writers.identified(writer))
+    return replace(error, who=logs.writers.complete(writer))
 
 
-def _leads(process: Process, all_seen: Sequence[Seen], past: set[Seen]) -> list[Seen]:
-    """Return the error that leads a process; if several processes may have written, each error that may lead one.
-
-    A process did not die of an error that it survived.
-    """
-    errors = [error for error in all_seen if error.sign.role is not Role.HINT and error not in past]
-    if any(not error.survived and error.sign.role is not Role.WAIT for error in errors):
-        errors = [error for error in errors if not error.survived]
+def _leads(process: LoggedProcess, observed: Sequence[LoggedError], ignored: set[LoggedError]) -> list[LoggedError]:
+    """Return the error that leads a process; if several processes may have written, each error that may lead one."""
+    errors = _deadly([error for error in observed if error.sign.role is not Role.HINT and error not in ignored])
     if any(error.sign.id in (JOB_MEMORY, MEMORY) for error in errors):
         errors = [error for error in errors if error.sign.id != "killed"]
     return _leads_of_several(errors) if process.mixed else _lead_of_one(errors)
 
 
-def _lead_of_one(errors: Sequence[Seen]) -> list[Seen]:
+def _deadly(errors: list[LoggedError]) -> list[LoggedError]:
+    """Return the errors without those that the process survived, if it may have died of another."""
+    deadly = [error for error in errors if not error.survived]
+    return deadly if any(error.sign.role is not Role.WAIT for error in deadly) else errors
+
+
+def _lead_of_one(errors: Sequence[LoggedError]) -> list[LoggedError]:
     for tier in _tiers(errors):
         if tier:
             return [first_of(tier)]
     return []
 
 
-def _leads_of_several(errors: Sequence[Seen]) -> list[Seen]:
+def _leads_of_several(errors: Sequence[LoggedError]) -> list[LoggedError]:
     causes, waits, symptoms, unknown, ends = _tiers(errors)
     catalogued = [*causes, *waits]
     if catalogued:
-        first = [
-            error for error in unknown if all(is_before(error, catalogued_error) for catalogued_error in catalogued)
-        ]
-        return catalogued + [error for error in first if not _is_wrapper(error, catalogued)] + ends[:1]
+        return catalogued + [error for error in unknown if _precedes(error, catalogued)] + ends[:1]
     for tier in (symptoms, unknown):
         if tier:
             return [first_of(tier), *ends[:1]]
     return ends[:1]
 
 
-def _is_wrapper(unknown: Seen, known: Sequence[Seen]) -> bool:
+def _is_wrapper(unknown: LoggedError, known: Sequence[LoggedError]) -> bool:
     """Return whether an exception only passes on a known error right below it: of CANN, or thrown by C++."""
     if unknown.sign.id in _ENDS_OF_CPP:
         return any(error.sign.id != "killed" for error in known)
@@ -178,120 +211,116 @@ def _is_wrapper(unknown: Seen, known: Sequence[Seen]) -> bool:
     )
 
 
-def _tiers(errors: Sequence[Seen]) -> tuple[list[Seen], ...]:
+def _tiers(errors: Sequence[LoggedError]) -> tuple[list[LoggedError], ...]:
     """Return errors in tiers, those that explain the most first.
 
     The tiers are causes, then waits, deaths and ends of the job, then failures without a reason, then exceptions that
     the catalogue does not have, then reports of launchers.
     """
-    own = (Role.OWN, Role.LINK)
-    catalogued = [error for error in errors if error.sign.role is not Role.UNKNOWN]
-    return (
-        [error for error in catalogued if error.sign.role in own and error.sign.weight is Weight.CAUSE],
-        [
-            error
-            for error in catalogued
-            if error.sign.weight is Weight.DEATH
-            or (error.sign.role not in own and error.sign.weight is not Weight.SYMPTOM)
-        ],
-        [error for error in catalogued if error.sign.role in own and error.sign.weight is Weight.SYMPTOM],
-        [error for error in errors if error.sign.role is Role.UNKNOWN],
-        [error for error in catalogued if error.sign.role not in own and error.sign.weight is Weight.SYMPTOM],
-    )
+    tiers: tuple[list[LoggedError], ...] = ([], [], [], [], [])
+    for error in errors:
+        tiers[_tier(error.sign)].append(error)
+    return tiers
 
 
-def _of_this_job(leads: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
+def _tier(sign: Sign) -> int:
+    """Return the place of an error's tier in `_tiers`."""
+    if sign.role is Role.UNKNOWN:
+        return 3
+    if sign.role in (Role.OWN, Role.LINK):
+        return {Weight.CAUSE: 0, Weight.DEATH: 1, Weight.SYMPTOM: 2}[sign.weight]
+    return 4 if sign.weight is Weight.SYMPTOM else 1
+
+
+def _split_by_age(leads: Sequence[LoggedError]) -> tuple[list[LoggedError], list[LoggedError]]:
     """Return the errors of the job, and those of the kernel that are too old to be."""
     jobs = [error.time for error in leads if error.time is not None and not is_of_kernel(error.sign)]
     if not jobs:
         return list(leads), []
     begin = min(jobs) - _NEAR
 
-    def is_old(seen: Seen) -> bool:
-        return is_of_kernel(seen.sign) and seen.time is not None and seen.time < begin
+    def is_old(error: LoggedError) -> bool:
+        return is_of_kernel(error.sign) and when(error) < begin
 
     return [error for error in leads if not is_old(error)], [error for error in leads if is_old(error)]
 
 
-def _past(leads: Sequence[Seen]) -> set[Seen]:
+def _caught(leads: Sequence[LoggedError]) -> set[LoggedError]:
     """Return exceptions after which programs went on.
 
     Such an exception counts only if other errors followed in the time that ranks wait. If its program reports that it
     survived, it does not count if another error explains why the job failed.
     """
-    first = min((when(error) for error in leads if not error.caught), default=None)
-    explained = any(not error.caught and error.sign.role is not Role.WAIT for error in leads)
+    failures = [error for error in leads if not error.caught]
+    first = min(map(when, failures), default=None)
+    explained = any(error.sign.role is not Role.WAIT for error in failures)
 
-    def is_past(seen: Seen) -> bool:
-        if seen.survived and explained:
+    def is_past(error: LoggedError) -> bool:
+        if error.survived and explained:
             return True
-        return first is None or (seen.time is not None and _PATIENCE < first - seen.time < NEVER)
+        return first is None or _TIMEOUT < first - when(error) < NEVER
 
     return {error for error in leads if error.caught and is_past(error)}
 
 
-def _follows_cancellation(seen: Seen, cancelled: Errors) -> bool:
-    """Return whether it is only an error that ranks log when their job is cancelled."""
-    if seen.sign.role in (Role.OWN, Role.LINK) and seen.sign.weight is Weight.CAUSE:
-        return False
-    return cancelled.any_before(seen)
+def _without_cancelled(leads: Sequence[LoggedError], hints: Sequence[LoggedError]) -> list[LoggedError]:
+    """Return the errors without those that ranks only log when their job is cancelled."""
+    cancelled = Errors(error for error in hints if error.sign.id == CANCELLED)
+    return [error for error in leads if _tier(error.sign) == 0 or not cancelled.any_before(error)]
 
 
-def _restarted(seen: Seen) -> Seen:
-    cause = f"{seen.sign.cause}; it was started again, and ended well"
-    return replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause))
+def _restarted_hint(error: LoggedError) -> LoggedError:
+    return _hint(error, f"{error.sign.cause}; it was started again, and ended well")
 
 
-def _caught(seen: Seen) -> Seen:
-    cause = "an exception was logged there, and the log goes on after it"
-    return replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause))
+def _caught_hint(error: LoggedError) -> LoggedError:
+    return _hint(error, "an exception was logged there, and the log goes on after it")
 
 
-def _grouped(all_seen: Iterable[Seen]) -> list[Group]:
+def _hint(error: LoggedError, cause: str) -> LoggedError:
+    return replace(error, sign=replace(error.sign, role=Role.HINT, cause=cause))
+
+
+def _group(errors: Iterable[LoggedError]) -> list[ErrorGroup]:
     """Return groups of the same error, the first one first; at equal times, one with a known host or rank is first."""
-    groups: dict[tuple[str, str], dict[Who, Seen]] = defaultdict(dict)
+    groups: dict[tuple[str, str], dict[Who, LoggedError]] = defaultdict(dict)
     for error in sorted(
-        all_seen, key=lambda error: (when(error), not (error.who.host or error.who.rank is not None), error.number)
+        errors, key=lambda error: (when(error), not (error.who.host or error.who.rank is not None), error.number)
     ):
         groups[error.sign.id, _shape(error)].setdefault(error.who, error)
-    same = [tuple(by_writer.values()) for by_writer in groups.values()]
+    same = (tuple(by_writer.values()) for by_writer in groups.values())
     return sorted(
-        (Group(errors[0].sign, errors) for errors in same), key=lambda group: (when(group.first), group.first.number)
+        (ErrorGroup(errors[0].sign, errors) for errors in same),
+        key=lambda group: (when(group.first), group.first.number),
     )
 
 
-def _shape(seen: Seen) -> str:
+def _shape(error: LoggedError) -> str:
     """Return the words of an error that the catalogue does not have, without numbers; empty for other errors."""
-    if seen.sign.role is not Role.UNKNOWN:
+    if error.sign.role is not Role.UNKNOWN:
         return ""
-    message = seen.text.partition(seen.sign.id)[2] or seen.text.rpartition("]")[2]
+    message = error.text.partition(error.sign.id)[2] or error.text.rpartition("]")[2]
     return re.sub(r"[\d\W]+", " ", message)[:_SAME]
 
 
-def _about_logs(logs: Gathered, earlier: Sequence[Seen]) -> list[str]:
+def _notes_on_logs(logs: Gathered, too_old: Sequence[LoggedError]) -> list[str]:
     notes = []
     if logs.too_many:
         notes.append(f"{logs.too_many} errors of further processes were not kept")
-    if earlier:
+    if too_old:
         notes.append(
-            f"the kernel reported {', '.join(sorted({error.sign.id for error in earlier}))} more than "
+            f"the kernel reported {', '.join(sorted({error.sign.id for error in too_old}))} more than "
             f"{_NEAR / 60:.0f} min before the first error of the job; taken as another matter"
         )
     return notes
 
 
-def _about_order(causes: Sequence[Group], echoes: Sequence[Group]) -> list[str]:
-    notes = []
-    if causes or echoes:
-        times = [error.time for group in (*causes, *echoes) for error in group.seen]
-        if not any(time is not None for time in times):
-            notes.append("no line of an error has a time: which came first is not known")
-        elif None in times:
-            notes.append("some errors have no time, and were put last")
+def _notes_on_order(causes: Sequence[ErrorGroup], echoes: Sequence[ErrorGroup]) -> Iterator[str]:
+    yield from _notes_on_times([error for group in (*causes, *echoes) for error in group.seen])
     if causes and echoes:
         delay = when(causes[0].first) - when(echoes[0].first)
         if _CLOCKS < delay < NEVER:
-            notes.append(
+            yield (
                 f"others had begun to complain {delay:.0f} s before the first different error: either that rank was "
                 "late already, or its error came of theirs"
             )
@@ -299,5 +328,12 @@ def _about_order(causes: Sequence[Group], echoes: Sequence[Group]) -> list[str]:
         interval = when(causes[1].first) - when(causes[0].first)
         hosts = {group.first.who.host for group in causes[:2]} - {""}
         if interval < _CLOCKS and len(hosts) > 1:
-            notes.append(f"two different errors are less than {_CLOCKS:.0f} s apart: the clocks decide (HST102)")
-    return notes
+            yield f"two different errors are less than {_CLOCKS:.0f} s apart: the clocks decide (HST102)"
+
+
+def _notes_on_times(errors: Sequence[LoggedError]) -> Iterator[str]:
+    untimed = sum(error.time is None for error in errors)
+    if errors and untimed == len(errors):
+        yield "no line of an error has a time: which came first is not known"
+    elif untimed:
+        yield "some errors have no time, and were put last"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from preflight.diagnose.errors.host import is_of_kernel
 from preflight.diagnose.errors.schedulers import JOB_MEMORY
 from preflight.diagnose.order import NEVER, when
-from preflight.diagnose.types import Kill, Role, Seen
+from preflight.diagnose.types import Kill, LoggedError, Role
 
 _KILLED = ("killed", JOB_MEMORY)  # signs of jobs of which a process was killed
 _NEAR = 300.0  # seconds between a kill and the job's report of it
@@ -23,51 +23,57 @@ _ADDRESS = re.compile(r"[\d.]+|[\da-f:.]*:[\da-f:.]*")
 _STEP = re.compile(r"StepId=(\d{1,10})")
 
 
-def of_others(said: Sequence[Seen], files: int) -> set[Seen]:
-    """Return the kills of `said` that are not known to be the job's.
+def foreign_kills(errors: Sequence[LoggedError], files: int) -> set[LoggedError]:
+    """Return the kills that are not known to be the job's.
 
-    `said`: all errors of `files` files. If there are only logs of kernels, it is unknown which kills are the job's, and
-    all are taken for it.
+    `errors`: all errors of `files` files. If there are only logs of kernels, it is unknown which kills are the job's,
+    and all are taken for it.
     """
-    kills = [error for error in said if error.kill and error.kill.limited]
-    job_errors = [error for error in said if not is_of_kernel(error.sign)]
-    if not kills or not (job_errors or len({error.file for error in said}) < files):
+    job_errors = [error for error in errors if not is_of_kernel(error.sign)]
+    if not job_errors and len({error.file for error in errors}) >= files:
         return set()
-    pids = {pid: error.who.host for error in job_errors for pid in _pids(error)}
-    killed = [error for error in job_errors if error.sign.id in _KILLED]
-    steps = {f"job_{step}" for error in killed for step in _STEP.findall(error.text)}
-    hosts = _Killed(killed)
-    return {error for error in kills if error.kill and not _is_jobs(error, error.kill, pids, hosts, steps)}
+    job = _JobProcesses(job_errors)
+    return {error for error in errors if error.kill and error.kill.limited and not job.owns(error, error.kill)}
 
 
-def note(seen: Seen) -> Seen:
+def note(error: LoggedError) -> LoggedError:
     """Return the kill as a note that names the killed process."""
-    kill = seen.kill or Kill(None, "", "", limited=True)
+    kill = error.kill or Kill(None, "", "", limited=True)
     victim = kill.name or "a process"
     where = f" of {kill.cgroup}" if kill.cgroup else ""
     cause = f"the kernel killed {victim} at the memory limit{where}, which nothing in these logs ties to the job"
-    return replace(seen, sign=replace(seen.sign, role=Role.HINT, cause=cause))
+    return replace(error, sign=replace(error.sign, role=Role.HINT, cause=cause))
 
 
-def _pids(seen: Seen) -> Iterable[int]:
-    if seen.who.pid is not None:
-        yield seen.who.pid
-    if seen.sign.id in _KILLED:
-        yield from map(int, _PID.findall(seen.text))
+def _pids(error: LoggedError) -> Iterable[int]:
+    if error.who.pid is not None:
+        yield error.who.pid
+    if error.sign.id in _KILLED:
+        yield from map(int, _PID.findall(error.text))
 
 
-def _is_jobs(seen: Seen, kill: Kill, pids: dict[int, str], killed: "_Killed", steps: set[str]) -> bool:
-    if kill.pid is not None and kill.pid in pids and _may_be_same(pids[kill.pid], seen.who.host):
-        return True
-    if not steps.isdisjoint(kill.cgroup.split("/")):
-        return True
-    return bool(_PROGRAM.search(kill.name)) and killed.is_near(seen)
+class _JobProcesses:
+    """Processes of a job, as far as its errors show them: their numbers, steps of Slurm, and when some were killed."""
+
+    def __init__(self, errors: Sequence[LoggedError]) -> None:
+        killed = [error for error in errors if error.sign.id in _KILLED]
+        self._hosts = {pid: error.who.host for error in errors for pid in _pids(error)}
+        self._steps = {f"job_{step}" for error in killed for step in _STEP.findall(error.text)}
+        self._killed = _Killed(killed)
+
+    def owns(self, error: LoggedError, kill: Kill) -> bool:
+        """Return whether the killed process is known to be one of the job."""
+        if kill.pid is not None and kill.pid in self._hosts and _may_be_same(self._hosts[kill.pid], error.who.host):
+            return True
+        if not self._steps.isdisjoint(kill.cgroup.split("/")):
+            return True
+        return bool(_PROGRAM.search(kill.name)) and self._killed.is_near(error)
 
 
 class _Killed:
     """Times at which processes of a job were killed, sorted, by the names that their hosts may have."""
 
-    def __init__(self, killed: Iterable[Seen]) -> None:
+    def __init__(self, killed: Iterable[LoggedError]) -> None:
         by_host: dict[str, list[float]] = defaultdict(list)
         for error in killed:
             by_host[error.who.host.lower()].append(when(error))
@@ -79,9 +85,9 @@ class _Killed:
         self._vague = [host for host in self._hosts if not host or "[" in host]
         self._addresses = [host for host in self._hosts if _ADDRESS.fullmatch(host)]
 
-    def is_near(self, seen: Seen) -> bool:
+    def is_near(self, error: LoggedError) -> bool:
         """Return whether a process was killed about then, on a host that may be the same."""
-        return any(self._is_near_on(host, seen.time) for host in self._candidates(seen.who.host.lower()))
+        return any(self._is_near_on(host, error.time) for host in self._candidates(error.who.host.lower()))
 
     def _candidates(self, host: str) -> Iterable[str]:
         """Return all hosts that may be this one, and few others."""

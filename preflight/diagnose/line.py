@@ -2,9 +2,10 @@
 
 import re
 from calendar import timegm
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from preflight.diagnose.types import Line, Who
+from preflight.diagnose.types import LogLine, Who
 
 _ESCAPE = re.compile(
     r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])|[\x00-\x08\x0b-\x1f\x7f]"
@@ -31,10 +32,11 @@ _TIMES = tuple(
         rf"^{_NAMED} +(?P<d>\d{{1,2}}) {_CLOCK} ",  # syslog
     )
 )
-_LOOKED_AT = 160  # characters in which a time and a level may be
+_BOUNDS = ((1970, 2100), (1, 12), (1, 31), (0, 23), (0, 59), (0, 60))  # year to second
+_HEAD = 160  # characters in which a time and a level may be
 
 _PLOG = re.compile(r"\[(?P<level>[A-Z]{4,9})\] ?[A-Z_]{2,16}\((?P<pid>\d{1,10}),")
-_FATAL = ("CRITICAL", "EXCEPTION", "FATAL")  # levels of MindSpore above ERROR
+_FATAL = dict.fromkeys(("CRITICAL", "EXCEPTION", "FATAL"), "ERROR")  # levels of MindSpore above ERROR
 _SCREEN = re.compile(
     r"\[PID: ?(?P<pid>\d{1,10})\]|\(PID:(?P<pid2>\d{1,10}), Device:(?P<device>\d{1,4}), RankID:(?P<rank>\d{1,6})\)"
     r"|local_rank: (?P<local>\d{1,4}) \(pid: (?P<pid3>\d{1,10})\)|exitcode {0,9}: -?\d{1,3} \(pid: (?P<pid4>\d{1,10})\)"
@@ -143,33 +145,29 @@ def time_of(text: str, year: int) -> float | None:
     `year` is that of lines that have none. The time is in the log's own zone, unless the line names one.
     """
     for pattern in _TIMES:
-        if match := pattern.search(text[:_LOOKED_AT]):
-            return _seconds(match.groupdict(), year)
+        if match := pattern.search(text[:_HEAD]):
+            return _seconds(match.groupdict(""), year)
     return None
 
 
-def _seconds(part: dict[str, str | None], year: int) -> float | None:
-    month = _MONTHS.get(part["m"] or "") or int(part["m"] or 0)
-    day, hour, minute, second = (int(part[name] or 0) for name in ("d", "H", "M", "S"))
-    named = int(part.get("Y") or year)
-    if not (
-        1970 <= named <= 2100 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61
-    ):
+def _seconds(part: Mapping[str, str], year: int) -> float | None:
+    month = _MONTHS.get(part["m"]) or int(part["m"])
+    moment = (int(part.get("Y") or year), month, *(int(part[name]) for name in ("d", "H", "M", "S")))
+    if not all(low <= value <= high for value, (low, high) in zip(moment, _BOUNDS, strict=True)):
         return None
-    whole = timegm((named, month, day, hour, minute, second))
-    fraction = (part.get("f") or "") + (part.get("u") or "")
-    return whole + (float(f"0.{fraction}") if fraction else 0.0) - _zone(part.get("z"))
+    fraction = part.get("f", "") + part.get("u", "")
+    return timegm(moment) + float(f"0.{fraction or 0}") - _zone(part.get("z", ""))
 
 
-def _zone(text: str | None) -> int:
-    if text is None or text == "Z":
+def _zone(text: str) -> int:
+    if text in ("", "Z"):
         return 0
     digits = text[1:].replace(":", "")
     return (-1 if text[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _Prefix:
     """The writer of a line, by the line's beginning. `host` is set if every line of the writer has it."""
 
     pid: int | None = None
@@ -180,56 +178,70 @@ class _Writer:
     tag: str = ""
 
 
-def parsed(raw: str, year: int) -> Line:
+def parse_line(raw: str, year: int) -> LogLine:
     """Return the parts of a line; what it does not name stays unknown. Never raises."""
     text = clean(raw).strip()
-    head = text[:_LOOKED_AT]
-    names_peers = bool(_DESYNC.search(text))
-    own_rank = _NCCL_RANK.search(text)  # a number in front of it may be of the line
-    rank, tag, device = (None, "", "") if names_peers or own_rank else _tagged(head)
-    writer = _writer(text, head)
-    tag = tag if not writer.tag else writer.tag
-    rank = rank if rank is not None else writer.rank
-    if rank is None and not names_peers and not _PEER_SOCKET.search(text):
-        rank = _number(_RANK.search(text))
-    if not tag and writer.pid is not None:
-        tag = f"{writer.host}:{writer.pid}"
+    head = text[:_HEAD]
+    tagged = _tagged(text, head)
+    writer = _library_prefix(text[:400]) or _launcher_prefix(text[:400], head)
+    tag = writer.tag or tagged.tag or (f"{writer.host}:{writer.pid}" if writer.pid is not None else "")
+    rank = _rank(text, tagged, writer)
     host = writer.host or _group(_HOST.search(text))
-    device = _device(text, writer.device or device)
+    device = _device(text, writer.device or tagged.device)
     level = writer.level or _level(text, head)
-    return Line(text, time_of(text, year), tag, Who(rank, host, device, writer.pid), level, tuple(_peers(text)))
+    return LogLine(text, time_of(text, year), tag, Who(rank, host, device, writer.pid), level, tuple(_peers(text)))
 
 
-def _writer(text: str, head: str) -> _Writer:
-    """Return the writer by the prefix of its library or launcher."""
-    if match := _PLOG.search(text[:400]):
-        level = "ERROR" if match["level"] in _FATAL else match["level"]
-        return _Writer(int(match["pid"]), level=level)
-    if match := _NCCL.search(text[:400]):
-        level = "INFO" if _NCCL_INFO.search(text[:400]) else ""
-        return _Writer(int(match["pid"]), match["host"], match["device"], level=level)
+def _library_prefix(text: str) -> _Prefix | None:
+    """Return the writer by the prefix of CANN or NCCL."""
+    if match := _PLOG.search(text):
+        return _Prefix(int(match["pid"]), level=_FATAL.get(match["level"], match["level"]))
+    if match := _NCCL.search(text):
+        level = "INFO" if _NCCL_INFO.search(text) else ""
+        return _Prefix(int(match["pid"]), match["host"], match["device"], level=level)
+    return None
+
+
+def _launcher_prefix(text: str, head: str) -> _Prefix:
+    """Return the writer by what a launcher, the host's log or MPI puts before a line."""
     if match := _SRUN.search(head):
-        return _Writer(host=match["host"], tag=match[0])
-    if match := _SCREEN.search(text[:400]):
-        group = match.groupdict()
-        pid = next(filter(None, (group[name] for name in ("pid", "pid2", "pid3", "pid4", "pid5", "pid6"))))
-        rank = int(group["rank"]) if group["rank"] else None
-        return _Writer(int(pid), device=group["device"] or group["local"] or "", rank=rank)
+        return _Prefix(host=match["host"], tag=match[0])
+    if match := _SCREEN.search(text):
+        return _of_screen(match)
     if match := _RAY.search(head):
-        return _Writer(int(match["pid"]), match["host"] or "")
-    if match := _SYSLOG.search(text[:400]):
-        return _Writer(host=match["host"])
+        return _Prefix(int(match["pid"]), match["host"] or "")
+    if match := _SYSLOG.search(text):
+        return _Prefix(host=match["host"])
     if match := _UCX.search(head) or _OPEN_MPI.search(head):
-        return _Writer(int(match["pid"]), match["host"])
-    return _Writer()
+        return _Prefix(int(match["pid"]), match["host"])
+    return _Prefix()
 
 
-def _device(text: str, told: str) -> str:
-    """Return the device of the line's writer, by the line's beginning (`told`) or by its text."""
+def _of_screen(match: re.Match[str]) -> _Prefix:
+    """Return the writer by a message on the screen that names a process."""
+    group = match.groupdict()
+    pid = next(filter(None, (group[name] for name in ("pid", "pid2", "pid3", "pid4", "pid5", "pid6"))))
+    rank = int(group["rank"]) if group["rank"] else None
+    return _Prefix(int(pid), device=group["device"] or group["local"] or "", rank=rank)
+
+
+def _rank(text: str, tagged: _Prefix, writer: _Prefix) -> int | None:
+    """Return the rank of the line's writer, by the line's beginning or by its text, unless the text names peers."""
+    for prefix in (tagged, writer):
+        if prefix.rank is not None:
+            return prefix.rank
+    if _DESYNC.search(text) or _PEER_SOCKET.search(text):
+        return None
+    match = _RANK.search(text)
+    return int(_group(match)) if match else None
+
+
+def _device(text: str, by_prefix: str) -> str:
+    """Return the device of the line's writer, by the line's beginning (`by_prefix`) or by its text."""
     if match := _PCI.search(text):
         return match[1]
-    if told or _PEER_SOCKET.search(text):
-        return told
+    if by_prefix or _PEER_SOCKET.search(text):
+        return by_prefix
     return _group(_DEVICE.search(text))
 
 
@@ -238,14 +250,17 @@ def _group(match: re.Match[str] | None) -> str:
     return next(filter(None, match.groups()), "") if match else ""
 
 
-def _tagged(head: str) -> tuple[int | None, str, str]:
+def _tagged(text: str, head: str) -> _Prefix:
+    """Return the writer by the tag of a launcher or of torch, if the tag's number is not of a peer."""
+    if _DESYNC.search(text) or _NCCL_RANK.search(text):  # NCCL: a number in front of it may be of the line
+        return _Prefix()
     for pattern in _TAGS:
         if match := pattern.search(head):
-            named = match.groupdict()
-            if named.get("rank"):
-                return int(named["rank"]), f"rank{int(named['rank'])}", ""
-            return None, match[0], named["device"] or ""
-    return None, "", ""
+            group = match.groupdict()
+            if group.get("rank"):
+                return _Prefix(rank=int(group["rank"]), tag=f"rank{int(group['rank'])}")
+            return _Prefix(device=group["device"] or "", tag=match[0])
+    return _Prefix()
 
 
 def _level(text: str, head: str) -> str:
@@ -260,19 +275,15 @@ def _level(text: str, head: str) -> str:
     return "WARNING" if words.search(text) and not _CODE.search(text) else ""
 
 
-def _number(found: re.Match[str] | None) -> int | None:
-    return int(next(filter(None, found.groups()))) if found else None
-
-
 def _peers(text: str) -> list[str]:
-    named: list[str] = []
+    peers: list[str] = []
     for pattern in _PEERS:
         if match := pattern.search(text):
             group = match.groupdict()
             if numbers := group.get("ranks") or group.get("rank"):
-                named += [f"rank {int(number)}" for number in re.findall(r"\d+", numbers)][:64]
+                peers += [f"rank {int(number)}" for number in re.findall(r"\d+", numbers)][:64]
             elif device := group.get("device") or group.get("device2"):
-                named.append(f"device {device}")
+                peers.append(f"device {device}")
             else:
-                named += [peer for peer in group.values() if peer]
-    return list(dict.fromkeys(named))
+                peers += [peer for peer in group.values() if peer]
+    return list(dict.fromkeys(peers))

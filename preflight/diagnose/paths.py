@@ -17,7 +17,7 @@ _NO_HOST = re.compile(
 
 
 def about(path: str) -> Who:
-    """Return a file's writer by its path; `path` is relative to the folder that was named."""
+    """Return a file's writer by its path; `path` is relative to the folder that was given."""
     torchrun = _TORCHRUN.search(path)
     rank, device, host = _RANK_FILE.search(path), torchrun or _DEVICE_FOLDER.search(path), ""
     folders = path.split("/")[:-1]

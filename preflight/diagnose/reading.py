@@ -84,7 +84,7 @@ class Unread:
 
 
 def sources(paths: Sequence[Path]) -> list[Source]:
-    """Return the files that are named, and those in the folders that are named.
+    """Return the files that are given, and those in the folders that are given.
 
     Raises UsageError for a path that does not exist, and for paths without logs.
     """
@@ -204,7 +204,7 @@ class _Reader:
             self._blocks(blocks)
         finally:  # also if a file breaks off
             spot = Spot(self.source.name, self.lines, self.passed, self.source.about, self.year, lambda: None)
-            self.into.ended(self.passed, self.tail, spot)
+            self.into.end_file(self.passed, self.tail, spot)
 
     def _blocks(self, blocks: Iterator[bytes]) -> None:
         partial_line = b""

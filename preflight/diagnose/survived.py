@@ -12,14 +12,14 @@ has to be before that line. If a launcher reports there that a process ended bad
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from preflight.diagnose.catalogue import ends_traceback
 from preflight.diagnose.errors.launchers import ENDED_BADLY
 from preflight.diagnose.errors.schedulers import CANCELLED, JOB_MEMORY
-from preflight.diagnose.line import clean, parsed
+from preflight.diagnose.line import clean, parse_line
 from preflight.diagnose.types import Role, Sign
 
 AFTER = 64 << 10  # bytes after an exception that are inspected
@@ -92,8 +92,8 @@ def restart_place(text: bytes) -> int:
     be of other ranks, and an exit code 0 of another command.
     """
     lines = [(place, line) for place, line in _lines(text, 0, len(text)) if line.strip()]
-    finish = max((place for place, line in lines[-_LAST_LINES:] if _says_well(line)), default=-1)
-    start = max((place for place, line in lines if _STARTS.search(line)), default=-1)
+    finish = _last_place(lines[-_LAST_LINES:], _says_well)
+    start = _last_place(lines, _STARTS.search)
     steps: set[str] = set()
     for place, line in reversed(lines):
         if match := _STEP.search(line):
@@ -101,6 +101,10 @@ def restart_place(text: bytes) -> int:
         if len(steps) > 1:
             return min(place, start, finish)
     return -1
+
+
+def _last_place(lines: Iterable[tuple[int, str]], shows: Callable[[str], object]) -> int:
+    return max((place for place, line in lines if shows(line)), default=-1)
 
 
 def _says_well(line: str) -> bool:
@@ -117,18 +121,20 @@ def _lines(text: bytes, begin: int, end: int) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class _Sign:
-    """A line that may show that its writer went on. `step`: as loggers write it. `drawn`: as a progress bar does."""
+    """A line that may show that its writer went on.
+
+    `is_step`: it has a step as loggers write it. `progress`: its step, if a logger wrote it or a progress bar.
+    """
 
     place: int
     is_again: bool
     is_well: bool
-    is_logged: bool
-    step: str
-    drawn: str
+    is_step: bool
+    progress: str
 
 
 class Below:
-    """Lines below errors in a text, by writer (see Line.tag). Each is read once, however many errors are above it."""
+    """Lines below errors in a text, by writer (LogLine.tag). Each is read once, however many errors are above it."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -142,25 +148,26 @@ class Below:
 
     def went_on(self, begin: int, tag: str) -> bool:
         """Return whether the writer logs below `begin` that it went on."""
-        end = begin + AFTER
-        self._read(begin, min(end, len(self._text)))
-        signs = self._signs.get(tag, [])
-        first = bisect_left(signs, begin, key=lambda sign: sign.place)
         steps: set[str] = set()
         any_step = False
-        for sign in islice(signs, first, None):
-            if sign.place >= end:
-                break
+        for sign in self._signs_below(begin, tag):
             if sign.is_again and self._is_near(begin, sign.place, tag):
                 return True
             if sign.is_well and (tag or any_step):
                 return True
-            any_step = any_step or bool(sign.step)  # a bar is drawn once more as a program dies
-            if sign.drawn or (sign.step and sign.is_logged):
-                steps.add(sign.step or sign.drawn)
+            any_step = any_step or sign.is_step  # a bar is drawn once more as a program dies
+            if sign.progress:
+                steps.add(sign.progress)
             if len(steps) > 1:
                 return True
         return False
+
+    def _signs_below(self, begin: int, tag: str) -> Iterator[_Sign]:
+        end = begin + AFTER
+        self._read(begin, min(end, len(self._text)))
+        signs = self._signs.get(tag, [])
+        first = bisect_left(signs, begin, key=lambda sign: sign.place)
+        return takewhile(lambda sign: sign.place < end, islice(signs, first, None))
 
     def _read(self, begin: int, end: int) -> None:
         if begin > self._upto:
@@ -176,19 +183,19 @@ class Below:
         step = _STEP.search(raw)
         if not (step or _WELL.search(raw) or _AGAIN.search(raw)):
             return
-        line = parsed(raw[:_LONGEST], _YEAR)
+        line = parse_line(raw[:_LONGEST], _YEAR)
         if _NOT.search(line.text):
             return
         is_again = _AGAIN.search(line.text) is not None and not _ELSE.search(line.text)
         is_well = _WELL.search(line.text) is not None
-        drawn = step[2] or "" if step else ""
-        logged = step[1] or "" if step else ""
-        self._signs[line.tag].append(_Sign(place, is_again, is_well, line.level == "INFO", logged, drawn))
+        logged, drawn = step.groups("") if step else ("", "")
+        progress = drawn or (logged if line.level == "INFO" else "")
+        self._signs[line.tag].append(_Sign(place, is_again, is_well, bool(logged), progress))
 
     def _is_near(self, begin: int, place: int, tag: str) -> bool:
         """Return whether few lines of the writer are between both places."""
         for line_place, raw in self._unsorted:
-            self._places[parsed(raw[:_LONGEST], _YEAR).tag].append(line_place)
+            self._places[parse_line(raw[:_LONGEST], _YEAR).tag].append(line_place)
         self._unsorted.clear()
         places = self._places[tag]
         return bisect_left(places, place) - bisect_left(places, begin) < _NEAR

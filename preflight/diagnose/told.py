@@ -4,104 +4,117 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from preflight.diagnose.errors.launchers import LAUNCHER
-from preflight.diagnose.types import Diagnosis, Group, Role, Seen, Sign, Who
+from preflight.diagnose.types import Diagnosis, ErrorGroup, LoggedError, Role, Sign, Who
+from preflight.model.number_ranges import number_ranges
 
+_StyledLine = tuple[str, str, str]  # style (see report.text.Line), indent and text
 _NAMES = 6  # processes that are named individually
 _KINDS = 5  # kinds of errors that are shown after the first
 _QUOTED = 300  # characters of a line
 _LAST_QUOTED = 160  # of a last line
 
 
-def who(who: Who) -> str:
+def writer_name(writer: Who) -> str:
     """Return the name of a writer, as far as it is known: rank 3 (node01, device 3, process 17528)."""
     parts = [
-        who.host,
-        f"device {who.device}" if who.device else "",
-        f"process {who.pid}" if who.pid is not None else "",
+        writer.host,
+        f"device {writer.device}" if writer.device else "",
+        f"process {writer.pid}" if writer.pid is not None else "",
     ]
     details = ", ".join(filter(None, parts))
-    if who.rank is not None:
-        return f"rank {who.rank} ({details})" if details else f"rank {who.rank}"
-    return details or who.file
+    if writer.rank is not None:
+        return f"rank {writer.rank} ({details})" if details else f"rank {writer.rank}"
+    return details or writer.file
 
 
 def when(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
-def lines(found: Diagnosis) -> list[tuple[str, str, str]]:
-    """Return each line's style (see report.text.Line), indent and text."""
-    output: list[tuple[str, str, str]] = []
-    if found.cause:
-        output += _block("FIRST   ", found.cause, "fail")
-    for group in found.others[:_KINDS]:
+def lines(result: Diagnosis) -> list[_StyledLine]:
+    """Return the lines of a diagnosis."""
+    return [
+        *_causes(result),
+        *_echoes(result),
+        *_last(result),
+        *(("", "", text) for text in _silent(result)),
+        *(("dim", "", text) for text in _named_peers(result)),
+        *(("dim", "", _hint(group)) for group in result.hints),
+        *(("dim", "", f"note: {note}") for note in result.notes),
+    ]
+
+
+def _causes(result: Diagnosis) -> list[_StyledLine]:
+    output = _block("FIRST   ", result.cause, "fail") if result.cause else []
+    for group in result.others[:_KINDS]:
         output += _block("THEN    ", group, "warn")
-    if len(found.others) > _KINDS:
-        output.append(("warn", "", f"THEN    {len(found.others) - _KINDS} more kinds of errors (-o json has them all)"))
-    for group in found.echoes:
-        output += _echo(group, leads=not found.cause and group is found.echoes[0])
-    if found.unexplained:
-        output.append(("warn", "", "The job ended early, and these logs do not tell why."))
-    elif found.echoes and not found.cause:
-        output.append(("warn", "", _no_culprit(found)))
-    output += _last(found)
-    output += [("", "", text) for text in _silent(found)]
-    output += [("dim", "", text) for text in _named(found)]
-    for group in found.hints:
-        output.append(
-            (
-                "dim",
-                "",
-                f"note: {group.sign.cause} ({group.sign.id}, {_place(group.first)}"
-                f"{_times(sum(error.count for error in group.seen))})",
-            )
-        )
-    output += [("dim", "", f"note: {note}") for note in found.notes]
+    hidden = len(result.others) - _KINDS
+    if hidden > 0:
+        output.append(("warn", "", f"THEN    {hidden} more kinds of errors (-o json has them all)"))
     return output
 
 
-def _no_culprit(found: Diagnosis) -> str:
-    if found.echoes[0].sign.role is Role.ENDED:
+def _echoes(result: Diagnosis) -> list[_StyledLine]:
+    """Return the consequences, and that no cause is known if there is none."""
+    output: list[_StyledLine] = []
+    for group in result.echoes:
+        output += _echo(group, leads=not result.cause and group is result.echoes[0])
+    if result.unexplained:
+        output.append(("warn", "", "The job ended early, and these logs do not tell why."))
+    elif result.echoes and not result.cause:
+        output.append(("warn", "", _no_culprit(result)))
+    return output
+
+
+def _hint(group: ErrorGroup) -> str:
+    times = _times(sum(error.count for error in group.seen))
+    return f"note: {group.sign.cause} ({group.sign.id}, {_place(group.first)}{times})"
+
+
+def _no_culprit(result: Diagnosis) -> str:
+    if result.echoes[0].sign.role is Role.ENDED:
         return "No rank is the culprit: the job was ended from outside."
     return "No culprit is identified: every rank that logged an error waited for others, or lost them."
 
 
-def _last(found: Diagnosis) -> list[tuple[str, str, str]]:
+def _last(result: Diagnosis) -> list[_StyledLine]:
     """Return the last lines of ranks that stopped first, or of logs without an error."""
-    if not found.last:
+    if not result.last:
         return []
     subject = (
         "of each rank that stopped first"
-        if found.unexplained
+        if result.unexplained
         else "of each log without an error, the first to end first"
     )
     block = [("", "", f"last lines {subject}:")]
-    for last in found.last:
-        at = f", {when(last.time)}" if last.time is not None else ""
-        name = who(last.who)
-        block.append(("", "    ", f"{name}{at}" if name == last.file else f"{name}{at} ({last.file})"))
+    for last in result.last:
+        name = writer_name(last.who)
+        file = f" ({last.file})" if name != last.file else ""
+        block.append(("", "    ", f"{name}{_time(last.time)}{file}"))
         block += [("dim", "    | ", line[:_LAST_QUOTED]) for line in last.lines]
     return block
 
 
-def _silent(found: Diagnosis) -> list[str]:
+def _silent(result: Diagnosis) -> list[str]:
     """Return which ranks logged no error, and of which there is no log."""
-    logged = sorted(set(found.silent) - set(found.unlogged))
+    logged = sorted(set(result.silent) - set(result.unlogged))
     texts = []
     if logged:
-        texts.append(f"no error in the logs of rank{_plural(logged)} {_ranges(logged)}: check {_these(logged)} first")
-    if found.unlogged:
-        texts.append(f"no log here of rank{_plural(found.unlogged)} {_ranges(found.unlogged)}")
+        texts.append(
+            f"no error in the logs of rank{_plural(logged)} {number_ranges(logged)}: check {_pronoun(logged)} first"
+        )
+    if result.unlogged:
+        texts.append(f"no log here of rank{_plural(result.unlogged)} {number_ranges(result.unlogged)}")
     return texts
 
 
-def _named(found: Diagnosis) -> list[str]:
+def _named_peers(result: Diagnosis) -> list[str]:
     """Return which ranks, hosts and devices others waited for."""
-    quiet = {f"rank {rank}" for rank in set(found.silent) - set(found.unlogged)}
+    quiet = {f"rank {rank}" for rank in set(result.silent) - set(result.unlogged)}
     texts = []
-    for name, count in found.named:
+    for name, count in result.named:
         reason = "it logged no error" if name in quiet else "which alone does not make it the culprit"
-        texts.append(f"named by {_counted(count, 'process', 'processes')}: {name} ({reason})")
+        texts.append(f"named by {count} process{'es' if count > 1 else ''}: {name} ({reason})")
     return texts
 
 
@@ -109,19 +122,18 @@ def _plural(items: Sequence[int]) -> str:
     return "" if len(items) == 1 else "s"
 
 
-def _these(items: Sequence[int]) -> str:
+def _pronoun(items: Sequence[int]) -> str:
     return "it" if len(items) == 1 else "them"
 
 
-def _block(label: str, group: Group, style: str) -> list[tuple[str, str, str]]:
+def _block(label: str, group: ErrorGroup, style: str) -> list[_StyledLine]:
     first, sign = group.first, group.sign
-    at = f", {when(first.time)}" if first.time is not None else ""
-    block = [(style, "", f"{label}{sign.id}  {who(first.who)}{at}")]
+    block = [(style, "", f"{label}{sign.id}  {writer_name(first.who)}{_time(first.time)}")]
     block.append(("", "    ", sign.cause))
     block.append(("dim", "    | ", first.text[:_QUOTED]))
     block.append(("dim", "    ", _place(first)))
     if len(group.seen) > 1:
-        block.append(("", "    ", f"the same on {_others(group.seen[1:])}"))
+        block.append(("", "    ", f"the same on {_other_writers(group.seen[1:])}"))
     if sign.role is Role.LINK:
         block.append(("", "    ", "The fault is between two ends: neither is identified as the culprit."))
     block.append(("next", "    -> ", sign.step))
@@ -136,11 +148,11 @@ def _label(sign: Sign) -> str:
     return "WAITED  " if sign.role is Role.WAIT else "LATER   "
 
 
-def _echo(group: Group, *, leads: bool) -> list[tuple[str, str, str]]:
+def _echo(group: ErrorGroup, *, leads: bool) -> list[_StyledLine]:
     sign = group.sign
     label = _label(sign)
     since = f", from {when(group.first.time)} on" if group.first.time is not None else ""
-    block = [("dim", "", f"{label}{sign.id}  {_all(group.seen)}{since}")]
+    block = [("dim", "", f"{label}{sign.id}  {_all_writers(group.seen)}{since}")]
     block.append(("dim", "    ", sign.cause))
     if leads:
         block.append(("dim", "    | ", group.first.text[:_QUOTED]))
@@ -151,7 +163,11 @@ def _echo(group: Group, *, leads: bool) -> list[tuple[str, str, str]]:
     return block
 
 
-def _place(seen: Seen) -> str:
+def _time(time: float | None) -> str:
+    return "" if time is None else f", {when(time)}"
+
+
+def _place(seen: LoggedError) -> str:
     return f"{seen.file}:{seen.number}"
 
 
@@ -159,40 +175,25 @@ def _times(count: int) -> str:
     return f", {count} times" if count > 1 else ""
 
 
-def _counted(count: int, one: str, many: str) -> str:
-    return f"1 {one}" if count == 1 else f"{count} {many}"
-
-
-def _all(seen: Sequence[Seen]) -> str:
+def _all_writers(seen: Sequence[LoggedError]) -> str:
     """Return the writers of errors, with ranks as ranges."""
     ranks = sorted({error.who.rank for error in seen if error.who.rank is not None})
     if len(ranks) == 1 and len(seen) == 1:
-        return who(seen[0].who)
-    unnamed = list(dict.fromkeys(who(error.who) for error in seen if error.who.rank is None))
-    parts = [f"rank{'s' if len(ranks) > 1 else ''} {_ranges(ranks)}"] if ranks else []
+        return writer_name(seen[0].who)
+    unnamed = list(dict.fromkeys(writer_name(error.who) for error in seen if error.who.rank is None))
+    parts = [f"rank{'s' if len(ranks) > 1 else ''} {number_ranges(ranks)}"] if ranks else []
     parts += unnamed[:_NAMES]
     if len(unnamed) > _NAMES:
         parts.append(f"{len(unnamed) - _NAMES} more")
     return ", ".join(parts)
 
 
-def _others(seen: Sequence[Seen]) -> str:
+def _other_writers(seen: Sequence[LoggedError]) -> str:
     """Return the writers of errors, with the hosts of ranks if they are known: they are to be checked."""
     hosts = list(dict.fromkeys(error.who.host for error in seen if error.who.rank is not None and error.who.host))
     if not hosts:
-        return _all(seen)
+        return _all_writers(seen)
     if len(seen) <= _NAMES:
-        return ", ".join(who(error.who) for error in seen)
+        return ", ".join(writer_name(error.who) for error in seen)
     suffix = f" and {len(hosts) - _NAMES} more" if len(hosts) > _NAMES else ""
-    return f"{_all(seen)} (ranks on {', '.join(hosts[:_NAMES])}{suffix})"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as ranges: 0-3,6."""
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ranges)
+    return f"{_all_writers(seen)} (ranks on {', '.join(hosts[:_NAMES])}{suffix})"

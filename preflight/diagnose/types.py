@@ -71,7 +71,7 @@ class Who:
     pid: int | None = None
     file: str = ""
 
-    def joined(self, other: "Who") -> "Who":
+    def completed_by(self, other: "Who") -> "Who":
         """Return this writer, completed by the other one."""
         return Who(
             self.rank if self.rank is not None else other.rank,
@@ -83,10 +83,10 @@ class Who:
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """A line without terminal escapes.
 
-    `time`: seconds since 1970, in the clock and zone of its log. `tag`: tells several writers of one file apart.
+    `time`: seconds since 1970, in the clock and zone of its log. `tag`: distinguishes several writers of one file.
     `peers`: names in it besides the writer's.
     """
 
@@ -104,7 +104,7 @@ class Spot:
 
     `end`: bytes of the file up to its end, as it is read. `about`: the writer by the file's path. `year`: that of lines
     without one. `time_before`: the time of the nearest line before it that has one. `after` and `before`: the text that
-    follows it, and that precedes it, bounded. `went_on`: tells whether a writer logs below that it went on.
+    follows it, and that precedes it, bounded. `went_on`: returns whether a writer logs below that it went on.
     """
 
     file: str
@@ -132,7 +132,7 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LoggedError:
     """The first occurrence of an error in a process.
 
     `count`: number of occurrences. `number`: of the line, from 1. `caught`: it is a Python exception, and the log goes
@@ -154,14 +154,14 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Group:
+class ErrorGroup:
     """Processes that logged the same error, the first one first."""
 
     sign: Sign
-    seen: tuple[Seen, ...]
+    seen: tuple[LoggedError, ...]
 
     @property
-    def first(self) -> Seen:
+    def first(self) -> LoggedError:
         return self.seen[0]
 
 
@@ -186,13 +186,13 @@ class Diagnosis:
     lines of each rank that stopped first; if all ranks only waited, those of each log without an error.
     """
 
-    cause: Group | None = None
-    others: tuple[Group, ...] = ()
-    echoes: tuple[Group, ...] = ()
+    cause: ErrorGroup | None = None
+    others: tuple[ErrorGroup, ...] = ()
+    echoes: tuple[ErrorGroup, ...] = ()
     named: tuple[tuple[str, int], ...] = ()
     silent: tuple[int, ...] = ()
     unlogged: tuple[int, ...] = ()
-    hints: tuple[Group, ...] = ()
+    hints: tuple[ErrorGroup, ...] = ()
     notes: tuple[str, ...] = ()
     unexplained: bool = False
     last: tuple[LastLines, ...] = ()

@@ -1,10 +1,10 @@
-"""The processes that wrote a job's logs, as far as CANN's lines and the tables of launchers tell. Bounded."""
+"""The processes that wrote a job's logs, as far as CANN's lines and the tables of launchers show them. Bounded."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from preflight.diagnose.types import Line, Spot, Who
+from preflight.diagnose.types import LogLine, Spot, Who
 
 _PROCESSES = 65_536  # of all logs
 _OF_FILE = 4  # processes that are kept for a file: two are enough to know that it has several
@@ -30,7 +30,7 @@ class Writers:
         self._identities: dict[tuple[str, int], Who] = {}  # host and process number → rank and device
         self._of_file: dict[str, set[Who]] = {}  # file → processes that CANN names in it
 
-    def takes(self, raw: str, spot: Spot) -> bool:
+    def take_table_line(self, raw: str, spot: Spot) -> bool:
         """Return whether the line is one of a launcher's table, which is then kept for the lines below it."""
         if match := _HYDRA.match(raw):
             self._table = dict(match.groupdict())
@@ -47,7 +47,7 @@ class Writers:
         """Forget a table: the next file's lines are no part of it."""
         self._table.clear()
 
-    def of(self, line: Line, spot: Spot) -> Who:
+    def writer_of(self, line: LogLine, spot: Spot) -> Who:
         """Return the writer of a line, also by a launcher's table around it, or by the path of a device's log."""
         writer = line.who
         if spot.about.pid is not None:  # the device has its own process numbers
@@ -67,21 +67,23 @@ class Writers:
             writers = self._of_file.setdefault(spot.file, set())
             if len(writers) < _OF_FILE:
                 writers.add(Who(who.rank, "", who.device, who.pid))
-        who = who.joined(spot.about)
-        if who.pid is not None and (who.rank is not None or who.device) and len(self._identities) < _PROCESSES:
-            key = (who.host, who.pid)
-            self._identities[key] = self._identities.get(key, Who()).joined(Who(who.rank, "", who.device))
+        writer = who.completed_by(spot.about)
+        if writer.pid is None or len(self._identities) >= _PROCESSES:
+            return
+        if writer.rank is not None or writer.device:
+            key = (writer.host, writer.pid)
+            self._identities[key] = self._identities.get(key, Who()).completed_by(Who(writer.rank, "", writer.device))
 
-    def identified(self, who: Who) -> Who:
+    def complete(self, who: Who) -> Who:
         """Return the process with the rank and device of its other lines and files."""
-        return who if who.pid is None else who.joined(self._identities.get((who.host, who.pid), Who()))
+        return who if who.pid is None else who.completed_by(self._identities.get((who.host, who.pid), Who()))
 
-    def known(self) -> Iterator[Who]:
+    def known_writers(self) -> Iterator[Who]:
         """Yield each process of which a rank or a device is known."""
         for (host, pid), identity in self._identities.items():
             yield replace(identity, host=host, pid=pid)
 
-    def only(self, file: str) -> Who:
+    def only_writer(self, file: str) -> Who:
         """Return the process that wrote a file's lines, if CANN names a single one in it."""
         writers = self._of_file.get(file, set())
         if (
@@ -91,5 +93,5 @@ class Writers:
             return Who()
         writer = Who()
         for candidate in sorted(writers, key=lambda candidate: candidate.rank is None):
-            writer = writer.joined(candidate)
+            writer = writer.completed_by(candidate)
         return writer

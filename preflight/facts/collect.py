@@ -7,17 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.facts import connections
-from preflight.facts.answers.host import Sections
+from preflight.facts.answers.host import HostAnswer, Sections
 from preflight.facts.answers.host import sections as answer_sections
 from preflight.facts.answers.npu import CHIP_QUERIES
 from preflight.facts.parsers.ascend.hccn_tool import DEEP_READERS, READERS
-from preflight.facts.round_trip import Answered, Seen, read, targets, with_arrivals
+from preflight.facts.round_trip import Seen, read, targets, with_arrivals
 from preflight.facts.sections import job, naming, neighbours, shells
-from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Unreachable
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host, Product
-from preflight.model.ports import PortSet
 from preflight.transport.bootstrap import host_argv
-from preflight.transport.fanout import fan_out
+from preflight.transport.fanout import FanOutLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import ErrorKind, Program, Progress, Transport, TransportError
 
@@ -48,7 +47,21 @@ WAY_SECONDS = 40.0  # additional time for connecting, logging in and a busy host
 
 
 @dataclass(frozen=True)
-class Request:
+class FactsRequest:
+    """The facts to collect. `deep`: more than the basic set.
+
+    `sections`, `readings`: of the collector and of hccn_tool, empty for all. Others are `Missing`.
+    """
+
+    cluster: Cluster
+    hosts: Sequence[Host]
+    sections: Sequence[str] = ()
+    readings: Sequence[str] = ()
+    deep: bool = False
+
+
+@dataclass(frozen=True)
+class CollectorRequest:
     """A request to the collector in one round trip. `deadlines`: section → seconds."""
 
     source: str
@@ -68,26 +81,24 @@ class Request:
         return answer_sections(transport.run(host, program, timeout=self.timeout), marker)
 
 
-def _facts_request(
-    cluster: Cluster, ports: PortSet, sections: Sequence[str], readings: Sequence[str], *, deep: bool
-) -> Request:
+def _collector_request(request: FactsRequest) -> CollectorRequest:
     """Return the request common to all hosts. Each host's device ids, names and partners are added later."""
-    product = cluster.product
+    cluster, readings, deep = request.cluster, request.readings, request.deep
     words: dict[str, object] = {
-        "ports": ports.ranges,
+        "ports": cluster.ports.ranges,
         "names": [host.name for host in cluster.hosts],
         "hosts_file": cluster.setup.hosts_file,
         "limits": bool(cluster.setup.memlock or cluster.setup.nofile),
         "readings": [[name, "status" if name == "cfg" else "-g"] for name in _queries(cluster, readings)],
         "deep_readings": _deep_queries(readings) if deep else [],
-        "chip_queries": [name for name in CHIP_QUERIES if name != "spod-info" or product is Product.ATLAS_A3],
+        "chip_queries": _chip_queries(cluster.product),
         "shells": {"user": cluster.probe.user, "prefixes": shells.PREFIXES, "programs": shells.PROGRAMS},
         "job": _job_request(cluster, deep=deep),
     }
     deadlines = _deadlines(cluster, deep=deep)
-    if sections:
-        deadlines = {name: (deadlines | EXTRAS)[name] for name in sections}
-    return Request(source("collect"), deadlines, words)
+    if request.sections:
+        deadlines = {name: (deadlines | EXTRAS)[name] for name in request.sections}
+    return CollectorRequest(source("collect"), deadlines, words)
 
 
 def _queries(cluster: Cluster, readings: Sequence[str]) -> list[str]:
@@ -100,6 +111,11 @@ def _deep_queries(readings: Sequence[str]) -> list[str]:
     return [name for name in DEEP_READERS if name not in READERS and (not readings or name in readings)]
 
 
+def _chip_queries(product: Product) -> list[str]:
+    """Return the queries of npu-smi. Only chips of a super-pod answer spod-info."""
+    return [name for name in CHIP_QUERIES if name != "spod-info" or product is Product.ATLAS_A3]
+
+
 def _job_request(cluster: Cluster, *, deep: bool) -> dict[str, object]:
     probe = cluster.probe
     view = Program(source("job_view"), b"", probe.python, probe.setup, probe.wrapper, probe.user, isolated=False)
@@ -108,7 +124,7 @@ def _job_request(cluster: Cluster, *, deep: bool) -> dict[str, object]:
         "python": view.python,
         "argv": host_argv(view, sudo=False),  # the collector is root already where the host asks for sudo
         "elsewhere": bool(view.setup or view.wrapper or view.user),
-        "wanted": {"npu": cluster.product.is_npu, "deep": _wanted_of_jobs(cluster) if deep else None},
+        "wanted": {"npu": cluster.product.is_npu, "deep": _job_contents(cluster) if deep else None},
     }
 
 
@@ -125,7 +141,7 @@ def all_sections(cluster: Cluster) -> tuple[str, ...]:
     return (*_deadlines(cluster, deep=True), *(EXTRAS if cluster.product.is_npu else {}))
 
 
-def _wanted_of_jobs(cluster: Cluster) -> dict[str, object]:
+def _job_contents(cluster: Cluster) -> dict[str, object]:
     return {
         "prefixes": job.PREFIXES,
         "named_by": job.NAMED_BY,
@@ -144,34 +160,29 @@ def _unreachable(error: TransportError) -> Unreachable:
     return Unreachable(error.kind.value, error.summary, error.remedy)
 
 
-def _without_sudo(host: Host) -> Host:
+def without_sudo(host: Host) -> Host:
     return replace(host, ssh=replace(host.ssh, sudo=False))
 
 
-def look(
-    cluster: Cluster,
-    hosts: Sequence[Host],
+def collect_answers(
+    request: FactsRequest,
     transport: Transport,
     *,
     progress: Callable[[Progress], None] | None,
-    ports: PortSet,
     pool: int = POOL,
-    sections: Sequence[str] = (),
-    readings: Sequence[str] = (),
-    deep: bool = False,
-    heard: Callable[[str, HostFacts], None] | None = None,
+    on_facts: Callable[[str, HostFacts], None] | None = None,
 ) -> dict[str, Seen | Unreachable]:
     """Collect from every host in one round trip: its facts, and the answer that they were read from.
 
-    `ports`: the job ports with the sockets to list. `pool`: hosts in flight. `deep`: more than the basic set.
-    `sections`, `readings`: of the collector and of hccn_tool, empty for all. Others are `Missing`.
-    `heard` gets a host's facts when they come, before the connections that other hosts report. If sudo refuses, the
-    host is asked without root, and its `os` has the reason. Raises nothing that a host could cause.
+    `pool`: hosts in flight. `on_facts` gets a host's facts when they come, before the connections that other hosts
+    report. If sudo refuses, the host is asked without root, and its `os` has the reason. Raises nothing that a host
+    could cause.
     """
-    request = _facts_request(cluster, ports, sections, readings, deep=deep)
-    connects = {"ports": connections.ports(ports), "ephemeral": cluster.listens_anywhere}
+    cluster, hosts = request.cluster, request.hosts
+    common_request = _collector_request(request)
+    connects = {"ports": connections.ports(cluster.ports), "ephemeral": cluster.listens_anywhere}
     partners = targets(cluster, hosts)
-    tries_ssh = "neighbours" in request.deadlines
+    tries_ssh = "neighbours" in common_request.deadlines
 
     def collect_host(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
@@ -181,16 +192,16 @@ def look(
             "called": [host.name, host.address],
             "connects": {**connects, "targets": partners[host.name]},
             "neighbours": {"user": cluster.probe.user, "targets": ring},
-            "naming": naming.wanted(cluster.hosts, host.name),
+            "naming": naming.queries(cluster.hosts, host.name),
         }
-        host_request = replace(request, words={**request.words, **host_words})
+        host_request = replace(common_request, words={**common_request.words, **host_words})
 
         def ask(host: Host, refused: Unreachable | None) -> Seen:
             sent = time.time()
             raw = host_request.ask(transport, host)
-            result = read(Answered(raw, devices, sent, time.time(), refused), cluster.product, deep=deep)
-            if heard:
-                heard(host.name, result.facts)
+            result = read(HostAnswer(raw, devices, sent, time.time(), refused), cluster.product, deep=request.deep)
+            if on_facts:
+                on_facts(host.name, result.facts)
             return result
 
         try:
@@ -198,48 +209,25 @@ def look(
         except TransportError as error:
             if error.kind is not ErrorKind.SUDO:
                 raise
-            return ask(_without_sudo(host), _unreachable(error))
+            return ask(without_sudo(host), _unreachable(error))
 
-    results = fan_out(hosts, collect_host, pool=pool, deadline=request.timeout, progress=progress, phase="facts")
-    results = with_arrivals(results, partners) if "connects" in request.deadlines else results
+    results = fan_out(hosts, collect_host, FanOutLimits(pool, common_request.timeout), progress=progress, phase="facts")
+    results = with_arrivals(results, partners) if "connects" in common_request.deadlines else results
     return {
         name: _unreachable(result) if isinstance(result, TransportError) else result for name, result in results.items()
     }
 
 
 def collect(
-    cluster: Cluster,
-    hosts: Sequence[Host],
+    request: FactsRequest,
     transport: Transport,
     *,
     progress: Callable[[Progress], None] | None,
-    ports: PortSet,
     pool: int = POOL,
-    sections: Sequence[str] = (),
-    readings: Sequence[str] = (),
-    deep: bool = False,
-    heard: Callable[[str, HostFacts], None] | None = None,
+    on_facts: Callable[[str, HostFacts], None] | None = None,
 ) -> ClusterFacts:
-    """Return the facts of `hosts`, in their order; see `look`."""
-    results = look(
-        cluster,
-        hosts,
-        transport,
-        progress=progress,
-        ports=ports,
-        pool=pool,
-        sections=sections,
-        readings=readings,
-        deep=deep,
-        heard=heard,
-    )
+    """Return the facts of the hosts, in their order; see `collect_answers`."""
+    results = collect_answers(request, transport, progress=progress, pool=pool, on_facts=on_facts)
     return ClusterFacts(
         {name: result.facts if isinstance(result, Seen) else result for name, result in results.items()}
     )
-
-
-def as_seen(host: Host, facts: ClusterFacts) -> Host:
-    """Return the host as later rounds contact it: without sudo if sudo has refused before."""
-    contact = facts.hosts[host.name]
-    refused = isinstance(contact, HostFacts) and isinstance(contact.os, Os) and contact.os.refused
-    return _without_sudo(host) if refused else host

@@ -204,7 +204,7 @@ def driver_fits(firmware: Package, driver: Package) -> bool | None:
         return True
     releases = [bounds[0].lower() for bounds in firmware.takes_driver]
     version = driver.version.lower()
-    if any(version == name or version.startswith(name + ".") for name in releases):
+    if any(f"{version}.".startswith(f"{name}.") for name in releases):
         return True
     if not releases or not numbers(version) or any(numbers(name)[:2] == numbers(version)[:2] for name in releases):
         return None

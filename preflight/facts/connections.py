@@ -64,38 +64,41 @@ def ports(wanted: PortSet) -> list[int]:
     return [ends[round(step * (len(ends) - 1) / (_MOST_PORTS - 1))] for step in range(_MOST_PORTS)]
 
 
-def arrived(tried: Mapping[str, Sequence[Tried] | Missing], asked: Mapping[str, Sequence[str]]) -> dict[str, Arrivals]:
-    """Return host → the connections to it. `tried`: connections by source. `asked`: each source's targets."""
+def arrivals(
+    attempts_by_source: Mapping[str, Sequence[Tried] | Missing], targets: Mapping[str, Sequence[str]]
+) -> dict[str, Arrivals]:
+    """Return host → the connections to it. `targets`: those of each source."""
     connections: dict[str, list[Arrival]] = defaultdict(list)
-    for source, attempts in tried.items():
+    for source, attempts in attempts_by_source.items():
         if isinstance(attempts, Missing):
-            for target in asked[source]:
+            for target in targets[source]:
                 connections[target].append(Arrival(source, "error", error=attempts.error))
             continue
         for attempt in attempts:
-            if attempt.host in asked[source]:
+            if attempt.host in targets[source]:
                 connections[attempt.host].append(_arrival(source, attempt))
     return {target: Arrivals(tuple(arrivals)) for target, arrivals in connections.items()}
 
 
-def _arrival(source: str, one: Tried) -> Arrival:
-    outcome, message = _outcome(one)
-    return Arrival(source, outcome, one.port, _address(one.client), _address(one.address), _address(one.icmp), message)
+def _arrival(source: str, attempt: Tried) -> Arrival:
+    outcome, message = _outcome(attempt)
+    client, address, icmp = map(_address, (attempt.client, attempt.address, attempt.icmp))
+    return Arrival(source, outcome, attempt.port, client, address, icmp, message)
 
 
-def _outcome(one: Tried) -> tuple[str, str]:
+def _outcome(attempt: Tried) -> tuple[str, str]:
     """Return the outcome, and the message of the kernel or the collector."""
-    if one.busy:
+    if attempt.busy:
         return "in-use", ""
-    if one.code is None or one.error:
-        return "error", one.error or "nothing is known of it"
-    if one.code == 0:
+    if attempt.code is None or attempt.error:
+        return "error", attempt.error or "nothing is known of it"
+    if attempt.code == 0:
         return "connected", ""
-    if one.code == errno.ECONNREFUSED and one.icmp is None:
+    if attempt.code == errno.ECONNREFUSED and attempt.icmp is None:
         return "refused", ""
-    if one.code == errno.ETIMEDOUT:
+    if attempt.code == errno.ETIMEDOUT:
         return "timeout", ""
-    return "rejected" if one.code in _REJECTED else "error", _message(one.code)
+    return "rejected" if attempt.code in _REJECTED else "error", _message(attempt.code)
 
 
 def _address(text: str | None) -> str | None:

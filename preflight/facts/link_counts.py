@@ -65,22 +65,16 @@ def between(before: ClusterFacts, after: ClusterFacts, hosts: Iterable[str], sec
     unknown_reasons: dict[str, str] = {}
     without: list[str] = []
     for host in hosts:
-        earlier_counters, later_counters = (_counters(facts.hosts.get(host), section) for facts in (before, after))
-        if isinstance(earlier_counters, str) or isinstance(later_counters, str):
-            unknown_reasons[host] = (
-                f"before the tests: {earlier_counters}"
-                if isinstance(earlier_counters, str)
-                else f"after the tests: {later_counters}"
-            )
-        elif not earlier_counters:
+        earlier, later = (_counters(facts.hosts.get(host), section) for facts in (before, after))
+        if isinstance(earlier, str):
+            unknown_reasons[host] = f"before the tests: {earlier}"
+        elif isinstance(later, str):
+            unknown_reasons[host] = f"after the tests: {later}"
+        elif not earlier:
             without.append(host)
         else:
-            ports += (
-                _count(host, place, earlier_counters[place], values)
-                for place, values in later_counters.items()
-                if place in earlier_counters
-            )
-            if missing := sorted(place[0] for place in earlier_counters if place not in later_counters):
+            ports += (_count(host, port, earlier[port], later[port]) for port in later if port in earlier)
+            if missing := sorted(name for name, _ in earlier.keys() - later.keys()):
                 unknown_reasons[host] = f"{', '.join(missing[:4])} told none after the tests"
     return LinkCounts(tuple(ports), unknown_reasons, tuple(without))
 
@@ -92,14 +86,17 @@ def sentence(counts: LinkCounts) -> str:
     hosts = len({port.host for port in counts.ports})
     packet_counts = [port.packets for port in counts.ports if port.packets is not None]
     packets = f"{sum(packet_counts)} packets" if packet_counts else "packets that they do not tell"
-    failing_ports = [port for port in counts.ports if port.errors]
+    ports = f"ports ({len(counts.ports)}) of {hosts} host{'s' if hosts > 1 else ''}"
+    return f"RDMA during the tests: {ports} counted {packets}, and {_error_clause(counts.ports)}"
+
+
+def _error_clause(ports: Iterable[PortCount]) -> str:
+    failing_ports = [port for port in ports if port.errors]
+    if not failing_ports:
+        return "no error was counted"
     examples = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in failing_ports[:4]]
     uncounted = [f"{len(failing_ports) - 4} more ports"] if len(failing_ports) > 4 else []
-    errors = (
-        "no error was counted" if not failing_ports else f"errors were counted on {'; '.join(examples + uncounted)}"
-    )
-    ports = f"ports ({len(counts.ports)}) of {hosts} host{'s' if hosts > 1 else ''}"
-    return f"RDMA during the tests: {ports} counted {packets}, and {errors}"
+    return f"errors were counted on {'; '.join(examples + uncounted)}"
 
 
 def told_of(errors: Mapping[str, int]) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Output:
+class ToolOutput:
     """Output and exit code of a tool. `trouble`: why it did not run to its end."""
 
     out: str

@@ -1,7 +1,7 @@
 """A reading: its value, or the reason why there is none."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -22,3 +22,6 @@ class Found(Generic[T]):
 
     value: T | None = None
     error: str = ""
+
+
+NOT_SET: Found[Any] = Found()

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from preflight.facts import connections
 from preflight.facts.answers import host as host_answer
-from preflight.facts.answers.host import Sections, host_facts
-from preflight.facts.types import HostFacts, Missing, Unreachable
+from preflight.facts.answers.host import HostAnswer, Sections, host_facts
+from preflight.facts.types import HostFacts, Missing
 from preflight.facts.unprivileged import without_root
 from preflight.model.cluster import Cluster, Host, Product
 
@@ -18,24 +18,9 @@ Other = TypeVar("Other")
 
 
 @dataclass(frozen=True)
-class Answered:
-    """The collector's answer. `devices`: those in the request.
-
-    `sent`, `received`: the controller's clock around the round trip. `refused`: why sudo did not make the collector
-    root; None if it was not refused.
-    """
-
-    raw: Sections | Missing
-    devices: tuple[int, ...]
-    sent: float
-    received: float
-    refused: Unreachable | None = None
-
-
-@dataclass(frozen=True)
 class Seen:
     facts: HostFacts
-    answered: Answered
+    answered: HostAnswer
 
     @property
     def raw(self) -> Sections | Missing:
@@ -43,11 +28,8 @@ class Seen:
         return self.answered.raw
 
 
-def read(answered: Answered, product: Product, *, deep: bool) -> Seen:
-    facts = host_facts(
-        answered.raw, product, answered.devices, sent=answered.sent, received=answered.received, deep=deep
-    )
-    return Seen(without_root(facts, answered.refused), answered)
+def read(answer: HostAnswer, product: Product, *, deep: bool) -> Seen:
+    return Seen(without_root(host_facts(answer, product, deep=deep), answer.refused), answer)
 
 
 def targets(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
@@ -56,13 +38,13 @@ def targets(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[tuple[str
 
 
 def with_arrivals(
-    seen: Mapping[str, Seen | Other], targets: Mapping[str, Sequence[tuple[str, str]]]
+    hosts: Mapping[str, Seen | Other], targets: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[str, Seen | Other]:
     """Return the hosts with the connections that other hosts made to them."""
-    attempts = {name: host_answer.tried(host.raw) for name, host in seen.items() if isinstance(host, Seen)}
-    arrivals = connections.arrived(attempts, {name: [host for host, _ in places] for name, places in targets.items()})
+    attempts = {name: host_answer.tried(host.raw) for name, host in hosts.items() if isinstance(host, Seen)}
+    arrivals = connections.arrivals(attempts, {name: [host for host, _ in places] for name, places in targets.items()})
 
     def whole(name: str, host: Seen) -> Seen:
         return replace(host, facts=replace(host.facts, arrivals=arrivals[name])) if name in arrivals else host
 
-    return {name: whole(name, host) if isinstance(host, Seen) else host for name, host in seen.items()}
+    return {name: whole(name, host) if isinstance(host, Seen) else host for name, host in hosts.items()}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from preflight.facts.parsers.ascend.device_nodes import DeviceNodes
 from preflight.facts.parsers.ascend.packages import Package
-from preflight.facts.reading import Found
+from preflight.facts.reading import NOT_SET, Found
 from preflight.facts.reading import Missing as Missing
 from preflight.facts.sections.accelerators import Accelerators
 from preflight.facts.sections.chips import Chips
@@ -220,8 +220,8 @@ class HccnDevice:
     gateway: Reading
     tls: Reading  # "0" disabled, "1" enabled
     config_status: Reading  # SUCCESS, NONE, FAIL …
-    leaf: Reading = field(default_factory=Reading)  # LLDP system name of the switch; None: not known
-    mtu: Reading = field(default_factory=Reading)
+    leaf: Reading = NOT_SET  # LLDP system name of the switch; None: not known
+    mtu: Reading = NOT_SET
 
 
 @dataclass(frozen=True)

@@ -13,65 +13,20 @@ from preflight.facts.sections.nic import Nic
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import SECTIONS, Hccn, HostFacts, Missing, Versions
 
-# Field of HccnDevice → the option of hccn_tool that it comes from.
-_OPTIONS = {
-    "address": "ip",
-    "netmask": "ip",
-    "link": "link",
-    "net_health": "net_health",
-    "detect": "netdetect",
-    "gateway": "gateway",
-    "tls": "tls",
-    "config_status": "cfg",
-    "leaf": "lldp",
-    "mtu": "mtu",
+# Field of the facts → the command that it comes from.
+_HCCN_COMMANDS = {
+    "address": "hccn_tool -ip",
+    "netmask": "hccn_tool -ip",
+    "link": "hccn_tool -link",
+    "net_health": "hccn_tool -net_health",
+    "detect": "hccn_tool -netdetect",
+    "gateway": "hccn_tool -gateway",
+    "tls": "hccn_tool -tls",
+    "config_status": "hccn_tool -cfg",
+    "leaf": "hccn_tool -lldp",
+    "mtu": "hccn_tool -mtu",
 }
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A command with output that was not understood. `answers`: how many. `error`: that of the first one."""
-
-    command: str
-    hosts: tuple[str, ...]
-    answers: int
-    error: str
-
-
-def unknown(facts: Mapping[str, HostFacts]) -> tuple[Unknown, ...]:
-    """Return the answers that were not understood, by command."""
-    answers: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for host, host_facts in facts.items():
-        for command, error in _errors(host_facts):
-            if not is_known(error):
-                answers[command].append((host, error))
-    return tuple(
-        Unknown(command, tuple(dict.fromkeys(host for host, _ in errors)), len(errors), errors[0][1])
-        for command, errors in sorted(answers.items())
-    )
-
-
-def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
-    """Yield (command, error) of all missing sections and readings."""
-    for name in SECTIONS:
-        if isinstance(section := facts.section(name), Missing):
-            yield f"section {name}", section.error
-    if isinstance(facts.hccn, Hccn):
-        yield from _of_fields(facts.hccn.devices, {field: f"hccn_tool -{option}" for field, option in _OPTIONS.items()})
-    if isinstance(facts.nic, Nic):
-        options = {deep.field: f"hccn_tool -{option}" for option, deep in DEEP_READERS.items() if option != "lldp"}
-        yield from _of_fields(facts.nic.devices, options)
-    if isinstance(facts.chips, Chips):
-        yield from _of_fields(facts.chips.chips, _CHIP_COMMANDS)
-        yield from _of_fields([facts.chips], {"topology": "npu-smi info -t topo"})
-    if isinstance(facts.device_nodes, DeviceNodes):
-        yield from _of_fields([facts.device_nodes], _DEVICE_NODE_FILES)
-    if isinstance(facts.nvidia, Nvidia):
-        yield from _of_nvidia(facts.nvidia)
-    if isinstance(facts.versions, Versions):
-        yield from facts.versions.unread.items()
-
-
+_NIC_COMMANDS = {query.field: f"hccn_tool -{option}" for option, query in DEEP_READERS.items() if option != "lldp"}
 _CHIP_COMMANDS = {query.field: f"npu-smi info -t {name}" for name, query in CHIP_QUERIES.items()} | {
     "board": "npu-smi info -t board"
 }
@@ -82,6 +37,49 @@ _NVIDIA_COMMANDS = {
     "topology": "nvidia-smi topo -m",
     "nvlink_errors": "nvidia-smi nvlink -e",
 }
+
+
+@dataclass(frozen=True)
+class UnknownFormat:
+    """A command with output that was not understood. `answers`: how many. `error`: that of the first one."""
+
+    command: str
+    hosts: tuple[str, ...]
+    answers: int
+    error: str
+
+
+def unknown(facts: Mapping[str, HostFacts]) -> tuple[UnknownFormat, ...]:
+    """Return the answers that were not understood, by command."""
+    answers: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for host, host_facts in facts.items():
+        for command, error in _errors(host_facts):
+            if not is_known(error):
+                answers[command].append((host, error))
+    return tuple(
+        UnknownFormat(command, tuple(dict.fromkeys(host for host, _ in errors)), len(errors), errors[0][1])
+        for command, errors in sorted(answers.items())
+    )
+
+
+def _errors(facts: HostFacts) -> Iterator[tuple[str, str]]:
+    """Yield (command, error) of all missing sections and readings."""
+    for name in SECTIONS:
+        if isinstance(section := facts.section(name), Missing):
+            yield f"section {name}", section.error
+    if isinstance(facts.hccn, Hccn):
+        yield from _of_fields(facts.hccn.devices, _HCCN_COMMANDS)
+    if isinstance(facts.nic, Nic):
+        yield from _of_fields(facts.nic.devices, _NIC_COMMANDS)
+    if isinstance(facts.chips, Chips):
+        yield from _of_fields(facts.chips.chips, _CHIP_COMMANDS)
+        yield from _of_fields([facts.chips], {"topology": "npu-smi info -t topo"})
+    if isinstance(facts.device_nodes, DeviceNodes):
+        yield from _of_fields([facts.device_nodes], _DEVICE_NODE_FILES)
+    if isinstance(facts.nvidia, Nvidia):
+        yield from _of_nvidia(facts.nvidia)
+    if isinstance(facts.versions, Versions):
+        yield from facts.versions.unread.items()
 
 
 def _of_nvidia(nvidia: Nvidia) -> Iterator[tuple[str, str]]:

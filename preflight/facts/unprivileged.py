@@ -13,25 +13,30 @@ def without_root(facts: HostFacts, refused: Unreachable | None) -> HostFacts:
     only, so without root there seems to be no firewall. hccn_tool answers users that may open the device files. For
     other users, some queries fail, and some have empty values.
     """
-    user = facts.os.user if isinstance(facts.os, Os) else ""
-    if not refused and (not isinstance(facts.os, Os) or facts.os.root):
+    system = facts.os if isinstance(facts.os, Os) else None
+    if not refused and (system is None or system.root):
         return facts
-    viewer = f"looked at as {user}" if user else "looked at without root"
-    sections = {name: facts.section(name) for name in SECTIONS}
-    changes: dict[str, object] = {
-        name: Missing(f"{value.error} ({viewer}: root may be needed)")
-        for name, value in sections.items()
-        if isinstance(value, Missing)
-    }
-    changes["firewall"] = Missing(f"root is needed: nobody else is shown the firewall's rules ({viewer})")
-    if isinstance(facts.hccn, Hccn) and any(map(_refuses, facts.hccn.devices)):
-        changes["hccn"] = Missing(f"root is needed: hccn_tool does not answer every question ({viewer})")
-        changes["nic"] = changes["hccn"] if facts.nic else None
-    if isinstance(facts.os, Os):
-        changes["os"] = replace(facts.os, refused=refused)
+    viewer = f"looked at as {system.user}" if system and system.user else "looked at without root"
+    changes = _hidden_sections(facts, viewer)
+    if system:
+        changes["os"] = replace(system, refused=refused)
     return replace(facts, **changes)  # type: ignore[arg-type]  # a section's name with its value
 
 
-def _refuses(device: HccnDevice) -> bool:
+def _hidden_sections(facts: HostFacts, viewer: str) -> dict[str, object]:
+    """Return the sections that root may be needed for, by name."""
+    sections: dict[str, object] = {
+        name: Missing(f"{section.error} ({viewer}: root may be needed)")
+        for name in SECTIONS
+        if isinstance(section := facts.section(name), Missing)
+    }
+    sections["firewall"] = Missing(f"root is needed: nobody else is shown the firewall's rules ({viewer})")
+    if isinstance(facts.hccn, Hccn) and any(map(_has_error, facts.hccn.devices)):
+        sections["hccn"] = Missing(f"root is needed: hccn_tool does not answer every question ({viewer})")
+        sections["nic"] = sections["hccn"] if facts.nic else None
+    return sections
+
+
+def _has_error(device: HccnDevice) -> bool:
     values = (getattr(device, field.name) for field in fields(HccnDevice))
     return any(isinstance(value, Found) and value.error for value in values)

@@ -5,7 +5,8 @@ requeues and holds, with the same rules as on a node.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -14,10 +15,10 @@ from preflight.gate.convicted import convicted
 from preflight.hostlists.slurm_nodelist import expand
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
-from preflight.model.finding import Finding
+from preflight.model.finding import Finding, with_outcome
 from preflight.model.gate import Context, Unknown
-from preflight.model.measure import End, Observation
-from preflight.model.outcome import Outcome, overall
+from preflight.model.measure import End, Observation, RankView
+from preflight.model.outcome import Outcome
 from preflight.transport.types import Transport
 
 SCHEMA = "preflight.gate-controller/1"
@@ -108,7 +109,7 @@ def prove(
     from preflight.checks.engine.registry import all_checks
     from preflight.checks.engine.run import run_checks
     from preflight.probe.hooks import Hooks
-    from preflight.probe.rehearsal import rehearse
+    from preflight.probe.rehearsal import RehearsalRequest, rehearse
     from preflight.probe.request import Request
     from preflight.probe.run import probe
 
@@ -125,7 +126,7 @@ def prove(
     request = Request(backend, cluster.probe.sizes, quick=True, budget=seconds)
     until = time.monotonic() + seconds / 3
     with ThreadPoolExecutor(1) as pool:
-        rehearsal = pool.submit(rehearse, cluster, hosts, transport, backend, until=until)
+        rehearsal = pool.submit(rehearse, RehearsalRequest(cluster, hosts, backend), transport, until=until)
         hooks = Hooks(begin=taken, ports_free=rehearsal.exception, unreached=lambda: rehearsal.result().unreached)
         result = probe(cluster, hosts, transport, request, hooks)
     rounds = {
@@ -146,51 +147,61 @@ def judge(
 ) -> Proof:
     """Return the verdict on the job's nodes.
 
-    A host or device that a failure names is broken. If a link fails, either end may be, so neither is named. A failure
-    of all tested nodes is systemic and names none. Tests say nothing of a host that was lost on the way or never gave
-    an agent.
+    A host or device that a failure identifies is broken. If a link fails, either end may be broken, so neither is
+    identified. A failure of all tested nodes is systemic and identifies none. Tests show nothing about a host that was
+    lost on the way or never started an agent.
     """
-    lost = {view.member.host for observation in observations for view in observation.ranks if view.end is End.LOST}
-    node_of = {host.name: node for node, host in known.items()}
-    bad: dict[str, Bad] = {}
-    failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
-    for finding in failures:
-        for host in sorted(convicted(finding)):
-            if host in node_of and host not in lost:
-                bad.setdefault(host, Bad(node_of[host], finding.check, finding.summary))
-    systemic = len(bad) == len(node_of.keys() - lost) > 1
-    if bad and not systemic:
-        worst = tuple(bad.values())
-        return Proof(Outcome.FAIL, f"{len(worst)} of {len(known)} nodes are broken: {_told(worst)}", worst)
-    silent = [node for node, host in known.items() if host.name in lost]
-    if strange or silent:
-        reasons = [f"the inventory does not know {_named(strange)}"] * bool(strange)
-        reasons += [f"no agent on {_named(silent)} ({_why(observations, lost)})"] * bool(silent)
+    lost = _lost_ranks(observations)
+    answering = {host.name: node for node, host in known.items() if host.name not in lost}
+    failures = with_outcome(findings, Outcome.FAIL)
+    broken = _broken(failures, answering)
+    systemic = len(broken) == len(answering) > 1
+    if broken and not systemic:
+        return Proof(Outcome.FAIL, f"{len(broken)} of {len(known)} nodes are broken: {_sentences(broken)}", broken)
+    if reasons := [*_not_in_inventory(strange), *_without_agent(known, lost)]:
         return Proof(Outcome.UNKNOWN, "; ".join(reasons))
     if failures:
         return Proof(Outcome.FAIL, f"systemic, no single node is at fault: {failures[0].check} {failures[0].summary}")
-    outcome = overall(finding.outcome for finding in findings)
-    if outcome is Outcome.UNKNOWN:
-        first = next(finding for finding in findings if finding.outcome is Outcome.UNKNOWN)
-        return Proof(Outcome.UNKNOWN, f"{first.check} {first.summary}")
+    if unknown := with_outcome(findings, Outcome.UNKNOWN):
+        return Proof(Outcome.UNKNOWN, f"{unknown[0].check} {unknown[0].summary}")
     return Proof(Outcome.PASS, f"{len(known)} nodes do well together")
 
 
-def _named(names: Sequence[str]) -> str:
+def _not_in_inventory(nodes: Sequence[str]) -> Iterator[str]:
+    if nodes:
+        yield f"the inventory does not know {_listed(nodes)}"
+
+
+def _lost_ranks(observations: Iterable[Observation]) -> dict[str, list[RankView]]:
+    """Return the ranks of hosts that were lost on the way or never gave an agent, by host."""
+    lost: dict[str, list[RankView]] = defaultdict(list)
+    for observation in observations:
+        for view in observation.ranks:
+            if view.end is End.LOST:
+                lost[view.member.host].append(view)
+    return lost
+
+
+def _without_agent(known: Mapping[str, Host], lost: Mapping[str, Sequence[RankView]]) -> Iterator[str]:
+    if silent := [node for node, host in known.items() if host.name in lost]:
+        errors = (view.error for views in lost.values() for view in views)
+        yield f"no agent on {_listed(silent)} ({next(filter(None, errors), 'it said nothing')})"
+
+
+def _broken(failures: Iterable[Finding], node_of: Mapping[str, str]) -> tuple[Bad, ...]:
+    """Return the nodes that failures identify as culprits, each with the first of its failures. `node_of`: by host."""
+    broken: dict[str, Bad] = {}
+    for finding in failures:
+        for host in sorted(convicted(finding) & node_of.keys()):
+            broken.setdefault(host, Bad(node_of[host], finding.check, finding.summary))
+    return tuple(broken.values())
+
+
+def _listed(names: Sequence[str]) -> str:
     suffix = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + suffix
 
 
-def _told(bad: Sequence[Bad]) -> str:
-    suffix = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    return "; ".join(f"{node.check} {node.sentence}" for node in bad[:_SHOWN]) + suffix
-
-
-def _why(observations: Sequence[Observation], lost: Iterable[str]) -> str:
-    views = (
-        view
-        for observation in observations
-        for view in observation.ranks
-        if view.member.host in lost and view.end is End.LOST
-    )
-    return next((view.error for view in views if view.error), "it said nothing")
+def _sentences(broken: Sequence[Bad]) -> str:
+    suffix = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+    return "; ".join(f"{node.check} {node.sentence}" for node in broken[:_SHOWN]) + suffix

@@ -20,7 +20,7 @@ def cluster_of(
     """Return the hosts of a Slurm job by their names, and the assumptions about them.
 
     `product` and `devices` (a host): empty or None to take them from Slurm's variables. `resolve`: name → address, or
-    OSError. Raises InventoryError for variables that are missing or malformed, UsageError if they do not say enough.
+    OSError. Raises InventoryError for variables that are missing or malformed, UsageError if they are not enough.
     """
     source = ListSource(slurm_environment.ENVIRONMENT, slurm_environment.text_of(environment))
     listed = slurm_environment.read(source)

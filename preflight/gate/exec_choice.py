@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from preflight.gate.convicted import ROLL_CALL, convicted, unheard
-from preflight.model.finding import Finding
+from preflight.model.finding import Finding, with_outcome
 from preflight.model.gate import Unknown
 from preflight.model.measure import Observation, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
@@ -63,19 +63,23 @@ def are_proved(hosts: Collection[str], observations: Iterable[Observation]) -> b
     All tests among them alone have passed, on every device that was tested. If several hosts were tested together,
     these tests connect them all.
     """
-    ran = [observation.test for observation in observations if observation.test.id != ROLL_CALL]
-    own = [test for test in ran if {member.host for member in test.members} <= set(hosts)]
-    if any(test.outcome not in _PASSED for test in own):
+    tests = [observation.test for observation in observations if observation.test.id != ROLL_CALL]
+    own_tests = [test for test in tests if _tested([test]) <= set(hosts)]
+    if not own_tests or any(test.outcome not in _PASSED for test in own_tests):
         return False
-    devices = {member.place for test in ran for member in test.members if member.host in hosts}
-    if {member.place for test in own for member in test.members} != devices:
+    if _devices(own_tests, hosts) != _devices(tests, hosts):
         return False
-    together = any(len({member.host for member in test.members}) > 1 for test in ran)
-    return bool(own) and (_connected(hosts, own) if together else _tested(own) >= set(hosts))
+    together = any(len(_tested([test])) > 1 for test in tests)
+    return _connected(hosts, own_tests) if together else _tested(own_tests) >= set(hosts)
 
 
 def _tested(tests: Iterable[TestResult]) -> set[str]:
     return {member.host for test in tests for member in test.members}
+
+
+def _devices(tests: Iterable[TestResult], hosts: Collection[str]) -> set[str]:
+    """Return the places of the devices of these hosts that took part."""
+    return {member.place for test in tests for member in test.members if member.host in hosts}
 
 
 def _connected(hosts: Collection[str], tests: Sequence[TestResult]) -> bool:
@@ -97,28 +101,40 @@ def choose(
 
     `hosts` were probed. `left_out`: those of them that were not, or not with the others, and why.
     """
-    failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
-    failed = {host: _why(finding) for finding in reversed(failures) for host in named(finding) & set(hosts)}
+    failures = with_outcome(findings, Outcome.FAIL)
+    failed = {host: _why(finding) for finding in reversed(failures) for host in useless_hosts(finding)}
     out = {host: why for host, why in {**failed, **left_out}.items() if host in hosts}
-    if failed.keys() & met(observations):
+    if failed.keys() & set(hosts) & met(observations):
         return _enough(hosts, out, wanted, again=True)
-    if unattributed := [finding for finding in failures if not named(finding)]:
+    if unattributed := [finding for finding in failures if not useless_hosts(finding)]:
         return Choice(out=out, problem=f"{_why(unattributed[0])}; that names no host to leave out", code=1)
-    unknown = [finding for finding in findings if finding.outcome is Outcome.UNKNOWN and finding.host not in out]
     if wanted.unknown is Unknown.OPEN:
         return _enough(hosts, out, wanted)
+    unknown = [finding for finding in with_outcome(findings, Outcome.UNKNOWN) if finding.host not in out]
+    return _without_doubtful(hosts, unknown, out, wanted, observations)
+
+
+def _without_doubtful(
+    hosts: Sequence[str],
+    unknown: Sequence[Finding],
+    out: Mapping[str, str],
+    wanted: Wanted,
+    observations: Sequence[Observation],
+) -> Choice:
+    """Choose from the hosts of which nothing is unknown.
+
+    Something that is unknown of no host in particular counts, unless tests prove these hosts.
+    """
     doubtful = {str(finding.host): f"nobody knows: {_why(finding)}" for finding in unknown if finding.host}
-    good = [host for host in hosts if host not in out and host not in doubtful]
-    unattributed = [finding for finding in unknown if finding.host is None]
+    good = [host for host in hosts if host not in {*out, *doubtful}]
+    unattributed = next((finding for finding in unknown if finding.host is None), None)
     if unattributed and not are_proved(good, observations):
-        problem = (
-            f"nobody knows whether the hosts are good: {_why(unattributed[0])}; --unknown open runs it all the same"
-        )
+        problem = f"nobody knows whether the hosts are good: {_why(unattributed)}; --unknown open runs it all the same"
         return Choice(out=out, problem=problem, code=3)
     return _enough(hosts, {**out, **doubtful}, wanted, doubtful=len(doubtful))
 
 
-def named(finding: Finding) -> frozenset[str]:
+def useless_hosts(finding: Finding) -> frozenset[str]:
     """Return the hosts that a failure makes useless to the command: culprits, and others that need not be at fault.
 
     Empty for a failure between hosts, and for a host that only suffers from another.

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from preflight.launch.job import HostLaunch, Job, Variable
+from preflight.launch.job import HostLaunch, LaunchedJob, Variable
 from preflight.launch.launchers import launches
 from preflight.launch.text import script
 from preflight.launch.words import LONGEST
@@ -17,7 +17,7 @@ from preflight.transport.engine.slurm import SlurmJob as Allocation
 
 _PART = LONGEST - len("PREFLIGHT_STEP_000=")  # bytes; Linux limits a variable as it limits an argument
 _MOST = 1 << 20  # bytes of all of them; with a usual stack Linux allows 2 MiB, which include the shell's own variables
-# python3 -c reads it from the environment: the command line of mpirun has the command once for each node
+# The command line of mpirun has the command once for each node, so python3 -c reads the program from the environment.
 _PROGRAM = "import os; exec(os.environ.pop('PREFLIGHT_PROGRAM'))"
 
 
@@ -37,7 +37,7 @@ class Start:
     environment: Mapping[str, str]
 
 
-def scripts(job: Job) -> dict[str, str]:
+def scripts(job: LaunchedJob) -> dict[str, str]:
     """Return for each host the script that bash runs there. Raises UsageError for a job that cannot start that way."""
     return {
         launch.host: script(_told(job, launch), job.cluster.probe, [f"{launch.host}: by preflight exec"])
@@ -45,7 +45,7 @@ def scripts(job: Job) -> dict[str, str]:
     }
 
 
-def _told(job: Job, launch: HostLaunch) -> HostLaunch:
+def _told(job: LaunchedJob, launch: HostLaunch) -> HostLaunch:
     """Return the launch with the variables that torchrun reads instead of its options.
 
     Source: PET_* in torch/distributed/argparse_util.py.

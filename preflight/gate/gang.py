@@ -3,18 +3,19 @@
 Exit codes of `preflight probe --via pods`, made for a podFailurePolicy; 1, 2, 4 and 130 mean the same as everywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.gate.convicted import convicted, unheard
-from preflight.model.finding import Finding
+from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
 from preflight.report.text import printable
 
 GOOD = 0
-BROKEN = 42  # this pod's host, or a device of it, is named
+BROKEN = 42  # this pod's host, or a device of it, is the culprit
 UNKNOWN = 43  # it is unknown whether the gang is good
-OTHERS = 44  # the gang fails, and this pod is not named: among other pods it may be good
+OTHERS = 44  # the gang fails, and this pod is not the culprit: among other pods it may be good
 CODES = frozenset({BROKEN, UNKNOWN, OTHERS})
 
 MESSAGE = 4096  # bytes that Kubernetes reads of a termination message
@@ -33,14 +34,14 @@ def verdicts(
 
     `left_out`: pod → why it was not probed; with such a pod, no pod is good. `nodes`: pod → the node that it is on.
     """
-    failures = [finding for finding in findings if finding.outcome is Outcome.FAIL]
-    if failures:
+    if failures := with_outcome(findings, Outcome.FAIL):
         return _failed(pods, failures, nodes)
-    unknowns = [finding.summary for finding in findings if finding.outcome is Outcome.UNKNOWN]
+    counts = Counter(finding.outcome for finding in findings)
+    unknowns = [finding.summary for finding in with_outcome(findings, Outcome.UNKNOWN)]
     unknowns += [f"{pod} was left out: {why}" for pod, why in left_out.items()]
-    if unknowns or not any(finding.outcome in (Outcome.PASS, Outcome.WARN) for finding in findings):
+    warnings = counts[Outcome.WARN]
+    if unknowns or not counts[Outcome.PASS] + warnings:
         return unknown(pods, "; ".join(unknowns) or "nothing could be tested")
-    warnings = sum(finding.outcome is Outcome.WARN for finding in findings)
     suffix = f"; warnings: {warnings}" if warnings else ""
     return dict.fromkeys(pods, _verdict(GOOD, f"good: {len(pods)} of {len(pods)} pods{suffix}"))
 
@@ -50,25 +51,37 @@ def unknown(pods: Sequence[str], why: str) -> dict[str, PodVerdict]:
 
 
 def _failed(pods: Sequence[str], failures: Sequence[Finding], nodes: Mapping[str, str]) -> dict[str, PodVerdict]:
-    broken = [pod for pod in pods if any(pod in convicted(failure) for failure in failures)]
-    silent = [pod for pod in pods if any(pod in unheard(failure) for failure in failures)]
-    named = {*broken, *silent}
-    if not named or (named == set(pods) and len(pods) > 1 and len(broken) != 1):
-        # A failure of all pods that answered is the image's or the job's; likewise if no pod answered.
-        return dict.fromkeys(pods, _verdict(OTHERS, f"the pods fail together, none by itself: {_told(failures)}"))
+    failures_of = {pod: [failure for failure in failures if pod in convicted(failure)] for pod in pods}
+    broken = [pod for pod in pods if failures_of[pod]]
+    silent = set(pods) & set().union(*map(unheard, failures))
+    if _fail_together(pods, broken, silent):
+        return dict.fromkeys(pods, _verdict(OTHERS, f"the pods fail together, none by itself: {_sentences(failures)}"))
     if not broken:
-        return unknown(pods, _told(failures))
-    places = {pod: f"{pod} on node {nodes[pod]}" if nodes.get(pod) else pod for pod in broken}
-    explanation = f"broken: {', '.join(places.values())}: {_told(failures)}"
-    verdicts_by_pod = {pod: _verdict(OTHERS, f"{pod} is not at fault; {explanation}") for pod in pods}
-    verdicts_by_pod |= {pod: _verdict(UNKNOWN, f"nobody knows whether {pod} is good; {explanation}") for pod in silent}
-    for pod, place in places.items():
-        own = [failure for failure in failures if pod in convicted(failure)]
-        verdicts_by_pod[pod] = _verdict(BROKEN, f"{place} is broken: {_told(own)}")
-    return verdicts_by_pod
+        return unknown(pods, _sentences(failures))
+    places = {pod: _place(pod, nodes) for pod in broken}
+    explanation = f"broken: {', '.join(places.values())}: {_sentences(failures)}"
+
+    def verdict(pod: str) -> PodVerdict:
+        if pod in places:
+            return _verdict(BROKEN, f"{places[pod]} is broken: {_sentences(failures_of[pod])}")
+        if pod in silent:
+            return _verdict(UNKNOWN, f"nobody knows whether {pod} is good; {explanation}")
+        return _verdict(OTHERS, f"{pod} is not at fault; {explanation}")
+
+    return {pod: verdict(pod) for pod in pods}
 
 
-def _told(failures: Sequence[Finding]) -> str:
+def _place(pod: str, nodes: Mapping[str, str]) -> str:
+    return f"{pod} on node {nodes[pod]}" if nodes.get(pod) else pod
+
+
+def _fail_together(pods: Sequence[str], broken: Collection[str], silent: Collection[str]) -> bool:
+    """Return whether a failure is the image's or the job's: it concerns all pods that answered, or no pod answered."""
+    concerned = {*broken, *silent}
+    return not concerned or (concerned == set(pods) and len(pods) > 1 and len(broken) != 1)
+
+
+def _sentences(failures: Sequence[Finding]) -> str:
     return "; ".join(
         f"{failure.summary} ({failure.check})" + (f", because {failure.cause}" if failure.cause else "")
         for failure in failures

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from preflight import __version__
@@ -31,14 +31,19 @@ class Site:
     kinds: dict[str, str]
     named: tuple[str, ...] = ()
     doubt: str = ""
+    unread: str = ""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and the hosts without one. `kept_off`: host → why nothing is planned for it."""
+    """A plan, and the hosts without one.
+
+    `kept_off`: host → why nothing is planned for it. `kept_front`: host → why its front stays.
+    """
 
     plan: Plan
     kept_off: Mapping[str, str]
+    kept_front: Mapping[str, str] = field(default_factory=dict)
 
 
 def program_text(python: str) -> str:
@@ -69,9 +74,7 @@ def sites(way: Way, *, programs: Sequence[str] = ()) -> dict[str, Site | str]:
     `programs`: programs to find in the configuration of schedulers, empty for none.
     """
     request = {"paths": list(_KINDS), "programs": programs}
-    return ask(
-        way.hosts, way.transport, source("gate_look"), lambda _: request, Site, pool=way.pool, progress=way.progress
-    )
+    return ask(way, source("gate_look"), lambda _: request, Site)
 
 
 def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
@@ -96,47 +99,66 @@ def installing(cluster: Cluster, way: Way, *, force: bool) -> Planned:
 def removing(way: Way, *, force: bool) -> Planned:
     """Return the changes that remove the gate from hosts on which no scheduler starts it.
 
-    The verdict stays, which does no harm.
+    The verdict stays, which does no harm. The front stays where slurmd may still start it.
     """
-    kept_off = still_named(way)
+    kept_off, kept_front = still_started(way)
     hosts = [host for host in way.hosts if host.name not in kept_off]
     # The front comes last: without its program it opens the gate.
-    wanted = [_change(host.name, path, None, None) for host in hosts for path in (POLICY, PROGRAM, FRONT)]
-    return _against_what_is_there(Plan(tuple(wanted)), way, kept_off, force=force)
+    wanted = [
+        _change(host.name, path, None, None)
+        for host in hosts
+        for path in (POLICY, PROGRAM, FRONT)
+        if path != FRONT or host.name not in kept_front
+    ]
+    return replace(_against_what_is_there(Plan(tuple(wanted)), way, kept_off, force=force), kept_front=kept_front)
 
 
 def undoing_allowed(plan: Plan, way: Way) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan of a rollback without hosts that would lose a front still in use, and a sentence for each.
-
-    A front is in use as long as a scheduler starts it.
-    """
+    """Return the plan of a rollback without what a scheduler may still start, and a sentence for each host of those."""
     losing = {change.host for change in plan.changes if change.target == FRONT and change.after is None}
-    kept_off = still_named(replace(way, hosts=[host for host in way.hosts if host.name in losing])) if losing else {}
-    allowed = tuple(change for change in plan.changes if change.host not in kept_off)
-    return Plan(allowed), tuple(f"{name}: {why}" for name, why in kept_off.items())
+    hosts = [host for host in way.hosts if host.name in losing]
+    kept_off, kept_front = still_started(replace(way, hosts=hosts)) if hosts else ({}, {})
+    changes = (change for change in plan.changes if change.host not in kept_off)
+    allowed = tuple(change for change in changes if change.host not in kept_front or change.target != FRONT)
+    return Plan(allowed), tuple(f"{name}: {why}" for name, why in {**kept_off, **kept_front}.items())
 
 
-def still_named(way: Way) -> dict[str, str]:
-    """Return why the gate stays, for each host on which a scheduler still starts it, or may start it."""
+def still_started(way: Way) -> tuple[dict[str, str], dict[str, str]]:
+    """Return host → why the gate stays, and host → why only its front stays.
+
+    The gate stays on a host if a scheduler starts it there, or if the host's scheduler cannot be asked. The front stays
+    if slurmd may have an old configuration: it does no harm, and without it slurmd would drain the node.
+    """
     kept_off: dict[str, str] = {}
+    kept_front: dict[str, str] = {}
     for name, site in sites(way, programs=(FRONT, PROGRAM)).items():
         if isinstance(site, str):
             kept_off[name] = site
-        elif site.named:
-            live = [line for line in site.named if line.startswith("scontrol ")]  # these change with the files, if any
-            lines = "; ".join(
-                printable(line)[:200] for line in [line for line in site.named if line not in live] or live
+        elif reason := _started_by(site):
+            kept_off[name] = reason
+        elif site.unread and site.kinds[FRONT] != "missing":
+            kept_front[name] = (
+                f"{FRONT} stays, and lets every job start: {printable(site.unread)[:200]}, and may still start it. "
+                "Restart slurmd, then remove the gate again"
             )
-            kept_off[name] = (
-                f"Slurm still starts the gate, and drains every node on which it is missing. First take out: {lines}. "
-                "Then run: scontrol reconfigure"
-            )
-        elif site.doubt:
-            kept_off[name] = (
-                "Slurm may still start the gate, and drains every node on which it is missing: "
-                f"{printable(site.doubt)[:200]}. Run scontrol reconfigure, and this again after 10 minutes"
-            )
-    return kept_off
+    return kept_off, kept_front
+
+
+def _started_by(site: Site) -> str:
+    """Return why Slurm starts the gate, or may start it, with what to do; "" if it does not."""
+    if site.named:
+        live = [line for line in site.named if line.startswith("scontrol ")]  # these change with the files, if any
+        lines = "; ".join(printable(line)[:200] for line in [line for line in site.named if line not in live] or live)
+        return (
+            f"Slurm still starts the gate, and drains every node on which it is missing. First take out: {lines}. "
+            "Then run: scontrol reconfigure"
+        )
+    if site.doubt:
+        return (
+            "Slurm may still start the gate, and drains every node on which it is missing: "
+            f"{printable(site.doubt)[:200]}. Run scontrol reconfigure, and this again after 10 minutes"
+        )
+    return ""
 
 
 def _change(host: str, path: str, before: str | None, after: str | None) -> Change:

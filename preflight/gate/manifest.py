@@ -26,21 +26,22 @@ _PRODUCTS = {"huawei.com": Product.ATLAS_A2, "nvidia.com": Product.NVIDIA}  # ve
 Object = dict[str, Any]
 
 
-class Kind(StrEnum):
+class WorkloadKind(StrEnum):
     JOB = "job"
     JOBSET = "jobset"
     VOLCANO = "volcano"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Workload:
     """A job of `replicas` pods with `devices` devices each. Raises UsageError for what Kubernetes would refuse.
 
     `resource`: the device plugin's name of its devices ("nvidia.com/gpu"), "" for none: then only gloo is tested.
-    `preflight_image`: of the init container; "": the job's own. `setup`, `python`: as in the inventory's [probe].
+    `preflight_image` is that of the init container ("" for the job's own). `setup`, `python`: as in the inventory's
+    [probe].
     """
 
-    kind: Kind
+    kind: WorkloadKind
     name: str
     image: str
     replicas: int
@@ -67,13 +68,12 @@ class Wanted:
                 f"--name {self.name}: the last pod would be {longest}, {len(longest)} characters, and a host name has "
                 f"{LABEL} at most"
             )
-        for option, image in (("--image", self.image), ("--preflight-image", self.preflight_image or self.image)):
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}", image):
-                raise UsageError(f"{option} {image[:100]!r} is no image, such as registry.example/train:1.2")
+        _refuse_no_image("--image", self.image)
+        _refuse_no_image("--preflight-image", self.preflight_image or self.image)
         if self.resource and not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9]([\w.-]{0,61}\w)?", self.resource):
             raise UsageError(f"--resource {self.resource[:100]!r} is no device resource, such as nvidia.com/gpu")
         for word in self.command:
-            if not all(character.isprintable() or character in "\t\n" for character in word):
+            if not word.replace("\t", "").replace("\n", "").isprintable():
                 raise UsageError(f"{word[:100]!r}: the command has characters that no manifest can carry")
         for option, line in (("--setup", self.setup), ("--python", self.python)):
             if not line.isprintable():
@@ -85,9 +85,9 @@ class Wanted:
     def prefix(self) -> str:
         """The part of a pod's host name before its index."""
         return {
-            Kind.JOB: self.name,
-            Kind.JOBSET: f"{self.name}-{TASK}-0",  # JobSet: NAME, the replicated job, its number
-            Kind.VOLCANO: f"{self.name}-{TASK}",
+            WorkloadKind.JOB: self.name,
+            WorkloadKind.JOBSET: f"{self.name}-{TASK}-0",  # JobSet: NAME, the replicated job, its number
+            WorkloadKind.VOLCANO: f"{self.name}-{TASK}",
         }[self.kind]
 
     @property
@@ -95,19 +95,26 @@ class Wanted:
         return self.product or _PRODUCTS.get(self.resource.partition("/")[0], Product.CPU)
 
 
+def _refuse_no_image(option: str, image: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}", image):
+        raise UsageError(f"{option} {image[:100]!r} is no image, such as registry.example/train:1.2")
+
+
 def _refuse_outside(option: str, number: int, most: int) -> None:
     if not 1 <= number <= most:
         raise UsageError(f"{option} {number}: a number from 1 to {most}")
 
 
-def objects(wanted: Wanted) -> list[Object]:
+def objects(wanted: Workload) -> list[Object]:
     """Return the objects to apply, in this order."""
-    workload = {Kind.JOB: _job, Kind.JOBSET: _jobset, Kind.VOLCANO: _volcano}[wanted.kind](wanted)
-    services = [_service(wanted)] if wanted.kind is Kind.JOB else []  # JobSet and Volcano make their own
+    workload = {WorkloadKind.JOB: _job, WorkloadKind.JOBSET: _jobset, WorkloadKind.VOLCANO: _volcano}[wanted.kind](
+        wanted
+    )
+    services = [_service(wanted)] if wanted.kind is WorkloadKind.JOB else []  # JobSet and Volcano make their own
     return [_inventory(wanted), *services, workload]
 
 
-def text_of(wanted: Wanted) -> str:
+def text_of(wanted: Workload) -> str:
     """Return the manifest, with the steps before it as comments at its head."""
     head = (
         f"The pods of {wanted.name} prove each other before it begins: preflight's docs/kubernetes.md.",
@@ -119,7 +126,7 @@ def text_of(wanted: Wanted) -> str:
     return "".join(f"# {line}\n" for line in head) + text
 
 
-def _inventory(wanted: Wanted) -> Object:
+def _inventory(wanted: Workload) -> Object:
     """Return the inventory, which has the pods as hosts."""
     pods = f"[0-{wanted.replicas - 1}]" if wanted.replicas > 1 else "0"
     probe = {"setup": wanted.setup, "python": wanted.python}
@@ -133,17 +140,17 @@ def _inventory(wanted: Wanted) -> Object:
     return _object("v1", "ConfigMap", f"{wanted.name}-preflight", data={"hosts.toml": text})
 
 
-def _service(wanted: Wanted) -> Object:
+def _service(wanted: Workload) -> Object:
     """Return a service by which pods find each other before they are ready: none is while its init container runs."""
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": wanted.name}}
     return _object("v1", "Service", wanted.name, spec=spec)
 
 
-def _job(wanted: Wanted) -> Object:
+def _job(wanted: Workload) -> Object:
     return _object("batch/v1", "Job", wanted.name, spec=_job_spec(wanted))
 
 
-def _job_spec(wanted: Wanted) -> Object:
+def _job_spec(wanted: Workload) -> Object:
     """Return the specification of a job that ends when one pod fails: the others could not go on without it."""
     return {
         "completionMode": "Indexed",
@@ -162,7 +169,7 @@ def _job_spec(wanted: Wanted) -> Object:
     }
 
 
-def _jobset(wanted: Wanted) -> Object:
+def _jobset(wanted: Workload) -> Object:
     """Return a JobSet, which names the pods and makes their service.
 
     A job that preflight has ended is restarted, and that restart is not counted.
@@ -186,7 +193,7 @@ def _jobset(wanted: Wanted) -> Object:
     )
 
 
-def _volcano(wanted: Wanted) -> Object:
+def _volcano(wanted: Workload) -> Object:
     """Return a Volcano job.
 
     Its plugin svc names the pods and makes their service, env numbers them. Its policies see no exit code of an init

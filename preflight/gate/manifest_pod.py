@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from preflight.model.cluster import Product
 
 if TYPE_CHECKING:
-    from preflight.gate.manifest import Wanted
+    from preflight.gate.manifest import Workload
 
 CONTAINER = "preflight"
 FOLDER = "/etc/preflight"
@@ -13,7 +13,7 @@ WAIT = 600  # seconds that a pod waits for the others: images are pulled, nodes 
 BUDGET = 600  # seconds that the probe takes at most
 
 
-def pod_template(wanted: "Wanted", subdomain: str = "") -> dict[str, Any]:
+def pod_template(wanted: "Workload", subdomain: str = "") -> dict[str, Any]:
     """Return the template of a pod.
 
     `subdomain`: the service by which pods find each other, unless another controller sets it.
@@ -34,7 +34,7 @@ def pod_template(wanted: "Wanted", subdomain: str = "") -> dict[str, Any]:
     return {"metadata": {"labels": {"app.kubernetes.io/part-of": wanted.name}}, "spec": spec}
 
 
-def _init(wanted: "Wanted", name: str) -> dict[str, Any]:
+def _init(wanted: "Workload", name: str) -> dict[str, Any]:
     probe = ["preflight", "probe", "--via", "pods", "--inventory", f"{FOLDER}/hosts.toml"]
     return {
         "name": CONTAINER,
@@ -60,12 +60,12 @@ def _init(wanted: "Wanted", name: str) -> dict[str, Any]:
     }
 
 
-def _main(wanted: "Wanted") -> dict[str, Any]:
+def _main(wanted: "Workload") -> dict[str, Any]:
     command = {"command": [_literal(word) for word in wanted.command]} if wanted.command else {}
     return {"name": "main", "image": wanted.image, **command, **_devices(wanted), "volumeMounts": [_SHM]}
 
 
-def _devices(wanted: "Wanted") -> dict[str, Any]:
+def _devices(wanted: "Workload") -> dict[str, Any]:
     """Return the devices of each container.
 
     A pod has the two one after the other: it gets the larger limit, not the sum.
@@ -73,7 +73,7 @@ def _devices(wanted: "Wanted") -> dict[str, Any]:
     return {"resources": {"limits": {wanted.resource: str(wanted.devices)}}} if wanted.resource else {}
 
 
-def _is_npu(wanted: "Wanted") -> bool:
+def _is_npu(wanted: "Workload") -> bool:
     product: Product = wanted.known_product
     return product.is_npu
 

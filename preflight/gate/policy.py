@@ -81,7 +81,7 @@ def _ids(key: str, words: Sequence[str]) -> list[str]:
 def _expected(cluster: Cluster, host: Host) -> dict[str, Any]:
     """Return the settings that are cheap to check, and have to hold whenever a job starts.
 
-    A host NIC that is named by its network is left to the checks.
+    A host NIC that is given by its network is left to the checks.
     """
     return {
         "product": cluster.product,

@@ -44,17 +44,7 @@ _LINE = re.compile(r"\s*([A-Za-z]+)\s*=\s*(.*?)\s*$")
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One setting. `key` in lower case, as Slurm compares them."""
-
-    file: str
-    line: int
-    key: str
-    value: str
-
-
-@dataclass(frozen=True)
-class Problem:
+class SlurmConfProblem:
     """A problem of slurm.conf. `line` is 0 if something is missing.
 
     A `severe` one opens the gate, or takes good nodes out of service.
@@ -71,6 +61,20 @@ class Problem:
         return f"{place}: {self.text}; {self.do}"
 
 
+@dataclass(frozen=True)
+class SlurmSetting:
+    """One setting. `key` in lower case, as Slurm compares them."""
+
+    file: str
+    line: int
+    key: str
+    value: str
+
+    def problem(self, text: str, do: str, *, severe: bool = True) -> SlurmConfProblem:
+        """Return a problem of this line."""
+        return SlurmConfProblem(self.file, self.line, text, do, severe)
+
+
 class Files(Protocol):
     """The machine on which the file is read."""
 
@@ -81,7 +85,7 @@ class Files(Protocol):
         """Return why a program could not be run, "" if it could."""
 
 
-def settings(file: str, text: str) -> Iterator[Setting]:
+def settings(file: str, text: str) -> Iterator[SlurmSetting]:
     """Yield the lines KEY=VALUE, without comments; a line that ends in a backslash goes on in the next."""
     joined, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -91,15 +95,15 @@ def settings(file: str, text: str) -> Iterator[Setting]:
             joined = joined[:-1]
             continue
         if match := _LINE.match(joined):
-            yield Setting(file, first, match[1].lower(), match[2])
+            yield SlurmSetting(file, first, match[1].lower(), match[2])
         elif match := re.match(r"\s*include\s+(\S+)", joined, re.IGNORECASE):
-            yield Setting(file, first, "include", match[1])
+            yield SlurmSetting(file, first, "include", match[1])
         joined, first = "", 0
 
 
-def problems(file: str, text: str, files: Files) -> list[Problem]:
+def problems(file: str, text: str, files: Files) -> list[SlurmConfProblem]:
     """Return the problems of the gate in this slurm.conf and the files that it includes, in the order of lines."""
-    problems_found: list[Problem] = []
+    problems_found: list[SlurmConfProblem] = []
     lines = list(_with_included(file, text, files, problems_found))
     last = {setting.key: setting for setting in lines}  # Slurm takes the last one
     problems_found += [*_scripts(lines, files), *_flags(file, last), *_times(file, last), *_health(last)]
@@ -114,7 +118,9 @@ def calls_controller(file: str, text: str, files: Files) -> tuple[str, ...]:
     return tuple(dict.fromkeys(setting.file for setting in lines)) if ours else ()
 
 
-def _with_included(file: str, text: str, files: Files, found: list[Problem], depth: int = 0) -> Iterator[Setting]:
+def _with_included(
+    file: str, text: str, files: Files, found: list[SlurmConfProblem], depth: int = 0
+) -> Iterator[SlurmSetting]:
     for setting in settings(file, text):
         yield setting
         if setting.key != "include":
@@ -123,12 +129,10 @@ def _with_included(file: str, text: str, files: Files, found: list[Problem], dep
         inner = files.text(path) if depth < 8 else None
         if inner is None:
             why = "is not there" if depth < 8 else "is included by itself"
-            found.append(Problem(file, setting.line, f"Include {setting.value} {why}", "slurmctld does not start so"))
+            found.append(setting.problem(f"Include {setting.value} {why}", "slurmctld does not start so"))
         elif not inner.strip():
             found.append(
-                Problem(
-                    file,
-                    setting.line,
+                setting.problem(
                     f"Include {setting.value} is empty",
                     "every Slurm command warns of it on stderr; put a comment into it",
                     severe=False,
@@ -138,162 +142,147 @@ def _with_included(file: str, text: str, files: Files, found: list[Problem], dep
             yield from _with_included(path, inner, files, found, depth + 1)
 
 
-def _scripts(said: Sequence[Setting], files: Files) -> Iterator[Problem]:
+def _scripts(lines: Sequence[SlurmSetting], files: Files) -> Iterator[SlurmConfProblem]:
     """Yield programs that are missing, roles of another program, and roles that the gate does not have."""
     roles = {name.lower(): name for name in _SCRIPTS}
-    by_role: dict[str, Setting] = {}
-    for setting in (setting for setting in said if setting.key in roles):
+    by_role: dict[str, SlurmSetting] = {}
+    for setting in (setting for setting in lines if setting.key in roles):
         role, before = roles[setting.key], by_role.get(setting.key)
         if before:
-            yield Problem(
-                setting.file,
-                setting.line,
+            yield setting.problem(
                 f"{role} was set in line {before.line}, to {before.value}",
                 "Slurm 22.05 runs the last one alone; call both from one script",
             )
         by_role[setting.key] = setting
-        if not _OURS.search(setting.value):
-            continue
-        if " " in setting.value:
-            yield Problem(
-                setting.file,
-                setting.line,
-                f"{role} has options: a parse error, or all of it is the path",
-                f"the role is told by SLURM_SCRIPT_CONTEXT; {role}={GATE}",
-            )
-        elif why := files.why_not_run(setting.value):
-            yield Problem(
-                setting.file,
-                setting.line,
-                f"{role}: {setting.value} {why}",
-                "then it fails on every node, and Slurm drains them all; preflight gate install first",
-            )
-        elif setting.value == GATE and (why := files.why_not_run(PROGRAM)):
-            yield Problem(
-                setting.file,
-                setting.line,
-                f"{role}: {PROGRAM}, which it runs, {why}",
-                "then it opens on every node; preflight gate install",
-            )
-        if role in ("EpilogSlurmctld", "TaskEpilog"):
-            yield Problem(
-                setting.file, setting.line, f"{role} is none of the gate's roles", "leave it out", severe=False
-            )
-    file = said[0].file if said else ""
+        if _OURS.search(setting.value):
+            yield from _gate_as(role, setting, files)
     gates = {key for key, setting in by_role.items() if _OURS.search(setting.value)}
     if "taskprolog" in gates and "prolog" not in gates:
-        yield Problem(
-            by_role["taskprolog"].file,
-            by_role["taskprolog"].line,
+        yield by_role["taskprolog"].problem(
             "TaskProlog alone: it runs as the job's user when the job has begun, fails one task, and drains nobody",
             f"Prolog={GATE}",
         )
     if not gates & {"prolog", "prologslurmctld", "taskprolog"}:
-        prolog = by_role.get("prolog")
-        yield Problem(
-            prolog.file if prolog else file,
-            prolog.line if prolog else 0,
-            f"Prolog is {prolog.value}, which is not the gate" if prolog else "no Prolog: nothing stands before a job",
-            f"call {GATE} in it and end with its exit code" if prolog else f"Prolog={GATE}",
+        yield _no_gate_before_a_job(lines[0].file if lines else "", by_role.get("prolog"))
+
+
+def _gate_as(role: str, setting: SlurmSetting, files: Files) -> Iterator[SlurmConfProblem]:
+    """Yield the problems of a line that makes the gate a script of Slurm."""
+    if " " in setting.value:
+        yield setting.problem(
+            f"{role} has options: a parse error, or all of it is the path",
+            f"the role is told by SLURM_SCRIPT_CONTEXT; {role}={GATE}",
         )
+    elif why := files.why_not_run(setting.value):
+        yield setting.problem(
+            f"{role}: {setting.value} {why}",
+            "then it fails on every node, and Slurm drains them all; preflight gate install first",
+        )
+    elif setting.value == GATE and (why := files.why_not_run(PROGRAM)):
+        yield setting.problem(
+            f"{role}: {PROGRAM}, which it runs, {why}", "then it opens on every node; preflight gate install"
+        )
+    if role in ("EpilogSlurmctld", "TaskEpilog"):
+        yield setting.problem(f"{role} is none of the gate's roles", "leave it out", severe=False)
 
 
-def _words(last: Mapping[str, Setting], key: str) -> set[str]:
-    return {word.strip().lower() for word in last[key].value.split(",")} if key in last else set()
+def _no_gate_before_a_job(file: str, prolog: SlurmSetting | None) -> SlurmConfProblem:
+    if prolog:
+        return prolog.problem(
+            f"Prolog is {prolog.value}, which is not the gate", f"call {GATE} in it and end with its exit code"
+        )
+    return SlurmConfProblem(file, 0, "no Prolog: nothing stands before a job", f"Prolog={GATE}")
 
 
-def _flags(file: str, last: Mapping[str, Setting]) -> Iterator[Problem]:
-    flags, at = _words(last, "prologflags"), last.get("prologflags")
-    place = (at.file, at.line) if at else (file, 0)
-    has_prolog = "prolog" in last
-    if has_prolog and not flags & {"alloc", "contain", "x11"}:  # the latter two imply Alloc
-        yield Problem(
-            *place,
+def _setting(last: Mapping[str, SlurmSetting], key: str, file: str) -> SlurmSetting:
+    """Return the setting, or one without a line and a value where the files do not have it."""
+    return last.get(key) or SlurmSetting(file, 0, key, "")
+
+
+def _words(setting: SlurmSetting) -> set[str]:
+    return {word.strip().lower() for word in setting.value.split(",")}
+
+
+def _flags(file: str, last: Mapping[str, SlurmSetting]) -> Iterator[SlurmConfProblem]:
+    flags, has_prolog = _setting(last, "prologflags", file), "prolog" in last
+    if has_prolog and not _words(flags) & {"alloc", "contain", "x11"}:  # the latter two imply Alloc
+        yield flags.problem(
             "without PrologFlags=Alloc a Prolog runs with the first step on its node: the script has begun",
             "PrologFlags=Alloc,DeferBatch",
         )
-    elif has_prolog and "deferbatch" not in flags:
-        yield Problem(
-            *place,
+    elif has_prolog and "deferbatch" not in _words(flags):
+        yield flags.problem(
             "PrologFlags without DeferBatch: the script begins as soon as the first node's Prolog has ended",
             "PrologFlags=Alloc,DeferBatch",
         )
-    if "nohold" in flags:
-        yield Problem(
-            *place, "PrologFlags=NoHold: salloc does not wait for the Prologs", "leave NoHold out", severe=False
+    if "nohold" in _words(flags):
+        yield flags.problem(
+            "PrologFlags=NoHold: salloc does not wait for the Prologs", "leave NoHold out", severe=False
         )
-    if has_prolog and "nohold_on_prolog_fail" not in _words(last, "schedulerparameters"):
-        parameters = last.get("schedulerparameters")
-        yield Problem(
-            parameters.file if parameters else file,
-            parameters.line if parameters else 0,
+    parameters = _setting(last, "schedulerparameters", file)
+    if has_prolog and "nohold_on_prolog_fail" not in _words(parameters):
+        yield parameters.problem(
             "a job whose Prolog failed is requeued and held (launch_failed_requeued_held): nobody runs it again",
             "SchedulerParameters=nohold_on_prolog_fail",
         )
 
 
-def _times(file: str, last: Mapping[str, Setting]) -> Iterator[Problem]:
-    needed = PROOF_SECONDS if "prologslurmctld" in last else NODE_SECONDS
-    limit, seconds = last.get("prologepilogtimeout"), _seconds(last, "PrologEpilogTimeout")
-    if seconds is None:
-        yield Problem(
-            file,
-            0,
-            "no PrologEpilogTimeout: a script that hangs holds its nodes for ever",
-            f"PrologEpilogTimeout={120 if needed > NODE_SECONDS else 30}",
-        )
-    elif limit and seconds < needed:
-        yield Problem(
-            limit.file,
-            limit.line,
-            f"PrologEpilogTimeout={seconds} is less than the gate may take ({needed} s): it is killed, and a Prolog "
-            "that is killed drains its node",
-            f"PrologEpilogTimeout={2 * needed if needed > 60 else 30}",
-        )
-    for name, default in _DEFAULTS.items():
-        place, value = last.get(name.lower()), _seconds(last, name)
-        if "prolog" in last and (value if value is not None else default) <= NODE_SECONDS:
-            yield Problem(
-                place.file if place else file,
-                place.line if place else 0,
-                f"{name}={value} is not more than a Prolog may take ({NODE_SECONDS} s)",
-                f"{name}={default} or more",
+def _times(file: str, last: Mapping[str, SlurmSetting]) -> Iterator[SlurmConfProblem]:
+    yield from _script_timeout(file, last)
+    for name, default in _DEFAULTS.items() if "prolog" in last else ():
+        value = _seconds(last, name)
+        if (default if value is None else value) <= NODE_SECONDS:
+            yield _setting(last, name.lower(), file).problem(
+                f"{name}={value} is not more than a Prolog may take ({NODE_SECONDS} s)", f"{name}={default} or more"
             )
-    expire = re.search(r"cred_expire=(\d+)", last["authinfo"].value) if "authinfo" in last else None
-    if expire and int(expire[1]) < 30:
-        yield Problem(
-            last["authinfo"].file,
-            last["authinfo"].line,
-            f"cred_expire={expire[1]}: jobs fail on nodes whose clock is wrong by {expire[1]} s",
+    credentials = _setting(last, "authinfo", file)
+    expiry = re.search(r"cred_expire=(\d+)", credentials.value)
+    if expiry and int(expiry[1]) < 30:
+        yield credentials.problem(
+            f"cred_expire={expiry[1]}: jobs fail on nodes whose clock is wrong by {expiry[1]} s",
             "30 or more, but in tests",
             severe=False,
         )
 
 
-def _health(last: Mapping[str, Setting]) -> Iterator[Problem]:
+def _script_timeout(file: str, last: Mapping[str, SlurmSetting]) -> Iterator[SlurmConfProblem]:
+    needed = PROOF_SECONDS if "prologslurmctld" in last else NODE_SECONDS
+    seconds = _seconds(last, "PrologEpilogTimeout")
+    if seconds is None:
+        yield SlurmConfProblem(
+            file,
+            0,
+            "no PrologEpilogTimeout: a script that hangs holds its nodes for ever",
+            f"PrologEpilogTimeout={120 if needed > NODE_SECONDS else 30}",
+        )
+    elif seconds < needed:
+        yield last["prologepilogtimeout"].problem(
+            f"PrologEpilogTimeout={seconds} is less than the gate may take ({needed} s): it is killed, and a Prolog "
+            "that is killed drains its node",
+            f"PrologEpilogTimeout={2 * needed if needed > 60 else 30}",
+        )
+
+
+def _health(last: Mapping[str, SlurmSetting]) -> Iterator[SlurmConfProblem]:
     program = last.get("healthcheckprogram")
     if program is None or not _OURS.search(program.value):
         return
     if not _seconds(last, "HealthCheckInterval"):
-        yield Problem(
-            program.file,
-            program.line,
+        yield program.problem(
             "HealthCheckProgram without HealthCheckInterval runs at slurmd's start alone",
             "HealthCheckInterval=300",
             severe=False,
         )
-    if "idle" not in last["healthchecknodestate"].value.lower() if "healthchecknodestate" in last else True:
-        place = last.get("healthchecknodestate", program)
-        yield Problem(
-            place.file,
-            place.line,
+    states = last.get("healthchecknodestate")
+    if states is None or "idle" not in states.value.lower():
+        yield (states or program).problem(
             "HealthCheckNodeState is not IDLE: the gate looks at nodes on which jobs run",
             "HealthCheckNodeState=IDLE",
             severe=False,
         )
 
 
-def _seconds(last: Mapping[str, Setting], name: str) -> int | None:
+def _seconds(last: Mapping[str, SlurmSetting], name: str) -> int | None:
     """Return the number of seconds, None if it is not set, or set to a value that is no limit."""
     setting = last.get(name.lower())
     return int(setting.value) if setting and setting.value.isdecimal() and int(setting.value) < 65534 else None

@@ -6,7 +6,7 @@ name all hosts, and a comparison without a majority. A host without an answer to
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -14,7 +14,8 @@ from preflight import __version__
 from preflight.checks.engine.registry import ROUNDS
 from preflight.facts.types import HostFacts, Versions
 from preflight.gate.convicted import convicted, unheard
-from preflight.model.finding import Finding
+from preflight.model.finding import Finding, with_outcome
+from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.text import printable
@@ -61,27 +62,37 @@ def looks_of(
 
     `needs`: check → its inputs, of all checks. `versions`: host → the versions at its inspection.
     """
-    about: dict[str, list[Finding]] = {host: [] for host in hosts}
-    for finding in report.findings:
-        named = finding.culprit.hosts if finding.culprit else ()
-        for host in hosts if finding.host is None else {finding.host, *named}:
-            about.get(host, []).append(finding)
-    probing = {check for check, inputs in needs.items() if not _PROBING.isdisjoint(inputs)}
     left_out = {host.host for host in report.left_out}
     shared = {*_of_all(report.findings, set(hosts) - left_out), *_undecided(report.findings, needs)}
     looks: dict[str, dict[str, Look]] = {}
-    for host, findings in about.items():
-        parts: dict[str, list[Finding]] = {"check": [], "probe": []}
-        for finding in findings:
-            parts["probe" if finding.check in probing else "check"].append(finding)
-        if report.command != "check":
-            del parts["check"]
-        own = versions.get(host, {})
-        part_looks = {name: _look(report.run, host, part, needs, own, shared) for name, part in parts.items()}
-        looks[host] = {name: look for name, look in part_looks.items() if look}
-        if host in left_out and "probe" in looks[host] and looks[host]["probe"].outcome is not Outcome.FAIL:
-            del looks[host]["probe"]
+    for host, findings in _by_host(hosts, report.findings).items():
+        concerned = _Concerned(host, needs, shared)
+        looks[host] = {}
+        for name, part in _parts(findings, needs).items():
+            if name == "check" and report.command != "check":
+                continue
+            look = _look(report.run, concerned, part, versions.get(host, {}))
+            if look and not (name == "probe" and host in left_out and look.outcome is not Outcome.FAIL):
+                looks[host][name] = look
     return looks
+
+
+def _by_host(hosts: Sequence[str], findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Return each host → the findings about it, about hosts together with it, and about all hosts."""
+    about: dict[str, list[Finding]] = {host: [] for host in hosts}
+    for finding in findings:
+        culprits = finding.culprit.hosts if finding.culprit else ()
+        for host in hosts if finding.host is None else {finding.host, *culprits}:
+            about.get(host, []).append(finding)
+    return about
+
+
+def _parts(findings: Iterable[Finding], needs: Mapping[str, Collection[str]]) -> dict[str, list[Finding]]:
+    """Return the findings of the checks of facts as "check", and those of the probe as "probe"."""
+    parts: dict[str, list[Finding]] = {"check": [], "probe": []}
+    for finding in findings:
+        parts["check" if _PROBING.isdisjoint(needs[finding.check]) else "probe"].append(finding)
+    return parts
 
 
 def versions_of(facts: HostFacts) -> dict[str, str]:
@@ -93,25 +104,51 @@ def versions_of(facts: HostFacts) -> dict[str, str]:
     return {name: printable(version)[:_LONGEST_VERSION] for name, version in values.items() if version}
 
 
-def _look(
-    run: str,
-    host: str,
-    findings: Collection[Finding],
-    needs: Mapping[str, Collection[str]],
-    versions: Mapping[str, str],
-    shared: AbstractSet[Finding],
-) -> Look | None:
+@dataclass(frozen=True)
+class _Concerned:
+    """A host, as a report's findings concern it. `needs`: check → its inputs. `shared`: failures of no single host."""
+
+    host: str
+    needs: Mapping[str, Collection[str]]
+    shared: AbstractSet[Finding]
+
+    def outcome(self, finding: Finding) -> Outcome | None:
+        """Return a finding's outcome for the host, None if it does not concern the host."""
+        if finding.outcome is Outcome.FAIL and finding.culprit:
+            return self._of_culprit(finding, finding.culprit)
+        about_all = finding.host is None
+        if not about_all and finding.host != self.host:
+            return None
+        if finding.outcome is Outcome.FAIL:
+            between_hosts = not _BETWEEN_HOSTS.isdisjoint(self.needs[finding.check])
+            return Outcome.WARN if about_all or between_hosts or finding in self.shared else Outcome.FAIL
+        return Outcome.WARN if finding.outcome is Outcome.UNKNOWN and about_all else finding.outcome
+
+    def _of_culprit(self, finding: Finding, culprit: Culprit) -> Outcome | None:
+        """Return the outcome of a failure with a culprit."""
+        if self.host in unheard(finding):
+            return Outcome.UNKNOWN
+        if self.host in culprit.hosts:
+            return Outcome.FAIL if self.host in _at_fault(finding) and finding not in self.shared else Outcome.WARN
+        if finding.host == self.host or not culprit.hosts:
+            return Outcome.WARN
+        return Outcome.PASS if finding.host is None else None  # it concerns other hosts
+
+
+def _look(run: str, concerned: _Concerned, findings: Iterable[Finding], versions: Mapping[str, str]) -> Look | None:
     """Return the look of one part, None if nothing was inspected."""
     outcomes: list[tuple[str, Outcome]] = []
     problems: list[Problem] = []
     for finding in findings:
-        outcome = _said_of(host, finding, needs[finding.check], shared=finding in shared)
+        outcome = concerned.outcome(finding)
         if outcome is None:
             continue
         outcomes.append((finding.check, outcome))
         if outcome not in (Outcome.PASS, Outcome.SKIP):
             summary = printable(finding.summary)[:LONGEST]
-            problems += (Problem(finding.check, outcome, device, summary) for device in _devices(host, finding))
+            problems += (
+                Problem(finding.check, outcome, device, summary) for device in _devices(concerned.host, finding)
+            )
     checks = worst_by(outcomes)
     outcome = overall(checks.values())
     if not checks or outcome is Outcome.SKIP:
@@ -143,15 +180,15 @@ def _undecided(findings: Collection[Finding], needs: Mapping[str, Collection[str
 
     There, a host differs from a peer that differs, too, and no host passes.
     """
-    passed = {finding.check for finding in findings if finding.outcome is Outcome.PASS}
+    passed = {finding.check for finding in with_outcome(findings, Outcome.PASS)}
     differing = [
         finding
-        for finding in findings
-        if finding.outcome is Outcome.FAIL and finding.host and finding.peer and not finding.culprit
+        for finding in with_outcome(findings, Outcome.FAIL)
+        if finding.host and finding.peer and not finding.culprit
         if finding.check not in passed and _BETWEEN_HOSTS.isdisjoint(needs[finding.check])
     ]
     hosts = {(finding.check, finding.host) for finding in differing}
-    return (finding for finding in differing if (finding.check, finding.peer) in hosts)
+    yield from (finding for finding in differing if (finding.check, finding.peer) in hosts)
 
 
 def _at_fault(finding: Finding) -> AbstractSet[str]:
@@ -159,30 +196,6 @@ def _at_fault(finding: Finding) -> AbstractSet[str]:
     culprit = finding.culprit
     within = finding.outcome is Outcome.FAIL and culprit and culprit.kind == "link" and len(culprit.hosts) == 1
     return culprit.hosts if culprit and within else convicted(finding)
-
-
-def _said_of(host: str, finding: Finding, needs: Collection[str], *, shared: bool) -> Outcome | None:
-    """Return a finding's outcome for the host, None if it does not concern the host.
-
-    `shared`: a failure is no single host's.
-    """
-    about_all = finding.host is None
-    concerned = about_all or finding.host == host
-    if finding.outcome is Outcome.FAIL and finding.culprit:
-        named = finding.culprit.hosts
-        if host in unheard(finding):
-            return Outcome.UNKNOWN
-        if host in named:
-            return Outcome.FAIL if host in _at_fault(finding) and not shared else Outcome.WARN
-        if finding.host == host or not named:
-            return Outcome.WARN
-        return Outcome.PASS if about_all else None  # it concerns other hosts
-    if not concerned:
-        return None
-    if finding.outcome is Outcome.FAIL:
-        together = about_all or shared or not _BETWEEN_HOSTS.isdisjoint(needs)
-        return Outcome.WARN if together else Outcome.FAIL
-    return Outcome.WARN if finding.outcome is Outcome.UNKNOWN and about_all else finding.outcome
 
 
 def _devices(host: str, finding: Finding) -> Iterator[int | None]:

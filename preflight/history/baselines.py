@@ -1,6 +1,6 @@
 """Saved baselines: names for runs with good figures. Each setting and name has one."""
 
-from preflight.history.runs import CheckRun, Setting, check_run, figures_of
+from preflight.history.runs import CheckRun, RunSetting, check_run, figures_of
 from preflight.history.store import reading, writing
 from preflight.model.errors import UsageError
 from preflight.model.figures import Baseline, comparable
@@ -47,7 +47,7 @@ def save(name: str, run: CheckRun) -> str:
     return previous["run"] if previous else ""
 
 
-def saved(setting: Setting, name: str = USUAL) -> Baseline | None:
+def saved(setting: RunSetting, name: str = USUAL) -> Baseline | None:
     """Return the baseline of that name for runs with this setting. Raises HistoryError."""
     with reading() as db:
         row = db.execute(_RUN_OF, (*setting, name)).fetchone()

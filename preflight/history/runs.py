@@ -20,7 +20,7 @@ MOST_FINDINGS = 20_000  # of one run
 _NOTABLE = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 
 
-class Setting(NamedTuple):
+class RunSetting(NamedTuple):
     """Properties that comparable figures share. `backend` is empty if no probe ran."""
 
     cluster: str
@@ -44,7 +44,7 @@ class CheckRun:
     verdict: Outcome
     exit: int
     inventory: str  # absolute path
-    setting: Setting
+    setting: RunSetting
     hosts: tuple[str, ...]
     checks: frozenset[str]
     findings: tuple[Finding, ...]
@@ -178,7 +178,7 @@ def last_measured_run(accept: Callable[[CheckRun], bool] = lambda _: True) -> Ch
 _NUMBERS = {"number", "exit", "dropped", "rows", "device", "bytes", "hosts", "ranks", "busbw", "seconds", "rail"}
 
 
-def _validated(rows: "Iterable[sqlite3.Row]") -> "Iterator[sqlite3.Row]":
+def _validate(rows: "Iterable[sqlite3.Row]") -> "Iterator[sqlite3.Row]":
     """Yield the rows. Raises ValueError for a value of another type, which SQLite takes in any column."""
     for row in rows:
         for name in row.keys():  # noqa: SIM118 - a Row iterates over its values
@@ -190,7 +190,7 @@ def _validated(rows: "Iterable[sqlite3.Row]") -> "Iterator[sqlite3.Row]":
 @understanding()
 def figures_of(db: "sqlite3.Connection", number: int) -> tuple[Figure, ...]:
     """Return the figures of the run with this row number. Raises HistoryError."""
-    rows = _validated(db.execute("SELECT * FROM figures WHERE number = ? ORDER BY rowid", (number,)))
+    rows = _validate(db.execute("SELECT * FROM figures WHERE number = ? ORDER BY rowid", (number,)))
     return tuple(Figure(_shape(row), row["busbw"], row["seconds"]) for row in rows)
 
 
@@ -210,7 +210,7 @@ def _shape(row: "sqlite3.Row") -> Shape:
 
 @understanding()
 def _findings_of(db: "sqlite3.Connection", number: int) -> tuple[Finding, ...]:
-    rows = _validated(db.execute("SELECT * FROM findings WHERE number = ? ORDER BY rowid", (number,)))
+    rows = _validate(db.execute("SELECT * FROM findings WHERE number = ? ORDER BY rowid", (number,)))
     return tuple(map(_finding, rows))
 
 
@@ -233,8 +233,8 @@ def _finding(row: "sqlite3.Row") -> Finding:
 @understanding()
 def _check_run(db: "sqlite3.Connection", row: "sqlite3.Row", *, figures: bool = True) -> CheckRun:
     number = row["number"]
-    (row,) = _validated([row])
-    hosts = _validated(db.execute("SELECT host FROM hosts WHERE number = ? ORDER BY host", (number,)))
+    (row,) = _validate([row])
+    hosts = _validate(db.execute("SELECT host FROM hosts WHERE number = ? ORDER BY host", (number,)))
     return CheckRun(
         run=row["run"],
         command=row["command"],
@@ -244,7 +244,7 @@ def _check_run(db: "sqlite3.Connection", row: "sqlite3.Row", *, figures: bool = 
         verdict=Outcome(row["verdict"]),
         exit=row["exit"],
         inventory=row["inventory"],
-        setting=Setting(row["cluster"], row["product"], row["backend"]),
+        setting=RunSetting(row["cluster"], row["product"], row["backend"]),
         hosts=tuple(host for (host,) in hosts),
         checks=frozenset(row["checks"].split()),
         findings=_findings_of(db, number),

@@ -75,7 +75,7 @@ def reading() -> "Iterator[sqlite3.Connection]":
         exists = file.exists()
     except OSError as error:
         raise HistoryError(f"the history {file} cannot be read: {error.strerror}") from None
-    with _connected(str(file) if exists else ":memory:") as db:
+    with _connection(str(file) if exists else ":memory:") as db:
         yield db
 
 
@@ -90,14 +90,14 @@ def writing() -> "Iterator[sqlite3.Connection]":
         raise HistoryError(
             f"the history {file} cannot be written: {error.strerror}; XDG_STATE_HOME names another place for it"
         ) from None
-    with _connected(str(file)) as db:
+    with _connection(str(file)) as db:
         db.execute("BEGIN IMMEDIATE")
         yield db
         db.execute("COMMIT")
 
 
 @contextmanager
-def _connected(database: str) -> "Iterator[sqlite3.Connection]":
+def _connection(database: str) -> "Iterator[sqlite3.Connection]":
     """Open and close a connection. Closing rolls back a transaction that was not committed."""
     try:
         import sqlite3

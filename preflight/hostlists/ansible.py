@@ -9,7 +9,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from preflight.hostlists import json_node, proxy_jump
 from preflight.hostlists.host_list import HostList, ListedHost, ListSource, whole_number
@@ -28,7 +27,7 @@ _OLD_NAMES = {
 _BOOLEANS = dict.fromkeys(("yes", "on", "1", "true", "t", "y"), True) | dict.fromkeys(
     ("no", "off", "0", "false", "f", "n"), False
 )
-_SECTION = re.compile(r"\[[A-Za-z_][\w.-]*(:(?:children|vars|hosts))?\]")
+_SECTION = re.compile(r"\[[A-Za-z_][\w.-]*((?::(?:children|vars|hosts))?)\]")
 _HOST_VARIABLE = re.compile(r"\sansible_\w+\s*=")
 _ASSIGNMENT = re.compile(r"[\w.-]+\s*=")
 _YAML_KEY = re.compile(r"\s+(?:hosts|children|vars):")
@@ -43,7 +42,7 @@ def is_ini(lines: Sequence[str]) -> bool:
         if _HOST_VARIABLE.search(line):
             return True
         if match := _SECTION.fullmatch(line):
-            section, has_group = match[1] or "", True
+            section, has_group = match[1], True
         elif section != ":vars" and not line.startswith(";") and not _ASSIGNMENT.match(line):
             has_host = True
     return has_group and has_host
@@ -55,8 +54,14 @@ def is_yaml(lines: Sequence[str]) -> bool:
     return first.endswith(":") and bool(_YAML_KEY.fullmatch(second)) and not third.lstrip().startswith("- ")
 
 
-def refuse(source: ListSource, form: str) -> NoReturn:
-    """Raise InventoryError with the command that converts the file to JSON."""
+def _refuse_other_forms(source: ListSource) -> None:
+    """Raise InventoryError for INI and YAML, with the command that converts the file to JSON."""
+    if source.text.lstrip().startswith("{"):
+        return
+    lines = [line.text for line in source.lines(indented=True)]
+    form = "INI" if is_ini(lines) else "YAML" if is_yaml(lines) else ""
+    if not form:
+        return
     file = "FILE" if source.name == "stdin" else shlex.quote(source.name)
     raise InventoryError(
         f"{source.name}: an Ansible inventory in {form} is not read; let Ansible turn it into JSON: "
@@ -66,10 +71,7 @@ def refuse(source: ListSource, form: str) -> NoReturn:
 
 def read(source: ListSource) -> HostList:
     """Read the hosts of the group that was asked for, else of `all`, in the order of groups and their children."""
-    if not source.text.lstrip().startswith("{"):
-        lines = [line.text for line in source.lines(indented=True)]
-        if is_ini(lines) or is_yaml(lines):
-            refuse(source, "INI" if is_ini(lines) else "YAML")
+    _refuse_other_forms(source)
     root = json_node.read(source)
     groups = root.members()
     meta = groups.pop("_meta", None)

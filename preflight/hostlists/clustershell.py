@@ -7,6 +7,7 @@ nodeset.html).
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 
 from preflight.hostlists.host_list import HostList, ListedHost, ListSource
 from preflight.inventory.errors import InventoryError
@@ -75,7 +76,7 @@ class _GroupReader:
             if key in self._begun:
                 self._source.fail(at, f"the group @{name} contains itself")
             self._begun.add(key)
-            parts = [part for texts in groups.values() for part in texts] if group == "*" else groups[group]
+            parts = chain.from_iterable(groups.values()) if group == "*" else groups[group]
             self._expanded[key] = {host: None for text, place in parts for host in self._nodes(text, key[0], place)}
         return self._expanded[key]
 

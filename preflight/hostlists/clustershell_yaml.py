@@ -54,14 +54,14 @@ def _check_size(source: ListSource) -> None:
             source.fail(token.start_mark.index, "aliases are not read; write out what it stands for")
 
 
-def _members(source: ListSource, node: Any, what: str) -> dict[str, Any]:
+def _members(source: ListSource, node: Any, description: str) -> dict[str, Any]:
     """Return a mapping's values by their keys."""
     if not isinstance(node, yaml.MappingNode):
-        source.fail(node.start_mark.index if node else 0, f"{what} should be a mapping of names")
+        source.fail(node.start_mark.index if node else 0, f"{description} should be a mapping of names")
     members: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.value in members:
-            source.fail(key.start_mark.index, f"{what} has a name that is none, or is given twice")
+            source.fail(key.start_mark.index, f"{description} has a name that is none, or is given twice")
         members[key.value] = value
     return members
 

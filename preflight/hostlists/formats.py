@@ -205,14 +205,7 @@ def read(source: ListSource, name: str = "") -> tuple[str, HostList]:
         raise InventoryError(f"{source.name}: names no host; name another file, or its format with --from")
     if _not_json(lines):
         return "ansible", ansible.read(source)
-    lists: dict[str, HostList] = {}
-    errors: list[InventoryError] = []
-    for candidate, form in FORMATS.items():
-        if form.looks(lines):
-            try:
-                lists[candidate] = form.read(source)
-            except InventoryError as error:
-                errors.append(error)
+    lists, errors = _try_formats(source, lines)
     if len({host_list.hosts for host_list in lists.values()}) == 1:
         return next(iter(lists.items()))
     if lists:
@@ -220,3 +213,16 @@ def read(source: ListSource, name: str = "") -> tuple[str, HostList]:
     if errors:
         raise errors[0]
     raise InventoryError(f"{source.name}: is in no format that is known; say which with --from: {', '.join(FORMATS)}")
+
+
+def _try_formats(source: ListSource, lines: Sequence[str]) -> tuple[dict[str, HostList], list[InventoryError]]:
+    """Read the text in every format that it looks like. Return the lists by format, and the errors of the others."""
+    lists: dict[str, HostList] = {}
+    errors: list[InventoryError] = []
+    for name, form in FORMATS.items():
+        if form.looks(lines):
+            try:
+                lists[name] = form.read(source)
+            except InventoryError as error:
+                errors.append(error)
+    return lists, errors

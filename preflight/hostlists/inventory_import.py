@@ -44,10 +44,11 @@ def by_name(host_list: HostList, base: Mapping[str, Any] | None) -> HostList:
     """Replace addresses that the list has for names by the names in `base`."""
     tables = apart(base["hosts"]) if base else {}
     names = {table["address"]: name for name, table in tables.items() if "address" in table}
-    named = {host.name: names[host.name] for host in host_list.hosts if host.name in names}
-    if not named or not {host.name for host in host_list.hosts}.isdisjoint(named.values()):
+    listed = {host.name for host in host_list.hosts}
+    new_names = {name: names[name] for name in listed if name in names}
+    if not listed.isdisjoint(new_names.values()):
         return host_list
-    hosts = tuple(replace(host, name=named.get(host.name, host.name)) for host in host_list.hosts)
+    hosts = tuple(replace(host, name=new_names.get(host.name, host.name)) for host in host_list.hosts)
     return replace(host_list, hosts=hosts)
 
 
@@ -60,15 +61,11 @@ def document_of(
     Raises UsageError if an option is missing, AddressError for an address that no device can have.
     """
     notes = list(host_list.notes)
-    kept = {key: value for key, value in (base or {}).items() if key != "hosts"}
-    base_hosts = apart(base["hosts"]) if base else {}
+    kept = dict(base or {})
+    base_hosts = apart(kept.pop("hosts", ()))
     old = [base_hosts.get(host.name, {}) for host in host_list.hosts]
-    cluster = _cluster(kept.get("cluster", {}), host_list, options, notes)
-    counts = _device_counts(cluster, host_list, options, old, notes)
-    if len(set(counts)) == 1 and counts[0] is not None:
-        cluster["devices"], counts = counts[0], [None] * len(counts)
-    elif None not in counts:
-        cluster.pop("devices", None)
+    cluster = _cluster(kept.pop("cluster", {}), host_list, options, notes)
+    counts = _with_common_count(cluster, _device_counts(cluster, host_list, options, old, notes))
     prefix = _prefix(host_list, options, Product(cluster["product"]), notes)
     if prefix:
         _refuse_addresses(host_list, cluster, kept.get("device_addresses", {}))
@@ -76,18 +73,13 @@ def document_of(
     tables = []
     for host, before, count, ssh in zip(host_list.hosts, old, counts, own_ssh, strict=True):
         device_values = _device_values(host, prefix, before, cluster["devices"] if count is None else count)
-        tables.append({**_host_table(host, before, count, ssh), **device_values})
+        tables.append(_host_table(host, before, count, ssh) | device_values)
     notes += _left_out_values(old, tables)
     document: Table = {"cluster": cluster}
     if common_ssh or "ssh" in kept:
-        document["ssh"] = {**kept.get("ssh", {}), **common_ssh}
+        document["ssh"] = kept.pop("ssh", {}) | common_ssh
     waivers = _waivers(kept.pop("waivers", []), host_list, notes)
-    return {
-        **document,
-        **{key: kept[key] for key in kept if key not in document},
-        "hosts": together(tables),
-        **waivers,
-    }, notes
+    return {**document, **kept, "hosts": together(tables), **waivers}, notes
 
 
 def _cluster(base: Table, host_list: HostList, options: ImportOptions, notes: list[str]) -> Table:
@@ -113,14 +105,31 @@ def _device_counts(
     counts = [
         before.get("devices") if host.slots is None else host.slots for host, before in zip(hosts, old, strict=True)
     ]
-    if None not in counts or "devices" in cluster:
-        return counts
-    usual = 0 if cluster["product"] == Product.CPU else _USUAL_DEVICES
-    if usual:
-        without = [host.name for host, count in zip(hosts, counts, strict=True) if count is None]
-        which = "" if len(without) == len(counts) else f" without slots ({_first_and_number(without)})"
-        notes.append(f"hosts{which} are assumed to have {usual} devices each; say how many with --devices")
-    return [usual if count is None else count for count in counts]
+    if None in counts and "devices" not in cluster:
+        return _assume_counts(cluster["product"], hosts, counts, notes)
+    return counts
+
+
+def _assume_counts(
+    product: str, hosts: Sequence[ListedHost], counts: Sequence[int | None], notes: list[str]
+) -> list[int | None]:
+    """Return the counts, with the usual number of devices for hosts without one."""
+    if product == Product.CPU:
+        return [count or 0 for count in counts]
+    names = [host.name for host, count in zip(hosts, counts, strict=True) if count is None]
+    which = "" if len(names) == len(counts) else f" without slots ({_first_and_number(names)})"
+    notes.append(f"hosts{which} are assumed to have {_USUAL_DEVICES} devices each; say how many with --devices")
+    return [_USUAL_DEVICES if count is None else count for count in counts]
+
+
+def _with_common_count(cluster: Table, counts: list[int | None]) -> list[int | None]:
+    """Move a number that all hosts have to [cluster]. Return the numbers that stay with hosts."""
+    if len(set(counts)) == 1 and counts[0] is not None:
+        cluster["devices"] = counts[0]
+        return [None] * len(counts)
+    if None not in counts:
+        cluster.pop("devices", None)
+    return counts
 
 
 def _check_slots(host_list: HostList, notes: list[str]) -> None:
@@ -141,16 +150,15 @@ def _first_and_number(names: Sequence[str]) -> str:
 def _ssh_tables(host_list: HostList, options: ImportOptions, old: Sequence[Table]) -> tuple[Table, list[Table]]:
     """Return the settings that all hosts have, and those of each host without them."""
     user = {"user": options.user} if options.user else {}
-    tables = [
-        {
-            **before.get("ssh", {}),
-            **user,
-            **{key: value for key in _SSH_KEYS if (value := getattr(host, key)) is not None},
-        }
-        for host, before in zip(host_list.hosts, old, strict=True)
-    ]
+    hosts_and_tables = zip(host_list.hosts, old, strict=True)
+    tables: list[Table] = [before.get("ssh", {}) | user | _listed_ssh(host) for host, before in hosts_and_tables]
     common = {key: value for key, value in tables[0].items() if all(table.get(key) == value for table in tables)}
     return common, [{key: value for key, value in table.items() if key not in common} for table in tables]
+
+
+def _listed_ssh(host: ListedHost) -> Table:
+    """Return the settings that the list has for a host."""
+    return {key: value for key in _SSH_KEYS if (value := getattr(host, key)) is not None}
 
 
 def _prefix(host_list: HostList, options: ImportOptions, product: Product, notes: list[str]) -> int:

@@ -25,36 +25,41 @@ def text_of(environment: Mapping[str, str]) -> str:
 
 def read(source: ListSource) -> HostList:
     """Read the hosts of SLURM_JOB_NODELIST, with slots from a variable for GPUs, else from the tasks a node."""
-    matches = {match[1]: match for match in _LINE.finditer(source.text)}
-    texts = {name: match[2].strip().strip("\"'") for name, match in matches.items()}
-    variables = {name: text for name, text in texts.items() if text not in ("", "(null)")}
-    values = {name: _value(source, matches[name], text) for name, text in variables.items()}
-    nodes = next((values[name] for name in _NODES if name in values), None)
-    if nodes is None:
+    assignments = _assignments(source.text)
+    variables = {name: text for name, (_, text) in assignments.items()}
+    values = {name: _value(source, *assignment) for name, assignment in assignments.items()}
+    nodes_variable = next((name for name in _NODES if name in values), None)
+    if nodes_variable is None:
         raise InventoryError(_no_job(source.name))
-    host_list = names.read(nodes)
+    host_list = names.read(values[nodes_variable])
     count = len(host_list.hosts)
     cpus = _per_node(source, values, "SLURM_JOB_CPUS_PER_NODE", count)
     tasks = _per_node(source, values, "SLURM_TASKS_PER_NODE", count)
-    slots: Sequence[int | None] = [None] * count
-    note = product = ""
-    if gpus := _gpus(variables):
-        variable, number = gpus
-        slots, product = [number] * count, "nvidia"
-        note = f"devices of every host as {variable} tells"
-    elif not tasks:
-        note = "the CPUs a node were not taken for devices" if cpus else ""
-    elif set(tasks) == {1}:
-        note = "one task a node was not taken for one device, since launchers are started like that"
-    else:
-        slots = tasks
+    gpus = _gpus(variables)
+    slots, note = ([gpus[0]] * count, gpus[1]) if gpus else _task_slots(count, tasks, cpus)
     return HostList(
         tuple(replace(host, slots=n) for host, n in zip(host_list.hosts, slots, strict=True)),
         variables.get("SLURM_CLUSTER_NAME", ""),
-        product,
-        slots_are_devices=bool(product),
+        "nvidia" if gpus else "",
+        slots_are_devices=gpus is not None,
         notes=(*host_list.notes, *filter(None, [note])),
     )
+
+
+def _assignments(text: str) -> dict[str, tuple[re.Match[str], str]]:
+    """Return the line and the value without quotes of each variable that has a value. The last line counts."""
+    matches = {match[1]: match for match in _LINE.finditer(text)}
+    values = {name: match[2].strip().strip("\"'") for name, match in matches.items()}
+    return {name: (matches[name], value) for name, value in values.items() if value not in ("", "(null)")}
+
+
+def _task_slots(nodes: int, tasks: list[int] | None, cpus: list[int] | None) -> tuple[Sequence[int | None], str]:
+    """Return the slots of every node, and a note on tasks or CPUs that are no slots."""
+    if not tasks:
+        return [None] * nodes, "the CPUs a node were not taken for devices" if cpus else ""
+    if set(tasks) == {1}:
+        return [None] * nodes, "one task a node was not taken for one device, since launchers are started like that"
+    return tasks, ""
 
 
 def write(host_list: HostList) -> str:
@@ -87,11 +92,11 @@ def _no_job(name: str) -> str:
     return f"{why}, or name a file with the hosts: preflight inventory import hosts.txt -o hosts.toml"
 
 
-def _gpus(variables: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the GPUs of a node and their variable. SLURM_GPUS_PER_NODE may be `a100:8`."""
+def _gpus(variables: Mapping[str, str]) -> tuple[int, str] | None:
+    """Return the GPUs of a node, and a note on their variable. SLURM_GPUS_PER_NODE may be `a100:8`."""
     for variable in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"):
         if number := whole_number(variables.get(variable, "").rpartition(":")[2], 1, _MOST_SLOTS):
-            return variable, number
+            return number, f"devices of every host as {variable} tells"
     return None
 
 

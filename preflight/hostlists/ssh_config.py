@@ -5,10 +5,12 @@ Names with the same address are one host. The first is its name, and the others 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from heapq import merge
+from operator import itemgetter
 
 from preflight.hostlists import proxy_jump
 from preflight.hostlists.host_list import HostList, ListedHost, ListSource, TextLine, whole_number
@@ -28,21 +30,21 @@ _Settings = dict[str, tuple[str, int]]  # keyword → value, and its offset
 class _Block:
     """The settings of a `Host` or `Match`. `by_address`: its patterns are compared with HostName (`Match host`).
 
-    `named`: it is a `Host`, so that its patterns without a wildcard are hosts.
+    `is_host`: it is a `Host`, so that its patterns without a wildcard are hosts.
     """
 
     patterns: tuple[str, ...]
     settings: _Settings = field(default_factory=dict)
     by_address: bool = False
-    named: bool = True
+    is_host: bool = True
 
     @cached_property
     def host_names(self) -> list[str]:
-        return [pattern for pattern in self.patterns if self.named and not _WILDCARD.search(pattern)]
+        return [pattern for pattern in self.patterns if self.is_host and not _WILDCARD.search(pattern)]
 
     @property
     def is_plain(self) -> bool:
-        return self.named and len(self.host_names) == len(self.patterns)
+        return self.is_host and len(self.host_names) == len(self.patterns)
 
     def applies_to(self, name: str) -> bool:
         """Return whether a pattern matches, and none with `!` in front does."""
@@ -51,33 +53,42 @@ class _Block:
         return any(_matches(name, pattern) for pattern in self.patterns)
 
 
+class _Blocks:
+    """The blocks of a file by the hosts that they may apply to: most are of one host, and there may be thousands.
+
+    `names`: the hosts, each with the offset of its first block.
+    """
+
+    def __init__(self, blocks: Iterable[tuple[_Block, int]]) -> None:
+        self.names: dict[str, int] = {}
+        self._blocks: dict[str, list[tuple[int, _Block]]] = defaultdict(list)  # with positions; "*": of any host
+        for position, (block, at) in enumerate(blocks):
+            for name in block.host_names:
+                self.names.setdefault(name, at)
+            for key in block.host_names if block.is_plain else ("*",):
+                self._blocks[key].append((position, block))
+
+    def candidates(self, name: str) -> Iterator[_Block]:
+        """Yield the blocks that may apply to a host, in the order of the file."""
+        for _, block in merge(self._blocks[name], self._blocks["*"], key=itemgetter(0)):
+            yield block
+
+
 def read(source: ListSource) -> HostList:
     """Read the hosts. The first of several values counts, also those of `Host *`, as for ssh."""
     notes: set[str] = set()
-    blocks = list(_blocks(source, notes))
-    names: dict[str, int] = {}
-    by_name: dict[str, list[int]] = defaultdict(list)  # most blocks are of one host, and there may be thousands
-    general: list[int] = []
-    for number, (block, at) in enumerate(blocks):
-        for name in block.host_names:
-            names.setdefault(name, at)
-        for name in block.host_names if block.is_plain else ():
-            by_name[name].append(number)
-        if not block.is_plain:
-            general.append(number)
-
+    blocks = _Blocks(_blocks(source, notes))
     hosts: dict[tuple[object, ...], ListedHost] = {}
     aliases: dict[str, str] = {}
-    for name, at in names.items():
-        candidates = [blocks[number][0] for number in sorted({*by_name[name], *general})]
-        settings = _settings_of(source, source.valid_host(name, at), candidates)
+    for name, at in blocks.names.items():
+        settings = _settings_of(source, source.valid_host(name, at), blocks.candidates(name))
         # Behind another gateway, the same address is another host.
         gateway = (settings.get("proxyjump", ("",))[0], settings.pop("proxycommand", ("",))[0])
         host = _host(source, name, settings, notes)
         first = hosts.setdefault((host.address or name, host.port or _USUAL_PORT, *gateway), host)
         if first is not host:
             aliases[name] = first.name
-    return source.valid_list(HostList(tuple(hosts.values()), notes=(*sorted(notes), *_left_out(aliases))))
+    return source.valid_list(HostList(tuple(hosts.values()), notes=(*sorted(notes), *_alias_notes(aliases))))
 
 
 def write(host_list: HostList) -> str:
@@ -88,7 +99,7 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern.replace("[", "[[]"))  # a bracket is a letter to ssh
 
 
-def _left_out(aliases: Mapping[str, str]) -> list[str]:
+def _alias_notes(aliases: Mapping[str, str]) -> list[str]:
     """Return a sentence on further names of hosts."""
     names = [f"{alias} ({name})" for alias, name in aliases.items()]
     hidden = f" and {len(names) - _ALIASES_SHOWN} more" if len(names) > _ALIASES_SHOWN else ""
@@ -122,11 +133,11 @@ def _match(line: TextLine, words: tuple[str, ...], notes: set[str]) -> _Block:
     """Read `Match all`, `Match host` and `Match originalhost`. Only ssh knows other criteria, when it connects."""
     kind, *lists = (words[0].lower(), *words[1:])
     if kind == "all" and not lists:
-        return _Block(("*",), named=False)
+        return _Block(("*",), is_host=False)
     if kind in ("host", "originalhost") and len(lists) == 1:
-        return _Block(tuple(lists[0].split(",")), by_address=kind == "host", named=False)
+        return _Block(tuple(lists[0].split(",")), by_address=kind == "host", is_host=False)
     notes.add(f"left out, Match on line {line.number}: its criteria are known only when ssh connects")
-    return _Block((), named=False)
+    return _Block((), is_host=False)
 
 
 def _words(source: ListSource, line: TextLine, at: int) -> tuple[str, ...]:
@@ -136,12 +147,12 @@ def _words(source: ListSource, line: TextLine, at: int) -> tuple[str, ...]:
     return tuple(quoted or bare for quoted, bare in _WORD.findall(text))
 
 
-def _settings_of(source: ListSource, name: str, blocks: Sequence[_Block]) -> _Settings:
+def _settings_of(source: ListSource, name: str, blocks: Iterable[_Block]) -> _Settings:
     """Return the settings of a host from the blocks that may apply to it, in their order."""
     settings: _Settings = {}
     for block in blocks:
         by_address = block.by_address and "hostname" in settings
-        if block.applies_to(_filled_in(source, *settings["hostname"], name) if by_address else name):
+        if block.applies_to(_expanded(source, *settings["hostname"], name) if by_address else name):
             settings = {**block.settings, **settings}
     return settings
 
@@ -150,21 +161,25 @@ def _host(source: ListSource, name: str, settings: _Settings, notes: set[str]) -
     settings = {
         key: setting for key, setting in settings.items() if key != "identityfile" or _is_key(setting[0], notes)
     }
-    values = {key: _filled_in(source, value, at, name) for key, (value, at) in settings.items()}
+    values = {key: _expanded(source, value, at, name) for key, (value, at) in settings.items()}
     address = values.get("hostname")
     if address:
         source.valid_host(address, settings["hostname"][1])
-    port = values.get("port")
-    if port is not None and whole_number(port, 1, 65535) is None:
-        source.fail(settings["port"][1], f"Port should be a number from 1 to 65535, found {port[:40]!r}")
     return ListedHost(
         name,
         None if address == name else address,
         user=values.get("user"),
-        port=int(port) if port else None,
+        port=_port(source, values["port"], settings["port"][1]) if "port" in values else None,
         key=values.get("identityfile"),
         bastion=proxy_jump.of_value(values["proxyjump"], notes) if "proxyjump" in values else None,
     )
+
+
+def _port(source: ListSource, text: str, at: int) -> int:
+    port = whole_number(text, 1, 65535)
+    if port is None:
+        source.fail(at, f"Port should be a number from 1 to 65535, found {text[:40]!r}")
+    return port
 
 
 def _is_key(value: str, notes: set[str]) -> bool:
@@ -177,7 +192,7 @@ def _is_key(value: str, notes: set[str]) -> bool:
     return True
 
 
-def _filled_in(source: ListSource, value: str, at: int, name: str) -> str:
+def _expanded(source: ListSource, value: str, at: int, name: str) -> str:
     """Replace %h by the name, and %% by a percent sign. Only ssh knows the other tokens, when it connects."""
     if token := _ONLY_SSH_KNOWS.search(value.replace("%%", "")):
         source.fail(at, f"{token[0]} is filled in only by ssh; write out what it stands for")

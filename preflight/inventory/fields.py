@@ -240,19 +240,19 @@ def _bandwidth(value: Any) -> float:
     raise ValueError(f"should be GB/s above 0 and up to {_FASTEST:.0f}, such as 20.0, found {shown(value)}")
 
 
-def _paths_there(value: Any) -> tuple[str, ...]:
+def _remote_paths(value: Any) -> tuple[str, ...]:
     """Return absolute paths on the hosts, without `~`, which differs between users."""
     items = _listed(value, '["/data/imagenet"]')
     paths: list[str] = []
     for item in items:
-        path = _path_there(item)
+        path = _remote_path(item)
         if path in paths:
             raise ValueError(f"{shown(item)} stands there twice")
         paths.append(path)
     return tuple(paths)
 
 
-def _path_there(value: Any) -> str:
+def _remote_path(value: Any) -> str:
     path = value.rstrip("/") if isinstance(value, str) else ""
     if not path.startswith("/"):
         raise ValueError(f"{shown(value)} is no absolute path such as /data/imagenet")
@@ -286,7 +286,7 @@ def _all_fit(names: list[Any], pattern: str, example: str, noun: str) -> tuple[s
     return tuple(names)
 
 
-def _folder_there(value: Any) -> str:
+def _remote_folder(value: Any) -> str:
     """Return an absolute path that is valid in a URL without escapes: torch reads it from file://."""
     if not isinstance(value, str) or not re.fullmatch(r"(?:/[\w.+@-]+)+/?", value, re.ASCII):
         raise ValueError(f"should be an absolute path of letters, digits and ._+@-, found {shown(value)}")
@@ -315,11 +315,11 @@ NetworkOfHosts = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network_o
 Address = Annotated[IPv4Address, BeforeValidator(_address)]
 Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
 Detect = Annotated[Literal["gateway", "next-host"] | IPv4Address, BeforeValidator(_detect, json_schema_input_type=str)]
-PathsThere = Annotated[tuple[str, ...], BeforeValidator(_paths_there, json_schema_input_type=list[str])]
-PathThere = Annotated[str, BeforeValidator(_path_there)]
+RemotePaths = Annotated[tuple[str, ...], BeforeValidator(_remote_paths, json_schema_input_type=list[str])]
+RemotePath = Annotated[str, BeforeValidator(_remote_path)]
 Modules = Annotated[tuple[str, ...], BeforeValidator(_modules, json_schema_input_type=list[str])]
 RdmaDevices = Annotated[tuple[str, ...], BeforeValidator(_rdma_devices, json_schema_input_type=list[str])]
-FolderThere = Annotated[str, BeforeValidator(_folder_there)]
+RemoteFolder = Annotated[str, BeforeValidator(_remote_folder)]
 Ports = Annotated[InstanceOf[PortSet], BeforeValidator(_ports, json_schema_input_type=list[int | str])]
 HostRange = Annotated[
     Literal["auto"] | InstanceOf[PortSet],

@@ -15,7 +15,6 @@ from preflight.inventory.fields import (
     DeviceCount,
     DrainAtMost,
     FilePath,
-    FolderThere,
     HostRange,
     Interface,
     Launcher,
@@ -29,12 +28,13 @@ from preflight.inventory.fields import (
     Network,
     NetworkOfHosts,
     Nic,
-    PathsThere,
-    PathThere,
     Port,
     Ports,
     Profile,
     RdmaDevices,
+    RemoteFolder,
+    RemotePath,
+    RemotePaths,
     Seconds,
     Size,
     Text,
@@ -49,11 +49,11 @@ NAMED_PORTS = ("master", "rendezvous", "mindspore", "volcano")
 ARRAYS_OF_TABLES = ("hosts", "waivers")
 
 
-class _Table(BaseModel):
+class _SchemaTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ClusterTable(_Table):
+class ClusterTable(_SchemaTable):
     name: Text
     product: Product
     cidrs: list[NetworkOfHosts] = []
@@ -63,7 +63,7 @@ class ClusterTable(_Table):
     device_mtu: Mtu | None = None
 
 
-class MachineTable(_Table):
+class MachineTable(_SchemaTable):
     """NVLinks and MIG mode of every GPU, and the RDMA devices that jobs use.
 
     Missing values come from preflight's data about the model, or from the majority of the hosts.
@@ -75,7 +75,7 @@ class MachineTable(_Table):
     rdma: RdmaDevices = ()
 
 
-class SshTable(_Table):
+class SshTable(_SchemaTable):
     user: Login | None = None
     port: Port | None = None
     key: FilePath | None = None
@@ -85,11 +85,11 @@ class SshTable(_Table):
     transport: Literal["fabric", "openssh", "local"] | None = None
 
 
-class NetworkTable(_Table):
+class NetworkTable(_SchemaTable):
     nic: Nic | None = None
 
 
-class _AddressPlan(_Table):
+class _AddressPlan(_SchemaTable):
     """Common part of both plans: the place of each host among the addresses.
 
     `by` "order" uses the hosts' order in the file. `by` "name" uses the number in the host's name, or its `slot`;
@@ -120,7 +120,7 @@ class OneSubnet(_AddressPlan):
     per_host: Annotated[StrictInt, Field(ge=1, le=64)] = 16
 
 
-class PortsTable(_Table):
+class PortsTable(_SchemaTable):
     hccl_base: Annotated[StrictInt, Field(ge=1024, le=65520)] = 60000
     hccl_count: Annotated[StrictInt, Field(ge=1, le=4096)] = 32
     hccl_host_range: HostRange | None = None
@@ -144,18 +144,18 @@ class PortsTable(_Table):
         return dict(reversed(named.items()))
 
 
-class FirewallTable(_Table):
+class FirewallTable(_SchemaTable):
     policy: FirewallPolicy = FirewallPolicy.ALLOW
     disable_at_boot: StrictBool = False
 
 
-class HostSetupTable(_Table):
+class HostSetupTable(_SchemaTable):
     hosts_file: StrictBool = False
     limits: Limits = {}
     profile: Profile = None
 
 
-class ExpectTable(_Table):
+class ExpectTable(_SchemaTable):
     """Expected bus bandwidth in GB/s, by the probe's scopes."""
 
     pair: Bandwidth | None = None
@@ -164,7 +164,7 @@ class ExpectTable(_Table):
     all: Bandwidth | None = None
 
 
-class ProbeTable(_Table):
+class ProbeTable(_SchemaTable):
     python: Text = "python3"
     setup: Line = ""
     exec: Words = []
@@ -173,22 +173,22 @@ class ProbeTable(_Table):
     transport: Literal["ib", "socket"] | None = None
     sizes: Annotated[list[Size], Field(min_length=1)] = [8, 1 << 20, 16 << 20]
     init: Literal["store", "env", "tcp", "file"] = "store"
-    shared_dir: FolderThere | None = None
+    shared_dir: RemoteFolder | None = None
     step_deadline: Seconds | None = None
     via: Literal["ssh", "slurm", "mpi"] = "ssh"
     idle: StrictBool = False
     expect: ExpectTable = ExpectTable()
 
 
-class JobTable(_Table):
-    requirements: PathsThere = ()
-    datasets: PathsThere = ()
-    project: PathThere | None = None
+class JobTable(_SchemaTable):
+    requirements: RemotePaths = ()
+    datasets: RemotePaths = ()
+    project: RemotePath | None = None
     imports: Modules = ()
     launcher: Launcher | None = None
 
 
-class UnknownTable(_Table):
+class UnknownTable(_SchemaTable):
     """Policy for a job on a host with an unknown verdict, by the caller of the gate."""
 
     prolog: Unknown = UNKNOWN[Context.PROLOG]
@@ -200,7 +200,7 @@ class UnknownTable(_Table):
     init: Unknown = UNKNOWN[Context.INIT]
 
 
-class GateTable(_Table):
+class GateTable(_SchemaTable):
     max_age: Age = GatePolicy.max_age
     probe_max_age: Age = GatePolicy.probe_max_age
     need_probe: StrictBool = False
@@ -213,7 +213,7 @@ class GateTable(_Table):
     requeues: Annotated[StrictInt, Field(ge=0, le=100)] = GatePolicy.requeues
 
 
-class HostTable(_Table):
+class HostTable(_SchemaTable):
     name: Names
     address: Names | None = None
     ssh: SshTable = SshTable()
@@ -230,7 +230,7 @@ class HostTable(_Table):
         return not self.address or len(self.address) == len(self.name)
 
 
-class WaiverTable(_Table):
+class WaiverTable(_SchemaTable):
     check: Text
     host: Text
     owner: Text
@@ -238,7 +238,7 @@ class WaiverTable(_Table):
     expires: Day
 
 
-class Document(_Table):
+class Document(_SchemaTable):
     """The whole hosts.toml."""
 
     cluster: ClusterTable

@@ -2,11 +2,11 @@
 
 Hosts are behind leaves, which uplinks join. A rail is one device index. Faults are drawn from a seed and a list:
 
-    dead:3,slow:1,wrong-data:1,one-way:1,flaky:2@0.5   hosts (flaky: share of its tests that fail; 0.5)
-    device:2,rail:1                                    a device of a host, a rail of all hosts
-    link:2,slow-link:1,hidden-link:1                   between two hosts, on one rail; hidden: not tested in round 1
-    uplink:1,slow-uplink:1,partition:0.25              parts that are cut off, or slow to reach; a share of the hosts
-    scale:128,combination:3                            tests of more than so many hosts; so many hosts only together
+    `dead:3,slow:1,wrong-data:1,one-way:1,flaky:2@0.5`  Hosts (flaky: share of its tests that fail, 0.5 by default).
+    `device:2,rail:1`                                   A device of a host, a rail of all hosts.
+    `link:2,slow-link:1,hidden-link:1`                  Between two hosts, on one rail (hidden: not tested in round 1).
+    `uplink:1,slow-uplink:1,partition:0.25`             Parts that are cut off or slow to reach, a share of the hosts.
+    `scale:128,combination:3`                           Tests of more than so many hosts, so many hosts only together.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,33 +42,33 @@ Pair = frozenset[Host]
 
 
 @dataclass(frozen=True)
-class Fault:
+class ModelFault:
     kind: str
     amount: float  # their number; for a partition a share, for scale a size
     chance: float = 0.5  # of flaky: share of tests that fail
 
 
-def parse_faults(text: str) -> tuple[Fault, ...]:
+def parse_faults(text: str) -> tuple[ModelFault, ...]:
     """Parse the list of faults. Raise UsageError with the wrong item and the allowed values."""
-    faults = []
-    for item in filter(None, (part.strip() for part in text.split(","))):
-        kind, _, value = item.partition(":")
-        amount, at, chance = value.partition("@")
-        if kind not in (*_COUNTS, "partition"):
-            raise UsageError(f"--faults: {item!r}: no such fault; there are {', '.join((*_COUNTS, 'partition'))}")
-        try:
-            fault = Fault(kind, float(amount or 1), float(chance) if at else 0.5)
-        except ValueError:
-            raise UsageError(f"--faults: {item!r}: write it like {kind}:2") from None
-        whole = kind != "partition"
-        if (whole and (fault.amount < 1 or fault.amount % 1)) or (not whole and not 0 < fault.amount < 1):
-            raise UsageError(
-                f"--faults: {item!r}: {kind} takes {'a whole number' if whole else 'a share between 0 and 1'}"
-            )
-        if (at and kind != "flaky") or not 0 < fault.chance <= 1:
-            raise UsageError(f"--faults: {item!r}: only flaky takes @, and a share between 0 and 1 after it")
-        faults.append(fault)
-    return tuple(faults)
+    return tuple(_parse_fault(item) for item in filter(None, map(str.strip, text.split(","))))
+
+
+def _parse_fault(item: str) -> ModelFault:
+    kind, _, value = item.partition(":")
+    amount, at, chance = value.partition("@")
+    if kind not in (*_COUNTS, "partition"):
+        raise UsageError(f"--faults: {item!r}: no such fault; there are {', '.join((*_COUNTS, 'partition'))}")
+    try:
+        fault = ModelFault(kind, float(amount or 1), float(chance) if at else 0.5)
+    except ValueError:
+        raise UsageError(f"--faults: {item!r}: write it like {kind}:2") from None
+    if kind == "partition" and not 0 < fault.amount < 1:
+        raise UsageError(f"--faults: {item!r}: {kind} takes a share between 0 and 1")
+    if kind != "partition" and (fault.amount < 1 or fault.amount % 1):
+        raise UsageError(f"--faults: {item!r}: {kind} takes a whole number")
+    if (at and kind != "flaky") or not 0 < fault.chance <= 1:
+        raise UsageError(f"--faults: {item!r}: only flaky takes @, and a share between 0 and 1 after it")
+    return fault
 
 
 @dataclass
@@ -92,19 +92,24 @@ class Model:
     def outcome(self, members: Collection[Host], rail: int) -> GroupOutcome:
         """Return how a test ends: the worst outcome of its members and of the links between them, or noise."""
         group = frozenset(members)
-        if rail in self.dead_rails or any((host, rail) in self.devices for host in group if self.devices):
+        return self._of_members(group, rail) or self._of_connections(group, rail) or self._by_chance(group)
+
+    def _of_members(self, group: frozenset[Host], rail: int) -> GroupOutcome | None:
+        if rail in self.dead_rails or (self.devices and not self.devices.isdisjoint((host, rail) for host in group)):
             return GroupOutcome.HANG
-        for host in group:
-            if host in self.bad:
-                return self.bad[host]
-        for (pair, on), end in self.links.items():
-            if on == rail and pair <= group:
+        return next((self.bad[host] for host in group if host in self.bad), None)
+
+    def _of_connections(self, group: frozenset[Host], rail: int) -> GroupOutcome | None:
+        for (pair, link_rail), end in self.links.items():
+            if link_rail == rail and pair <= group:
                 return end
         for side, end in self.sides:
             if 0 < len(side & group) < len(group):
                 return end
-        if (self.scale and len(group) > self.scale) or (self.combination and self.combination <= group):
-            return GroupOutcome.HANG
+        too_large = self.scale and len(group) > self.scale
+        return GroupOutcome.HANG if too_large or (self.combination and self.combination <= group) else None
+
+    def _by_chance(self, group: frozenset[Host]) -> GroupOutcome:
         if any(self.random.random() < self.flaky[host] for host in group & self.flaky.keys()):
             return GroupOutcome.FAIL
         return GroupOutcome.FAIL if self.noise and self.random.random() < self.noise else GroupOutcome.PASS
@@ -123,61 +128,76 @@ class Model:
         return {part for part in parts if part}
 
 
-def draw(faults: Iterable[Fault], model: Model, met: Sequence[Pair], choose: Random) -> None:
+def draw(faults: Iterable[ModelFault], model: Model, met: Sequence[Pair], choose: Random) -> None:
     """Put faults into a model that has none. `met` are the pairs of the first round.
 
     Raise UsageError if there are fewer hosts, rails or leaves than faults.
     """
-    free = list(model.hosts)
-    choose.shuffle(free)
-
-    def take(count: int) -> list[Host]:
-        if count > len(free):
-            raise UsageError(f"--faults: more of them than {len(model.hosts)} hosts can have")
-        return [free.pop() for _ in range(count)]
-
+    drawing = _Drawing(model, met, choose)
     for fault in sorted(faults, key=lambda fault: "link" not in fault.kind or "uplink" in fault.kind):
-        count, kind = int(fault.amount), fault.kind
-        if kind in _HOST_FAULTS:
-            model.bad.update(dict.fromkeys(take(count), _HOST_FAULTS[kind]))
-        elif kind == "flaky":
-            model.flaky.update(dict.fromkeys(take(count), fault.chance))
-        elif kind == "device":
-            model.devices.update((host, choose.randrange(model.rails)) for host in take(count))
-        elif kind == "rail":
-            if count > model.rails:
-                raise UsageError(f"--faults: rail:{count} of {model.rails} rails")
-            model.dead_rails.update(choose.sample(range(model.rails), count))
-        elif kind in ("link", "slow-link", "hidden-link"):
-            end = GroupOutcome.SLOW if kind == "slow-link" else GroupOutcome.FAIL
-            _draw_links(model, count, end, met if kind != "hidden-link" else (), free, choose)
-        elif kind in ("uplink", "slow-uplink"):
-            leaves = sorted(set(model.leaf.values()))
-            if count >= len(leaves):
-                raise UsageError(f"--faults: {kind}:{count} needs more than {count} leaves (--leaves)")
-            for chosen in choose.sample(leaves, count):
-                side = frozenset(host for host in model.hosts if model.leaf[host] == chosen)
-                model.sides.append((side, GroupOutcome.SLOW if kind == "slow-uplink" else GroupOutcome.HANG))
-        elif kind == "partition":
-            share = max(1, round(fault.amount * len(model.hosts)))
-            model.sides.append((frozenset(choose.sample(model.hosts, share)), GroupOutcome.HANG))
-        elif kind == "scale":
-            model.scale = count
-        else:
-            model.combination = frozenset(take(count))
+        drawing.add(fault)
 
 
-def _draw_links(
-    model: Model, count: int, how: GroupOutcome, met: Sequence[Pair], free: list[Host], choose: Random
-) -> None:
-    """Draw links that share no host with another fault, so that each can be identified."""
-    for _ in range(count):
-        fitting = [pair for pair in met if pair <= set(free)]
-        if not met and len(free) >= 2:
-            fitting = [frozenset(free[-2:])]
-        if not fitting:
-            raise UsageError(f"--faults: more links than {len(model.hosts)} hosts can have")
-        pair = choose.choice(fitting)
-        model.links[pair, choose.randrange(model.rails)] = how
-        for host in pair:
-            free.remove(host)
+class _Drawing:
+    """Faults on places that are drawn. `free`: hosts without a fault yet."""
+
+    def __init__(self, model: Model, met: Sequence[Pair], choose: Random) -> None:
+        self.model, self.met, self.choose = model, met, choose
+        self.free = list(model.hosts)
+        choose.shuffle(self.free)
+
+    def add(self, fault: ModelFault) -> None:
+        model, kind, count = self.model, fault.kind, int(fault.amount)
+        match kind:
+            case "flaky":
+                model.flaky.update(dict.fromkeys(self._take(count), fault.chance))
+            case "device":
+                model.devices.update((host, self.choose.randrange(model.rails)) for host in self._take(count))
+            case "rail":
+                self._rails(count)
+            case "link" | "hidden-link" | "slow-link":
+                self._links(kind, count)
+            case "uplink" | "slow-uplink":
+                self._uplinks(kind, count)
+            case "partition":
+                share = max(1, round(fault.amount * len(model.hosts)))
+                model.sides.append((frozenset(self.choose.sample(model.hosts, share)), GroupOutcome.HANG))
+            case "scale":
+                model.scale = count
+            case "combination":
+                model.combination = frozenset(self._take(count))
+            case _:
+                model.bad.update(dict.fromkeys(self._take(count), _HOST_FAULTS[kind]))
+
+    def _take(self, count: int) -> list[Host]:
+        if count > len(self.free):
+            raise UsageError(f"--faults: more of them than {len(self.model.hosts)} hosts can have")
+        return [self.free.pop() for _ in range(count)]
+
+    def _rails(self, count: int) -> None:
+        if count > self.model.rails:
+            raise UsageError(f"--faults: rail:{count} of {self.model.rails} rails")
+        self.model.dead_rails.update(self.choose.sample(range(self.model.rails), count))
+
+    def _uplinks(self, kind: str, count: int) -> None:
+        leaves = sorted(set(self.model.leaf.values()))
+        if count >= len(leaves):
+            raise UsageError(f"--faults: {kind}:{count} needs more than {count} leaves (--leaves)")
+        for leaf in self.choose.sample(leaves, count):
+            side = frozenset(host for host in self.model.hosts if self.model.leaf[host] == leaf)
+            self.model.sides.append((side, GroupOutcome.SLOW if kind == "slow-uplink" else GroupOutcome.HANG))
+
+    def _links(self, kind: str, count: int) -> None:
+        """Draw links that share no host with another fault, so that each can be identified."""
+        outcome = GroupOutcome.SLOW if kind == "slow-link" else GroupOutcome.FAIL
+        met = self.met if kind != "hidden-link" else ()
+        for _ in range(count):
+            pairs = [pair for pair in met if pair <= set(self.free)]
+            if not met and len(self.free) >= 2:
+                pairs = [frozenset(self.free[-2:])]
+            if not pairs:
+                raise UsageError(f"--faults: more links than {len(self.model.hosts)} hosts can have")
+            pair = self.choose.choice(pairs)
+            self.model.links[pair, self.choose.randrange(self.model.rails)] = outcome
+            for host in pair:
+                self.free.remove(host)

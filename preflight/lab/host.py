@@ -15,7 +15,7 @@ from preflight.lab import gpus, kernel
 from preflight.lab.addresses import Management
 from preflight.lab.firewalls import FIREWALLS, HostFirewall
 from preflight.lab.kernel import Process
-from preflight.lab.spec import Names, Spec, leaf_name
+from preflight.lab.spec import LabNames, Spec, leaf_name
 from preflight.model.errors import PreflightError
 
 INIT = Path(__file__).parent / "standins" / "host" / "init.sh"
@@ -40,13 +40,13 @@ Subsystem sftp /usr/lib/openssh/sftp-server
 
 
 @dataclass(frozen=True)
-class Host:
+class LabHost:
     """Place and names of a host. `directory` is its place below the lab's, which the host itself cannot see."""
 
     name: str
     number: int
     spec: Spec
-    names: Names
+    names: LabNames
     directory: Path
 
     @property
@@ -120,7 +120,7 @@ def kept_visible() -> list[Path]:
     return sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2]})
 
 
-def prepare(host: Host, management: Management, public_key: str) -> str:
+def prepare(host: LabHost, management: Management, public_key: str) -> str:
     """Write the files of a fresh host. Return its known_hosts line."""
     spec, directory = host.spec, host.directory
     for name in ("etc/ssh", "var-lib", "usr", "usr-local", "opt", "home", "root", "log", "state", "run"):
@@ -149,7 +149,7 @@ def prepare(host: Host, management: Management, public_key: str) -> str:
     return _write_ssh(host, management.host(host.number))
 
 
-def _cables(host: Host) -> str:
+def _cables(host: LabHost) -> str:
     """Return the switch and port of each device, as LLDP reports them.
 
     If all ports are in one bridge, each rail has a leaf on which every host has a port.
@@ -170,7 +170,7 @@ def _hide(path: Path) -> None:
     os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
 
 
-def _write_etc(host: Host, management: Management) -> None:
+def _write_etc(host: LabHost, management: Management) -> None:
     etc = host.directory / "etc"
     if host.spec.is_npu:
         (etc / HCCN_CONF.name).touch(0o640)  # as the driver's installation leaves it; hccn_tool never creates the file
@@ -236,7 +236,7 @@ def _is_system(line: str) -> bool:
     return number < 1000 or number == 65534
 
 
-def _write_homes(host: Host, public_key: str) -> None:
+def _write_homes(host: LabHost, public_key: str) -> None:
     homes = [("root", 0)] + ([(host.spec.user, USER_ID)] if host.spec.user != "root" else [])
     for name, owner in homes:
         home = host.directory / "home" / name
@@ -249,7 +249,7 @@ def _write_homes(host: Host, public_key: str) -> None:
             shutil.chown(path, owner, owner)
 
 
-def _write_ssh(host: Host, address: str) -> str:
+def _write_ssh(host: LabHost, address: str) -> str:
     ssh = host.directory / "etc" / "ssh"
     (ssh / "sshd_config").write_text(SSHD_CONFIG)
     key = ssh / "ssh_host_ed25519_key"

@@ -13,7 +13,7 @@ from typing import Any
 from preflight.lab import gpus, kernel, network, state, teardown, vendor
 from preflight.lab.addresses import Management, inventory
 from preflight.lab.firewalls import FIREWALLS
-from preflight.lab.host import Host, make_key, prepare
+from preflight.lab.host import LabHost, make_key, prepare
 from preflight.lab.spec import Spec, fabric_port
 from preflight.lab.state import State
 from preflight.model.errors import PreflightError, UsageError
@@ -96,7 +96,7 @@ def _build(lab: State, directory: Path) -> State:
     hosts = hosts_of(lab, directory)
     known_hosts: dict[str, str] = {}
 
-    def begin(host: Host) -> None:
+    def begin(host: LabHost) -> None:
         known_hosts[host.name] = prepare(host, management, public_key)
         if spec.is_npu:
             (host.directory / "etc" / "ascend_install.info").write_text(vendor.INSTALL_INFO)
@@ -112,10 +112,10 @@ def _build(lab: State, directory: Path) -> State:
     return lab
 
 
-def hosts_of(lab: State, directory: Path) -> list[Host]:
+def hosts_of(lab: State, directory: Path) -> list[LabHost]:
     """Return all hosts of a lab, in order."""
     return [
-        Host(name, number, lab.spec, lab.names, directory / "hosts" / name)
+        LabHost(name, number, lab.spec, lab.names, directory / "hosts" / name)
         for number, name in enumerate(lab.spec.host_names)
     ]
 
@@ -198,7 +198,7 @@ def require_programs(spec: Spec) -> None:
             raise UsageError(f"the lab needs `{program}`: apt-get install {package}")
 
 
-def selected(hosts: Sequence[Host], name: str | None) -> Host:
+def selected(hosts: Sequence[LabHost], name: str | None) -> LabHost:
     """Return the named host, or the first if none is named. Raise UsageError for an unknown name."""
     for host in hosts:
         if name in (None, host.name):

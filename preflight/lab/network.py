@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from preflight.lab import kernel
 from preflight.lab.addresses import Management, choose_network, device_subnets, gateway_of
-from preflight.lab.spec import Names, Spec, fabric_port, leaf_name, uplink
+from preflight.lab.spec import LabNames, Spec, fabric_port, leaf_name, uplink
 
 PARALLEL = 8
 # The rate at which every device NIC sends at most. Without a limit, a collective would measure how busy the machine's
@@ -20,8 +20,8 @@ DEVICE_RATE = "1gbit"
 # Without a fixed address a bridge takes the lowest of its ports, and another one when that port leaves. Devices would
 # then send to a gateway that no longer exists, until they ask again.
 GATEWAY_MAC = "02:00:00:00:00:01"
-# The first is for packets that must keep to the port (see standins/vendor/nic.h), the second for routes to other rails
-# on a direct fabric (see standins/python/torch_npu/_fibres.py).
+# The first is for packets that must keep to the port (see standins/vendor/nic.h). The second is for routes to other
+# rails on a direct fabric (see standins/python/torch_npu/_fibres.py).
 _RULES = ("rule add pref 100 tos 0x10 lookup 100", "rule add pref 200 lookup 101")
 Item = TypeVar("Item")
 
@@ -46,7 +46,7 @@ _DEVICE = {
 _RELAY = {"ipv4/ip_forward": "1", "ipv4/conf/all/send_redirects": "0", "ipv4/conf/default/send_redirects": "0"}
 
 
-def build(spec: Spec, names: Names) -> Management:
+def build(spec: Spec, names: LabNames) -> Management:
     """Put up all namespaces and links. Return the management network, which was free."""
     hosts = spec.host_names
     devices = [(host, device) for host in hosts for device in range(spec.device_nics)]
@@ -81,20 +81,20 @@ def build(spec: Spec, names: Names) -> Management:
     return management
 
 
-def destroy(names: Names) -> None:
+def destroy(names: LabNames) -> None:
     """Remove every namespace and interface of the lab. Missing ones are no error."""
     kernel.remove_interface(names.controller)
     kernel.remove_namespaces(kernel.namespaces(names.prefix))
 
 
-def set_host_power(spec: Spec, names: Names, host: str, on: bool) -> None:
+def set_host_power(spec: Spec, names: LabNames, host: str, on: bool) -> None:
     """Switch on or off all links of a host, as its power supply would."""
     kernel.ip_batch([f"link set {host} {'up' if on else 'down'}"], names.management)
     if spec.device_nics:
         set_light(spec, names, host, range(spec.device_nics), on)
 
 
-def set_light(spec: Spec, names: Names, host: str, devices: Iterable[int], on: bool) -> None:
+def set_light(spec: Spec, names: LabNames, host: str, devices: Iterable[int], on: bool) -> None:
     """Switch the light of a host's devices on or off. A direct fibre is dark at both ends or at neither."""
     ends = spec.host_names if spec.fabric == "direct" else [host]
     ports = (fabric_port(end, device) for device in devices for end in ends)
@@ -114,7 +114,7 @@ def configure_host(netns: str, management: Management, number: int) -> None:
     )
 
 
-def _join_controller(spec: Spec, names: Names) -> Management:
+def _join_controller(spec: Spec, names: LabNames) -> Management:
     """Choose a free network and take the controller's address in it before another lab can choose it."""
     with kernel.machine_wide("network"):
         management = Management(choose_network(spec.hosts, kernel.networks_in_use()))

@@ -13,7 +13,7 @@ Run = Callable[[Collection[str]], GroupOutcome]
 
 
 @dataclass
-class Found:
+class RivalVerdict:
     """Hosts and links that a rule names, and its cost.
 
     `waited` counts rounds in which a test hung until its deadline.
@@ -34,12 +34,10 @@ class Found:
         return [outcome is GroupOutcome.PASS for outcome in outcomes]
 
 
-def two_rounds(hosts: Sequence[str], run: Run, random: Random) -> Found:
+def two_rounds(hosts: Sequence[str], run: Run, random: Random) -> RivalVerdict:
     """Apply DLRover's rule: neighbours first, then failed with passed hosts. A host that fails twice is faulty."""
-    result = Found(set(), set())
-    groups = [list(hosts[place : place + 2]) for place in range(0, len(hosts) - 1, 2)]
-    if len(hosts) % 2:
-        groups[-1].append(hosts[-1])
+    result = RivalVerdict(set(), set())
+    groups = _pairs(hosts)
     passed_hosts: list[str] = []
     failed_hosts: list[str] = []
     for group, passed in zip(groups, result.play(groups, run), strict=True):
@@ -48,30 +46,39 @@ def two_rounds(hosts: Sequence[str], run: Run, random: Random) -> Found:
     mixed = [host for pair in zip(failed_hosts, passed_hosts, strict=False) for host in pair]
     unpaired = failed_hosts[len(passed_hosts) :] or passed_hosts[len(failed_hosts) :]
     order = [*mixed, *unpaired]
-    groups = [order[place : place + 2] for place in range(0, len(order) - 1, 2)]
-    if len(order) % 2:
-        groups[-1].append(order[-1])
+    groups = _pairs(order)
     for group, passed in zip(groups, result.play(groups, run), strict=True):
         if not passed:
             result.hosts |= set(group) & set(failed_hosts)
     return result
 
 
-def halving(hosts: Sequence[str], run: Run, random: Random) -> Found:
+def _pairs(hosts: Sequence[str]) -> list[list[str]]:
+    """Return pairs of neighbours; the last of an odd number makes three."""
+    groups = [list(hosts[place : place + 2]) for place in range(0, len(hosts) - 1, 2)]
+    if len(hosts) % 2:
+        groups[-1].append(hosts[-1])
+    return groups
+
+
+def halving(hosts: Sequence[str], run: Run, random: Random) -> RivalVerdict:
     """Test all hosts, then halves of each failing part, all at the same time, down to at most three hosts.
 
     Then test each host of a failing part with one that passed, as long as there is one.
     """
-    result = Found(set(), set())
-    failing, passed_hosts = [list(hosts)], []
-    random.shuffle(failing[0])
-    parts = failing
+    result = RivalVerdict(set(), set())
+    parts, passed_hosts = [list(hosts)], []
+    random.shuffle(parts[0])
     while parts:
-        outcomes = result.play(parts, run)
-        passed_hosts += [host for part, passed in zip(parts, outcomes, strict=True) if passed for host in part]
-        failing = [part for part, passed in zip(parts, outcomes, strict=True) if not passed]
-        parts = [half for part in failing if len(part) > 3 for half in (part[: len(part) // 2], part[len(part) // 2 :])]
-        result.hosts.update(host for part in failing if len(part) <= 3 for host in part)
+        halves: list[list[str]] = []
+        for part, passed in zip(parts, result.play(parts, run), strict=True):
+            if passed:
+                passed_hosts += part
+            elif len(part) > 3:
+                halves += [part[: len(part) // 2], part[len(part) // 2 :]]
+            else:
+                result.hosts.update(part)
+        parts = halves
     suspects = sorted(result.hosts)
     while suspects and passed_hosts:
         pairs = [[suspects.pop(), buddy] for buddy in passed_hosts[: len(suspects)]]
@@ -81,12 +88,12 @@ def halving(hosts: Sequence[str], run: Run, random: Random) -> Found:
     return result
 
 
-def all_pairs(hosts: Sequence[str], run: Run, random: Random) -> Found:
+def all_pairs(hosts: Sequence[str], run: Run, random: Random) -> RivalVerdict:
     """Test every pair once, in rounds by the circle method.
 
     A host that fails with all others is faulty. Other failures are links.
     """
-    result = Found(set(), set())
+    result = RivalVerdict(set(), set())
     circle = [*hosts, *([""] if len(hosts) % 2 else [])]
     random.shuffle(circle)
     failures: dict[str, int] = dict.fromkeys(hosts, 0)
@@ -105,7 +112,7 @@ def all_pairs(hosts: Sequence[str], run: Run, random: Random) -> Found:
     return result
 
 
-RIVALS: dict[str, Callable[[Sequence[str], Run, Random], Found]] = {
+RIVALS: dict[str, Callable[[Sequence[str], Run, Random], RivalVerdict]] = {
     "two rounds (DLRover)": two_rounds,
     "halving": halving,
     "all pairs": all_pairs,

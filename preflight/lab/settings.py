@@ -12,7 +12,7 @@ from preflight.model.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Setting:
+class StandInSetting:
     """A setting. `key` is its name in the file `settings`, which the stand-ins read."""
 
     key: str
@@ -22,8 +22,12 @@ class Setting:
 
 
 SETTINGS = {
-    "call-ms": Setting("call_ms", 0, 60_000, "ms that every call of hccn_tool, npu-smi and lspci takes at least"),
-    "linger-s": Setting("linger_s", 10, 600, "seconds that a device stays busy after a process with HCCL was killed"),
+    "call-ms": StandInSetting(
+        "call_ms", 0, 60_000, "ms that every call of hccn_tool, npu-smi and lspci takes at least"
+    ),
+    "linger-s": StandInSetting(
+        "linger_s", 10, 600, "seconds that a device stays busy after a process with HCCL was killed"
+    ),
 }
 
 

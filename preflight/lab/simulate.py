@@ -1,7 +1,7 @@
 """Simulation: the localiser, and other rules over the same tests, against many models of a fabric. Nothing is run.
 
 A run has rounds until the localiser has no more questions. Then all remaining hosts are tested at once, as `check`
-does, with further rounds if that fails. The drawn faults are compared with the named ones.
+does, with further rounds if that fails. The drawn faults are compared with the identified ones.
 """
 
 import statistics
@@ -14,7 +14,7 @@ from typing import Any
 
 from preflight.attribution.localiser.combine_rails import LocatedFault, Rail, merge
 from preflight.attribution.localiser.localise import GroupOutcome, Localiser, Test
-from preflight.lab.fabric import Fault, Model, Pair, draw
+from preflight.lab.fabric import Model, ModelFault, Pair, draw
 from preflight.lab.rivals import RIVALS
 from preflight.model.errors import UsageError
 
@@ -27,11 +27,11 @@ Name = tuple[str, frozenset[str]]  # kind, members
 
 
 @dataclass(frozen=True)
-class Setting:
+class Simulation:
     hosts: int = 232
     rails: int = 1
     leaves: int = 1
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ModelFault, ...] = ()
     noise: float = 0.0
     runs: int = 200
     seed: int = 0
@@ -48,8 +48,8 @@ class Setting:
 class Score:
     """Result of one run.
 
-    `falsely` counts healthy hosts and devices that are named as faulty, `doubted` those called intermittent. `missed`
-    counts drawn faults that are not named.
+    `falsely` counts healthy hosts and devices that are reported as faulty, `doubted` those called intermittent.
+    `missed` counts drawn faults that are not identified.
     """
 
     exact: bool
@@ -91,7 +91,7 @@ class _Play:
     def full_size(self) -> bool:
         """Test all remaining hosts of each rail together.
 
-        Return False if nothing failed, or if that could say nothing new.
+        Return False if nothing failed, or if that could show nothing new.
         """
         planned = {}
         for rail, localiser in self.localisers.items():
@@ -146,10 +146,11 @@ def truth(model: Model) -> set[Name]:
 
 
 def _score(model: Model, named: Collection[Name]) -> tuple[bool, int, int, int]:
-    """Compare the named faults with the drawn ones.
+    """Compare the identified faults with the drawn ones.
 
-    Return whether they are equal, then the numbers of healthy places named as faulty, of those called intermittent, and
-    of missed faults. A flaky host may have either name. For a fault of scale, only the number of hosts has to match.
+    Return whether they are equal, then the numbers of healthy places reported as faulty, of those called intermittent,
+    and of missed faults. A flaky host may have either name. For a fault of scale, only the number of hosts has to
+    match.
     """
     expected, remaining = truth(model), set(named)
     for host in model.flaky:
@@ -164,7 +165,7 @@ def _score(model: Model, named: Collection[Name]) -> tuple[bool, int, int, int]:
     return len(falsely) == doubted and not missed, falsely.count("host") + falsely.count("device"), doubted, missed
 
 
-def models(setting: Setting) -> list[tuple[Model, int]]:
+def models(setting: Simulation) -> list[tuple[Model, int]]:
     """Return a model and a seed for its localisers, for each run."""
     hosts = tuple(f"node{number:04}" for number in range(1, setting.hosts + 1))
     leaf = {host: number * setting.leaves // len(hosts) for number, host in enumerate(hosts)}
@@ -179,7 +180,7 @@ def models(setting: Setting) -> list[tuple[Model, int]]:
     return runs
 
 
-def ours(setting: Setting) -> list[Score]:
+def ours(setting: Simulation) -> list[Score]:
     scores = []
     for model, seed in models(setting):
         play = _Play(model, seed, leaves=setting.leaves > 1)
@@ -197,7 +198,7 @@ def ours(setting: Setting) -> list[Score]:
     return scores
 
 
-def rival(rule: str, setting: Setting) -> list[Score]:
+def rival(rule: str, setting: Simulation) -> list[Score]:
     """Run another rule over the first rail, with fewer runs if it has very many tests."""
     scores: list[Score] = []
     for model, seed in models(setting):
@@ -214,7 +215,7 @@ def rival(rule: str, setting: Setting) -> list[Score]:
     return scores
 
 
-def simulate(setting: Setting, *, beside: bool = True) -> list[dict[str, Any]]:
+def simulate(setting: Simulation, *, beside: bool = True) -> list[dict[str, Any]]:
     """Return one row for each rule. Other rules are compared only with one rail, since they know no rails."""
     rows = [_row("preflight", ours(setting))]
     if beside and setting.rails == 1:

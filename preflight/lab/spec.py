@@ -114,7 +114,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Names:
+class LabNames:
     """Kernel names of the lab with this id (four hexadecimal digits). Interfaces have at most 15 characters."""
 
     lab: str

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from preflight.lab.spec import Names, Spec
+from preflight.lab.spec import LabNames, Spec
 from preflight.model.errors import UsageError
 
 FILE = "lab.json"
@@ -38,9 +38,9 @@ class State:
     breaks: tuple[Break, ...] = field(default=())
 
     @property
-    def names(self) -> Names:
+    def names(self) -> LabNames:
         """The kernel names of this lab."""
-        return Names(self.id)
+        return LabNames(self.id)
 
     def save(self, directory: Path) -> None:
         """Write the file whole or not at all."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from preflight.lab import cgroups, kernel, network, state
 from preflight.lab.kernel import Process
-from preflight.lab.spec import Names
+from preflight.lab.spec import LabNames
 from preflight.model.errors import PreflightError
 
 UNFINISHED = f"{state.FILE}.new"
@@ -35,9 +35,8 @@ def find(directory: Path) -> Remains | None:
     """
     recorded, made_directory = _record(directory / state.FILE)
     unfinished, unfinished_made = _record(directory / UNFINISHED)
-    recorded_ids = {name for name in (recorded, unfinished) if name}
-    running_ids = {_id_of(process) for process in _processes(directory, set())} - {""}
-    ids = frozenset(recorded_ids | running_ids)
+    running = {_id_of(process) for process in _processes(directory, set())}
+    ids = frozenset({recorded, unfinished, *running} - {""})
     record = directory / state.FILE
     if record.exists() and not any(_is_there(lab) for lab in ids) and not _is_spoilt(record):
         state.load(directory)  # raises UsageError for a file that is no record
@@ -60,7 +59,7 @@ def take_down(remains: Remains) -> None:
         except (PreflightError, OSError) as error:
             failures.append(error)
 
-    names = [Names(lab) for lab in sorted(remains.ids)]
+    names = [LabNames(lab) for lab in sorted(remains.ids)]
     attempt(lambda: _end_processes(directory, names))
     for lab in names:
         attempt(lambda lab=lab: cgroups.remove(lab.prefix))  # type: ignore[misc]
@@ -101,7 +100,7 @@ def _is_spoilt(record: Path) -> bool:
 
 def _is_there(lab: str) -> bool:
     """Return whether the kernel shows any object of the lab with this id."""
-    names = Names(lab)
+    names = LabNames(lab)
     return bool(kernel.namespaces(names.prefix)) or kernel.has_interface(names.controller)
 
 
@@ -121,7 +120,7 @@ def _processes(directory: Path, namespaces: Iterable[str]) -> set[Process]:
     return {*kernel.processes_in(namespaces), *kernel.processes_with_mount(f"upperdir={directory}/hosts/")}
 
 
-def _end_processes(directory: Path, names: Iterable[Names]) -> None:
+def _end_processes(directory: Path, names: Iterable[LabNames]) -> None:
     namespaces = [name for lab in names for name in kernel.namespaces(lab.prefix)]
     while processes := _processes(directory, namespaces):
         kernel.kill_and_wait(processes)

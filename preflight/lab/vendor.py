@@ -41,7 +41,7 @@ VERSION_INFO = Path("/usr/local/Ascend/driver/version.info")
 
 
 @dataclass(frozen=True)
-class Versions:
+class StandInVersions:
     """The software of one product generation, as in its version files."""
 
     driver: str
@@ -55,7 +55,7 @@ class Versions:
 
 
 VERSIONS = {
-    "atlas-a1": Versions(
+    "atlas-a1": StandInVersions(
         "23.0.7",
         "V100R001C15SPC012B220",
         "[7.0.0,7.1.99]",
@@ -65,7 +65,7 @@ VERSIONS = {
         "V100R001C20SPC001B251",
         "7.6.0.1.220",
     ),
-    "atlas-a2": Versions(
+    "atlas-a2": StandInVersions(
         "24.1.rc3",
         "V100R001C19SPC001B145",
         "[7.0.0,7.5.99]",
@@ -75,7 +75,7 @@ VERSIONS = {
         "V100R001C21SPC001B238",
         "7.7.0.1.238",
     ),
-    "atlas-a3": Versions(
+    "atlas-a3": StandInVersions(
         "24.1.rc3.3",
         "V100R001C19SPC003B112",
         "[7.0.0,7.5.99]",

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Sequence
 
-from preflight.launch.job import HostLaunch, Job
+from preflight.launch.job import HostLaunch, LaunchedJob
 
 
-def document(job: Job, launches: Sequence[HostLaunch], notes: Sequence[str]) -> str:
+def document(job: LaunchedJob, launches: Sequence[HostLaunch], notes: Sequence[str]) -> str:
     probe = job.cluster.probe
     return json.dumps(
         {

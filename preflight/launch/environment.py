@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from preflight.launch.job import FROM_ONE_HOST, Job, JobHost, Launcher, Variable
+from preflight.launch.job import FROM_ONE_HOST, JobHost, JobLauncher, LaunchedJob, Variable
 from preflight.model.cluster import Cluster, Product
 from preflight.model.errors import UsageError
 from preflight.rules.setup_files import profile_file
@@ -33,7 +33,7 @@ _RANKS = frozenset(
     ]
 )
 # Launchers that need MASTER_ADDR and MASTER_PORT; the others have options for the master.
-_READ_MASTER = frozenset({Launcher.SPAWN, Launcher.SHELL, Launcher.MPIRUN, Launcher.SRUN})
+_READ_MASTER = frozenset({JobLauncher.SPAWN, JobLauncher.SHELL, JobLauncher.MPIRUN, JobLauncher.SRUN})
 _VISIBLE = {Product.NVIDIA: "CUDA_VISIBLE_DEVICES", Product.CPU: ""}  # else ASCEND_RT_VISIBLE_DEVICES
 _WHY = {
     "HCCL_SOCKET_IFNAME": "the host NIC, exactly this one (the second = says so); unset, HCCL takes the first by name",
@@ -42,7 +42,7 @@ _WHY = {
 }
 
 
-def variables(job: Job, place: JobHost) -> tuple[Variable, ...]:
+def variables(job: LaunchedJob, place: JobHost) -> tuple[Variable, ...]:
     """Return the variables of a host, with the user's own before ours.
 
     Launchers that give all ranks one environment get only variables with one value for all hosts.
@@ -52,7 +52,7 @@ def variables(job: Job, place: JobHost) -> tuple[Variable, ...]:
     return tuple(exported.values())
 
 
-def _variables(job: Job, place: JobHost) -> Iterator[Variable]:
+def _variables(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
     yield from _meeting(job)
     yield from _devices(job, place)
     if job.cluster.product.is_npu and job.cluster.probe.backend == "hccl":
@@ -65,7 +65,7 @@ def _variables(job: Job, place: JobHost) -> Iterator[Variable]:
         yield Variable(
             "NCCL_DEBUG", "WARN", "errors of NCCL are printed with their cause; INFO prints what it chooses, too"
         )
-    if job.launcher is Launcher.MSRUN:
+    if job.launcher is JobLauncher.MSRUN:
         return
     if place.nic:
         yield Variable(
@@ -75,23 +75,23 @@ def _variables(job: Job, place: JobHost) -> Iterator[Variable]:
         yield Variable("GLOO_SOCKET_IFNAME", "lo", "groups on the CPU stay on this host, whatever its name means")
 
 
-def _meeting(job: Job) -> Iterator[Variable]:
+def _meeting(job: LaunchedJob) -> Iterator[Variable]:
     if job.launcher in _READ_MASTER:
         yield Variable("MASTER_ADDR", job.master, f"rank 0 is on {job.places[0].name}; all ranks meet there")
         yield Variable("MASTER_PORT", str(job.port), "the port that rank 0 listens on for that")
-    if job.launcher in (Launcher.SPAWN, Launcher.SHELL):
+    if job.launcher in (JobLauncher.SPAWN, JobLauncher.SHELL):
         yield Variable("WORLD_SIZE", str(job.size), "processes on all hosts together")
 
 
-def _devices(job: Job, place: JobHost) -> Iterator[Variable]:
+def _devices(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
     name = _VISIBLE.get(job.cluster.product, "ASCEND_RT_VISIBLE_DEVICES")
     planned = tuple(device.index for device in job.planned[place.name].devices)
-    if name and job.launcher is not Launcher.DEEPSPEED and place.devices != planned:  # DeepSpeed passes on --include
+    if name and job.launcher is not JobLauncher.DEEPSPEED and place.devices != planned:  # DeepSpeed passes on --include
         why = "the devices that the job sees; in it they are counted anew, from 0"
         yield Variable(name, ",".join(map(str, place.devices)), why)
 
 
-def _hccl(job: Job, place: JobHost) -> Iterator[Variable]:
+def _hccl(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
     if job.launcher not in FROM_ONE_HOST and place.nic_address:
         yield Variable(
             "HCCL_IF_IP", place.nic_address, "the address of this host on its host NIC; another one on every host"
@@ -103,17 +103,17 @@ def _hccl(job: Job, place: JobHost) -> Iterator[Variable]:
         timeout = next(seconds for cards, seconds in _CONNECT_TIMEOUTS if job.size >= cards)
         why = f"seconds that ranks wait for each other; what the vendor advises for {job.size} NPUs"
         yield Variable("HCCL_CONNECT_TIMEOUT", str(timeout), why)
-    if job.launcher is not Launcher.MSRUN:
+    if job.launcher is not JobLauncher.MSRUN:
         yield Variable(
             "NPU_ASD_ENABLE", "1", "torch_npu looks for silent data errors (up to 7.0.0; then NPU_ASD_CONFIG)"
         )
     yield from _rank_table(job)
 
 
-def _rank_table(job: Job) -> Iterator[Variable]:
+def _rank_table(job: LaunchedJob) -> Iterator[Variable]:
     if job.rank_table:
         yield Variable("RANK_TABLE_FILE", job.rank_table, "who has which rank; the same file on every host")
-    if job.rank_table or job.launcher is Launcher.SHELL:
+    if job.rank_table or job.launcher is JobLauncher.SHELL:
         yield Variable("RANK_SIZE", str(job.size), "what WORLD_SIZE is to torch, for CANN")
 
 

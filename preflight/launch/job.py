@@ -9,7 +9,7 @@ from itertools import accumulate
 from preflight.model.cluster import Cluster, Host
 
 
-class Launcher(StrEnum):
+class JobLauncher(StrEnum):
     """The launchers that preflight writes commands for."""
 
     TORCHRUN = "torchrun"
@@ -27,7 +27,7 @@ class Launcher(StrEnum):
 LOOPBACK = "127.0.0.1"  # where ranks meet on one host that has no other address
 
 # These are started on the first host alone, and give all ranks one environment.
-FROM_ONE_HOST = frozenset({Launcher.MPIRUN, Launcher.PERSEUSRUN, Launcher.SRUN, Launcher.DEEPSPEED})
+FROM_ONE_HOST = frozenset({JobLauncher.MPIRUN, JobLauncher.PERSEUSRUN, JobLauncher.SRUN, JobLauncher.DEEPSPEED})
 
 # Purposes of the inventory's ports that a master may listen on (Cluster.purpose); the others are HCCL's.
 FOR_MASTERS = frozenset({"job", "master", "rendezvous", "mindspore", "volcano"})
@@ -49,7 +49,7 @@ class JobHost:
 
 
 @dataclass(frozen=True)
-class Job:
+class LaunchedJob:
     """A job of one program on several hosts.
 
     `places` are the hosts in the order of their ranks. `program` begins with a Python file, `-m`, or any program. `own`
@@ -57,7 +57,7 @@ class Job:
     `network` is the host network as a CIDR, where there is one.
     """
 
-    launcher: Launcher
+    launcher: JobLauncher
     cluster: Cluster
     places: tuple[JobHost, ...]
     program: tuple[str, ...]

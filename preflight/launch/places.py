@@ -6,7 +6,7 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 from preflight.facts.types import ClusterFacts, HostFacts, Interface, Network
-from preflight.launch.job import FROM_ONE_HOST, LOOPBACK, JobHost, Launcher
+from preflight.launch.job import FROM_ONE_HOST, LOOPBACK, JobHost, JobLauncher
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import NotSeenError, UsageError
 from preflight.rules.nics.hccl_nic import addresses
@@ -33,7 +33,7 @@ def must_look(hosts: Sequence[Host]) -> bool:
     return any(host.nic is None or "/" in host.nic for host in hosts)
 
 
-def wants_addresses(cluster: Cluster, launcher: Launcher) -> bool:
+def wants_addresses(cluster: Cluster, launcher: JobLauncher) -> bool:
     """Return whether every host gets HCCL_IF_IP, which is the address of its host NIC."""
     return cluster.product.is_npu and cluster.probe.backend == "hccl" and launcher not in FROM_ONE_HOST
 
@@ -111,7 +111,7 @@ def _with_address(address: str, network: Network) -> list[Interface]:
 
 
 def common_network(hosts: Sequence[Host], facts: ClusterFacts | None) -> str:
-    """Return the network of all host NICs as a CIDR; empty where it is unknown, or there are several."""
+    """Return the network of all host NICs as a CIDR; empty if it is unknown, or there are several."""
     if all(host.nic and "/" in host.nic for host in hosts):
         networks = {str(host.nic) for host in hosts}
     elif facts and not on_loopback(hosts):

@@ -1,6 +1,6 @@
 """Declarative changes, written by compare-and-set. A finding's fix is one of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 DEVICE_KINDS = frozenset(kind for kind in Kind if kind.value.startswith("device-"))
 
 
-class Phase(StrEnum):
+class ChangePhase(StrEnum):
     """Phase of a host's run in which a change is made, in this order."""
 
     PLAIN = "plain"
@@ -103,11 +103,11 @@ class Change:
         return int(self.target.split()[0]) if self.kind in DEVICE_KINDS else None
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ChangePhase:
         if self.kind in _GUARDED:
-            return Phase.GUARDED
+            return ChangePhase.GUARDED
         boot_file = self.kind is Kind.FILE and self.area is Area.FIREWALL
-        return Phase.KEPT if boot_file or self.kind in _KEPT else Phase.PLAIN
+        return ChangePhase.KEPT if boot_file or self.kind in _KEPT else ChangePhase.PLAIN
 
 
 class StepState(StrEnum):
@@ -141,7 +141,7 @@ class StepResult:
 class Plan:
     """All changes of one run, host by host in the order they are applied."""
 
-    changes: tuple[Change, ...] = field(default=())
+    changes: tuple[Change, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:

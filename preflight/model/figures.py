@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
@@ -31,7 +31,7 @@ class Shape:
     @property
     def kind(self) -> "Shape":
         """The same shape at any size."""
-        return Shape(self.op, self.reduction, self.form, self.dtype, 0, self.scope, self.place, self.hosts, self.ranks)
+        return replace(self, bytes=0)
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,9 @@ def figures(tests: Iterable[TestResult]) -> tuple[Figure, ...]:
     from statistics import median  # its import costs more than listing all checks
 
     best: dict[Shape, dict[int | None, TestResult]] = defaultdict(dict)
-    for test in tests:
-        if test.scope not in LIMITS or not (test.bytes and test.busbw_GBps and test.seconds):
-            continue
-        if test.outcome in (TestOutcome.PASS, TestOutcome.SLOW, TestOutcome.UNCHECKED):
-            roots = best[shape(test)]
-            roots[test.root] = min(test, roots.get(test.root, test), key=lambda result: result.seconds or 0.0)
+    for test in filter(_measures_bandwidth, tests):
+        roots = best[shape(test)]
+        roots[test.root] = min(test, roots.get(test.root, test), key=lambda result: result.seconds or 0.0)
     return tuple(
         Figure(
             shape_,
@@ -103,6 +100,12 @@ def figures(tests: Iterable[TestResult]) -> tuple[Figure, ...]:
         )
         for shape_, roots in best.items()
     )
+
+
+def _measures_bandwidth(test: TestResult) -> bool:
+    if test.scope not in LIMITS or test.outcome not in (TestOutcome.PASS, TestOutcome.SLOW, TestOutcome.UNCHECKED):
+        return False
+    return bool(test.bytes and test.busbw_GBps and test.seconds)
 
 
 def shape(test: TestResult) -> Shape:

@@ -1,5 +1,6 @@
 """Findings of checks."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from preflight.model.change import Change
@@ -29,3 +30,8 @@ class Finding:
     evidence: tuple[str, ...] = ()
     change: Change | None = None
     culprit: Culprit | None = None
+
+
+def with_outcome(findings: Iterable[Finding], outcome: Outcome) -> list[Finding]:
+    """Return the findings with this outcome, in their order."""
+    return [finding for finding in findings if finding.outcome is outcome]

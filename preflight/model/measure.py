@@ -110,6 +110,15 @@ class TestResult:
     line_rate: float | None = None  # share of the slowest member's line rate that busbw reached, if that is known
     tflops: float | None = None  # of a matrix product
 
+    @property
+    def places(self) -> frozenset[str]:
+        """The members' devices: "node01/3"."""
+        return frozenset(member.place for member in self.members)
+
+    @property
+    def round(self) -> str:
+        return self.id.partition("-")[0]
+
 
 @dataclass(frozen=True)
 class Sending:
@@ -156,6 +165,11 @@ class RankView:
     logs: tuple[str, ...] = ()  # relevant lines of its backend's log, oldest first
     on_host: bool = False  # its tensors were in the host's memory, so the speed is not the device's
     way: Sending | None = None  # reported with the meeting, if the backend's log has it
+
+    @property
+    def is_silent(self) -> bool:
+        """True if it had to be ended, and had not reported an error."""
+        return self.end in (End.OVERDUE, End.STOPPED) and not self.error
 
     @property
     def stands_still(self) -> bool:
@@ -238,12 +252,15 @@ def _silent(views: tuple[RankView, ...]) -> tuple[RankView, ...]:
 
     A rank that merely waits ends like these. HCCL's timeouts differ from step to step, so they do not count.
     """
-    silent = tuple(view for view in views if view.end in (End.OVERDUE, End.STOPPED) and not view.error)
-    spoke = [view for view in views if view not in silent]
-    if spoke and all(view.end is End.CLOSED for view in spoke):
+    silent = tuple(view for view in views if view.is_silent)
+    ended = [view for view in views if not view.is_silent]
+    if {view.end for view in ended} == {End.CLOSED}:
         return silent
-    ended = all(view.end is End.CLOSED or (view.gave_up and not _HCCL_CODE.search(view.error)) for view in spoke)
-    return silent if ended and 2 * len(silent) < len(views) else ()
+    return silent if all(map(_ended_itself, ended)) and 2 * len(silent) < len(views) else ()
+
+
+def _ended_itself(view: RankView) -> bool:
+    return view.end is End.CLOSED or (view.gave_up and not _HCCL_CODE.search(view.error))
 
 
 def _behind(views: tuple[RankView, ...]) -> tuple[RankView, ...]:

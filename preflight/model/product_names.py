@@ -60,10 +60,10 @@ def _spaced(name: str) -> str:
 def not_known(text: str) -> str:
     """Return the sentence about an unknown product, with a suggestion."""
     shown = json.dumps(text[:_LONGEST], ensure_ascii=False)
-    return f"product {shown} is not known; {_meant(text)}"
+    return f"product {shown} is not known; {_suggestion(text)}"
 
 
-def _meant(text: str) -> str:
+def _suggestion(text: str) -> str:
     products = ", ".join(Product)
     spelled = re.sub(r"[\s_]+", "-", text.strip().lower())
     if spelled in tuple(Product):

@@ -1,7 +1,7 @@
 """The report that every output renders (docs/contracts.md, `preflight.report/1`)."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from preflight.model.finding import Finding
@@ -55,7 +55,7 @@ class Report:
     tests: tuple[TestResult, ...] = ()
     culprits: tuple[Culprit, ...] = ()
     left_out: tuple[LeftOut, ...] = ()  # hosts or parts that were left out unasked
-    notes: tuple[str, ...] = field(default=())  # remarks: --limit, --ignore, a probe that was left out
+    notes: tuple[str, ...] = ()  # remarks: --limit, --ignore, a probe that was left out
     phases: tuple[Phase, ...] = ()  # in the order of their beginning; some run side by side
 
     @property

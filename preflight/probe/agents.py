@@ -12,14 +12,15 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from preflight.model.cluster import Cluster, Host
-from preflight.probe.deadlines import VARIABLES
-from preflight.probe.lines import Launcher, Said, Speakers, printed
+from preflight.probe.lines import HostMessage, HostPrograms, Launcher, ProgramKind, job_program, printed
 from preflight.probe.messages import Message, read
+from preflight.probe.timeouts.deadlines import VARIABLES
 from preflight.transport.programs import source
 from preflight.transport.types import Channel, Program, TransportError
 
@@ -29,6 +30,14 @@ SILENCE = 20.0  # seconds without a sign of life until an agent ends itself and 
 PATIENCE = 90.0  # seconds until an agent that is not ready ends itself: the run gave it up long before
 
 AGENT_PARTS = ("agent", "worker", "collect.tools")  # of preflight/remote, in the text that is sent
+
+
+@dataclass(frozen=True)
+class ProbeWorkload:
+    """Backend of the workers' tests. `trains`: a training step will be done."""
+
+    backend: str
+    trains: bool = False
 
 
 class Agents:
@@ -46,36 +55,33 @@ class Agents:
         cluster: Cluster,
         hosts: Sequence[Host],
         launcher: Launcher,
-        backend: str,
+        workload: ProbeWorkload,
         ports_free: Callable[[], object] | None = None,
-        trains: bool = False,
     ) -> None:
         """Prepare the agents.
 
-        `ports_free` returns when agents may bind the job's ports. Until then they import torch. `trains`: a training
-        step will be done.
+        `ports_free` returns when agents may bind the job's ports. Until then they import torch.
         """
         self._ports_free = ports_free or (lambda: None)
         self._orders: dict[str, queue.SimpleQueue[bytes]] = {host.name: queue.SimpleQueue() for host in hosts}
         nonce, text = secrets.token_hex(16), source(*AGENT_PARTS)
-        programs = [(host, _program(cluster, host, text, nonce, backend, trains)) for host in hosts]
-        self._speakers: Speakers[Message] = Speakers(
-            launcher, programs, partial(read, nonce=nonce), "its agent", CONNECT, self._begin
-        )
+        programs = [(host, _program(cluster, host, text, nonce, workload)) for host in hosts]
+        kind: ProgramKind[Message] = ProgramKind(partial(read, nonce=nonce), "its agent", CONNECT)
+        self._programs: HostPrograms[Message] = HostPrograms(launcher, programs, kind, self._begin)
 
     def __enter__(self) -> Self:
-        self._speakers.start()
+        self._programs.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._speakers.end(None if kind else lambda hosts: self.send({host: [{"do": "end"}] for host in hosts}))
+        self._programs.end(None if kind else lambda hosts: self.send({host: [{"do": "end"}] for host in hosts}))
 
     def _begin(self, host: str, channel: Channel) -> None:
-        threading.Thread(target=self._talk, args=(host, channel), daemon=True).start()
+        threading.Thread(target=self._send_orders, args=(host, channel), daemon=True).start()
 
-    def _talk(self, host: str, channel: Channel) -> None:
+    def _send_orders(self, host: str, channel: Channel) -> None:
         """Send commands to a host, in its second thread.
 
         The first thread notices when the agent no longer listens. This one ends with the next sign of life that cannot
@@ -92,13 +98,13 @@ class Agents:
                     order = b"\n"
                 channel.send(order)
 
-    def said(self, timeout: float) -> list[Said[Message]]:
+    def receive(self, timeout: float) -> list[HostMessage[Message]]:
         """Return all messages of hosts so far, in order. Wait up to `timeout` seconds for the first."""
-        return self._speakers.said(timeout)
+        return self._programs.receive(timeout)
 
     def printed(self, host: str) -> list[str]:
         """Return the last lines on stderr of a host, from the setup line, Python and torch. The agent writes none."""
-        channel = self._speakers.channel(host)
+        channel = self._programs.channel(host)
         return printed(channel)[-3:] if channel else []
 
     def send(self, commands: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
@@ -107,7 +113,7 @@ class Agents:
             self._orders[host].put(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
 
-def _program(cluster: Cluster, host: Host, text: str, nonce: str, backend: str, trains: bool) -> Program:
+def _program(cluster: Cluster, host: Host, text: str, nonce: str, workload: ProbeWorkload) -> Program:
     probe = cluster.probe
     hello = {
         "nonce": nonce,
@@ -115,9 +121,9 @@ def _program(cluster: Cluster, host: Host, text: str, nonce: str, backend: str, 
         "silence": SILENCE,
         "patience": PATIENCE,
         "devices": [device.index for device in host.devices],
-        "backend": backend,
+        "backend": workload.backend,
         "transport": probe.transport,
-        "trains": trains,
+        "trains": workload.trains,
         "nic": host.nic,
         "address": host.address,
         "base_port": cluster.hccl_ports.ranges[0][0] if cluster.hccl_ports else 0,
@@ -125,15 +131,7 @@ def _program(cluster: Cluster, host: Host, text: str, nonce: str, backend: str, 
         "variables": VARIABLES,
         "store_ports": _store_ports(cluster),
     }
-    return Program(
-        source=text,
-        payload=json.dumps(hello).encode() + b"\n",
-        python=probe.python,
-        setup=probe.setup,
-        wrapper=probe.wrapper,
-        user=probe.user,
-        isolated=False,  # the jobs' own packages, wherever they come from
-    )
+    return job_program(probe, text, json.dumps(hello).encode() + b"\n")
 
 
 def _owner() -> str:

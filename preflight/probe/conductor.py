@@ -5,15 +5,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from preflight.model.cluster import Host
-from preflight.model.measure import STAGES, Meeting, Observation
+from preflight.model.measure import STAGES, Meeting, Member, Observation
 from preflight.probe.agents import Agents
-from preflight.probe.deadlines import late
-from preflight.probe.lines import Gone
-from preflight.probe.messages import Failed, Noted, Ready, Running, Settled
-from preflight.probe.observe import observe, with_held, with_meetings, with_printed
+from preflight.probe.lines import Gone, HostMessage
+from preflight.probe.messages import Message, RankEvent, Ready, Settled
+from preflight.probe.observe import observe, with_agent_output, with_held_devices, with_meetings
 from preflight.probe.roll_call import RollCall
 from preflight.probe.round_state import RoundState
-from preflight.probe.rounds import Group, Round
+from preflight.probe.rounds import RankGroup, Round
+from preflight.probe.timeouts.deadlines import late
 from preflight.probe.venue import Venue, place
 from preflight.transport.types import Progress
 
@@ -22,6 +22,7 @@ _MUTE = "its agent did not say in time whether the device is free"
 _TICK = 0.2  # seconds between two checks of the clock
 
 OnProgress = Callable[[Progress], None]
+_Settled = dict[tuple[str, int], tuple[bool, str]]  # (host, device) → (still held, why that is not known)
 
 
 class Conductor:
@@ -59,7 +60,7 @@ class Conductor:
         call = RollCall([host.name for host in hosts], time.monotonic(), until)
         while not call.over(now := time.monotonic()):
             self._progress(call.progress(now))
-            for reply in self._agents.said(_TICK):
+            for reply in self._agents.receive(_TICK):
                 call.take(reply, time.monotonic())
         call.end(now)
         self.ready, self.gone, self.unheard, self.busy = call.ready, call.gone, call.unheard, call.busy
@@ -75,45 +76,46 @@ class Conductor:
         if time.monotonic() < until:
             self._start(round_, watch.takes_turns)
         while not watch.over:
-            replies = self._agents.said(_TICK)
+            replies = self._agents.receive(_TICK)
             now = time.monotonic()
             for reply in replies:
-                match reply.message:
-                    case Gone(why=why):
-                        self.gone.setdefault(reply.host, ("none", why))
-                        watch.lose(reply.host, why, now)
-                    case Running() | Noted() | Ready() | Failed() | Settled():
-                        pass
-                    case message:
-                        watch.take(reply.host, message, now)
+                self._take(reply, watch, now)
             for order in watch.cut(now) if now >= until else watch.orders(now):
-                self._tell(order.group, {"do": order.do, "group": order.group.name})
+                self._send(order.group, {"do": order.do, "group": order.group.name})
             self._report(round_, watch, now)
-        for host, why in watch.lost():
-            self.gone.setdefault(host, ("none", why))
+        for host, why in watch.lost_hosts():
+            self._lose(host, why)
         observations = observe(round_.name, watch.groups, late(self._backend, self.deadline))
-        observations = with_meetings(
-            observations, {group.members: self._meeting(group) for group in round_.groups if group.meets}
-        )
-        observations = with_printed(observations, self.printed)
-        return (
-            with_held(observations, self._settle(watch.not_left(), until)) if self._backend == "hccl" else observations
-        )
+        observations = with_agent_output(with_meetings(observations, self._meetings(round_)), self.printed)
+        if self._backend == "hccl":
+            return with_held_devices(observations, self._settle(watch.held_devices(), until))
+        return observations
 
-    def _settle(self, killed: Iterable[tuple[str, int]], until: float) -> dict[tuple[str, int], tuple[bool, str]]:
+    def _take(self, reply: HostMessage[Message], watch: RoundState, now: float) -> None:
+        match reply.message:
+            case Gone(why=why):
+                self._lose(reply.host, why)
+                watch.lose(reply.host, why, now)
+            case RankEvent() as message:
+                watch.take(reply.host, message, now)
+
+    def _lose(self, host: str, why: str) -> None:
+        self.gone.setdefault(host, ("none", why))
+
+    def _settle(self, killed: Iterable[tuple[str, int]], until: float) -> _Settled:
         """Wait until the devices (host, index) of killed workers are free. Return those that are not known to be free.
 
         The driver's part of a killed job lives on for about 10 s. A round or a job that takes the device meanwhile gets
-        the error that another job runs (EJ0001). The result has (held, why that is not known) for each such device.
+        the error that another job runs (EJ0001).
         """
         devices_by_host: dict[str, set[int]] = defaultdict(set)
         for host, device in killed:
             if host not in self.gone:
                 devices_by_host[host].add(device)
-        settled: dict[tuple[str, int], tuple[bool, str]] = {}
         self._agents.send(
             {host: [{"do": "settle", "devices": sorted(devices)}] for host, devices in devices_by_host.items()}
         )
+        settled: _Settled = {}
         begin, total = time.monotonic(), len(devices_by_host)
         limit = min(SETTLE, until - begin)
         while devices_by_host and (seconds_passed := time.monotonic() - begin) < limit:
@@ -128,22 +130,29 @@ class Conductor:
                     phase="probe: devices, hosts",
                 )
             )
-            for reply in self._agents.said(_TICK):
-                if isinstance(reply.message, Gone):
-                    self.gone.setdefault(reply.host, ("none", reply.message.why))
-                devices = devices_by_host.pop(reply.host, ()) if isinstance(reply.message, Gone | Settled) else ()
-                if isinstance(reply.message, Settled):
-                    held = set(reply.message.held)
-                    settled |= {(reply.host, device): (device in held, reply.message.error) for device in devices}
-        settled |= {(host, device): (False, _MUTE) for host, devices in devices_by_host.items() for device in devices}
-        return settled
+            for reply in self._agents.receive(_TICK):
+                settled |= self._take_settled(reply, devices_by_host)
+        return settled | {
+            (host, device): (False, _MUTE) for host, devices in devices_by_host.items() for device in devices
+        }
+
+    def _take_settled(self, reply: HostMessage[Message], devices_by_host: dict[str, set[int]]) -> _Settled:
+        """Return what a host reports about its devices. Remove it from `devices_by_host`, and if it is gone, too."""
+        match reply.message:
+            case Gone(why=why):
+                self._lose(reply.host, why)
+                devices_by_host.pop(reply.host, None)
+            case Settled(held=held, error=error):
+                devices = devices_by_host.pop(reply.host, ())
+                return {(reply.host, device): (device in held, error) for device in devices}
+        return {}
 
     def _start(self, round_: Round, takes_turns: bool) -> None:
         """Send each host, in one go, its own ranks of the groups."""
         commands: dict[str, list[dict[str, object]]] = defaultdict(list)
         for group in round_.groups:
-            venue = self._told(group)
-            for host in dict.fromkeys(member.host for member in group.members):
+            venue = self._venue_of(group)
+            for host in group.hosts:
                 own_ranks = [{"rank": m.rank, "device": m.device} for m in group.members if m.host == host]
                 commands[host].append(
                     {
@@ -160,16 +169,21 @@ class Conductor:
                 )
         self._agents.send(commands)
 
-    def _told(self, group: Group) -> dict[str, object]:
+    def _venue_of(self, group: RankGroup) -> dict[str, object]:
         """Return the place where a group's ranks meet, as it is sent to workers."""
         first = self.ready[group.members[0].host]
-        return self._venue.told(group, first.address, first.store)
+        return self._venue.parameters(group, first.address, first.store)
 
-    def _meeting(self, group: Group) -> Meeting:
+    def _meetings(self, round_: Round) -> dict[tuple[Member, ...], Meeting]:
+        """Return where the groups of a round met, by their members."""
         nics = {host: f"{ready.nic} {ready.address}" for host, ready in self.ready.items()}
-        return Meeting(self._backend, place(self._told(group)), nics)
+        return {
+            group.members: Meeting(self._backend, place(self._venue_of(group)), nics)
+            for group in round_.groups
+            if group.meets
+        }
 
-    def _tell(self, group: Group, command: dict[str, object]) -> None:
+    def _send(self, group: RankGroup, command: dict[str, object]) -> None:
         self._agents.send({member.host: [command] for member in group.members})
 
     def _report(self, round_: Round, watch: RoundState, now: float) -> None:

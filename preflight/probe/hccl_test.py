@@ -3,14 +3,14 @@
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from preflight.facts import answer_frame as framed
-from preflight.facts.collect import collect
+from preflight.facts.collect import FactsRequest, collect
 from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
 from preflight.facts.hccl_test_run import HcclTestRun
@@ -19,10 +19,11 @@ from preflight.facts.sections.job import Job
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.cluster import Cluster, Host, JobInputs
 from preflight.model.measure import End, Member, Observation, RankView, TestOutcome, TestResult
-from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.deadlines import step_deadline
+from preflight.probe.lines import job_program
+from preflight.probe.operations.bandwidth import algbw, busbw
+from preflight.probe.timeouts.deadlines import step_deadline
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, Transport, TransportError
+from preflight.transport.types import Progress, Transport, TransportError
 
 SPARE = 120.0  # seconds on top of HCCL's own timeouts: for starting processes, and for the sizes themselves
 WAY = 60.0  # seconds for connecting, logging in and for ssh from host to host
@@ -34,7 +35,7 @@ _LONGEST = 4000  # characters of a host's output that go into a finding
 _Text = Annotated[str, Meta(max_length=1 << 20)]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HcclTestAnswer(msgspec.Struct, frozen=True):
     """Answer of preflight/remote/hccl_test.py. `exit` is None if the test took too long."""
 
     command: _Text = ""
@@ -64,7 +65,7 @@ def look(
 ) -> ClusterFacts:
     """Collect the job section of the hosts' facts, without the jobs' data."""
     lean = replace(cluster, job=JobInputs())
-    return collect(lean, hosts, transport, progress=progress, ports=cluster.ports, sections=("job",), deep=True)
+    return collect(FactsRequest(lean, hosts, sections=("job",), deep=True), transport, progress=progress)
 
 
 def jobs(facts: ClusterFacts, hosts: Sequence[Host]) -> dict[str, Job | Missing]:
@@ -79,33 +80,39 @@ def jobs(facts: ClusterFacts, hosts: Sequence[Host]) -> dict[str, Job | Missing]
     return sections
 
 
-def run(
-    cluster: Cluster,
-    hosts: Sequence[Host],
-    found: Mapping[str, Job | Missing],
-    transport: Transport,
-    *,
-    sizes: Sequence[int] = (),
-    progress: Callable[[Progress], None] | None = None,
-) -> HcclTestRun:
-    """Run all_reduce_test over all devices of `hosts`.
+@dataclass(frozen=True)
+class HcclTestPlan:
+    """Hosts for HCCL Test. `jobs`: of `jobs`, by host. `sizes` (bytes) default to the inventory's."""
 
-    `found`: of `jobs`. `sizes` (bytes) default to the inventory's. Never raises for a host: an obstacle to the test is
-    in the answer's `said`.
+    cluster: Cluster
+    hosts: Sequence[Host]
+    jobs: Mapping[str, Job | Missing]
+    sizes: Sequence[int] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the test may take."""
+        variables = [job.variables for job in self.jobs.values() if isinstance(job, Job)]
+        return step_deadline(self.cluster.probe, "hccl", self.cluster.product, variables) + SPARE
+
+
+def run(plan: HcclTestPlan, transport: Transport, progress: Callable[[Progress], None] | None = None) -> HcclTestRun:
+    """Run all_reduce_test over all devices of the hosts.
+
+    Never raises for a host: an obstacle to the test is in the answer's `said`.
     """
-    members = _members(hosts)
-    test = _test(cluster, hosts, found)
+    members = _members(plan.hosts)
+    test = _test(plan)
     if isinstance(test, Missing):
         return HcclTestRun(members, test)
-    first = hosts[0]
-    seconds = _seconds(cluster, found)
-    rows = _sizes(tuple(sizes) or cluster.probe.sizes)
-    request = _request(hosts, test, rows, seconds)
+    first, seconds = plan.hosts[0], plan.seconds
+    rows = _sizes(tuple(plan.sizes) or plan.cluster.probe.sizes)
+    request = _request(plan.hosts, test, rows, seconds)
     if progress:
         waiting = f"HCCL Test over {len(members)} devices"
         progress(Progress(0, 1, 0, slowest=first.name, waiting_for=waiting, phase="HCCL Test, runs"))
     try:
-        answer = _ask(cluster, first, request, transport, seconds + WAY)
+        answer = _ask(plan.cluster, first, request, transport, seconds + WAY)
         if progress:
             progress(Progress(1, 1, 0, phase="HCCL Test, runs"))
     except TransportError as error:
@@ -116,10 +123,10 @@ def run(
     return HcclTestRun(members, result, answer.command[:_LONGEST], exit=answer.exit, seconds=seconds, sizes=rows)
 
 
-def _sizes(asked: Sequence[int]) -> tuple[int, ...]:
-    """Return the sizes that a doubling run from the smallest to the largest of `asked` measures."""
-    largest = max(_ELEMENT, max(asked) // _ELEMENT * _ELEMENT)
-    sizes = [min(max(SMALLEST, min(asked) // _ELEMENT * _ELEMENT), largest)]
+def _sizes(requested: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes that a doubling run from the smallest to the largest of `requested` measures."""
+    largest = max(_ELEMENT, max(requested) // _ELEMENT * _ELEMENT)
+    sizes = [min(max(SMALLEST, min(requested) // _ELEMENT * _ELEMENT), largest)]
     while sizes[-1] * 2 <= largest:
         sizes.append(sizes[-1] * 2)
     return tuple(sizes)
@@ -130,31 +137,31 @@ def _members(hosts: Sequence[Host]) -> tuple[Member, ...]:
     return tuple(Member(name, index, rank) for rank, (name, index) in enumerate(places))
 
 
-def _test(cluster: Cluster, hosts: Sequence[Host], found: Mapping[str, Job | Missing]) -> str | Missing:
+def _test(plan: HcclTestPlan) -> str | Missing:
     """Return the path of all_reduce_test, or why it cannot be run over these hosts, as far as is known yet."""
     places = set()
-    for host in hosts:
-        job = found[host.name]
-        if isinstance(job, Missing):
-            return Missing(f"{host.name}: could not look where jobs run: {job.error}")
-        if not job.hccl_test.value:
-            how = "build it where CANN is, in tools/hccl_test: make MPI_HOME=… ASCEND_DIR=…"
-            return Missing(f"{host.name}: there is no all_reduce_test; {how}")
-        places.add(job.hccl_test.value)
+    for host in plan.hosts:
+        place = _place(host, plan.jobs[host.name])
+        if isinstance(place, Missing):
+            return place
+        places.add(place)
     if not places:
         return Missing("there is no host that may be used")
     if len(places) > 1:
         return Missing(f"all_reduce_test is not at the same place on all hosts: {', '.join(sorted(places))}")
-    if len({tuple(device.index for device in host.devices) for host in hosts}) > 1:
+    if len({tuple(device.index for device in host.devices) for host in plan.hosts}) > 1:
         return Missing("the hosts have different devices, and HCCL Test takes the same on all; --limit those alike")
-    if cluster.probe.wrapper and len(hosts) > 1:
+    if plan.cluster.probe.wrapper and len(plan.hosts) > 1:
         return Missing("jobs run in containers (probe.exec), and mpirun would start other hosts' ranks outside of them")
     return places.pop()
 
 
-def _seconds(cluster: Cluster, found: Mapping[str, Job | Missing]) -> float:
-    variables = [job.variables for job in found.values() if isinstance(job, Job)]
-    return step_deadline(cluster.probe, "hccl", cluster.product, variables) + SPARE
+def _place(host: Host, job: Job | Missing) -> str | Missing:
+    """Return the path of all_reduce_test on a host, or why it is not known."""
+    if isinstance(job, Missing):
+        return Missing(f"{host.name}: could not look where jobs run: {job.error}")
+    how = "build it where CANN is, in tools/hccl_test: make MPI_HOME=… ASCEND_DIR=…"
+    return job.hccl_test.value or Missing(f"{host.name}: there is no all_reduce_test; {how}")
 
 
 def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: float) -> dict[str, object]:
@@ -166,19 +173,11 @@ def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: fl
         variables["HCCL_SOCKET_IFNAME"] = "=" + nic
     if devices != list(range(len(devices))):
         variables["HCCL_TEST_USE_DEVS"] = ",".join(map(str, devices))
-    options = {
-        "-p": len(devices),
-        "-b": sizes[0],
-        "-e": sizes[-1],
-        "-f": 2,
-        "-d": "fp32",
-        "-o": "sum",
-        "-c": 1,
-    }
+    options = f"-p {len(devices)} -b {sizes[0]} -e {sizes[-1]} -f 2 -d fp32 -o sum -c 1"
     return {
         "marker": "preflight-" + secrets.token_hex(8),
         "test": test,
-        "options": [word for option, value in options.items() for word in (option, str(value))],
+        "options": options.split(),
         "hosts": [host.address for host in hosts],
         "slots": len(devices),
         "nic": nic,
@@ -187,20 +186,13 @@ def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: fl
     }
 
 
-def _ask(cluster: Cluster, first: Host, request: Mapping[str, object], transport: Transport, timeout: float) -> Answer:
+def _ask(
+    cluster: Cluster, first: Host, request: Mapping[str, object], transport: Transport, timeout: float
+) -> HcclTestAnswer:
     """Run the test on the first host, and return its answer. Raises TransportError, NoAnswer, or msgspec's errors."""
-    probe = cluster.probe
-    program = Program(
-        source("hccl_test"),
-        json.dumps(request).encode(),
-        probe.python,
-        probe.setup,
-        probe.wrapper,
-        probe.user,
-        isolated=False,
-    )
+    program = job_program(cluster.probe, source("hccl_test"), json.dumps(request).encode())
     document = framed.document(transport.run(first, program, timeout=timeout), str(request["marker"]))
-    return decode(document, Answer)
+    return decode(document, HcclTestAnswer)
 
 
 def observations(run: HcclTestRun) -> tuple[Observation, ...]:

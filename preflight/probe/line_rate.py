@@ -40,12 +40,20 @@ def with_line_rates(
     )
 
 
-def _share(seen: Observation, speeds: Mapping[tuple[str, int], float]) -> float | None:
-    test = seen.test
-    over_ports = test.scope in _OVER_PORTS and len({member.host for member in test.members}) == len(test.members)
-    on_host = any(view.on_host for view in seen.ranks)
-    if not over_ports or on_host or test.busbw_GBps is None or (seen.meeting and seen.meeting.backend != "hccl"):
+def _share(observation: Observation, speeds: Mapping[tuple[str, int], float]) -> float | None:
+    test = observation.test
+    if test.busbw_GBps is None or not _is_over_ports(observation):
         return None
     port_speeds = [speeds.get((member.host, member.device)) for member in test.members]
     known_speeds = [speed for speed in port_speeds if speed]
     return test.busbw_GBps / min(known_speeds) if known_speeds and len(known_speeds) == len(port_speeds) else None
+
+
+def _is_over_ports(observation: Observation) -> bool:
+    """Return whether all data of a test went from device memory through the ports of its devices."""
+    test, meeting = observation.test, observation.meeting
+    if test.scope not in _OVER_PORTS or len({member.host for member in test.members}) < len(test.members):
+        return False
+    if meeting and meeting.backend != "hccl":
+        return False
+    return not any(view.on_host for view in observation.ranks)

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from preflight.model.cluster import Host
+from preflight.model.cluster import Host, ProbeSettings
 from preflight.transport.types import Channel, Program, TransportError
 
 FAREWELL = 3.0  # seconds for programs to end what they started, and to free their ports
@@ -36,6 +36,11 @@ S = TypeVar("S", bound=_Signed)
 M = TypeVar("M")
 
 
+def job_program(settings: ProbeSettings, text: str, payload: bytes) -> Program:
+    """Return a program that runs where jobs run, with their own packages, wherever they come from."""
+    return Program(text, payload, settings.python, settings.setup, settings.wrapper, settings.user, isolated=False)
+
+
 def read(line: bytes, nonce: str, decoder: "msgspec.json.Decoder[S]", longest: int) -> S | None:
     """Return the message of a line, or None for other output of the host, which includes that of another run."""
     if len(line) > longest or nonce.encode() not in line:
@@ -55,31 +60,40 @@ class Gone:
 
 
 @dataclass(frozen=True)
-class Said(Generic[M]):
+class HostMessage(Generic[M]):
+    """A message of a host's program, or the end of its channel."""
+
     host: str
     message: M | Gone
 
 
-class Speakers(Generic[M]):
-    """Programs that serve one purpose.
+@dataclass(frozen=True)
+class ProgramKind(Generic[M]):
+    """Properties that programs of one purpose share.
 
     `read` makes a message of a line, or None of any other line. `name` is what the programs are called in a sentence.
-    `connect`: seconds for connecting. `begun` gets each channel as soon as it exists.
+    `connect`: seconds for connecting.
     """
+
+    read: Callable[[bytes], M | None]
+    name: str
+    connect: float
+
+
+class HostPrograms(Generic[M]):
+    """Programs of one kind. `on_start` gets each channel as soon as it exists."""
 
     def __init__(
         self,
         launcher: Launcher,
         programs: Iterable[tuple[Host, Program]],
-        read: Callable[[bytes], M | None],
-        name: str,
-        connect: float,
-        begun: Callable[[str, Channel], object] = lambda _host, _channel: None,
+        kind: ProgramKind[M],
+        on_start: Callable[[str, Channel], object] = lambda _host, _channel: None,
     ) -> None:
-        self._launcher, self._read, self._name, self._connect, self._begun = launcher, read, name, connect, begun
-        self._said: queue.Queue[Said[M]] = queue.Queue(maxsize=10_000)
+        self._launcher, self._kind, self._on_start = launcher, kind, on_start
+        self._messages: queue.Queue[HostMessage[M]] = queue.Queue(maxsize=10_000)
         self._channels: dict[str, Channel] = {}
-        self._spoken: set[str] = set()  # hosts that have sent a message
+        self._senders: set[str] = set()  # hosts that have sent a message
         self._lock = threading.Lock()
         self._closing = False
         self._threads = [
@@ -94,13 +108,13 @@ class Speakers(Generic[M]):
     def channel(self, host: str) -> Channel | None:
         return self._channels.get(host)
 
-    def said(self, timeout: float) -> list[Said[M]]:
+    def receive(self, timeout: float) -> list[HostMessage[M]]:
         """Return messages of hosts so far, in order, at most `BATCH`. Wait up to `timeout` seconds for the first."""
-        messages: list[Said[M]] = []
+        messages: list[HostMessage[M]] = []
         with suppress(queue.Empty):
-            messages.append(self._said.get(timeout=timeout))
+            messages.append(self._messages.get(timeout=timeout))
             while len(messages) < BATCH:
-                messages.append(self._said.get_nowait())
+                messages.append(self._messages.get_nowait())
         return messages
 
     def end(self, ask: Callable[[Sequence[str]], object] | None) -> None:
@@ -116,27 +130,27 @@ class Speakers(Generic[M]):
             ask(list(channels))
             until = time.monotonic() + FAREWELL
             for thread in self._threads:
-                if thread.name in self._spoken:
+                if thread.name in self._senders:
                     thread.join(max(0.0, until - time.monotonic()))
         for channel in channels.values():
             channel.close()
 
     def _follow(self, host: Host, program: Program) -> None:
         """Connect to a host, then pass on its program's messages until the channel ends. Runs in the host's thread."""
-        why = f"{self._name} has ended"
+        why = f"{self._kind.name} has ended"
         try:
-            channel = self._launcher.start(host, program, timeout=self._connect)
+            channel = self._launcher.start(host, program, timeout=self._kind.connect)
             with self._lock:
                 self._channels[host.name] = channel
                 closing = self._closing
             if closing:
                 channel.close()
-            self._begun(host.name, channel)
+            self._on_start(host.name, channel)
             for line in channel.lines():
-                message = self._read(line)
+                message = self._kind.read(line)
                 if message is not None:
-                    self._spoken.add(host.name)
-                    self._said.put(Said(host.name, message))
+                    self._senders.add(host.name)
+                    self._messages.put(HostMessage(host.name, message))
             error = channel.error()
             last = printed(channel)[-1:]  # if Python could not run it, the reason is there
             why = error.summary if error else ": ".join([why, *last])
@@ -146,7 +160,7 @@ class Speakers(Generic[M]):
             why = f"{type(error).__name__}: {error}"
         finally:
             if not self._closing:
-                self._said.put(Said(host.name, Gone(why)))
+                self._messages.put(HostMessage(host.name, Gone(why)))
 
 
 def printed(channel: Channel) -> list[str]:

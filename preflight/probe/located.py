@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from preflight.attribution.localiser.combine_rails import (
@@ -23,15 +24,15 @@ _WORST = (TestOutcome.HANG, TestOutcome.FAIL, TestOutcome.WRONG_DATA, TestOutcom
 
 @dataclass
 class Field:
-    """A localiser with the observations of its tests. `stand`: the object, mostly a device, behind each member."""
+    """A localiser with the observations of its tests. `places`: the object, mostly a device, behind each member."""
 
     localiser: Localiser
-    stand: Mapping[str, Any]
-    seen: dict[Test, Sequence[Observation]] = field(default_factory=dict)
+    places: Mapping[str, Any]
+    observations: dict[Test, Sequence[Observation]] = field(default_factory=dict)
 
     def add(self, results: Mapping[Test, Sequence[Observation]]) -> None:
         """Add results of tests. Tests without any observation were not run."""
-        self.seen |= results
+        self.observations |= results
         speeds = {test: _speed(observations) for test, observations in results.items()}
         self.localiser.observe(
             {test: outcome_of(observations) for test, observations in results.items()},
@@ -41,58 +42,65 @@ class Field:
     @property
     def rail(self) -> Rail:
         """The localiser's verdict and outcomes, for `merge`."""
-        outcomes = {test: outcome_of(observations) for test, observations in self.seen.items()}
-        return Rail(list(self.stand), self.localiser.verdict(), outcomes)
+        outcomes = {test: outcome_of(observations) for test, observations in self.observations.items()}
+        return Rail(list(self.places), self.localiser.verdict(), outcomes)
 
-    def last_pass(self, member: str) -> str:
+    def worst(self, tests: Iterable[Test]) -> list[Observation]:
+        """Return the worst observation of each test that has any."""
+        groups = (self.observations.get(test) for test in tests)
+        return [max(group, key=_badness) for group in groups if group]
+
+    def last_passes(self, tests: Iterable[Test], member: str) -> list[str]:
+        """Return the ids of the last tests that the partners of a member in `tests` passed."""
+        partners = sorted({partner for test in tests for partner in test.members} - {member})
+        return [test_id for partner in partners if (test_id := self._last_pass(partner))]
+
+    def _last_pass(self, member: str) -> str:
         """Return the id of the last test that a member passed, or nothing if there is none."""
-        own_results = (observations for test, observations in self.seen.items() if member in test.members)
+        own_results = (observations for test, observations in self.observations.items() if member in test.members)
         passes = [observations for observations in own_results if outcome_of(observations) is GroupOutcome.PASS]
         return passes[-1][-1].test.id if passes else ""
 
 
-def outcome_of(seen: Sequence[Observation]) -> GroupOutcome:
+def outcome_of(observations: Sequence[Observation]) -> GroupOutcome:
     """Return the outcome of a group. A lost host says nothing about its partners, and needs none to be identified."""
-    if not seen or any(view.end is End.LOST for observation in seen for view in observation.ranks):
+    if not observations or any(view.end is End.LOST for observation in observations for view in observation.ranks):
         return GroupOutcome.NOT_RUN
-    outcomes = {observation.test.outcome for observation in seen}
+    outcomes = {observation.test.outcome for observation in observations}
     return GroupOutcome(next((worst for worst in _WORST if worst in outcomes), GroupOutcome.PASS))
 
 
-def _speed(seen: Iterable[Observation]) -> float:
+def _speed(observations: Iterable[Observation]) -> float:
     return max(
-        (observation.test.busbw_GBps or 0.0 for observation in seen if observation.test.op == JUDGED), default=0.0
+        (observation.test.busbw_GBps or 0.0 for observation in observations if observation.test.op == JUDGED),
+        default=0.0,
     )
 
 
-def _badness(seen: Observation) -> int:
-    return len(_WORST) - _WORST.index(seen.test.outcome) if seen.test.outcome in _WORST else 0
+def _badness(observation: Observation) -> int:
+    return len(_WORST) - _WORST.index(observation.test.outcome) if observation.test.outcome in _WORST else 0
 
 
-def located(found: LocatedFault, fields: Mapping[int, Field], *, of_devices: bool = False) -> Located:
+def locate(fault: LocatedFault, fields: Mapping[int, Field], *, of_devices: bool = False) -> Located:
     """Return a fault with its tests, outcome and direction.
 
     `of_devices`: the localiser's members are devices, not hosts (of a rail, or whole).
     """
-    failed_ids: list[str] = []
-    passed_ids: list[str] = []
-    outcomes: Counter[TestOutcome] = Counter()
-    for rail, tests in found.tests.items():
-        observations = fields[rail].seen
-        for worst in (max(observations[test], key=_badness) for test in tests if observations.get(test)):
-            failed_ids.append(worst.test.id)
-            outcomes[worst.test.outcome] += 1
-        if len(found.members) == 1:
-            own_member = found.members[0] if of_devices else found.members[0].partition("/")[0]
-            partners = sorted({member for test in tests for member in test.members} - {own_member})
-            passed_ids += filter(None, map(fields[rail].last_pass, partners))
+    failures = [worst for rail, tests in fault.tests.items() for worst in fields[rail].worst(tests)]
+    outcomes = Counter(failure.test.outcome for failure in failures)
     outcome = outcomes.most_common(1)[0][0] if outcomes else TestOutcome.NOT_RUN
-    all_observations = [
-        observation for rail_field in fields.values() for group in rail_field.seen.values() for observation in group
-    ]
-    direction = _direction(found.members, list(_one_way(all_observations))) if outcome is TestOutcome.SLOW else ""
-    kind = found.kind.replace("host", "device") if of_devices else found.kind
-    return Located(kind, found.members, tuple(dict.fromkeys((*failed_ids, *passed_ids))), outcome, direction)
+    test_ids = [*(failure.test.id for failure in failures), *_partners_passes(fault, fields, of_devices)]
+    direction = _direction(fault.members, fields.values()) if outcome is TestOutcome.SLOW else ""
+    kind = fault.kind.replace("host", "device") if of_devices else fault.kind
+    return Located(kind, fault.members, tuple(dict.fromkeys(test_ids)), outcome, direction)
+
+
+def _partners_passes(fault: LocatedFault, fields: Mapping[int, Field], of_devices: bool) -> Iterator[str]:
+    """Yield the last tests that the partners of a single faulty member passed."""
+    if len(fault.members) == 1:
+        member = fault.members[0] if of_devices else fault.members[0].partition("/")[0]
+        for rail, tests in fault.tests.items():
+            yield from fields[rail].last_passes(tests, member)
 
 
 def _one_way(observations: Iterable[Observation]) -> Iterator[Transfer]:
@@ -104,8 +112,10 @@ def _one_way(observations: Iterable[Observation]) -> Iterator[Transfer]:
             yield Transfer(sender.place, receiver.place, test.busbw_GBps)
 
 
-def _direction(members: Sequence[str], sent: Sequence[Transfer]) -> str:
+def _direction(members: Sequence[str], fields: Iterable[Field]) -> str:
     """Return the slow direction of a host, a device, or two that form a link, or nothing if it is not known."""
+    groups = (observations for rail_field in fields for observations in rail_field.observations.values())
+    sent = list(_one_way(chain.from_iterable(groups)))
     if all("/" not in member for member in members):
         sent = [
             Transfer(transfer.sender.partition("/")[0], transfer.receiver.partition("/")[0], transfer.gbps)

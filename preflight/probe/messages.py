@@ -68,39 +68,36 @@ class Sends(msgspec.Struct, frozen=True):
     lines: Annotated[list[_Text], Meta(max_length=8)]
 
 
-class Reached(Event, tag="stage", frozen=True):
+class RankEvent(Event, frozen=True):
     group: _Word
     rank: _Count
+
+
+class Reached(RankEvent, tag="stage", frozen=True):
     stage: _Stage
     seconds: _Seconds = 0.0
     way: Sends | None = None
 
 
-class Waits(Event, tag="waits", frozen=True):
+class Waits(RankEvent, tag="waits", frozen=True):
     """A rank that waits where its group meets.
 
     It sees `present` ranks there, itself included, and misses `missing` (not all, if they are many). This is no sign of
     progress: it is sent whenever that changes.
     """
 
-    group: _Word
-    rank: _Count
     present: _Count
     missing: Annotated[list[_Count], Meta(max_length=64)]
 
 
-class Entered(Event, tag="enter", frozen=True):
+class Entered(RankEvent, tag="enter", frozen=True):
     """The beginning of test number `test` of the rank's group, or of its measurement after warming up."""
 
-    group: _Word
-    rank: _Count
     test: _Count
     stage: Literal["warm-up", "iteration"] = "iteration"
 
 
-class Result(Event, tag="result", frozen=True):
-    group: _Word
-    rank: _Count
+class Result(RankEvent, tag="result", frozen=True):
     test: _Count
     seconds: Annotated[list[_Seconds], Meta(max_length=1000)]
     wrong: _Count
@@ -111,19 +108,15 @@ class Result(Event, tag="result", frozen=True):
     refused: _Text = ""  # why it was not run, if torch or the backend lacks it
 
 
-class Killed(Event, tag="killed", frozen=True):
+class Killed(RankEvent, tag="killed", frozen=True):
     """SIGKILL from the agent to its worker. `Ended` follows when it is gone. A worker inside a driver may never end."""
 
-    group: _Word
-    rank: _Count
     end: Literal["overdue", "stopped"]
     state: _Word
     connecting: Annotated[list[_Word], Meta(max_length=8)] = []
 
 
-class Ended(Event, tag="end", frozen=True):
-    group: _Word
-    rank: _Count
+class Ended(RankEvent, tag="end", frozen=True):
     end: End
     error: _Text
     state: _Word

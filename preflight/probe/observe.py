@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Meeting, Member, Observation, RankView, TestOutcome, TestResult
-from preflight.probe.bandwidth import algbw, busbw
-from preflight.probe.local_tests import ALONE, COPIES, tflops
 from preflight.probe.messages import Result
-from preflight.probe.operation import Operation
-from preflight.probe.round_state import GroupState, RankState, clean
+from preflight.probe.operations.bandwidth import algbw, busbw
+from preflight.probe.operations.local_tests import ALONE, COPIES, tflops
+from preflight.probe.operations.operation import Operation
+from preflight.probe.round_state import GroupState, RankState, clean_lines
 
 _Absent = Mapping[str, tuple[str, str]]
 _MEETING = Operation("init", "", 0)
@@ -56,7 +55,7 @@ def absent(members: Sequence[Member], why: _Absent, unheard: _Absent) -> Observa
     return _observation(_MEETING, outcome, tuple(map(view, members)), id_="r0-0")
 
 
-def with_held(
+def with_held_devices(
     observations: Sequence[Observation], settled: Mapping[tuple[str, int], tuple[bool, str]]
 ) -> list[Observation]:
     """Return the observations, with the devices of killed workers that are still held.
@@ -64,11 +63,15 @@ def with_held(
     `settled`: (host, device) of the killed worker → (still held, why that is not known).
     """
 
-    def told(view: RankView) -> RankView:
+    def with_device(view: RankView) -> RankView:
         held, error = settled.get((view.member.host, view.member.device), (False, ""))
         return replace(view, held=held or view.held, held_error=error) if held or error else view
 
-    return [replace(observation, ranks=tuple(map(told, observation.ranks))) for observation in observations]
+    return [_with_views(observation, with_device) for observation in observations]
+
+
+def _with_views(observation: Observation, change: Callable[[RankView], RankView]) -> Observation:
+    return replace(observation, ranks=tuple(map(change, observation.ranks)))
 
 
 def with_meetings(
@@ -78,41 +81,53 @@ def with_meetings(
     return [replace(observation, meeting=meetings.get(observation.test.members)) for observation in observations]
 
 
-def with_printed(observations: Iterable[Observation], printed: Callable[[str], Sequence[str]]) -> list[Observation]:
+def with_agent_output(
+    observations: Iterable[Observation], printed: Callable[[str], Sequence[str]]
+) -> list[Observation]:
     """Return the observations, with the output of agents at their start for ranks that never opened their device.
 
     Only the shell reports a setup line that fails. `printed` returns a host's lines.
     """
 
-    def told(view: RankView) -> RankView:
+    def with_output(view: RankView) -> RankView:
         if view.end is End.CLOSED or STAGES.index(view.stage) >= STAGES.index("device"):
             return view
-        lines = (redact(clean(line)) for line in printed(view.member.host))
+        lines = clean_lines(printed(view.member.host))
         return replace(view, logs=(*(f"printed at the start: {line}" for line in lines), *view.logs))
 
-    return [replace(observation, ranks=tuple(map(told, observation.ranks))) for observation in observations]
+    return [_with_views(observation, with_output) for observation in observations]
 
 
 def _observe(state: GroupState, late: float) -> Iterator[Observation]:
     """Yield the tests of a group. After a failure, later tests were not run."""
-    trouble = TestOutcome.HANG if _hangs(state, late) else TestOutcome.FAIL
-    if any(rank.end is End.CUT for rank in state.ranks) and state.failed is None:
-        trouble = TestOutcome.NOT_RUN
+    failure = _failure(state, late)
     views = tuple(replace(_view(rank, rank.stage), way=rank.way) for rank in state.ranks)
-    broken = not all(rank.connected for rank in state.ranks)
-    yield _observation(_MEETING, trouble if broken else TestOutcome.PASS, views)
+    is_broken = not state.connected
+    yield _observation(_MEETING, failure if is_broken else TestOutcome.PASS, views)
     for number, test in enumerate(state.group.tests):
         views = tuple(_view_of_test(rank, number) for rank in state.ranks)
-        if broken:
+        if is_broken:
             yield _observation(test, TestOutcome.NOT_RUN, views)
-        elif any(number not in rank.results for rank in state.ranks):
-            broken = True
-            yield _observation(test, trouble, views)
+        elif not state.has_results(number):
+            is_broken = True
+            yield _observation(test, failure, views)
         else:
-            yield _measured(test, state.ranks, number, views)
-    if not broken and any(rank.end is not End.CLOSED for rank in state.ranks):
-        views = tuple(_view(rank, "closed" if rank.stage == "closed" else "values") for rank in state.ranks)
-        yield _observation(_LEAVING, trouble, views)
+            yield _measurement(test, state.ranks, number, views)
+    if not is_broken and not state.all_closed:
+        views = tuple(_view(rank, _last_stage(rank)) for rank in state.ranks)
+        yield _observation(_LEAVING, failure, views)
+
+
+def _last_stage(rank: RankState) -> str:
+    """Return the stage of a rank that has done its tests."""
+    return "closed" if rank.stage == "closed" else "values"
+
+
+def _failure(state: GroupState, late: float) -> TestOutcome:
+    """Return the outcome of the test that a group did not complete."""
+    if state.failed is None and any(rank.end is End.CUT for rank in state.ranks):
+        return TestOutcome.NOT_RUN
+    return TestOutcome.HANG if _hangs(state, late) else TestOutcome.FAIL
 
 
 def _hangs(state: GroupState, late: float) -> bool:
@@ -125,9 +140,9 @@ def _gave_up(state: GroupState, late: float) -> set[Member]:
     return {rank.member for rank in state.ranks if rank.end is End.ERROR and late < rank.waited <= killed - _SPARE}
 
 
-def _with_gave_up(seen: Observation, members: set[Member]) -> Observation:
-    views = tuple(replace(view, gave_up=True) if view.member in members else view for view in seen.ranks)
-    return replace(seen, ranks=views)
+def _with_gave_up(observation: Observation, members: set[Member]) -> Observation:
+    views = tuple(replace(view, gave_up=True) if view.member in members else view for view in observation.ranks)
+    return replace(observation, ranks=views)
 
 
 def _view(rank: RankState, stage: str) -> RankView:
@@ -150,12 +165,12 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
     if result is None:
         is_inside = rank.entered == number
         # Later stages than this belong to earlier tests.
-        stage = rank.inside if is_inside else min(rank.stage, "communicator", key=STAGES.index)
+        stage = rank.test_stage if is_inside else min(rank.stage, "communicator", key=STAGES.index)
         return _view(rank, stage)
     if not result.seconds:
         return replace(_view(rank, "communicator"), error=" ".join(result.refused.split()) or "it brought no times")
     return replace(
-        _view(rank, "closed" if rank.stage == "closed" else "values"),
+        _view(rank, _last_stage(rank)),
         seconds=statistics.median(result.seconds),
         wrong_values=result.wrong,
         first_wrong=result.first,
@@ -164,15 +179,16 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
     )
 
 
-def _measured(test: Operation, ranks: Sequence[RankState], number: int, views: tuple[RankView, ...]) -> Observation:
+def _measurement(test: Operation, ranks: Sequence[RankState], number: int, views: tuple[RankView, ...]) -> Observation:
     """Return a test that all ranks have done. Its time is that of the slowest rank, iteration by iteration."""
     if not all(rank.results[number].seconds for rank in ranks):
         return _observation(test, TestOutcome.REFUSED, views)
     if test.op in ALONE:
-        return _alone(test, ranks[0].results[number], views[0])
-    slowest = [max(times) for times in zip(*(rank.results[number].seconds for rank in ranks), strict=False)]
+        return _device_test(test, ranks[0].results[number], views[0])
+    iterations = zip(*(rank.results[number].seconds for rank in ranks), strict=False)
+    slowest = list(map(max, iterations))
     seconds = statistics.median(slowest)
-    views = _confirmed(test, views)
+    views = _confirm_suspects(test, views)
     wrong = any(view.wrong_values for view in views)
     observation = _observation(test, TestOutcome.WRONG_DATA if wrong else TestOutcome.PASS, views)
     if seconds <= 0:
@@ -194,7 +210,7 @@ def _p99(times: Sequence[float]) -> float | None:
     return sorted(times)[math.ceil(0.99 * len(times)) - 1] if len(times) > 1 else None
 
 
-def _alone(test: Operation, result: Result, view: RankView) -> Observation:
+def _device_test(test: Operation, result: Result, view: RankView) -> Observation:
     """Return a device's test by itself, with as many bytes as it took."""
     sized_test = replace(test, bytes=min(result.bytes or test.bytes, test.bytes))
     outcome = TestOutcome.WRONG_DATA if result.wrong else TestOutcome.PASS
@@ -208,7 +224,7 @@ def _alone(test: Operation, result: Result, view: RankView) -> Observation:
     return replace(observation, test=replace(measured, tflops=tflops(sized_test.dtype, sized_test.bytes, seconds)))
 
 
-def _confirmed(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, ...]:
+def _confirm_suspects(test: Operation, views: tuple[RankView, ...]) -> tuple[RankView, ...]:
     """Return the views. Moved data keeps its suspect only if it was wrong at all receivers, at least two.
 
     Otherwise the path or the receiver may be at fault. Data that one rank gathers is wrong in one part and right in the

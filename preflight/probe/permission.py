@@ -47,7 +47,7 @@ def _why_npus_are_busy(npu_smi: NpuSmi | Missing | None, os: Os | None) -> str:
             return ""
         case NpuSmi(processes=processes):
             first = processes[0]
-            return f"device {first.device} is in use by {_who(first, os)}"
+            return f"device {first.device} is in use by {_process(first, os)}"
         case Missing(error=error):
             return f"cannot tell whether its devices are idle: {error}"
         case _:
@@ -63,11 +63,12 @@ def _why_gpus_are_busy(nvidia: Nvidia | Missing | None, os: Os | None) -> str:
     for index, gpu in numbered(nvidia):
         if gpu.processes is None:
             return f"cannot tell whether its GPUs are idle: nvidia-smi lists no processes of GPU {index}"
-        if computing := [process for process in gpu.processes if "C" in process.kind]:
-            return f"GPU {index} is in use by {_who(computing[0], os)}"
+        for process in gpu.processes:
+            if "C" in process.kind:
+                return f"GPU {index} is in use by {_process(process, os)}"
     return ""
 
 
-def _who(process: NpuProcess | GpuProcess, os: Os | None) -> str:
+def _process(process: NpuProcess | GpuProcess, os: Os | None) -> str:
     is_other_run = owner(os, process.pid, process.name) is Owner.OTHER_RUN
     return f"{process.name} (pid {process.pid}{', of another preflight run' if is_other_run else ''})"

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -14,11 +14,11 @@ from msgspec import Meta
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.rehearsal import Attendance, Blocked, How, Rehearsal, Taken, Visit
-from preflight.probe.lines import Gone, Speakers, read
-from preflight.probe.messages import Address
-from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listened, note, told, visits
+from preflight.probe.lines import Gone, HostPrograms, ProgramKind, job_program, read
+from preflight.probe.messages import Address, Event
+from preflight.probe.rehearsal_plan import Targets, ephemeral_count, listening_ports, note, targets_to_send, visits
 from preflight.transport.programs import source
-from preflight.transport.types import Program, Progress, Transport, TransportError
+from preflight.transport.types import Progress, Transport, TransportError
 
 CONNECT = 20.0  # seconds for connecting to a host and for its Python to start
 SOON, TIMES = 5.0, 3.0  # seconds; once most hosts listen, the others get this, or so many times the median
@@ -46,16 +46,14 @@ class _Holder(msgspec.Struct, frozen=True):
     pid: _Pid | None
 
 
-class _Listening(msgspec.Struct, frozen=True, tag_field="at", tag="listening"):
-    nonce: _Word
+class _Listening(Event, frozen=True, tag="listening"):
     address: Address
     ports: list[_Port]
     ephemeral: list[_Port]
     taken: list[_Holder]
 
 
-class _Failed(msgspec.Struct, frozen=True, tag_field="at", tag="failed"):
-    nonce: _Word
+class _Failed(Event, frozen=True, tag="failed"):
     error: _Text
 
 
@@ -66,8 +64,7 @@ class _Dead(msgspec.Struct, frozen=True):
     error: _Text
 
 
-class _Visited(msgspec.Struct, frozen=True, tag_field="at", tag="visited"):
-    nonce: _Word
+class _Visited(Event, frozen=True, tag="visited"):
     visits: list[tuple[_Word, list[_Dead]]]
 
 
@@ -75,50 +72,63 @@ _Message = _Listening | _Failed | _Visited
 _decoder: msgspec.json.Decoder[_Message] = msgspec.json.Decoder(_Message)
 
 
+@dataclass(frozen=True)
+class RehearsalRequest:
+    """Hosts of a port rehearsal. `backend` decides whether ports that the kernel chooses have to be open, too."""
+
+    cluster: Cluster
+    hosts: Sequence[Host]
+    backend: str
+
+
 def rehearse(
-    cluster: Cluster,
-    hosts: Sequence[Host],
+    request: RehearsalRequest,
     transport: Transport,
-    backend: str | None = None,
-    progress: OnProgress | None = None,
+    progress: OnProgress = lambda _: None,
     *,
     until: float = float("inf"),
 ) -> Rehearsal:
-    """Have `hosts` listen, connect to each other, and free their ports again. They are free when this returns.
+    """Have hosts listen, connect to each other, and free their ports again. They are free when this returns.
 
     Runs where jobs run, and needs no torch there. Never raises for a host. A host that takes no part reports why in its
     attendance, and the others go on without it after at most `CONNECT` seconds, or sooner if most others were fast.
     `until`: the moment of the monotonic clock at which hosts have to free their ports, whatever they have reported.
     """
-    chosen_backend = backend or cluster.probe.backend
+    cluster, hosts, backend = request.cluster, request.hosts, request.backend
     if len(hosts) < 2:
-        return Rehearsal(chosen_backend, (), ())
-    with _Stage(cluster, hosts, transport, ephemeral_count(cluster, chosen_backend)) as stage:
-        return _Run(cluster, hosts, stage, progress or (lambda _: None), until).everything(chosen_backend)
+        return Rehearsal(backend, (), ())
+    with _Listeners(cluster, hosts, transport, ephemeral_count(cluster, backend)) as programs:
+        return _RehearsalRun(request, programs, progress, until).play()
 
 
-class _Run:
-    def __init__(
-        self, cluster: Cluster, hosts: Sequence[Host], stage: "_Stage", progress: OnProgress, until: float
-    ) -> None:
-        self._cluster, self._hosts, self._stage, self._progress = cluster, hosts, stage, progress
-        self._until = until
+class _RehearsalRun:
+    def __init__(self, request: RehearsalRequest, programs: "_Listeners", progress: OnProgress, until: float) -> None:
+        self._request, self._programs, self._progress, self._until = request, programs, progress, until
         self._attending: dict[str, Attendance] = {}
 
-    def everything(self, backend: str) -> Rehearsal:
-        names = [host.name for host in self._hosts]
+    def play(self) -> Rehearsal:
+        cluster = self._request.cluster
+        names = [host.name for host in self._request.hosts]
         for host, message in self._hear(names, CONNECT, "did not listen within {:.0f} s", soon=True).items():
             self._attending[host] = _attendance(host, message)
         present = [attendance for attendance in self._attending.values() if not attendance.error]
-        planned_visits = visits(self._cluster, present)
+        planned_visits = visits(cluster, present)
+        self._start_visits(planned_visits, present)
+        results = self._collect_visits(planned_visits)
+        attending = tuple(self._attending[host] for host in names)
+        return Rehearsal(self._request.backend, attending, results, note(cluster, len(present)))
+
+    def _start_visits(self, planned_visits: Mapping[str, Targets], present: Sequence[Attendance]) -> None:
         patience = PATIENCE + PATIENCE_A_HOST * len(present)
-        self._stage.send(
+        self._programs.send(
             {
                 host: {"do": "visit", "targets": targets, "patience": patience, "seconds": VISITS}
-                for host, targets in told(planned_visits, present).items()
+                for host, targets in targets_to_send(planned_visits, present).items()
                 if targets
             }
         )
+
+    def _collect_visits(self, planned_visits: Mapping[str, Targets]) -> tuple[Visit, ...]:
         late = "did not say within {:.0f} s what came of its connections"
         visitors = [host for host, targets in planned_visits.items() if targets]
         results: list[Visit] = []
@@ -126,9 +136,8 @@ class _Run:
             if isinstance(message, _Visited):
                 results += _visits(host, planned_visits[host], message)
             else:
-                self._attending[host] = replace(self._attending[host], error=_why(message))
-        attending = tuple(self._attending[host] for host in names)
-        return Rehearsal(backend, attending, tuple(results), note(self._cluster, len(present)))
+                self._attending[host] = replace(self._attending[host], error=_error(message))
+        return tuple(results)
 
     def _hear(
         self, hosts: Iterable[str], seconds: float, late: str, *, soon: bool = False
@@ -150,7 +159,7 @@ class _Run:
                     len(replies), total, 0, next(iter(waiting)), seconds_passed, waiting_for="its ports", phase="ports"
                 )
             )
-            for reply in self._stage.said(_TICK):
+            for reply in self._programs.receive(_TICK):
                 host, message = reply.host, reply.message
                 if host in waiting:
                     del waiting[host]
@@ -163,12 +172,12 @@ class _Run:
 
 def _attendance(host: str, message: _Message | Gone) -> Attendance:
     if not isinstance(message, _Listening):
-        return Attendance(host, error=_why(message))
+        return Attendance(host, error=_error(message))
     held = tuple(Taken(holder.port, holder.listening, holder.process, holder.pid) for holder in message.taken)
     return Attendance(host, message.address, tuple(message.ports), tuple(message.ephemeral), held)
 
 
-def _why(message: _Message | Gone) -> str:
+def _error(message: _Message | Gone) -> str:
     if isinstance(message, Gone):
         return message.why
     return message.error if isinstance(message, _Failed) else "it said something else than it was asked"
@@ -191,13 +200,12 @@ def _visits(source: str, planned: Targets, message: _Visited) -> list[Visit]:
     return visits
 
 
-class _Stage:
+class _Listeners:
     """The program on all hosts, started at once. Leaving the context ends it, and waits until the ports are free."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[Host], transport: Transport, ephemeral: bool) -> None:
         nonce, word = secrets.token_hex(16), secrets.token_hex(32)
         text = source(*REHEARSAL_PARTS)
-        probe = cluster.probe
         programs = []
         for host in hosts:
             hello = {
@@ -206,35 +214,28 @@ class _Stage:
                 "name": host.name,
                 "nic": host.nic,
                 "address": host.address,
-                "ports": listened(cluster),
+                "ports": listening_ports(cluster),
                 "ephemeral": ephemeral,
             }
-            program = Program(
-                text,
-                json.dumps(hello).encode() + b"\n",
-                probe.python,
-                probe.setup,
-                probe.wrapper,
-                probe.user,
-                isolated=False,
-            )
+            program = job_program(cluster.probe, text, json.dumps(hello).encode() + b"\n")
             programs.append((host, program))
-        self._speakers: Speakers[_Message] = Speakers(
-            transport, programs, lambda line: read(line, nonce, _decoder, LONGEST), "the program that listens", CONNECT
+        kind: ProgramKind[_Message] = ProgramKind(
+            lambda line: read(line, nonce, _decoder, LONGEST), "the program that listens", CONNECT
         )
-        self.said = self._speakers.said
+        self._programs = HostPrograms(transport, programs, kind)
+        self.receive = self._programs.receive
 
-    def __enter__(self) -> "_Stage":
-        self._speakers.start()
+    def __enter__(self) -> "_Listeners":
+        self._programs.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._speakers.end(lambda hosts: self.send({host: {"do": "end"} for host in hosts}))
+        self._programs.end(lambda hosts: self.send({host: {"do": "end"} for host in hosts}))
 
     def send(self, commands: Mapping[str, Mapping[str, object]]) -> None:
         """Send each host its command. A host that is gone is reported separately."""
         for host, command in commands.items():
-            channel = self._speakers.channel(host)
+            channel = self._programs.channel(host)
             with suppress(TransportError):
                 if channel:
                     channel.send(json.dumps(command).encode() + b"\n")

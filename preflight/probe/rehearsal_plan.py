@@ -7,7 +7,7 @@ its first host. So every host listens on all ports, and all ports are tried, mos
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.facts.connections import ports as ends
+from preflight.facts.connections import ports as range_ends
 from preflight.facts.pings.tournament import opponent, steps
 from preflight.model.cluster import Cluster
 from preflight.model.ports import PortSet
@@ -20,7 +20,7 @@ MOST_PORTS = 128  # on which a host listens
 Targets = dict[str, tuple[int, ...]]  # host → its ports
 
 
-def listened(cluster: Cluster) -> tuple[int, ...]:
+def listening_ports(cluster: Cluster) -> tuple[int, ...]:
     """Return the job's ports on which each host listens: all, or at most `MOST_PORTS`, evenly spread."""
     all_ports = tuple(cluster.ports)
     if len(all_ports) <= MOST_PORTS:
@@ -66,22 +66,23 @@ def visits(cluster: Cluster, attending: Sequence[Attendance]) -> dict[str, Targe
     targets_by_source: dict[str, Targets] = {attendance.host: {} for attendance in attending}
     for target, incoming in sources.items():
         listener = attending[target]
-        busy = len(incoming) >= MESH
-        always = [port for port in listener.ports if port in cluster.port_names]
-        ends = [port for port in _always(cluster, listener.ports) if port not in always]
-        other_ports = [port for port in listener.ports if port not in always and port not in ends]
-        for turn, source in enumerate(incoming):
-            if busy:
-                ports = {
-                    *always,
-                    *_dealt([*ends, *other_ports], turn, len(incoming)),
-                    *_dealt(listener.ephemeral, turn, 1 << 16),
-                }
-            else:
-                ports = {*always, *ends, *_dealt(other_ports, turn, len(incoming)), *listener.ephemeral}
+        for source, ports in zip(incoming, _shares(cluster, listener, len(incoming)), strict=True):
             if ports:
-                targets_by_source[attending[source].host][listener.host] = tuple(sorted(ports))
+                targets_by_source[attending[source].host][listener.host] = ports
     return targets_by_source
+
+
+def _shares(cluster: Cluster, listener: Attendance, sources: int) -> Iterator[tuple[int, ...]]:
+    """Yield the ports of a listener that each of its sources tries, in turn."""
+    named = [port for port in listener.ports if port in cluster.port_names]
+    ends = [port for port in _always(cluster, listener.ports) if port not in named]
+    other_ports = [port for port in listener.ports if port not in named and port not in ends]
+    for turn in range(sources):
+        if sources >= MESH:
+            dealt = (*_deal([*ends, *other_ports], turn, sources), *_deal(listener.ephemeral, turn, 1 << 16))
+            yield tuple(sorted({*named, *dealt}))
+        else:
+            yield tuple(sorted({*named, *ends, *_deal(other_ports, turn, sources), *listener.ephemeral}))
 
 
 def note(cluster: Cluster, hosts: int) -> str:
@@ -99,19 +100,19 @@ def note(cluster: Cluster, hosts: int) -> str:
 
 def _always(cluster: Cluster, ports: Sequence[int]) -> list[int]:
     """Return the named ports, and the ends of ranges."""
-    return sorted({port for port in ports if port in cluster.port_names} | {*ends(_set(ports))})
+    return sorted({port for port in ports if port in cluster.port_names} | {*range_ends(_set(ports))})
 
 
 def _set(ports: Sequence[int]) -> PortSet:
     return PortSet.of((port, port) for port in ports)
 
 
-def _dealt(ports: Sequence[int], turn: int, players: int) -> Sequence[int]:
+def _deal(ports: Sequence[int], turn: int, players: int) -> Sequence[int]:
     """Return the share of the player at this turn. Every port goes to a player, and every player gets at least one."""
     return ports[turn % len(ports) :: players] if ports else ()
 
 
-def told(planned: Mapping[str, Targets], attending: Sequence[Attendance]) -> dict[str, list[list[object]]]:
+def targets_to_send(planned: Mapping[str, Targets], attending: Sequence[Attendance]) -> dict[str, list[list[object]]]:
     """Return the visits of each source in the form that is sent to it: [[host, address, [ports]]]."""
     addresses = {attendance.host: attendance.address for attendance in attending}
     return {

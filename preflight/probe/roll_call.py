@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from preflight.probe.lines import Gone, Said
+from preflight.probe.lines import Gone, HostMessage
 from preflight.probe.messages import Failed, Message, Noted, Ready, Running
 from preflight.transport.types import Progress
 
@@ -36,9 +36,9 @@ class RollCall:
         answered = self.ready.keys() | self.gone.keys() | self.unheard.keys() | self.busy.keys()
         return [host for host in self._hosts if host not in answered]
 
-    def take(self, said: Said[Message], now: float) -> None:
-        host = said.host
-        match said.message:
+    def take(self, reply: HostMessage[Message], now: float) -> None:
+        host = reply.host
+        match reply.message:
             case Running():
                 self._running.setdefault(host, now)
             case Noted(text=text):

@@ -1,13 +1,14 @@
 """State of a round, from messages of agents and the clock: stages of ranks, turns of groups, and timeouts."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from preflight.facts.redaction.redact import redact
 from preflight.model.measure import STAGES, End, Member, Scope, Sending
-from preflight.probe.deadlines import hurried
-from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Waits
-from preflight.probe.rounds import Group, Round
+from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Sends, Waits
+from preflight.probe.rounds import RankGroup, Round
+from preflight.probe.timeouts.deadlines import hurried
 
 GRACE = 3.0  # seconds that the others of a group get for their own messages, once one has failed
 SLACK = 5.0  # seconds on top of a deadline for the message of the agent, which kills at the deadline
@@ -32,7 +33,7 @@ class RankState:
     present: int | None = None  # ranks that it saw at the meeting place, while it waited for others there
     missing: tuple[int, ...] = ()
     entered: int = -1  # the last test begun
-    inside: str = ""  # its stage in that test: warm-up or iteration
+    test_stage: str = ""  # its stage in that test: warm-up or iteration
     results: dict[int, Result] = field(default_factory=dict)
     end: End | None = None
     ended: float = 0.0
@@ -50,15 +51,32 @@ class RankState:
     def connected(self) -> bool:
         return STAGES.index(self.stage) >= (_COMMUNICATOR if self.meets else _DEVICE)
 
+    def take_kill(self, message: Killed, end: End, now: float) -> None:
+        """Note SIGKILL from its agent. The first message counts."""
+        if not self.killed:
+            self.killed, self.killed_at, self.state = end, now, message.state[:1]
+            self.connecting = tuple(map(clean, message.connecting))
+
+    def take_end(self, message: Ended, end: End, now: float) -> None:
+        """Note its end as its agent reports it."""
+        self.finish(end, _sentence(message), now)
+        self.state = message.state[:1]
+        self.connecting = tuple(map(clean, message.connecting))
+        self.logs = clean_lines(message.logs)
+
+    def finish(self, end: End, error: str, now: float) -> None:
+        self.end, self.error, self.ended = end, error, now
+        self.waited = (self.killed_at if self.killed else now) - self.last
+
 
 @dataclass
 class GroupState:
     """State of a group and of its ranks, in the order of their numbers."""
 
-    group: Group
+    group: RankGroup
     ranks: list[RankState]
-    told: int = 0  # tests that it may run so far, if groups take turns
-    told_at: float = 0.0  # time of the last order to run one
+    granted: int = 0  # tests that it may run so far, if groups take turns
+    granted_at: float = 0.0  # time of the last order to run one
     stopped: float | None = None  # time of the order to stop
     hurried: bool = False  # stopped because it took far longer than the others
 
@@ -67,7 +85,7 @@ class GroupState:
         return all(rank.end for rank in self.ranks)
 
     @property
-    def well(self) -> bool:
+    def all_closed(self) -> bool:
         return all(rank.end is End.CLOSED for rank in self.ranks)
 
     @property
@@ -75,15 +93,48 @@ class GroupState:
         """End of the ranks that are ordered to stop."""
         return End.OVERDUE if self.hurried else End.STOPPED
 
+    def end(self, reported: str) -> End:
+        """Return a rank's end from the one that its agent reports."""
+        return self.stopped_as if reported == End.STOPPED else End(reported)
+
     @property
     def done(self) -> int:
         """The number of tests that all its ranks have done."""
         return min(len(rank.results) for rank in self.ranks)
 
     @property
-    def coming(self) -> bool:
+    def sound(self) -> bool:
+        """True if none of its ranks has ended."""
+        return not any(rank.end for rank in self.ranks)
+
+    @property
+    def connected(self) -> bool:
+        return all(rank.connected for rank in self.ranks)
+
+    @property
+    def gathering(self) -> bool:
         """True if its ranks are still on their way to the communicator, and may get there."""
-        return not all(rank.connected for rank in self.ranks) and not any(rank.end for rank in self.ranks)
+        return self.sound and not self.connected
+
+    @property
+    def ready(self) -> bool:
+        """True if it may run its next test, as far as its own ranks are concerned."""
+        return self.sound and not self.gathering and self.granted == self.done < len(self.group.tests)
+
+    def has_results(self, test: int) -> bool:
+        """Return whether all ranks have sent their results of a test."""
+        return all(test in rank.results for rank in self.ranks)
+
+    def measures(self, now: float) -> bool:
+        """Return whether it is in a test that other groups should not disturb."""
+        return self.sound and self.granted > self.done and now - self.granted_at < TURN
+
+    def grant(self, now: float) -> None:
+        """Let its ranks run their next test."""
+        self.granted += 1
+        self.granted_at = now
+        for rank in self.ranks:
+            rank.last = now
 
     @property
     def failed(self) -> float | None:
@@ -97,7 +148,7 @@ class Order:
     """An order to every host of the group: `go` or `stop`."""
 
     do: str
-    group: Group
+    group: RankGroup
 
 
 class RoundState:
@@ -124,97 +175,90 @@ class RoundState:
         return tuple(self._groups.values())
 
     @property
+    def _ranks(self) -> Iterator[RankState]:
+        return (rank for state in self.groups for rank in state.ranks)
+
+    @property
     def takes_turns(self) -> bool:
         return self._takes_turns
 
     @property
     def over(self) -> bool:
-        return all(group.over for group in self._groups.values())
+        return all(group.over for group in self.groups)
 
     def take(self, host: str, message: RankMessage, now: float) -> None:
         """Apply a message about a rank. A host reports on its own ranks only, and on none that has ended."""
-        state = self._groups.get(message.group)
-        if state is None or message.rank >= len(state.ranks):
+        rank = self._running_rank(host, message)
+        if rank is None:
             return
-        rank = state.ranks[message.rank]
-        if rank.member.host != host or rank.end:
-            return
+        state = self._groups[message.group]
         match message:
-            case Reached(stage=stage, way=way):
-                rank.stage = stage
-                if way:
-                    lines = tuple(redact(clean(line)) for line in way.lines)
-                    rank.way = Sending(clean(way.network), tuple(map(clean, way.ways)), lines)
             case Waits():
                 rank.present, rank.missing = message.present, tuple(message.missing)
                 return
-            case Entered():
-                rank.entered, rank.inside = message.test, message.stage
-            case Result(test=test):
-                if test >= len(state.group.tests):
-                    return
-                rank.results.setdefault(test, message)  # its first message counts
             case Killed():
-                if not rank.killed:  # its first message counts
-                    end = state.stopped_as if message.end == "stopped" else End.OVERDUE
-                    rank.killed, rank.killed_at, rank.state = end, now, message.state[:1]
-                    rank.connecting = tuple(map(clean, message.connecting))
+                rank.take_kill(message, state.end(message.end), now)
                 return
+            case Result(test=test) if test >= len(state.group.tests):
+                return
+            case Result(test=test):
+                rank.results.setdefault(test, message)  # its first message counts
+            case Entered():
+                rank.entered, rank.test_stage = message.test, message.stage
+            case Reached(stage=stage, way=way):
+                rank.stage = stage
+                rank.way = _sending(way) if way else rank.way
             case Ended():
-                end = state.stopped_as if message.end is End.STOPPED else message.end
-                self._finish(rank, end, _sentence(message), now)
-                rank.state = message.state[:1]
-                rank.connecting = tuple(map(clean, message.connecting))
-                rank.logs = tuple(redact(clean(line)) for line in message.logs)
+                rank.take_end(message, state.end(message.end), now)
         rank.last = now
+
+    def _running_rank(self, host: str, message: RankMessage) -> RankState | None:
+        """Return the rank that a message is about, if it is of that host, and has not ended."""
+        state = self._groups.get(message.group)
+        if state is None or message.rank >= len(state.ranks):
+            return None
+        rank = state.ranks[message.rank]
+        return None if rank.member.host != host or rank.end else rank
 
     def lose(self, host: str, why: str, now: float) -> None:
         """End a host's ranks as lost. Its agent is gone, and with it its ranks, as far as is known."""
-        for state in self._groups.values():
-            for rank in state.ranks:
-                if rank.member.host == host and not rank.end:
-                    self._finish(rank, End.LOST, why, now)
+        for rank in self._ranks:
+            if rank.member.host == host and not rank.end:
+                rank.finish(End.LOST, why, now)
 
     def cut(self, now: float) -> list[Order]:
         """End the round because the run's time is spent. Return orders to stop; answers to them are not awaited."""
-        orders = [Order("stop", state.group) for state in self._groups.values() if not state.over]
-        for state in self._groups.values():
-            for rank in state.ranks:
-                if not rank.end:
-                    self._finish(rank, End.CUT, "", now)
+        orders = [Order("stop", state.group) for state in self.groups if not state.over]
+        for rank in self._ranks:
+            if not rank.end:
+                rank.finish(End.CUT, "", now)
         return orders
-
-    def _finish(self, rank: RankState, end: End, error: str, now: float) -> None:
-        rank.end, rank.error, rank.ended = end, error, now
-        rank.waited = (rank.killed_at if rank.killed else now) - rank.last
 
     def orders(self, now: float) -> list[Order]:
         """Return the orders to send to agents now."""
         orders = [Order("go", state.group) for state in self._turns(now)]
-        patience = self._patience()
-        for state in self._groups.values():
+        timeout = self._timeout()
+        for state in self.groups:
             if state.over:
                 continue
             self._give_up_silent(state, now)
             if state.stopped is not None:
                 continue
-            state.hurried = state.failed is None and self._stands_still(state, now) > patience
+            state.hurried = state.failed is None and self._idle_seconds(state, now) > timeout
             if state.hurried or (state.failed is not None and now - state.failed > GRACE):
                 state.stopped = now
                 orders.append(Order("stop", state.group))
         return orders
 
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         """Return the seconds for a step until its group is ordered to stop. The agents stop it at the deadline."""
         if not self._hurried:
             return float("inf")
-        durations = [
-            max(rank.ended for rank in state.ranks) - self._began for state in self._groups.values() if state.well
-        ]
+        durations = [max(rank.ended for rank in state.ranks) - self._began for state in self.groups if state.all_closed]
         limit = hurried(durations, len(self._groups), self._deadline)
         return limit if limit < self._deadline else float("inf")
 
-    def _stands_still(self, state: GroupState, now: float) -> float:
+    def _idle_seconds(self, state: GroupState, now: float) -> float:
         """Return the seconds since any rank of a group made progress, or 0 while the group waits for its turn."""
         if all(self._waits(state, rank) for rank in state.ranks):
             return 0.0
@@ -222,8 +266,8 @@ class RoundState:
 
     def _waits(self, state: GroupState, rank: RankState) -> bool:
         """Return whether a rank waits for its group's turn."""
-        has_more = state.told < len(state.group.tests)
-        return self._takes_turns and rank.connected and len(rank.results) == state.told and has_more
+        has_more = state.granted < len(state.group.tests)
+        return self._takes_turns and rank.connected and len(rank.results) == state.granted and has_more
 
     def _turns(self, now: float) -> list[GroupState]:
         """Return the groups that may run their next test: the ones furthest behind, if a lane is free.
@@ -232,18 +276,14 @@ class RoundState:
         """
         if not self._takes_turns:
             return []
-        sound = [state for state in self._groups.values() if not any(rank.end for rank in state.ranks)]
-        if now - self._began < TURN and any(state.coming for state in self._groups.values()):
+        if now - self._began < TURN and any(state.gathering for state in self.groups):
             return []
-        busy = sum(state.told > state.done and now - state.told_at < TURN for state in sound)
-        ready = [s for s in sound if not s.coming and s.told == s.done < len(s.group.tests)]
-        begin = sorted(ready, key=lambda state: state.done)[: max(0, self._round.lanes - busy)]
-        for state in begin:
-            state.told += 1
-            state.told_at = now
-            for rank in state.ranks:
-                rank.last = now
-        return begin
+        lanes_left = max(0, self._round.lanes - sum(state.measures(now) for state in self.groups))
+        ready = (state for state in self.groups if state.ready)
+        chosen = sorted(ready, key=lambda state: state.done)[:lanes_left]
+        for state in chosen:
+            state.grant(now)
+        return chosen
 
     def _give_up_silent(self, state: GroupState, now: float) -> None:
         """Give up ranks without messages.
@@ -255,36 +295,34 @@ class RoundState:
             if rank.killed and not rank.end:
                 if now - rank.killed_at > DYING:
                     rank.stays = True
-                    self._finish(rank, rank.killed, "", now)
+                    rank.finish(rank.killed, "", now)
                 continue
             if rank.end or self._waits(state, rank):
                 continue
             if state.stopped is not None and now - state.stopped > SLACK:
-                self._finish(rank, state.stopped_as, "its agent did not confirm that it was ended", now)
+                rank.finish(state.stopped_as, "its agent did not confirm that it was ended", now)
             elif now - rank.last > self._deadline + SLACK:
                 why = f"nothing was heard of it for {now - rank.last:.0f} s, nor of its agent"
-                self._finish(rank, End.LOST, why, now)
+                rank.finish(End.LOST, why, now)
 
-    def lost(self) -> list[tuple[str, str]]:
+    def lost_hosts(self) -> list[tuple[str, str]]:
         """Return the hosts that lost ranks together with their agent, and why."""
-        ranks = (rank for state in self._groups.values() for rank in state.ranks)
-        return [(rank.member.host, rank.error) for rank in ranks if rank.end is End.LOST]
+        return [(rank.member.host, rank.error) for rank in self._ranks if rank.end is End.LOST]
 
-    def not_left(self) -> list[tuple[str, int]]:
+    def held_devices(self) -> list[tuple[str, int]]:
         """Return host and device of the ranks that held a device and did not leave it by themselves."""
-        ranks = (rank for state in self._groups.values() for rank in state.ranks)
-        held = (rank for rank in ranks if rank.end is not End.CLOSED and STAGES.index(rank.stage) >= _BACKEND)
+        held = (rank for rank in self._ranks if rank.end is not End.CLOSED and STAGES.index(rank.stage) >= _BACKEND)
         return [(rank.member.host, rank.member.device) for rank in held]
 
     def waits_for(self) -> RankState | None:
         """Return the rank with the oldest last message of all ranks that have not ended."""
-        alive = [rank for state in self._groups.values() for rank in state.ranks if not rank.end]
+        alive = (rank for rank in self._ranks if not rank.end)
         return min(alive, key=lambda rank: rank.last, default=None)
 
     def progress(self) -> tuple[int, int]:
         """Return the number of tests that all ranks have done, and of all tests."""
-        done = sum(state.done for state in self._groups.values())
-        return done, sum(len(state.group.tests) for state in self._groups.values())
+        done = sum(state.done for state in self.groups)
+        return done, sum(len(state.group.tests) for state in self.groups)
 
 
 def _sentence(message: Ended) -> str:
@@ -296,6 +334,15 @@ def _sentence(message: Ended) -> str:
     if lines and message.end in (End.KILLED, End.EXITED, End.OVERDUE):
         words.append(f"its last line was: {clean(lines[-1])}")
     return "; ".join(words)
+
+
+def _sending(way: Sends) -> Sending:
+    return Sending(clean(way.network), tuple(map(clean, way.ways)), clean_lines(way.lines))
+
+
+def clean_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return a host's log lines, each on one line, without secrets."""
+    return tuple(redact(clean(line)) for line in lines)
 
 
 def clean(text: str) -> str:

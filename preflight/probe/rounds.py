@@ -6,20 +6,24 @@ from dataclasses import dataclass, replace
 
 from preflight.model.cluster import Cluster, Device, Fabric, Host
 from preflight.model.measure import Member, Scope, TestResult
-from preflight.probe.collectives import collectives
-from preflight.probe.local_tests import device_tests, processor_tests, training_test
-from preflight.probe.operation import Operation
+from preflight.probe.operations.collectives import collectives
+from preflight.probe.operations.local_tests import device_tests, processor_tests, training_test
+from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """Ranks and their common operations. `members` are ordered by rank, 0 first. The name is unique in the run."""
 
     name: str
     members: tuple[Member, ...]
     tests: tuple[Operation, ...]
     scope: Scope = Scope.ALL
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(member.host for member in self.members))
 
     @property
     def meets(self) -> bool:
@@ -32,7 +36,7 @@ class Round:
     """Groups over disjoint devices. `lanes`: the number of groups that may measure at the same time."""
 
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[RankGroup, ...]
     lanes: int
 
 
@@ -46,7 +50,7 @@ Place = tuple[str, int]  # host, device
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProbePlan:
     """Rounds for the hosts that answered.
 
     `crowded`: a host has fewer cores than ranks, so ranks measure each other's scheduling. Then there is one iteration,
@@ -60,7 +64,7 @@ class Plan:
     crowded: bool = False
     out: frozenset[Place] = frozenset()
 
-    def without(self, places: Iterable[Place]) -> "Plan":
+    def without(self, places: Iterable[Place]) -> "ProbePlan":
         return replace(self, out=self.out | frozenset(places))
 
     def devices_of(self, host: Host) -> tuple[Device, ...]:
@@ -73,7 +77,7 @@ class Plan:
 
     def _round(self, number: int, scope: Scope, groups: Iterable[Sequence[Place]], tests: _Tests) -> Round:
         numbered_groups = tuple(
-            Group(f"r{number}g{place}", members, tests(len(members)), scope)
+            RankGroup(f"r{number}g{place}", members, tests(len(members)), scope)
             for place, members in enumerate(map(pair_of, groups))
         )
         return Round(f"r{number}", numbered_groups, lanes=1 if self.crowded else max(1, len(numbered_groups)))
@@ -108,7 +112,7 @@ class Plan:
         groups = [by_index[index] for index in sorted(by_index) if len(by_index[index]) > 1]
         return self._round(number, Scope.RAIL, groups, self._collectives)
 
-    def everybody(self, number: int) -> Round:
+    def all_devices(self, number: int) -> Round:
         """Return a round of all devices together, with a training step at the end."""
         places = [place for host in self.hosts for place in self._with_partners(host)]
         training = (training_test(),) if self.request.trains else ()
@@ -156,17 +160,7 @@ class Plan:
         return self._round(number, Scope.ALL, [group for group in places if len(group) > 1], again)
 
     def _collectives(self, ranks: int) -> tuple[Operation, ...]:
-        iterations, warmup = (1, 0) if self.crowded else (5, 1)
-        return collectives(
-            self.cluster.product,
-            ranks,
-            self.request.sizes,
-            backend=self.request.backend,
-            iterations=iterations,
-            warmup=warmup,
-            quick=self.request.quick,
-            crowded=self.crowded,
-        )
+        return collectives(self.cluster.product, self.request, ranks, crowded=self.crowded)
 
     def places(self) -> list[Place]:
         return [place for host in self.hosts for place in self._places(host)]
@@ -216,16 +210,18 @@ class Plan:
         tests = [replace(test, iterations=1)] * 3 if self.crowded else [test]
         if each_way:
             tests += [replace(tests[0], op="broadcast", root=root, reduction="") for root in (0, 1)]
-        groups = tuple(Group(f"r{number}g{place}", pair, tuple(tests), Scope.PAIR) for place, pair in enumerate(pairs))
+        groups = tuple(
+            RankGroup(f"r{number}g{place}", pair, tuple(tests), Scope.PAIR) for place, pair in enumerate(pairs)
+        )
         return Round(f"r{number}", groups, lanes=1 if self.crowded else len(groups))
 
-    def may_meet(self, one: Place, other: Place) -> bool:
+    def may_meet(self, first: Place, second: Place) -> bool:
         """Return whether two devices have a path outside a host: a cable, one subnet, or gateways."""
-        if one[0] == other[0]:
+        if first[0] == second[0]:
             return False
         if self.cluster.fabric is Fabric.DIRECT:
-            return one[1] == other[1]
-        a, b = self._device(one), self._device(other)
+            return first[1] == second[1]
+        a, b = self._device(first), self._device(second)
         if a.address is None or b.address is None or (a.gateway and b.gateway):
             return True
         return a.address.network == b.address.network
@@ -233,6 +229,10 @@ class Plan:
     def _device(self, place: Place) -> Device:
         host = next(host for host in self.hosts if host.name == place[0])
         return next(device for device in self.devices_of(host) if device.index == place[1])
+
+
+def place_of(member: Member) -> Place:
+    return member.host, member.device
 
 
 def pair_of(places: Iterable[Place]) -> Pair:

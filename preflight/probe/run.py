@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.figures import LEAST
@@ -18,18 +19,18 @@ from preflight.model.measure import (
     TimeLimit,
     kept_waiting,
 )
-from preflight.probe.agents import Agents
-from preflight.probe.budget import FREE, Ahead, enough, hanging_rounds, least
+from preflight.probe.agents import Agents, ProbeWorkload
 from preflight.probe.conductor import Conductor
-from preflight.probe.deadlines import step_deadline
-from preflight.probe.estimate import longest_test, seconds_ahead, sentence
 from preflight.probe.hooks import Hooks
 from preflight.probe.lines import FAREWELL, Launcher
-from preflight.probe.observe import absent, with_printed
+from preflight.probe.observe import absent, with_agent_output
 from preflight.probe.pairs import JUDGED, with_slow
 from preflight.probe.request import SCOPES, Request
-from preflight.probe.rounds import Pair, Place, Plan, Round
+from preflight.probe.rounds import Pair, Place, ProbePlan, Round, place_of
 from preflight.probe.search import GroupSearch, Search
+from preflight.probe.timeouts.budget import FREE, Ahead, enough, hanging_rounds, least
+from preflight.probe.timeouts.deadlines import step_deadline
+from preflight.probe.timeouts.estimate import longest_test, seconds_ahead, sentence
 from preflight.probe.venue import Venue
 from preflight.rules.nics import nccl_networks
 
@@ -44,7 +45,7 @@ TOGETHER = 0.6  # of the slowest pair's bandwidth: the least for all together, i
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProbeResult:
     """Result of a probe run.
 
     `observations` are in the order of rounds, `located` the culprits that they identify. `seed` decided which members
@@ -66,58 +67,64 @@ def probe(
     launcher: Launcher,
     request: Request | None = None,
     hooks: Hooks | None = None,
-) -> Seen:
+) -> ProbeResult:
     """Run the requested tests over all devices of `hosts`. Without a request, use the inventory's backend and sizes.
 
     Never raises for a host. A host that gives no agent is in the first observation, and the others go on without it.
     """
     request, hooks = request or Request(cluster.probe.backend, cluster.probe.sizes), hooks or Hooks()
     seed = secrets.randbelow(1_000_000) if request.seed is None else request.seed
-    until = time.monotonic() + (request.budget - FAREWELL if request.budget else float("inf"))
-    with Agents(cluster, hosts, launcher, request.backend, hooks.ports_free, trains=request.trains) as agents:
+    until = _end_of(request)
+    with Agents(cluster, hosts, launcher, ProbeWorkload(request.backend, request.trains), hooks.ports_free) as agents:
         conductor = Conductor(agents, request.backend, hooks.progress, Venue.of(cluster))
         conductor.roll_call(hosts, until, hooks.note)
         variables = [ready.variables for ready in conductor.ready.values()]
         usual = step_deadline(cluster.probe, request.backend, cluster.product, variables)
         free = tuple(host for host in hosts if host.name not in conductor.busy)
-        called = _roll_called(Plan(cluster, free, request), conductor)
+        roll_call = _roll_call(ProbePlan(cluster, free, request), conductor)
         chosen = hooks.begin(conductor.present(hosts))
         if not chosen:
-            return Seen(called, seed=seed, busy=conductor.busy)
-        run = Run(Plan(cluster, tuple(chosen), request), conductor, hooks, Deadlines(until, usual), seed)
+            return ProbeResult(roll_call, seed=seed, busy=conductor.busy)
+        run = Run(ProbePlan(cluster, tuple(chosen), request), conductor, hooks, Deadlines(until, usual), seed)
         run.unreached = frozenset(hooks.unreached()) & {host.name for host in chosen}
-        if run.apart:
-            hooks.note(
-                "hosts do not reach each other on the ports that ranks need (PRB114): tests between hosts were not run"
-            )
-        if run.plan.parted and Scope.ALL in request.scopes:
-            hooks.note(
-                "send_recv was not run over all ranks: on a direct fabric rails do not reach each other "
-                "(along them: preflight probe --scope rail)"
-            )
+        _note_omissions(run, hooks)
         hooks.announce(sentence(run.plan, run.step(run.plan.devices(0))))
-        run.everything()
-        if networks_note := nccl_networks.sentence(run.seen):
+        run.play_scopes()
+        if networks_note := nccl_networks.sentence(run.observations):
             hooks.note(networks_note)
-        return Seen((*called, *run.seen), tuple(run.located), seed, conductor.busy, _alone(run), run.limit)
+        observations = (*roll_call, *run.observations)
+        return ProbeResult(observations, tuple(run.located), seed, conductor.busy, _without_partners(run), run.limit)
 
 
-def _alone(run: "Run") -> dict[str, str]:
+def _end_of(request: Request) -> float:
+    """Return the moment of the monotonic clock at which a run that begins now has to stop."""
+    return time.monotonic() + (request.budget - FAREWELL if request.budget else float("inf"))
+
+
+def _note_omissions(run: "Run", hooks: Hooks) -> None:
+    if run.apart:
+        hooks.note(
+            "hosts do not reach each other on the ports that ranks need (PRB114): tests between hosts were not run"
+        )
+    if run.plan.parted and Scope.ALL in run.plan.request.scopes:
+        hooks.note(
+            "send_recv was not run over all ranks: on a direct fabric rails do not reach each other "
+            "(along them: preflight probe --scope rail)"
+        )
+
+
+def _without_partners(run: "Run") -> dict[str, str]:
     """Return the hosts without any test with others, and why."""
     why = "not reached on the ports that ranks need, or reaching nobody (PRB114): only its own devices were tested"
-    return {
-        host: why
-        for host in sorted(run.unreached)
-        if host not in {planned_host.name for planned_host in run.plan.hosts}
-    }
+    return dict.fromkeys(sorted(run.unreached - {host.name for host in run.plan.hosts}), why)
 
 
-def _roll_called(plan: Plan, conductor: Conductor) -> tuple[Observation, ...]:
+def _roll_call(plan: ProbePlan, conductor: Conductor) -> tuple[Observation, ...]:
     """Return the roll-call as an observation, if hosts gave no agent."""
     if not (conductor.gone or conductor.unheard):
         return ()
-    called = absent(plan.everybody(0).groups[0].members, conductor.gone, conductor.unheard)
-    return tuple(with_printed([called], conductor.printed))
+    roll_call = absent(plan.all_devices(0).groups[0].members, conductor.gone, conductor.unheard)
+    return tuple(with_agent_output([roll_call], conductor.printed))
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ class Deadlines:
 class Run:
     """The rounds of one run, one after the other. `plan` loses hosts and devices on the way."""
 
-    def __init__(self, plan: Plan, conductor: Conductor, hooks: Hooks, deadlines: Deadlines, seed: int) -> None:
+    def __init__(self, plan: ProbePlan, conductor: Conductor, hooks: Hooks, deadlines: Deadlines, seed: int) -> None:
         self._conductor = conductor
         self._hooks = hooks
         self._until, self._usual = deadlines.until, deadlines.step
@@ -144,7 +151,7 @@ class Run:
         self._seed = seed
         self._rounds = 0
         self.unreached: frozenset[str] = frozenset()
-        self.seen: list[Observation] = []
+        self.observations: list[Observation] = []
         self.located: list[Located] = []
         cores = {host.name: conductor.ready[host.name].cores for host in plan.hosts}
         self.plan = replace(plan, crowded=any(cores[host.name] < len(plan.devices_of(host)) for host in plan.hosts))
@@ -154,48 +161,47 @@ class Run:
         """True if no host reaches another."""
         return bool(self.unreached) and self.unreached >= {host.name for host in self.plan.hosts}
 
-    def everything(self) -> None:
+    def play_scopes(self) -> None:
         """Play the rounds of all scopes, the cheapest first. Then test devices that are not at fault together."""
         scopes = [scope for scope in SCOPES if scope in self.plan.request.scopes]
         for number, scope in enumerate(scopes, 1):
             self._later = tuple(scopes[number:])
-            self._over(scope)
-        self._everybody_else()
+            self._play_scope(scope)
+        self._retest_remaining()
 
-    def _over(self, scope: Scope) -> None:
+    def _play_scope(self, scope: Scope) -> None:
         reached_hosts = [host for host in self.plan.hosts if host.name not in self.unreached]
         if scope not in (Scope.DEVICE, Scope.HOST) and len(reached_hosts) > 1:
             self.plan = replace(self.plan, hosts=tuple(reached_hosts))
         match scope:
             case Scope.DEVICE:
-                observations = self._play(self.plan.devices)
-                bad_members = {
-                    member
-                    for observation in observations
-                    if observation.test.outcome in _BAD
-                    for member in observation.test.members
-                }
-                self.plan = self.plan.without((member.host, member.device) for member in bad_members)
-                self._play(self.plan.processors)
+                self._play_devices()
             case Scope.HOST:
                 self._play(self.plan.within_hosts)
             case Scope.ALL:
-                self._play(self.plan.everybody)
+                self._play(self.plan.all_devices)
             case Scope.RAIL:
                 self._play(self.plan.rails)
             case Scope.PAIR:
-                self._over_pairs()
+                self._search_pairs()
 
-    def _over_pairs(self) -> None:
+    def _play_devices(self) -> None:
+        """Test each device alone. Those that fail are left out of all later groups."""
+        observations = self._play(self.plan.devices)
+        bad_tests = [observation.test for observation in observations if observation.test.outcome in _BAD]
+        self.plan = self.plan.without(place_of(member) for test in bad_tests for member in test.members)
+        self._play(self.plan.processors)
+
+    def _search_pairs(self) -> None:
         """Play the rounds of pairs that the localiser chooses.
 
         A single host's pairs only tell more about a failure, unless no other scope was requested. Devices that fail
         before they meet a rank fail with every partner, so they are left out.
         """
-        self._forget_the_gone()
-        all_passed = all(observation.test.outcome in _WELL for observation in self.seen)
-        self.plan = self.plan.without(_by_themselves(self.seen))
-        if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.seen and all_passed):
+        self._drop_lost_hosts()
+        all_passed = _all_pass(self.observations)
+        self.plan = self.plan.without(_failed_alone(self.observations))
+        if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.observations and all_passed):
             return
         search = Search(self.plan, self._hooks.leaves(), self._seed)
         for _ in range(MOST_ROUNDS):
@@ -205,17 +211,17 @@ class Run:
             search.take(self._play_pairs(pairs, each_way=search.any_slow))
             if time.monotonic() > self._until:
                 break
-        self.seen += search.observations
+        self.observations += search.observations
         self.located += search.located()
 
     def _play_pairs(self, pairs: Sequence[Pair], *, each_way: bool) -> list[Observation]:
-        self._forget_the_gone()
+        self._drop_lost_hosts()
         present = set(self.plan.places())
-        pairs_left = [pair for pair in pairs if all((member.host, member.device) in present for member in pair)]
+        pairs_left = [pair for pair in pairs if all(place_of(member) in present for member in pair)]
         self._rounds += 1
         return self._perform(self.plan.pair_round(self._rounds, pairs_left, each_way=each_way))
 
-    def _everybody_else(self) -> None:
+    def _retest_remaining(self) -> None:
         """Test the remaining devices together once more, if all together failed, without those that are identified.
 
         If they fail, too, or no device is identified, the failure needs a minimum number of ranks. Then the smallest
@@ -223,31 +229,36 @@ class Run:
         """
         if self.apart or not {Scope.ALL, Scope.PAIR} <= set(self.plan.request.scopes):
             return
-        self._forget_the_gone()
+        self._drop_lost_hosts()
         below = self._slow_together()
-        judged = with_slow(
-            [observation for observation in self.seen if _of_all(observation) and _is_large(observation)], below
-        )
-        by_id = {observation.test.id: observation for observation in judged}
-        self.seen = [by_id.get(observation.test.id, observation) for observation in self.seen]
-        together = [observation for observation in self.seen if _of_all(observation)]
-        failed_test = next(
-            (observation.test for observation in together if observation.test.outcome not in _WELL), None
-        )
-        if failed_test is None or failed_test.outcome is TestOutcome.NOT_RUN:
+        self._mark_slow_together(below)
+        failed_test = self._failed_together()
+        if failed_test is None:
             return
         places_before = len(self.plan.places())
-        self.plan = self.plan.without({*self._named(), *_waited_for(together)})
-        if len(self._hosts()) < 2 or time.monotonic() > self._until:
+        self.plan = self.plan.without({*self._culprits(), *_suspects(filter(_of_all, self.observations))})
+        if len(self._hosts()) < 2 or time.monotonic() > self._until or self._fault_is_between:
             return
-        if any(culprit.kind in _BETWEEN for culprit in self.located):
-            return  # both ends of a link, and both sides of a partition, are among the remaining devices
-        if len(self.plan.places()) < places_before:
-            retests = self._together([self._hosts()], failed_test, below)
-            if all(observation.test.outcome in _WELL for observation in retests):
-                return
+        if len(self.plan.places()) < places_before and _all_pass(self._together([self._hosts()], failed_test, below)):
+            return
         if len(self._hosts()) > 2:
-            self._smallest_failing(failed_test, below)
+            self._search_smallest_failing(failed_test, below)
+
+    def _mark_slow_together(self, below: float) -> None:
+        large = [observation for observation in self.observations if _of_all(observation) and _is_large(observation)]
+        by_id = {observation.test.id: observation for observation in with_slow(large, below)}
+        self.observations = [by_id.get(observation.test.id, observation) for observation in self.observations]
+
+    def _failed_together(self) -> TestResult | None:
+        """Return the first test of all together that failed, or None if none did, or time was up before it."""
+        together = (observation.test for observation in self.observations if _of_all(observation))
+        failed_test = next((test for test in together if test.outcome not in _WELL), None)
+        return None if failed_test is None or failed_test.outcome is TestOutcome.NOT_RUN else failed_test
+
+    @property
+    def _fault_is_between(self) -> bool:
+        """True if both ends of a faulty link, or both sides of a partition, are among the remaining devices."""
+        return any(culprit.kind in _BETWEEN for culprit in self.located)
 
     def _hosts(self) -> list[str]:
         return [host.name for host in self.plan.hosts if self.plan.devices_of(host)]
@@ -256,10 +267,10 @@ class Run:
         """Repeat the failed operation in groups of hosts. Mark those that are slow."""
         observations = self._play(partial(self.plan.together, groups=groups, like=like))
         judged = with_slow(observations, below)
-        self.seen[len(self.seen) - len(observations) :] = judged
+        self.observations[len(self.observations) - len(observations) :] = judged
         return judged
 
-    def _named(self) -> set[Place]:
+    def _culprits(self) -> set[Place]:
         """Return the hosts and devices that are identified as such. A link or a partition is none of them."""
         names = {culprit.members[0] for culprit in self.located if culprit.kind.endswith(("host", "device"))}
         return {(host, index) for host, index in self.plan.places() if {host, f"{host}/{index}"} & names}
@@ -270,19 +281,21 @@ class Run:
         It is far less than that of the slowest healthy pair. It is 0 if the bandwidth cannot be judged: ranks share
         cores, or with this number of ranks latency alone counts.
         """
-        device_observations = (observation for observation in self.seen if observation.test.scope is Scope.DEVICE)
-        crowded = self.plan.crowded or any(
-            view.on_host for observation in device_observations for view in observation.ranks
-        )
         pairs = [
             observation.test.busbw_GBps
-            for observation in self.seen
+            for observation in self.observations
             if observation.test.scope is Scope.PAIR and _measures_well(observation)
         ]
         latency = max(self.plan.request.sizes) < PIECE * len(self.plan.places())
-        return 0.0 if crowded or latency else TOGETHER * min(filter(None, pairs), default=0.0)
+        return 0.0 if self._shares_cores or latency else TOGETHER * min(filter(None, pairs), default=0.0)
 
-    def _smallest_failing(self, failed: TestResult, below: float) -> None:
+    @property
+    def _shares_cores(self) -> bool:
+        """True if ranks share cores, or their tensors were in the host's memory."""
+        alone = (observation for observation in self.observations if observation.test.scope is Scope.DEVICE)
+        return self.plan.crowded or any(view.on_host for observation in alone for view in observation.ranks)
+
+    def _search_smallest_failing(self, failed: TestResult, below: float) -> None:
         """Search for the smallest failing groups, after a test of each host by itself.
 
         A fault inside one host is not between hosts.
@@ -295,12 +308,13 @@ class Run:
         }
         self.located += [Located("host", (host,), (test.id,), test.outcome) for host, test in failed_tests.items()]
         healthy = [host for host in self._hosts() if host not in failed_tests]
-        if failed_tests and all(
-            observation.test.outcome in _WELL for observation in self._together([healthy], failed, below)
-        ):
+        if failed_tests and _all_pass(self._together([healthy], failed, below)):
             return
-        places = [place for place in self.plan.places() if place[0] in healthy]
-        search = GroupSearch(places, filter(_of_all, self.seen), self._seed)
+        self._search_groups(healthy, failed, below)
+
+    def _search_groups(self, hosts: Collection[str], failed: TestResult, below: float) -> None:
+        places = [place for place in self.plan.places() if place[0] in hosts]
+        search = GroupSearch(places, filter(_of_all, self.observations), self._seed)
         for _ in range(search.limit):
             groups = search.next_groups()
             if not groups or time.monotonic() > self._until:
@@ -310,17 +324,17 @@ class Run:
 
     def _perform(self, round_: Round) -> list[Observation]:
         """Play a round. Devices that killed workers still hold are left out from here on."""
-        hopeless = self.apart and any(len({m.host for m in group.members}) > 1 for group in round_.groups)
         if not round_.groups:
             return []
+        hopeless = self.apart and any(len(group.hosts) > 1 for group in round_.groups)
         self._conductor.deadline = self.step(round_)
         observations = self._conductor.play(round_, 0.0 if hopeless else self._until)
         # Once the backend has reported a failure, its message is not waited for so long again.
         self._conductor.hurried |= any(
             observation.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG) for observation in observations
         )
-        held_members = {view.member for observation in observations for view in observation.ranks if view.held}
-        self.plan = self.plan.without((member.host, member.device) for member in held_members)
+        views = (view for observation in observations for view in observation.ranks)
+        self.plan = self.plan.without(place_of(view.member) for view in views if view.held)
         return observations
 
     def step(self, round_: Round) -> float:
@@ -343,47 +357,47 @@ class Run:
         self.limit = TimeLimit(budget, needed, previous.shortened or step < self._usual)
         return step
 
-    def _forget_the_gone(self) -> None:
+    def _drop_lost_hosts(self) -> None:
         self.plan = replace(self.plan, hosts=tuple(self._conductor.present(self.plan.hosts)))
 
     def _play(self, make: Callable[[int], Round]) -> list[Observation]:
         """Make a round of the hosts that are still present, and play it."""
-        self._forget_the_gone()
+        self._drop_lost_hosts()
         self._rounds += 1
         observations = self._perform(make(self._rounds))
-        self.seen += observations
+        self.observations += observations
         return observations
 
 
-def _of_all(seen: Observation) -> bool:
-    return seen.test.scope is Scope.ALL
+def _all_pass(observations: Iterable[Observation]) -> bool:
+    return all(observation.test.outcome in _WELL for observation in observations)
 
 
-def _is_large(seen: Observation) -> bool:
-    return seen.test.bytes >= PIECE * len(seen.test.members)
+def _of_all(observation: Observation) -> bool:
+    return observation.test.scope is Scope.ALL
 
 
-def _measures_well(seen: Observation) -> bool:
-    return seen.test.op == JUDGED and seen.test.outcome is TestOutcome.PASS and seen.test.bytes >= LEAST
+def _is_large(observation: Observation) -> bool:
+    return observation.test.bytes >= PIECE * len(observation.test.members)
 
 
-def _by_themselves(observations: Iterable[Observation]) -> set[Place]:
+def _measures_well(observation: Observation) -> bool:
+    test = observation.test
+    return test.op == JUDGED and test.outcome is TestOutcome.PASS and test.bytes >= LEAST
+
+
+def _failed_alone(observations: Iterable[Observation]) -> set[Place]:
     """Return the devices that kept others waiting and stopped before they could meet another rank."""
     meeting = STAGES.index("device")
-    waited = (
-        view
-        for observation in observations
-        if observation.test.scope is Scope.ALL
-        for view in kept_waiting(observation)
-    )
-    return {(view.member.host, view.member.device) for view in waited if STAGES.index(view.stage) < meeting}
+    waited = chain.from_iterable(map(kept_waiting, filter(_of_all, observations)))
+    return {place_of(view.member) for view in waited if STAGES.index(view.stage) < meeting}
 
 
-def _waited_for(observations: Iterable[Observation]) -> set[Place]:
+def _suspects(observations: Iterable[Observation]) -> set[Place]:
     """Return the devices that one test alone identifies: those that kept others waiting, or sent wrong data."""
     places: set[Place] = set()
     for observation in observations:
-        places |= {(view.member.host, view.member.device) for view in kept_waiting(observation)}
+        places |= {place_of(view.member) for view in kept_waiting(observation)}
         suspects = {view.suspect_rank for view in observation.ranks if view.suspect_rank is not None}
-        places |= {(member.host, member.device) for member in observation.test.members if member.rank in suspects}
+        places |= {place_of(member) for member in observation.test.members if member.rank in suspects}
     return places

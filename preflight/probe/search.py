@@ -13,59 +13,52 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from preflight.attribution.localiser.combine_rails import merge
 from preflight.attribution.localiser.localise import Localiser
-from preflight.attribution.localiser.types import Test
+from preflight.attribution.localiser.types import Test, Verdict
 from preflight.model.measure import Located, Observation, TestOutcome
 from preflight.model.peers import FEWEST
-from preflight.probe.located import Field, located
+from preflight.probe.located import Field, locate
 from preflight.probe.pairs import FEW, slow_below, with_slow
-from preflight.probe.rounds import Pair, Place, Plan, pair_of
+from preflight.probe.rounds import Pair, Place, ProbePlan, pair_of
 
 Leaves = Mapping[Place, str]  # device → its switch, if that is known
-_Asked = dict[tuple[int, Test], Pair]  # by rail and test of its localiser
+_Requested = dict[tuple[int, Test], Pair]  # by rail and test of its localiser
 _FAILED = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.NOT_RUN)
 
 
 class Search:
     """The pairs of one run. `seed` decides on the members that meet in the first round."""
 
-    def __init__(self, plan: Plan, leaves: Leaves, seed: int) -> None:
+    def __init__(self, plan: ProbePlan, leaves: Leaves, seed: int) -> None:
         self._plan, self._leaves, self._seed = plan, leaves, seed
         hosts = len(plan.hosts)
         self._of_devices = hosts == 1 or (hosts == 2 and plan.request.backend != "gloo")
         self._below = 0.0  # GB/s; slower pairs are slow. Known once the failing members are known
-        self._played: list[tuple[_Asked, Sequence[Observation]]] = []
-        self._asked: _Asked = {}
+        self._played: list[tuple[_Requested, Sequence[Observation]]] = []
+        self._requested: _Requested = {}
         self._out: dict[int, frozenset[str]] = {}  # by rail: members that fail, which are not tested for speed
         self._apart: set[Pair] = set()  # pairs that fail, which are not tested for speed either
         self._failing = self._new_fields()
         self._slow: dict[int, Field] | None = None
-        self._given = self._given_rounds()
+        self._fixed = self._fixed_rounds()
 
     def _new_fields(self) -> dict[int, Field]:
-        plan = self._plan
         if self._of_devices:
-            places = {f"{host}/{device}": (host, device) for host, device in plan.places()}
-            taking_part = places.keys() - self._out.get(0, ())
+            places = {f"{host}/{device}": (host, device) for host, device in self._plan.places()}
+            return {0: self._new_field(0, places, {})}
+        return {rail: self._new_field(rail, places, self._leaves) for rail, places in self._plan.rail_places().items()}
 
-            def may_meet(one: str, other: str) -> bool:
-                allowed = len(plan.hosts) == 1 or plan.may_meet(places[one], places[other])
-                return allowed and _pair(places, one, other) not in self._apart
+    def _new_field(self, rail: int, places: Mapping[str, Place], leaves: Leaves) -> Field:
+        members = places.keys() - self._out.get(rail, ())
+        topology = {member: leaves[places[member]] for member in members if places[member] in leaves}
+        asks_plan = self._of_devices and len(self._plan.hosts) > 1
 
-            return {0: Field(Localiser(taking_part, seed=self._seed, may_meet=may_meet), places)}
-        fields = {}
-        for rail, of_rail in plan.rail_places().items():
-            taking_part = of_rail.keys() - self._out.get(rail, ())
-            topology = {host: self._leaves[of_rail[host]] for host in taking_part if of_rail[host] in self._leaves}
+        def may_meet(first: str, second: str) -> bool:
+            pair = sorted((places[first], places[second]))
+            return pair_of(pair) not in self._apart and (not asks_plan or self._plan.may_meet(*pair))
 
-            def are_not_apart(one: str, other: str, of_rail: Mapping[str, Place] = of_rail) -> bool:
-                return _pair(of_rail, one, other) not in self._apart
+        return Field(Localiser(members, topology=topology, seed=self._seed, may_meet=may_meet), places)
 
-            fields[rail] = Field(
-                Localiser(taking_part, topology=topology, seed=self._seed, may_meet=are_not_apart), of_rail
-            )
-        return fields
-
-    def _given_rounds(self) -> list[list[Pair]]:
+    def _fixed_rounds(self) -> list[list[Pair]]:
         """Return rounds that the localiser does not choose.
 
         For two hosts they go along the rails. Otherwise they are all neighbours, if one round of pairs is too few to
@@ -79,18 +72,22 @@ class Search:
 
     def next_pairs(self) -> list[Pair]:
         """Return the pairs of the next round, disjoint, or none if there is nothing more to learn."""
-        if self._given:
-            self._asked = {self._as_asked(pair): pair for pair in self._given.pop(0)}
-            return list(self._asked.values())
-        self._asked = self._wanted(self._failing if self._slow is None else self._slow)
-        if not self._asked and self._slow is None:
+        if self._fixed:
+            self._requested = {self._request_of(pair): pair for pair in self._fixed.pop(0)}
+            return list(self._requested.values())
+        self._requested = self._next_tests(self._current)
+        if not self._requested and self._slow is None:
             self._slow = self._fields_of_speed()
-            self._asked = self._wanted(self._slow)
-        return list(self._asked.values())
+            self._requested = self._next_tests(self._slow)
+        return list(self._requested.values())
 
-    def _wanted(self, fields: Mapping[int, Field]) -> _Asked:
+    @property
+    def _current(self) -> dict[int, Field]:
+        return self._failing if self._slow is None else self._slow
+
+    def _next_tests(self, fields: Mapping[int, Field]) -> _Requested:
         return {
-            (rail, test): pair_of(sorted(rail_field.stand[member] for member in test.members))
+            (rail, test): pair_of(sorted(rail_field.places[member] for member in test.members))
             for rail, rail_field in fields.items()
             for test in rail_field.localiser.next_round()
         }
@@ -104,50 +101,47 @@ class Search:
         observations = [observation for _, round_ in self._played for observation in round_]
         self._below = slow_below(observations)
         verdicts = {rail: rail_field.localiser.verdict() for rail, rail_field in self._failing.items()}
-        if not self.any_slow or any(verdict.partitions or verdict.systemic for verdict in verdicts.values()):
+        if not self.any_slow or any(map(_splits, verdicts.values())):
             return {}
         self._out = {rail: frozenset(verdict.faulty) for rail, verdict in verdicts.items()}
         self._apart = {observation.test.members for observation in observations if observation.test.outcome in _FAILED}
         fields = self._new_fields()
         for pairs, round_ in self._played:
-            self._weigh(fields, pairs, with_slow(round_, self._below))
+            self._add(fields, pairs, with_slow(round_, self._below))
         return fields
 
-    def _as_asked(self, pair: Pair) -> tuple[int, Test]:
+    def _request_of(self, pair: Pair) -> tuple[int, Test]:
         if self._of_devices:
             return 0, Test(frozenset(member.place for member in pair))
         first_place = (pair[0].host, pair[0].device)
         rail = next(
-            rail for rail, rail_field in self._failing.items() if rail_field.stand.get(first_place[0]) == first_place
+            rail for rail, rail_field in self._failing.items() if rail_field.places.get(first_place[0]) == first_place
         )
         return rail, Test(frozenset(member.host for member in pair))
 
-    def take(self, seen: Sequence[Observation]) -> None:
+    def take(self, observations: Sequence[Observation]) -> None:
         """Add the observations of the requested pairs. Pairs without any were not run."""
-        self._played.append((self._asked, seen))
-        if self._slow is None:
-            self._weigh(self._failing, self._asked, seen)
-        else:
-            self._weigh(self._slow, self._asked, with_slow(seen, self._below))
-        self._asked = {}
+        self._played.append((self._requested, observations))
+        self._add(self._current, self._requested, with_slow(observations, self._below))
+        self._requested = {}
 
-    def _weigh(self, fields: Mapping[int, Field], asked: _Asked, seen: Iterable[Observation]) -> None:
+    def _add(self, fields: Mapping[int, Field], requested: _Requested, observations: Iterable[Observation]) -> None:
         """Add observations to the fields.
 
         Those of members that a field does not have are left out. In the search for slow pairs, failures are left out,
         too.
         """
         of_pair = defaultdict(list)
-        for observation in seen:
+        for observation in observations:
             of_pair[observation.test.members].append(observation)
         for rail, rail_field in fields.items():
-            results = {test: of_pair[pair] for (of_rail, test), pair in asked.items() if of_rail == rail}
+            results = {test: of_pair[pair] for (of_rail, test), pair in requested.items() if of_rail == rail}
             if fields is not self._failing:
                 results = {
-                    test: observations
-                    for test, observations in results.items()
+                    test: pair_observations
+                    for test, pair_observations in results.items()
                     if not test.members & self._out[rail]
-                    and not any(observation.test.outcome in _FAILED for observation in observations)
+                    and not any(observation.test.outcome in _FAILED for observation in pair_observations)
                 }
             rail_field.add(results)
 
@@ -165,20 +159,21 @@ class Search:
         all_culprits: list[Located] = []
         for fields in (self._failing, self._slow or {}):
             faults = merge({rail: rail_field.rail for rail, rail_field in fields.items()})
-            culprits = tuple(located(fault, fields, of_devices=self._of_devices) for fault in faults)
+            culprits = tuple(locate(fault, fields, of_devices=self._of_devices) for fault in faults)
             between_two_hosts = self._of_devices and len(self._plan.hosts) == 2
             all_culprits += _with_rails(culprits) if between_two_hosts else culprits
         return tuple(all_culprits)
 
 
-def _pair(places: Mapping[str, Place], one: str, other: str) -> Pair:
-    return pair_of(sorted((places[one], places[other])))
+def _splits(verdict: Verdict) -> bool:
+    """Return whether most pairs fail, because parts or all of a rail do not reach each other."""
+    return bool(verdict.partitions or verdict.systemic)
 
 
-def _with_rails(named: Sequence[Located]) -> tuple[Located, ...]:
+def _with_rails(culprits: Sequence[Located]) -> tuple[Located, ...]:
     """Return the culprits of two hosts, with the two ends of a rail as the rail if both fail in the same way."""
     ends: dict[tuple[str, TestOutcome], list[Located]] = defaultdict(list)
-    for culprit in named:
+    for culprit in culprits:
         if culprit.kind == "device":
             ends[culprit.members[0].partition("/")[2], culprit.outcome].append(culprit)
     rails = [two_ends for two_ends in ends.values() if len(two_ends) == 2]
@@ -187,31 +182,30 @@ def _with_rails(named: Sequence[Located]) -> tuple[Located, ...]:
         Located("rail", (a.members[0], b.members[0]), tuple(dict.fromkeys((*a.tests, *b.tests))), a.outcome)
         for a, b in rails
     ]
-    return (*rail_culprits, *(culprit for culprit in named if culprit not in rail_ends))
+    return (*rail_culprits, *(culprit for culprit in culprits if culprit not in rail_ends))
 
 
 class GroupSearch:
     """Search for the hosts that fail with all their devices together, if all together fail and pairs do not.
 
-    `places`: the devices that take part. `seen`: the observations so far. Only tests of all devices of their hosts
-    count here. `limit`: rounds, as many as it takes to halve all hosts twice, and a few to repeat failures.
+    `places`: the devices that take part. `observations`: those so far. Only tests of all devices of their hosts count
+    here. `limit`: rounds, as many as it takes to halve all hosts twice, and a few to repeat failures.
     """
 
-    def __init__(self, places: Iterable[Place], seen: Iterable[Observation], seed: int) -> None:
+    def __init__(self, places: Iterable[Place], observations: Iterable[Observation], seed: int) -> None:
         places_by_host: dict[str, set[Place]] = defaultdict(set)
         for place in places:
             places_by_host[place[0]].add(place)
         self._own = places_by_host
         self._field = Field(Localiser(places_by_host, seed=seed), dict.fromkeys(places_by_host))
-        self._asked: dict[frozenset[str], Test] = {}
+        self._requested: dict[frozenset[str], Test] = {}
         self.limit = 2 * len(places_by_host).bit_length() + 4
-        self._field.add(
-            {Test(names): observations for names, observations in self._by_hosts(seen).items() if len(names) > 1}
-        )
+        of_group = self._by_hosts(observations)
+        self._field.add({Test(names): group for names, group in of_group.items() if len(names) > 1})
 
-    def _by_hosts(self, seen: Iterable[Observation]) -> dict[frozenset[str], list[Observation]]:
+    def _by_hosts(self, observations: Iterable[Observation]) -> dict[frozenset[str], list[Observation]]:
         of_group = defaultdict(list)
-        for observation in seen:
+        for observation in observations:
             members = {(member.host, member.device) for member in observation.test.members}
             names = frozenset(host for host, _ in members)
             if names <= self._own.keys() and members == set().union(*(self._own[name] for name in names)):
@@ -220,12 +214,12 @@ class GroupSearch:
 
     def next_groups(self) -> list[frozenset[str]]:
         """Return the hosts of each group of the next round, disjoint, or none if there is nothing more to learn."""
-        self._asked = {test.members: test for test in self._field.localiser.next_round()}
-        return list(self._asked)
+        self._requested = {test.members: test for test in self._field.localiser.next_round()}
+        return list(self._requested)
 
-    def take(self, seen: Iterable[Observation]) -> None:
-        of_group = self._by_hosts(seen)
-        self._field.add({test: of_group.get(names, []) for names, test in self._asked.items()})
+    def take(self, observations: Iterable[Observation]) -> None:
+        of_group = self._by_hosts(observations)
+        self._field.add({test: of_group.get(names, []) for names, test in self._requested.items()})
 
     def located(self) -> tuple[Located, ...]:
-        return tuple(located(fault, {0: self._field}) for fault in merge({0: self._field.rail}))
+        return tuple(locate(fault, {0: self._field}) for fault in merge({0: self._field.rail}))

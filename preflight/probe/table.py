@@ -10,6 +10,7 @@ _BYTES = {"int8": 1, "uint8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int64
 _WIDTHS = (10, 9, 8, 6, 4, 9, 7, 6, 6, 6)  # with a space between two of them, 80
 _HEAD = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong")
 _UNITS = ("(B)", "", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
+_GROUPS = {Scope.DEVICE: "devices alone", Scope.HOST: "hosts by themselves", Scope.RAIL: "rails by themselves"}
 _NOT_OPERATIONS = ("init", "close")
 _LARGE = 4096  # bytes: of smaller sizes only the smallest has a line, for its latency
 
@@ -26,7 +27,7 @@ def rows(observations: Sequence[Observation]) -> list[str]:
     lines = [_cells(*_HEAD), _cells(*_UNITS)] if tests else []
     for alike in _by(tests, lambda test: (_round(test), test.op)):
         lines += _operation(alike)
-    lines += _refused([test for test in measured if test.outcome is TestOutcome.REFUSED])
+    lines += _refused(measured)
     not_run = sum(test.outcome is TestOutcome.NOT_RUN for test in measured)
     return [*lines, f"not run: {not_run} tests"] if not_run else lines
 
@@ -41,7 +42,8 @@ def _by(tests: Iterable[TestResult], key: Callable[[TestResult], object]) -> lis
 
 def _refused(tests: Sequence[TestResult]) -> Iterator[str]:
     """Yield lines about operations that torch or the backend lacks, by type."""
-    for alike in _by(tests, lambda test: test.dtype):
+    refused = (test for test in tests if test.outcome is TestOutcome.REFUSED)
+    for alike in _by(refused, lambda test: test.dtype):
         operations = ", ".join(dict.fromkeys(f"{test.op} {test.reduction}".strip() for test in alike))
         yield from wrap(f"refused by the backend: {alike[0].dtype} in {operations}", 80, subsequent_indent="  ")
 
@@ -58,33 +60,37 @@ def _along_a_rail(test: TestResult) -> bool:
 
 def _operation(tests: Sequence[TestResult]) -> Iterator[str]:
     yield _title(tests)
-    speaking = [test for test in tests if _speaks_for_itself(test)]
-    smallest = min((test.bytes for test in speaking), default=0)
-    shown = [test for test in speaking if test.bytes in (0, smallest) or test.bytes >= _LARGE or not _well(test)]
+    candidates = [test for test in tests if _may_have_line(test)]
+    smallest = min((test.bytes for test in candidates), default=0)
+    shown = [test for test in candidates if _has_size_for_line(test, smallest) or not _passed(test)]
     yield from map(_row, _by(sorted(shown, key=lambda test: test.bytes), _line))
     values = [test for test in tests if test not in shown]
     if values:
-        yield _folded(values)
+        yield _summary(values)
 
 
-def _speaks_for_itself(test: TestResult) -> bool:
+def _may_have_line(test: TestResult) -> bool:
     is_plain = (
         test.form == "tensor" and test.dtype in ("float32", "") and test.reduction in ("sum", "") and not test.root
     )
-    return is_plain or test.scope is Scope.DEVICE or not _well(test)
+    return is_plain or test.scope is Scope.DEVICE or not _passed(test)
 
 
-def _well(test: TestResult) -> bool:
+def _has_size_for_line(test: TestResult, smallest: int) -> bool:
+    return test.bytes in (0, smallest) or test.bytes >= _LARGE
+
+
+def _passed(test: TestResult) -> bool:
     return test.outcome is TestOutcome.PASS
 
 
 def _line(test: TestResult) -> tuple[object, ...]:
     """Return the key of tests that share a line."""
-    details = (test.reduction, test.form, test.root) if not _well(test) else ()
+    details = (test.reduction, test.form, test.root) if not _passed(test) else ()
     return (test.bytes, test.dtype, test.outcome, *details)
 
 
-def _folded(tests: Sequence[TestResult]) -> str:
+def _summary(tests: Sequence[TestResult]) -> str:
     kinds: dict[str, set[object]] = {"types": {test.dtype for test in tests}, "forms": {test.form for test in tests}}
     kinds["roots"] = {test.root for test in tests if test.root is not None}
     counts = [f"{len(values)} {name}" for name, values in kinds.items() if len(values) > 1]
@@ -95,7 +101,7 @@ def _folded(tests: Sequence[TestResult]) -> str:
 def _title(tests: Sequence[TestResult]) -> str:
     test = tests[0]
     groups = list(dict.fromkeys(each_test.members for each_test in tests))
-    title = f"{test.op}, {_who(test, groups)}"
+    title = f"{test.op}, {_participants(test, groups)}"
     largest_size = max(each_test.bytes for each_test in tests)
     largest = _slowest(each_test for each_test in tests if each_test.bytes == largest_size)
     if largest.line_rate is not None:
@@ -106,21 +112,19 @@ def _title(tests: Sequence[TestResult]) -> str:
     return title if len(title) <= 80 else title[:79] + "…"
 
 
-def _who(test: TestResult, groups: Sequence[tuple[Member, ...]]) -> str:
-    slowest = ", slowest shown" if len(groups) > 1 else ""
-    match test.scope:
-        case Scope.ALL:
-            return f"{len(test.members)} ranks"
-        case Scope.DEVICE:
-            return f"{len(groups)} devices alone{slowest}"
-        case Scope.HOST:
-            return f"{len(groups)} hosts by themselves{slowest}"
-        case Scope.RAIL:
-            return f"{len(groups)} rails by themselves{slowest}"
-    if test.outcome is not TestOutcome.PASS:
+def _participants(test: TestResult, groups: Sequence[tuple[Member, ...]]) -> str:
+    if test.scope is Scope.ALL:
+        return f"{len(test.members)} ranks"
+    if test.scope is Scope.PAIR:
+        return _pairs(test, groups)
+    return f"{len(groups)} {_GROUPS[test.scope]}{', slowest shown' if len(groups) > 1 else ''}"
+
+
+def _pairs(test: TestResult, groups: Sequence[tuple[Member, ...]]) -> str:
+    if not _passed(test):
         return f"{test.outcome}: " + ", ".join(" - ".join(member.place for member in pair) for pair in groups)
     where = "along the rails" if _along_a_rail(test) else "with other partners"
-    return f"{len(groups)} pairs {where}{slowest}" if len(groups) > 1 else f"1 pair {where}"
+    return f"{len(groups)} pairs {where}, slowest shown" if len(groups) > 1 else f"1 pair {where}"
 
 
 def _row(same: Sequence[TestResult]) -> str:

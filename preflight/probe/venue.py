@@ -6,7 +6,7 @@ from typing import cast
 
 from preflight.model.cluster import Cluster
 from preflight.model.measure import Scope
-from preflight.probe.rounds import Group
+from preflight.probe.rounds import RankGroup
 
 
 def _token() -> str:
@@ -30,8 +30,11 @@ class Venue:
     def of(cls, cluster: Cluster) -> "Venue":
         return cls(cluster.probe.init, next(iter(cluster.port_names), 0), cluster.probe.shared_dir)
 
-    def told(self, group: Group, address: str, store: int) -> dict[str, object]:
-        """Return it as workers get it. `address`, `store`: of rank 0's host, and the port of its agent's store."""
+    def parameters(self, group: RankGroup, address: str, store: int) -> dict[str, object]:
+        """Return the meeting place in the form that is sent to workers.
+
+        `address`, `store`: of rank 0's host, and the port of its agent's store.
+        """
         if group.scope is not Scope.ALL or self.init == "store":
             return {"init": "store", "store": [address, store]}
         if self.init == "file":
@@ -40,9 +43,9 @@ class Venue:
         return {"init": self.init, "store": [address, self.port]}
 
 
-def place(told: dict[str, object]) -> str:
+def place(parameters: dict[str, object]) -> str:
     """Return the meeting place in a word: address:port, or a path."""
-    if told["init"] == "file":
-        return str(told["file"])
-    address, port = cast("list[object]", told["store"])
+    if parameters["init"] == "file":
+        return str(parameters["file"])
+    address, port = cast("list[object]", parameters["store"])
     return f"{address}:{port}"

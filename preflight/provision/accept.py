@@ -49,7 +49,7 @@ _NAME = r"(?!\.)[A-Za-z0-9_.@+-]{1,200}"
 
 
 @dataclass(frozen=True)
-class _File:
+class _WritableFile:
     """A file that preflight may change.
 
     `path` matches the whole path. `makes`: true if preflight writes `after` where `before` was. None: no plan file
@@ -63,19 +63,19 @@ class _File:
 
 _DEVICE = r"(?:0|[1-9][0-9]?)"
 FILES = (
-    _File(Area.PORTS, re.compile(r"/etc/sysctl\.conf"), sets_ports),
-    _File(Area.PORTS, re.compile(rf"(?:/etc|/run|/usr/local/lib)/sysctl\.d/{_NAME}\.conf"), sets_ports),
-    _File(Area.PORTS, re.compile(rf"/etc/tuned/(?:profiles/)?{_NAME}/tuned\.conf"), sets_ports),
-    _File(Area.ENVIRONMENT, re.compile(re.escape(HOSTS_FILE)), has_block),
-    _File(Area.ENVIRONMENT, re.compile(re.escape(LIMITS_FILE)), own_lines(is_limit, LIMITS_LINE)),
-    _File(Area.ENVIRONMENT, re.compile(re.escape(PROFILE_FILE)), own_lines(is_export, PROFILE_LINE)),
-    _File(Area.ENVIRONMENT, re.compile(r"/etc/preflight/gate\.json")),
-    _File(Area.FIREWALL, re.compile(re.escape(NFT_BOOT_FILE)), includes_ours),
-    _File(Area.FIREWALL, re.compile(re.escape(NFT_OWN_FILE)), inserts_rules),
-    _File(Area.FIREWALL, re.compile(r"/etc/(?:iptables|sysconfig)/(?:rules\.v[46]|ip6?tables)"), saves_rules),
-    _File(Area.FIREWALL, re.compile(r"/etc/firewalld/zones/[A-Za-z0-9_-]{1,40}\.xml(?:\.old)?")),
-    _File(Area.FIREWALL, re.compile(r"/etc/ufw/(?:user6?\.rules|ufw\.conf)")),
-    _File(Area.ADDRESSES, re.compile(r"/etc/hccn\.conf")),
+    _WritableFile(Area.PORTS, re.compile(r"/etc/sysctl\.conf"), sets_ports),
+    _WritableFile(Area.PORTS, re.compile(rf"(?:/etc|/run|/usr/local/lib)/sysctl\.d/{_NAME}\.conf"), sets_ports),
+    _WritableFile(Area.PORTS, re.compile(rf"/etc/tuned/(?:profiles/)?{_NAME}/tuned\.conf"), sets_ports),
+    _WritableFile(Area.ENVIRONMENT, re.compile(re.escape(HOSTS_FILE)), has_block),
+    _WritableFile(Area.ENVIRONMENT, re.compile(re.escape(LIMITS_FILE)), own_lines(is_limit, LIMITS_LINE)),
+    _WritableFile(Area.ENVIRONMENT, re.compile(re.escape(PROFILE_FILE)), own_lines(is_export, PROFILE_LINE)),
+    _WritableFile(Area.ENVIRONMENT, re.compile(r"/etc/preflight/gate\.json")),
+    _WritableFile(Area.FIREWALL, re.compile(re.escape(NFT_BOOT_FILE)), includes_ours),
+    _WritableFile(Area.FIREWALL, re.compile(re.escape(NFT_OWN_FILE)), inserts_rules),
+    _WritableFile(Area.FIREWALL, re.compile(r"/etc/(?:iptables|sysconfig)/(?:rules\.v[46]|ip6?tables)"), saves_rules),
+    _WritableFile(Area.FIREWALL, re.compile(r"/etc/firewalld/zones/[A-Za-z0-9_-]{1,40}\.xml(?:\.old)?")),
+    _WritableFile(Area.FIREWALL, re.compile(r"/etc/ufw/(?:user6?\.rules|ufw\.conf)")),
+    _WritableFile(Area.ADDRESSES, re.compile(r"/etc/hccn\.conf")),
 )
 
 
@@ -84,7 +84,7 @@ class _Form:
     """A kind of change, except those of files.
 
     `target` matches the whole target. `plans`: true if a plan file may set the value. `puts_back`: the same for a
-    rollback, where it differs. `may_unset`: true if a plan file may hold no value.
+    rollback, if it differs. `may_unset`: true if a plan file may hold no value.
     """
 
     area: Area
@@ -140,22 +140,25 @@ def plan_refusal(change: Change) -> str:
     if not re.fullmatch(r"[A-Z]{3}[0-9]{3}", change.why):
         return f'"why" is {_quoted(change.why)}, which is no check'
     form = FORMS.get(change.kind)
-    if form is None:
-        file = _file(change.target)
-        fits = bool(file and file.makes and file.makes(change.before, change.after))
-    elif change.kind in _SPELLED:
-        fits = _is_spelled(change.target, change.after)
-    elif change.after is None:
-        fits = form.may_unset
-    elif change.kind is Kind.SYSCTL:
-        fits = is_ports(change.after) and keeps_ports(change.before, change.after)
-    else:
-        fits = bool(form.plans and form.plans(change.after))
-    if not fits:
+    if not _is_planned(change, form):
         return f"preflight plans no such value for {_name(change)}: {_quoted(change.after)}"
     if form is not None and form.disturbs and change.risk is not Risk.DISTURBING:
         return f'{_name(change)} may disturb what runs there, and "risk" is {change.risk}'
     return ""
+
+
+def _is_planned(change: Change, form: _Form | None) -> bool:
+    """Return whether checks make such a change."""
+    if form is None:
+        file = _file(change.target)
+        return file is not None and file.makes is not None and file.makes(change.before, change.after)
+    if change.kind in _SPELLED:
+        return _is_spelled(change.target, change.after)
+    if change.after is None:
+        return form.may_unset
+    if change.kind is Kind.SYSCTL:
+        return is_ports(change.after) and keeps_ports(change.before, change.after)
+    return form.plans is not None and form.plans(change.after)
 
 
 def undo_refusal(change: Change, pushed: Collection[str] = ()) -> str:
@@ -169,17 +172,22 @@ def undo_refusal(change: Change, pushed: Collection[str] = ()) -> str:
         return _push_refusal(change, pushed)
     if objection := _target_refusal(change):
         return objection
-    form = FORMS.get(change.kind)
-    if form is None or change.after is None:
+    if change.after is None or _is_put_back(change, change.after):
         return ""
+    return f"preflight puts no such value back for {_name(change)}: {_quoted(change.after)}"
+
+
+def _is_put_back(change: Change, value: str) -> bool:
+    """Return whether a rollback may set this value."""
+    form = FORMS.get(change.kind)
+    if form is None:
+        return True
     if change.kind is Kind.NFT_INPUT:
-        fits = is_nft_listing(change.after, change.target)
-    elif change.kind in _SPELLED:
-        fits = _is_spelled(change.target, change.after)
-    else:
-        judge = form.puts_back or form.plans
-        fits = bool(judge and judge(change.after))
-    return "" if fits else f"preflight puts no such value back for {_name(change)}: {_quoted(change.after)}"
+        return is_nft_listing(value, change.target)
+    if change.kind in _SPELLED:
+        return _is_spelled(change.target, value)
+    is_allowed = form.puts_back or form.plans
+    return is_allowed is not None and is_allowed(value)
 
 
 def operators_files(changes: Collection[Change]) -> list[str]:
@@ -190,9 +198,9 @@ def operators_files(changes: Collection[Change]) -> list[str]:
 
 def _push_refusal(change: Change, pushed: Collection[str]) -> str:
     values = [value for value in (change.before, change.after) if value is not None]
-    tables = [value for value in values if _is_rank_table(value)]
-    trusted = tables == values or (change.target in pushed and tables)
-    if change.area is Area.ENVIRONMENT and values and trusted and _is_plain_path(change.target):
+    tables = list(filter(_is_rank_table, values))
+    is_trusted = tables == values or change.target in pushed
+    if change.area is Area.ENVIRONMENT and tables and is_trusted and _is_plain_path(change.target):
         return ""
     return f"preflight never changes {_name(change)}"
 
@@ -210,7 +218,7 @@ def _is_plain_path(path: str) -> bool:
     return len(path) <= 1024 and parts[0] == "" and not {"", ".", ".."} & set(parts[1:])
 
 
-def _file(path: str) -> _File | None:
+def _file(path: str) -> _WritableFile | None:
     return next((file for file in FILES if file.path.fullmatch(path) and _is_plain_path(path)), None)
 
 
@@ -227,12 +235,12 @@ def _text_refusal(change: Change) -> str:
 
 def _target_refusal(change: Change) -> str:
     form = FORMS.get(change.kind)
-    file = _file(change.target) if form is None else None
-    matches = file is not None if form is None else form.target.fullmatch(change.target) is not None
-    if not matches or (change.kind in _SPELLED and not _has_keys_once(change.target)):
+    owner: _WritableFile | _Form | None = form if form and form.target.fullmatch(change.target) else None
+    if form is None:
+        owner = _file(change.target)
+    if owner is None or (change.kind in _SPELLED and not _has_keys_once(change.target)):
         return f"preflight never changes {_name(change)}"
-    owner = file or form
-    if owner is not None and change.area is not owner.area:
+    if change.area is not owner.area:
         return f'{_name(change)} belongs to the area {owner.area}, and "area" is {change.area}'
     return ""
 
@@ -261,7 +269,7 @@ def _quoted(text: str | None) -> str:
     return ascii(text if len(text) <= 60 else f"{text[:60]}…")
 
 
-def doubled(changes: Collection[Change]) -> Iterator[int]:
+def repeated(changes: Collection[Change]) -> Iterator[int]:
     """Yield the position of each change with the host, kind and target of an earlier one."""
     keys: set[tuple[str, Kind, str]] = set()
     for number, change in enumerate(changes):

@@ -6,14 +6,14 @@ Each function returns whether `after` is the text that preflight writes where `b
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import ip_address
 
 from preflight.facts.parsers.linux.sysctl import intended_ports, settings
+from preflight.model.ip import is_address
 from preflight.model.ports import PortSet
 from preflight.provision.change_values import ADDRESS, CHAIN, IPTABLES_RULE, NFT_RULE, is_ports, is_rule
 from preflight.rules.firewall.dialects import iptables
-from preflight.rules.firewall.persistent_rules import NFT_INCLUDE
 from preflight.rules.firewall.persistent_rules import own_file as nft_own_file
+from preflight.rules.firewall.persistent_rules import with_include
 from preflight.rules.setup_files import BEGIN, END, MARK, ours, with_block, with_others
 from preflight.rules.sysctl.reserved_ports import own_file as sysctl_own_file
 from preflight.rules.sysctl.reserved_ports import with_value
@@ -27,14 +27,18 @@ _INSERTED = re.compile(r"insert rule ((?:ip|ip6|inet) \S+ \S+) (.+)")
 
 
 def sets_ports(before: str | None, after: str | None) -> bool:
-    lines = settings(after or "")
-    if after is None or not lines or not is_ports(lines[-1].value or ""):
+    value, earlier = _last_value(after), _last_value(before)
+    if value is None or not is_ports(value):
         return False
-    ports = PortSet.parse(lines[-1].value or "")
-    earlier = settings(before or "")
-    if earlier and not (intended_ports(earlier[-1].value or "") or PortSet()) <= ports:
-        return False
-    return after in (sysctl_own_file(ports), with_value(before or "", ports))
+    ports = PortSet.parse(value)
+    is_complete = earlier is None or (intended_ports(earlier) or PortSet()) <= ports
+    return is_complete and after in (sysctl_own_file(ports), with_value(before or "", ports))
+
+
+def _last_value(text: str | None) -> str | None:
+    """Return the value of the last line for the key; None where there is no such line."""
+    lines = settings(text or "")
+    return (lines[-1].value or "") if lines else None
 
 
 def has_block(before: str | None, after: str | None) -> bool:
@@ -48,15 +52,7 @@ def has_block(before: str | None, after: str | None) -> bool:
 
 @lru_cache(8192)  # hosts have the same lines
 def _is_host_line(line: str) -> bool:
-    return _HOST_LINE.fullmatch(line) is not None and _is_host(line.split()[0])
-
-
-def _is_host(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return _HOST_LINE.fullmatch(line) is not None and is_address(line.split()[0])
 
 
 def is_limit(line: str) -> bool:
@@ -82,17 +78,19 @@ def own_lines(is_line: Callable[[str], bool], own: re.Pattern[str]) -> Callable[
         part = text.removesuffix(foreign_text)
         if not part:
             return ours(before) and (after is None or bool(foreign_text))
-        first, *lines = part.split("\n")[:-1] or [""]
-        return (
-            part.endswith("\n") and first.startswith(f"{MARK}: ") and first.isprintable() and all(map(is_line, lines))
-        )
+        return _is_our_part(part, is_line)
 
     return is_own
 
 
+def _is_our_part(part: str, is_line: Callable[[str], bool]) -> bool:
+    first, *lines = part.split("\n")[:-1] or [""]
+    is_comment = first.startswith(f"{MARK}: ") and first.isprintable()
+    return part.endswith("\n") and is_comment and all(map(is_line, lines))
+
+
 def includes_ours(before: str | None, after: str | None) -> bool:
-    text = before or ""
-    return after == text + ("" if not text or text.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
+    return after == with_include(before or "")
 
 
 def inserts_rules(before: str | None, after: str | None) -> bool:

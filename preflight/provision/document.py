@@ -1,7 +1,8 @@
 """The plan as a file: `plan --out` writes it, `apply` reads it. Pure.
 
-`{"schema": "preflight.plan/1", "created", "cluster", "inventory", "held_back": ["…"], "changes": [{…}]}`; the changes
-are those of preflight/model/change.py, in the order in which they are applied.
+Its keys are `schema` ("preflight.plan/1"), `created`, `cluster`, `inventory`, `held_back` (a list of texts) and
+`changes` (a list of objects). The changes are those of preflight/model/change.py, in the order in which they are
+applied.
 """
 
 import json
@@ -14,7 +15,7 @@ import msgspec
 from preflight.facts.documents.refused_document import KINDS, PLAN, refusal, schema_of
 from preflight.model.change import Change, Plan
 from preflight.model.errors import UsageError
-from preflight.provision.accept import doubled, plan_refusal
+from preflight.provision.accept import plan_refusal, repeated
 
 SCHEMA = "preflight.plan/1"
 LARGEST = 1 << 28  # bytes; 4,096 hosts with 8 devices, 4 changes each, have 50 MB
@@ -42,7 +43,7 @@ def _strict(type_: type, **types: object) -> type[msgspec.Struct]:
 
 
 @dataclass(frozen=True)
-class _Document:
+class _PlanDocument:
     schema: str
     created: str
     cluster: str
@@ -51,12 +52,12 @@ class _Document:
     held_back: list[str]
 
 
-_StrictDocument = _strict(_Document, changes=list[_strict(Change)])  # type: ignore[misc]  # the type is made at import
+_StrictPlanDocument = _strict(_PlanDocument, changes=list[_strict(Change)])  # type: ignore[misc]  # the type is made at import
 
 
 def dump(saved: SavedPlan) -> str:
     changes = list(saved.plan.changes)
-    document = _Document(SCHEMA, saved.created, saved.cluster, saved.inventory, changes, list(saved.held_back))
+    document = _PlanDocument(SCHEMA, saved.created, saved.cluster, saved.inventory, changes, list(saved.held_back))
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
@@ -66,11 +67,11 @@ def load(text: bytes, name: str) -> SavedPlan:
     Raises UsageError that names the fault and its line, also for a change that no check of preflight makes.
     """
     try:
-        document = msgspec.json.decode(text, type=_Document) if schema_of(text) == SCHEMA else None
+        document = msgspec.json.decode(text, type=_PlanDocument) if schema_of(text) == SCHEMA else None
         if document is None:
             msgspec.json.decode(text, type=dict[str, msgspec.Raw])
             raise UsageError(refusal(name, PLAN, SCHEMA, text))
-        msgspec.json.decode(text, type=_StrictDocument)
+        msgspec.json.decode(text, type=_StrictPlanDocument)
         json.loads(text, object_pairs_hook=_each_once)
         lines = _lines(text.decode(), len(document.changes))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -86,7 +87,7 @@ def _refuse_strange(changes: Sequence[Change], lines: Sequence[int], name: str) 
     for change, line in zip(changes, lines, strict=True):
         if objection := plan_refusal(change):
             raise UsageError(f"{name}:{line}: {objection}\n{anew}")
-    if (number := next(doubled(changes), None)) is not None:
+    if (number := next(repeated(changes), None)) is not None:
         kind, target, host = changes[number].kind, changes[number].target, changes[number].host
         raise UsageError(f"{name}:{lines[number]}: {kind} {target} of {host} is changed a second time\n{anew}")
 

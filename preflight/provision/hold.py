@@ -1,8 +1,9 @@
 """Changes of a plan that have to wait, and warnings to show before it is carried out. Pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from preflight.facts.types import ClusterFacts, HostFacts, NpuSmi, Os, Unreachable
+from preflight.facts.types import ClusterFacts, HostFacts, NpuProcess, NpuSmi, Os, Unreachable
+from preflight.grouping import grouped
 from preflight.model.change import Change, Plan, Risk
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -46,7 +47,7 @@ def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_
 def where_root(plan: Plan, facts: ClusterFacts) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan without hosts where preflight is not root, and a sentence for each such host.
 
-    Hosts get a sentence if sudo refused, or if the plan would have changed them. The first few are named, the others
+    Hosts get a sentence if sudo refused, or if the plan would have changed them. The first few are listed, the others
     counted.
     """
     powerless = {name: why for name in facts.hosts if (why := _not_root(name, facts, plan.hosts))}
@@ -73,10 +74,7 @@ def same_machine(facts: ClusterFacts) -> tuple[str, ...]:
 
     Hosts that were copied from one image share a machine id, but not their host names.
     """
-    names: dict[tuple[str, str], list[str]] = {}
-    for name, host_facts in facts.hosts.items():
-        if isinstance(host_facts, HostFacts) and isinstance(host_facts.os, Os) and host_facts.os.machine_id:
-            names.setdefault((host_facts.os.machine_id, host_facts.os.hostname), []).append(name)
+    names = grouped(((os.machine_id, os.hostname), name) for name, os in _systems(facts) if os.machine_id)
     return tuple(
         f"{' and '.join(aliases)} are one machine: host name {hostname}, machine id {machine}"
         for (machine, hostname), aliases in names.items()
@@ -86,17 +84,19 @@ def same_machine(facts: ClusterFacts) -> tuple[str, ...]:
 
 def unfinished(facts: ClusterFacts) -> tuple[str, ...]:
     """Return the hosts on which a run has begun and not finished."""
-    return tuple(
-        name
-        for name, host_facts in facts.hosts.items()
-        if isinstance(host_facts, HostFacts) and isinstance(host_facts.os, Os) and host_facts.os.open_run
-    )
+    return tuple(name for name, os in _systems(facts) if os.open_run)
+
+
+def _systems(facts: ClusterFacts) -> Iterator[tuple[str, Os]]:
+    for name, host_facts in facts.hosts.items():
+        if isinstance(host_facts, HostFacts) and isinstance(host_facts.os, Os):
+            yield name, host_facts.os
 
 
 def not_reached(facts: ClusterFacts) -> tuple[str, ...]:
     """Return a sentence for each host that was not reached, so that the plan knows nothing of it.
 
-    The first few are named, the others counted.
+    The first few are listed, the others counted.
     """
     sentences = [host_facts.summary for host_facts in facts.hosts.values() if isinstance(host_facts, Unreachable)]
     return _first_few(sentences, "hosts were not reached")
@@ -108,9 +108,9 @@ def not_seen(findings: Iterable[Finding]) -> tuple[str, ...]:
     return _first_few(sentences, "things could not be looked at")
 
 
-def _first_few(sentences: Sequence[str], rest: str) -> tuple[str, ...]:
+def _first_few(sentences: Sequence[str], summary: str) -> tuple[str, ...]:
     count = len(sentences) - _NAMED
-    return (*sentences[:_NAMED], *((f"{count} more {rest}",) if count > 0 else ()))
+    return (*sentences[:_NAMED], *((f"{count} more {summary}",) if count > 0 else ()))
 
 
 def _busy(facts: ClusterFacts, host: str, device: int) -> str:
@@ -124,9 +124,13 @@ def _busy(facts: ClusterFacts, host: str, device: int) -> str:
         return "cannot tell whether a job uses it" + (f": {npu_smi.error}" if npu_smi else "")
     for process in npu_smi.processes:
         if process.device == device:
-            user = f", user {process.user}" if process.user else ""
-            return f"process {process.name or 'without a name'} (pid {process.pid}{user}) uses it"
+            return _use(process)
     for chip in npu_smi.chips:
         if chip.device == device and chip.busy_percent:
             return f"its AI cores are {chip.busy_percent} % busy, though no process is shown"
     return ""
+
+
+def _use(process: NpuProcess) -> str:
+    user = f", user {process.user}" if process.user else ""
+    return f"process {process.name or 'without a name'} (pid {process.pid}{user}) uses it"

@@ -5,7 +5,7 @@ import json
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ import msgspec
 from preflight.facts import answer_frame as framed
 from preflight.facts.decode import decode
 from preflight.facts.documents.refused_document import json_error
-from preflight.model.change import Area, Change, Kind, Phase, StepResult, StepState
+from preflight.model.change import Area, Change, ChangePhase, Kind, StepResult, StepState
 from preflight.model.cluster import Host
 from preflight.provision import reverts
 from preflight.provision.accept import operators_files
@@ -28,7 +28,7 @@ Person = Callable[[str, float], bool]  # takes a host and seconds; returns wheth
 JOURNAL = "/var/lib/preflight/journal"  # on the hosts
 LOCK = "/run/preflight.lock"
 WATCH = "/run/preflight"  # files and verdicts of guardians
-CONFIRM_SECONDS = 30.0  # how long a host waits for a new connection before it reverts its firewall changes
+CONFIRM_SECONDS = 30.0  # seconds that a host waits for a new connection before it reverts its firewall changes
 _PATIENCE = 20.0  # seconds after that in which the host is asked what it did
 _GUARDIAN = 5.0  # seconds that a host's guardian takes for its work
 _GUARDED_SECONDS = 60.0  # for the guarded changes; then a guardian ends them, whatever they wait for
@@ -96,7 +96,7 @@ class _UndoOf:
     damaged: int = 0  # lines of the run's journal that cannot be read
 
 
-class Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
+class HostRefusalError(Exception):
     """The host program's own sentence about why it began nothing.
 
     `at_work`: the owner of the run that is at work there, if that is the reason.
@@ -151,6 +151,10 @@ class HostRun:
         self._confirm_seconds = confirm_seconds
         self._person = person
 
+    @property
+    def host_name(self) -> str:
+        return self._host.name
+
     @staticmethod
     def seconds(changes: Sequence[Change], confirm_seconds: float) -> float:
         """Return the longest time in seconds that `carry_out` takes."""
@@ -165,23 +169,23 @@ class HostRun:
         try:
             answer = self._ask({"action": "compare", **_phases(changes)}, _Compared, _program_seconds(changes))
             if unfinished := _unfinished(answer.open, answer.at_work):
-                return refused(changes, f"{self._host.name}: {unfinished}")
+                return refused(changes, f"{self.host_name}: {unfinished}")
             return _results(changes, answer.results)
-        except (TransportError, Refused, framed.NoAnswer) as error:
-            return refused(changes, _named(self._host, error))
+        except (TransportError, HostRefusalError, framed.NoAnswer) as error:
+            return refused(changes, _with_name(self._host, error))
 
     def at_work(self) -> str:
         """Return the owner of the run that is at work here now, empty if none is.
 
-        Nothing is written. Raises TransportError, Refused or NoAnswer.
+        Nothing is written. Raises TransportError, HostRefusalError or NoAnswer.
         """
         return self._ask({"action": "compare", **_phases(())}, _Compared, _PROGRAM_SECONDS).at_work
 
     def recover(self) -> str:
         """Finish the work of a run that was cut off, once its guardian is done.
 
-        Returns a sentence about it, empty if there was no such run. Raises TransportError, Refused (also where another
-        run is at work) or NoAnswer.
+        Returns a sentence about it, empty if there was no such run. Raises TransportError, HostRefusalError (also where
+        another run is at work) or NoAnswer.
         """
         timeout = self._confirm_seconds + _GUARDIAN  # for a guardian that has not decided yet
         request = {"action": "recover", "owner": self._owner(), "patience": timeout}
@@ -190,14 +194,14 @@ class HostRun:
     def undo_of(self, run: str) -> HostUndo:
         """Return the changes that lead this host back to its state before `run`.
 
-        Nothing is written. Raises TransportError, Refused or NoAnswer.
+        Nothing is written. Raises TransportError, HostRefusalError or NoAnswer.
         """
         answer = self._ask({"action": "undo-of", "run": run}, _UndoOf, _PROGRAM_SECONDS)
         unfinished = _unfinished(answer.open, answer.at_work)
         if answer.changes is None:
             return HostUndo(None, unfinished=unfinished)
         changes = (
-            Change(self._host.name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
+            Change(self.host_name, undo.area, undo.kind, undo.target, undo.before, undo.after, why=run)
             for undo in answer.changes
         )
         return HostUndo(tuple(changes), tuple(answer.left), unfinished, answer.damaged)
@@ -209,9 +213,9 @@ class HostRun:
         Targets that have been changed since that run are then skipped.
         """
         changes = _in_phases(changes)
-        if self._host.ssh.transport == "local" and self._person is None and any(map(_needs_confirmation, changes)):
+        is_local = self._host.ssh.transport == "local"
+        if is_local and self._person is None and _of_phase(changes, ChangePhase.GUARDED):
             return self._without_firewall(changes, undoes)
-        go_on = bool(undoes)
         seconds = _program_seconds(changes) + _guarded_seconds(changes)
         request = {
             "action": "apply",
@@ -221,28 +225,30 @@ class HostRun:
             "seconds": self._confirm_seconds,
             "guarded_seconds": _guarded_seconds(changes),
             "limit": seconds,
-            "go_on": go_on,
+            "go_on": bool(undoes),
             "undoes": undoes,
             **_phases(changes),
         }
         try:
             # A firewall change may block this very connection; it works again once the host has reverted the change.
             answer = self._ask(request, _Applied, seconds + self._confirm_seconds + _PATIENCE)
-            expected = [change for change in changes if not (answer.guarded and change.phase is Phase.KEPT)]
-            results = _results(expected, answer.results)
-        except Refused as error:
-            return HostOutcome(refused(changes, _named(self._host, error)), error.at_work)
-        except framed.NoAnswer as error:
-            return HostOutcome(lost(changes, _named(self._host, error), self._run))
-        except TransportError as error:
-            if error.kind in _MAYBE_BEGUN:
-                return HostOutcome(lost(changes, error.summary, self._run))
-            return HostOutcome(refused(changes, error.summary))
+            applied = [change for change in changes if not (answer.guarded and change.phase is ChangePhase.KEPT)]
+            results = _results(applied, answer.results)
+        except (HostRefusalError, framed.NoAnswer, TransportError) as error:
+            return self._outcome_of(error, changes)
         if answer.guarded:
-            own = answer.own or self._host.ssh.transport == "local"
-            kept = [change for change in changes if change.phase is Phase.KEPT]
-            results = self._confirmed(results, kept, go_on, own=own)
+            kept = _of_phase(changes, ChangePhase.KEPT)
+            results = self._confirmed(results, kept, bool(undoes), own=answer.own or is_local)
         return HostOutcome(results)
+
+    def _outcome_of(self, error: Exception, changes: Sequence[Change]) -> HostOutcome:
+        """Return the outcome of a host that refused the changes, or of which no answer came."""
+        message = error.summary if isinstance(error, TransportError) else _with_name(self._host, error)
+        if isinstance(error, HostRefusalError):
+            return HostOutcome(refused(changes, message), error.at_work)
+        if isinstance(error, TransportError) and error.kind not in _MAYBE_BEGUN:
+            return HostOutcome(refused(changes, message))
+        return HostOutcome(lost(changes, message, self._run))
 
     def _confirmed(
         self, results: tuple[StepResult, ...], kept: Sequence[Change], go_on: bool, *, own: bool
@@ -258,27 +264,30 @@ class HostRun:
             verdict = self._confirm(kept if succeeded else (), go_on, own=own)
             if verdict.verdict == "confirmed":
                 return results + (_results(kept, verdict.results) if succeeded else not_run)
-        except (TransportError, Refused, framed.NoAnswer) as error:
+        except (TransportError, HostRefusalError, framed.NoAnswer) as error:
             message = reverts.unknown(str(error), self._run)
             return tuple(_unless_guarded(result, StepState.FAILED, message) for result in results) + not_run
+        return (*self._reverted(results, verdict, own=own), *not_run)
+
+    def _reverted(self, results: Iterable[StepResult], verdict: _Verdict, *, own: bool) -> Iterator[StepResult]:
+        """Yield the results after the host has reverted its firewall changes, or tried to."""
         sentence = reverts.done(self._confirm_seconds, own)
-        reverted = (
-            _unless_guarded(result, StepState.FAILED, reverts.left(result.change, verdict.trying, self._host.ssh.port))
-            if result.change.target in verdict.left
-            else _unless_guarded(result, StepState.REVERTED, sentence)
-            for result in results
-        )
-        return (*reverted, *not_run)
+        for result in results:
+            if result.change.target in verdict.left:
+                message = reverts.not_reverted(result.change, verdict.trying, self._host.ssh.port)
+                yield _unless_guarded(result, StepState.FAILED, message)
+            else:
+                yield _unless_guarded(result, StepState.REVERTED, sentence)
 
     def _without_firewall(self, changes: Sequence[Change], undoes: str) -> HostOutcome:
         """Carry out the changes that need no confirmation.
 
         This machine would confirm itself: a connection to its own addresses passes every firewall.
         """
-        plain = [change for change in changes if change.phase is Phase.PLAIN]
+        plain = _of_phase(changes, ChangePhase.PLAIN)
         outcome = self.carry_out(plain, undoes=undoes) if plain else HostOutcome(())
-        firewall_changes = tuple(change for change in changes if change.phase is not Phase.PLAIN)
-        message = f"{self._host.name}: {reverts.NO_PERSON}"
+        firewall_changes = [change for change in changes if change.phase is not ChangePhase.PLAIN]
+        message = f"{self.host_name}: {reverts.NO_PERSON}"
         return HostOutcome(outcome.results + refused(firewall_changes, message), outcome.at_work)
 
     def _confirm(self, kept: Sequence[Change], go_on: bool, *, own: bool) -> _Verdict:
@@ -290,7 +299,7 @@ class HostRun:
         deadline = time.monotonic() + self._confirm_seconds + _PATIENCE
         attempts = 0
         timeout = self._confirm_seconds + _PATIENCE / 2  # for the guardians to end
-        settings = {"heard": self._heard(own), "go_on": go_on, "patience": timeout}
+        settings = {"heard": self._is_confirmed(own), "go_on": go_on, "patience": timeout}
         request = {"action": "confirm", **settings, **_phases(kept)}
         while True:
             try:
@@ -301,9 +310,9 @@ class HostRun:
                     raise
             time.sleep(_PAUSE)
 
-    def _heard(self, own: bool) -> bool:
+    def _is_confirmed(self, own: bool) -> bool:
         """Return whether the confirmation counts: over ssh, its arrival; here, a person's answer about a new login."""
-        return not own or (self._person is not None and self._person(self._host.name, self._confirm_seconds))
+        return not own or (self._person is not None and self._person(self.host_name, self._confirm_seconds))
 
     def _owner(self) -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}, run {self._run}"
@@ -322,8 +331,8 @@ class HostRun:
         return _read(self._transport.run(self._host, program, timeout=seconds), marker, type_)
 
 
-def _needs_confirmation(change: Change) -> bool:
-    return change.phase is Phase.GUARDED
+def _of_phase(changes: Iterable[Change], phase: ChangePhase) -> list[Change]:
+    return [change for change in changes if change.phase is phase]
 
 
 def _program_seconds(changes: Sequence[Change]) -> float:
@@ -331,19 +340,19 @@ def _program_seconds(changes: Sequence[Change]) -> float:
 
 
 def _guarded_seconds(changes: Sequence[Change]) -> float:
-    guarded = (change for change in changes if change.phase is Phase.GUARDED)
+    guarded = _of_phase(changes, ChangePhase.GUARDED)
     rules = sum((text or "").count("\n") + 1 for change in guarded for text in (change.before, change.after))
     return _GUARDED_SECONDS + _RULE_SECONDS * rules
 
 
 def _phases(changes: Sequence[Change]) -> dict[str, object]:
-    phases = {phase.value: [asdict(change) for change in changes if change.phase is phase] for phase in Phase}
+    phases = {phase.value: list(map(asdict, _of_phase(changes, phase))) for phase in ChangePhase}
     return {**phases, "named": operators_files(changes)}
 
 
 def _in_phases(changes: Sequence[Change]) -> list[Change]:
     """Return the changes in the order in which the host makes them, and in which it answers."""
-    return sorted(changes, key=lambda change: tuple(Phase).index(change.phase))
+    return sorted(changes, key=lambda change: tuple(ChangePhase).index(change.phase))
 
 
 def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepResult, ...]:
@@ -364,7 +373,7 @@ def _unfinished(run: str, at_work: str) -> str:
     return ""
 
 
-def _named(host: Host, error: Exception) -> str:
+def _with_name(host: Host, error: Exception) -> str:
     text = str(error)
     return text if text.startswith(f"{host.name}: ") else f"{host.name}: {text}"
 
@@ -386,19 +395,19 @@ def refused(changes: Sequence[Change], message: str) -> tuple[StepResult, ...]:
 
 def _unless_guarded(result: StepResult, state: StepState, message: str) -> StepResult:
     """Return `result`, with `state` and `message` if it was written and guarded."""
-    if result.change.phase is Phase.GUARDED and result.state is StepState.DONE:
+    if result.change.phase is ChangePhase.GUARDED and result.state is StepState.DONE:
         return replace(result, state=state, message=message, maybe=state is not StepState.REVERTED)
     return result
 
 
 def _read(answer: Answer, marker: str, type_: type[T]) -> T:
-    """Return the framed document. Raises Refused with the program's refusal, NoAnswer for any other output."""
+    """Return the framed document. Raises HostRefusalError with the program's refusal, NoAnswer for any other output."""
     document = framed.document(answer, marker)
     try:
         parts = decode(document, dict[str, msgspec.Raw])
         if "error" in parts:
             at_work = decode(parts["at_work"], str) if "at_work" in parts else ""
-            raise Refused(decode(parts["error"], str), at_work)
+            raise HostRefusalError(decode(parts["error"], str), at_work)
         return decode(document, type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise framed.NoAnswer(

@@ -1,12 +1,12 @@
 """Journals of the runs from this machine: a file a run, a JSON object a line, on disk before the next step begins.
 
-    start      run, command, inventory, owner, changes (the plan); undoes (the run that this one rolls back, or "") and
-               asked (the hosts that were asked for it)
-    begin      host, steps: the changes that now begin there, in order
-    end        host, step, kind, target, state, found, message: the result of one change; maybe: whether it may have
-               changed something though it is not done
-    stopped    why: no other host is begun
-    finish     exit: the command's exit code
+    `start`    run, command, inventory, owner and changes (the plan).
+               `undoes` is the run that this one rolls back, or "". `asked` is the hosts that were asked for it.
+    `begin`    host and steps (the changes that now begin there, in order).
+    `end`      host, step, kind, target, state, found and message, which are the result of one change.
+               `maybe` is true if the change may have changed something though it is not done.
+    `stopped`  why no other host is begun.
+    `finish`   exit (the command's exit code).
 
 The files may hold text of hosts' files; only their owner can read them.
 """
@@ -115,9 +115,9 @@ class RunJournal:
     def finish(self, exit_code: int) -> None:
         self._note("finish", exit=exit_code)
 
-    def _note(self, event: str, **more: Any) -> None:
+    def _note(self, event: str, **fields: Any) -> None:
         time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        line = msgspec.json.encode({"event": event, "time": time, **more}) + b"\n"
+        line = msgspec.json.encode({"event": event, "time": time, **fields}) + b"\n"
         try:
             with self._lock:
                 if os.write(self._handle, line) < len(line):
@@ -258,11 +258,14 @@ def _read(path: Path) -> PastRun | None:
     start = _line(first)
     if not isinstance(start, _Start) or not _is_sound(start, path.stem):
         return None
+    return _past_run(start, list(map(_line, later_lines)))
+
+
+def _past_run(start: _Start, lines: Sequence[_Line | None]) -> PastRun:
+    """Return the run that begins with `start`, by the later lines of its journal."""
     hosts = {change.host for change in start.changes}
-    lines = [line for line in map(_line, later_lines) if line]
-    ends = {(line.host, line.step): line for line in lines if isinstance(line, _End)}  # the last result counts
+    ends = _last_ends(lines)
     begun = tuple(line.host for line in lines if isinstance(line, _Begin) and line.host in hosts)
-    ended = {(line.host, line.kind, line.target): line for line in ends.values()}
     return PastRun(
         run=start.run,
         command=start.command,
@@ -272,15 +275,26 @@ def _read(path: Path) -> PastRun | None:
         changes=start.changes,
         undoes=start.undoes,
         asked=start.asked,
-        states=dict(Counter(line.state for line in ends.values())),
-        maybe=sum(line.maybe for line in ends.values()),
+        states=dict(Counter(end.state for end in ends)),
+        maybe=sum(end.maybe for end in ends),
         begun=begun,
-        made=tuple(
-            change
-            for change in start.changes
-            if change.host in begun and _may_be_made(ended.get((change.host, change.kind, change.target)))
-        ),
+        made=_made(start.changes, frozenset(begun), ends),
         exit=next((line.exit for line in lines if isinstance(line, _Finish)), None),
+    )
+
+
+def _last_ends(lines: Iterable[_Line | None]) -> list[_End]:
+    """Return the last result of each step."""
+    return list({(line.host, line.step): line for line in lines if isinstance(line, _End)}.values())
+
+
+def _made(changes: Iterable[Change], begun: frozenset[str], ends: Iterable[_End]) -> tuple[Change, ...]:
+    """Return the changes of hosts that were begun which are done, or may be: those without a result, too."""
+    ended = {(end.host, end.kind, end.target): end for end in ends}
+    return tuple(
+        change
+        for change in changes
+        if change.host in begun and _may_be_made(ended.get((change.host, change.kind, change.target)))
     )
 
 

@@ -6,8 +6,9 @@ down become comments.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from preflight.checks.shared.npu import interface_of
 from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.quote import quote
 from preflight.facts.types import ClusterFacts, Hccn, HccnConf, HccnDevice, HostFacts, Network, NpuSmi, Sysctl
+from preflight.grouping import grouped
 from preflight.inventory import InventoryError, dump, parse
 from preflight.inventory.dump import text_of
 from preflight.inventory.errors import Location
@@ -24,6 +26,7 @@ from preflight.model.cluster import Device, Host, Product
 from preflight.model.ports import PortSet
 from preflight.model.product_names import known_as
 from preflight.provision.recognise import plan_of
+from preflight.rules.firewall.rules import common
 
 _ORDER = ("cluster", "ssh", "network", "device_addresses", "ports", "firewall", "probe")  # then others, hosts last
 _LEARNT = ("devices", "slot", "device_addresses", "gateways", "detect")  # of a host
@@ -44,15 +47,15 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _InspectedHost:
     """One host with the devices that it has.
 
-    `unseen`: why they could not be inspected. `open`: why their addresses cannot be written down.
+    `error`: why they could not be inspected. `faults`: why their addresses cannot be written down.
     """
 
     host: Host
-    unseen: str = ""
-    open: tuple[str, ...] = ()
+    error: str = ""
+    faults: tuple[str, ...] = ()
 
 
 def learn(base: Mapping[str, Any], hosts: Sequence[Host], facts: ClusterFacts, product: Product) -> Learned:
@@ -61,36 +64,36 @@ def learn(base: Mapping[str, Any], hosts: Sequence[Host], facts: ClusterFacts, p
     `base`: the inventory as TOML has it, which has led to `hosts`. `product`: the servers' product.
     """
     comments: Comments = defaultdict(list)
-    host_facts = {host.name: facts.hosts[host.name] for host in hosts}
-    states = [_seen(host, host_facts[host.name]) for host in hosts]
-    count = Counter(len(state.host.devices) for state in states if not state.unseen).most_common(1)[0][0]
-    states = [replace(state, host=_with_devices(state.host, count)) if state.unseen else state for state in states]
-    own_nics = {host.name: _own_nic(host, host_facts[host.name]) for host in hosts}
-    cluster = {**base["cluster"], "product": product.value, "devices": count, **_mtu(states, facts)}
+    inspected, count = _inspect(hosts, facts)
+    own_nics = {host.name: _own_nic(host, facts.hosts[host.name]) for host in hosts}
+    cluster = {**base["cluster"], "product": product.value, "devices": count, **_mtu(inspected, facts)}
     if not cluster.get("cidrs"):
         cluster["cidrs"] = sorted({str(address.network) for _, address in own_nics.values() if address})
-    kept = {**base, "cluster": cluster}
-    kept.pop("device_addresses", None)
-    nics = {host.name: own_nics[host.name][0] for host in hosts if host.nic is None and own_nics[host.name][0]}
+    learnt = {**base, "cluster": cluster}
+    learnt.pop("device_addresses", None)
+    nics = {host.name: nic for host in hosts if host.nic is None and (nic := own_nics[host.name][0])}
     if len(set(nics.values())) == 1:
-        kept["network"], nics = {"nic": next(iter(nics.values()))}, {}
+        learnt["network"], nics = {"nic": next(iter(nics.values()))}, {}
     if "ports" not in base:
-        kept["ports"] = _ports(list(_reached(facts)), comments)
+        learnt["ports"] = _ports(list(_reached(facts)), comments)
         comments["ports",].append("As the hosts reserve them.")
-    tables = apart(base["hosts"], without=_LEARNT)
-    kept["hosts"] = [_table(tables[state.host.name], state.host, count, nics) for state in states]
-    plan = plan_of(kept, [state.host for state in states])
-    if plan:
-        kept |= {"device_addresses": plan, "hosts": together(kept["hosts"])}
-        comments["device_addresses",].append("The plan that gives the devices what they have.")
-    else:
-        _write_out(kept, states, comments)
-    names = sorted(kept, key=lambda name: (name in ("hosts", "waivers"), _ORDER.index(name) if name in _ORDER else 99))
-    document = {name: kept[name] for name in names if kept[name]}
-    unseen = (
-        f"{state.host.name}: {state.unseen.removeprefix(state.host.name + ': ')}" for state in states if state.unseen
+    learnt["hosts"] = _host_tables(base, inspected, count, nics)
+    _add_addresses(learnt, inspected, comments)
+    return Learned(_ordered(learnt), dict(comments), tuple(_not_inspected(inspected)))
+
+
+def _ordered(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables that hold anything, in the order of an inventory."""
+    names = sorted(
+        document, key=lambda name: (name in ("hosts", "waivers"), _ORDER.index(name) if name in _ORDER else 99)
     )
-    return Learned(document, dict(comments), tuple(unseen))
+    return {name: document[name] for name in names if document[name]}
+
+
+def _not_inspected(inspected: Sequence[_InspectedHost]) -> Iterator[str]:
+    for item in inspected:
+        if item.error:
+            yield f"{item.host.name}: {item.error.removeprefix(item.host.name + ': ')}"
 
 
 def asked(base: Mapping[str, Any], hosts: Sequence[Host]) -> list[Host]:
@@ -140,8 +143,11 @@ def _reached(facts: ClusterFacts) -> Iterator[HostFacts]:
     return (host for host in facts.hosts.values() if isinstance(host, HostFacts))
 
 
-def _with_devices(host: Host, count: int) -> Host:
-    return replace(host, devices=tuple(Device(index) for index in range(count)))
+def _host_tables(
+    base: Mapping[str, Any], inspected: Sequence[_InspectedHost], count: int, nics: Mapping[str, str]
+) -> list[Table]:
+    tables = apart(base["hosts"], without=_LEARNT)
+    return [_table(tables[item.host.name], item.host, count, nics) for item in inspected]
 
 
 def _table(table: Table, host: Host, count: int, nics: Mapping[str, str]) -> Table:
@@ -152,13 +158,24 @@ def _table(table: Table, host: Host, count: int, nics: Mapping[str, str]) -> Tab
 # One host.
 
 
-def _seen(host: Host, found: object) -> _Seen:
-    hccn = found.hccn if isinstance(found, HostFacts) else found
+def _inspect(hosts: Sequence[Host], facts: ClusterFacts) -> tuple[list[_InspectedHost], int]:
+    """Return each host with its devices, and the usual number of devices, which hosts that did not answer get, too."""
+    inspected = [_inspect_host(host, facts.hosts[host.name]) for host in hosts]
+    count = Counter(len(item.host.devices) for item in inspected if not item.error).most_common(1)[0][0]
+    devices = tuple(Device(index) for index in range(count))
+    return [
+        replace(item, host=replace(item.host, devices=devices)) if item.error else item for item in inspected
+    ], count
+
+
+def _inspect_host(host: Host, host_facts: object) -> _InspectedHost:
+    hccn = host_facts.hccn if isinstance(host_facts, HostFacts) else host_facts
     if not isinstance(hccn, Hccn):
-        return _Seen(host, unseen=str(getattr(hccn, "error", "") or getattr(hccn, "summary", "it has no devices")))
+        error = getattr(hccn, "error", "") or getattr(hccn, "summary", "it has no devices")
+        return _InspectedHost(host, error=str(error))
     present = [device for device in hccn.devices if "not exist" not in device.address.error]
-    devices = tuple(_device(device) for device in present)
-    return _Seen(replace(host, devices=devices), open=tuple(text for device in present if (text := _trouble(device))))
+    devices = tuple(map(_device, present))
+    return _InspectedHost(replace(host, devices=devices), faults=tuple(filter(None, map(_trouble, present))))
 
 
 def _device(device: HccnDevice) -> Device:
@@ -174,34 +191,36 @@ def _trouble(device: HccnDevice) -> str:
     return "" if interface_of(device) else f"device {device.index} has no mask for its address {device.address.value}"
 
 
-def _own_nic(host: Host, found: object) -> tuple[str, IPv4Interface | None]:
+def _own_nic(host: Host, host_facts: object) -> tuple[str, IPv4Interface | None]:
     """Return name and address of the NIC by which the host is reached, or else of the NIC with the default route."""
-    network = found.network if isinstance(found, HostFacts) else None
+    network = host_facts.network if isinstance(host_facts, HostFacts) else None
     if not isinstance(network, Network):
         return "", None
     routed = {route.interface for route in network.routes if route.destination == "default"}
-    addresses = [
-        (interface.name, IPv4Interface(text))
-        for interface in network.interfaces
-        for text in interface.addresses
-        if ":" not in text
-    ]
-    named = [(name, address) for name, address in addresses if str(address.ip) == host.address]
-    behind = [(name, address) for name, address in addresses if name in routed]
-    return next(iter((*named, *behind)), ("", None))
+    nics = list(_ipv4_addresses(network))
+    by_address = [nic for nic in nics if str(nic[1].ip) == host.address]
+    by_route = [nic for nic in nics if nic[0] in routed]
+    return next(iter((*by_address, *by_route)), ("", None))
+
+
+def _ipv4_addresses(network: Network) -> Iterator[tuple[str, IPv4Interface]]:
+    for interface in network.interfaces:
+        for text in interface.addresses:
+            if ":" not in text:
+                yield interface.name, IPv4Interface(text)
 
 
 # The cluster.
 
 
-def _mtu(seen: Sequence[_Seen], facts: ClusterFacts) -> dict[str, int]:
+def _mtu(inspected: Sequence[_InspectedHost], facts: ClusterFacts) -> dict[str, int]:
     """Return the MTU if an operator has set it: the boot files of all hosts have the same value for all devices."""
     values = set()
-    for state in seen:
-        of_host = facts.hosts[state.host.name]
-        conf = of_host.hccn_conf if isinstance(of_host, HostFacts) else None
+    for item in inspected:
+        host_facts = facts.hosts[item.host.name]
+        conf = host_facts.hccn_conf if isinstance(host_facts, HostFacts) else None
         entries = conf.entries if isinstance(conf, HccnConf) else {}
-        values |= {entries.get(f"mtu_{device.index}", "") for device in state.host.devices}
+        values |= {entries.get(f"mtu_{device.index}", "") for device in item.host.devices}
     value = values.pop() if len(values) == 1 else ""
     return {"device_mtu": int(value)} if value.isdecimal() else {}
 
@@ -214,57 +233,74 @@ def _ports(hosts: Sequence[HostFacts], comments: Comments) -> dict[str, Any]:
     reserved = [PortSet.parse(host.sysctl.reserved_ports) for host in hosts if isinstance(host.sysctl, Sysctl)]
     if not reserved:
         return {}
-    common = reserved[0]
-    for ports in reserved[1:]:
-        common -= common - ports
-    if any(ports != common for ports in reserved):
-        comments[()].append(f"The hosts reserve different ports; all of them reserve {common or 'none'}.")
-    other_ports = common - _HCCL - _MASTER
+    shared = reduce(common, reserved)
+    if set(reserved) != {shared}:
+        comments[()].append(f"The hosts reserve different ports; all of them reserve {shared or 'none'}.")
+    table: dict[str, Any] = {}
+    if shared >= _HCCL_BEFORE_8_0 and _HCCL - shared:
+        table["hccl_count"] = len(_HCCL_BEFORE_8_0)
+    other_ports = shared - _HCCL - _MASTER
     if len(other_ports) > _MOST_JOB_PORTS:
         comments[()].append(f"All hosts reserve these ports, too, which no job seems to want: {other_ports}")
-    older = common >= _HCCL_BEFORE_8_0 and bool(_HCCL - common)
-    job = str(other_ports).split(",") if 0 < len(other_ports) <= _MOST_JOB_PORTS else []
-    return {**({"hccl_count": len(_HCCL_BEFORE_8_0)} if older else {}), **({"job": job} if job else {})}
+    elif other_ports:
+        table["job"] = str(other_ports).split(",")
+    return table
 
 
 # Addresses without a plan.
 
 
-def _write_out(kept: dict[str, Any], seen: Sequence[_Seen], comments: Comments) -> None:
+def _add_addresses(document: dict[str, Any], inspected: Sequence[_InspectedHost], comments: Comments) -> None:
+    """Add the plan that gives the devices their addresses, or the addresses host by host if there is no such plan."""
+    plan = plan_of(document, [item.host for item in inspected])
+    if plan is None:
+        _write_out(document, inspected, comments)
+    else:
+        document |= {"device_addresses": plan, "hosts": together(document["hosts"])}
+        comments["device_addresses",].append("The plan that gives the devices what they have.")
+
+
+def _write_out(document: dict[str, Any], inspected: Sequence[_InspectedHost], comments: Comments) -> None:
     """Add the addresses host by host; those that no inventory accepts become comments."""
-    holders: dict[IPv4Address, list[str]] = defaultdict(list)
-    for state in seen:
-        for device in state.host.devices:
-            if device.address:
-                holders[device.address.ip].append(f"{state.host.name} device {device.index}")
-    for number, (state, table) in enumerate(zip(seen, kept["hosts"], strict=True)):
-        own, comment = _written(state.host)
-        why = [state.unseen] if state.unseen else [*state.open, *_shared(state.host, holders)]
-        why = why or _refused(kept["cluster"], {**table, **own})
+    holders = _holders(inspected)
+    for number, (item, table) in enumerate(zip(inspected, document["hosts"], strict=True)):
+        own, comment = _written(item.host)
+        why = [item.error] if item.error else [*item.faults, *_shared(item.host, holders)]
+        why = why or _refused(document["cluster"], {**table, **own})
         if not why:
             table |= own
         else:
             comment = [f"Not taken over: {'; '.join(why)}"]
-            comment += [f"{key} = {text_of(values)}" for key, values in own.items() if not state.unseen]
+            comment += [f"{key} = {text_of(values)}" for key, values in own.items() if not item.error]
         if comment:
             comments["hosts", number] = comment
 
 
+def _holders(inspected: Sequence[_InspectedHost]) -> dict[IPv4Address, list[str]]:
+    """Return address → the devices that have it."""
+    return grouped(
+        (device.address.ip, f"{item.host.name} device {device.index}")
+        for item in inspected
+        for device in item.host.devices
+        if device.address
+    )
+
+
 def _written(host: Host) -> tuple[dict[str, list[str]], list[str]]:
     """Return the host's addresses as the inventory has them, and comments on values that only some devices have."""
-    own = {"device_addresses": [str(device.address or "none") for device in host.devices]}
+    own = {"device_addresses": _texts(device.address for device in host.devices)}
     comment = []
-    for key, values in (
-        ("gateways", [device.gateway for device in host.devices]),
-        ("detect", [device.detect for device in host.devices]),
-    ):
+    gateways, detects = ([device.gateway for device in host.devices], [device.detect for device in host.devices])
+    for key, values in (("gateways", gateways), ("detect", detects)):
         if all(values):
-            own[key] = [str(value) for value in values]
+            own[key] = _texts(values)
         elif any(values):
-            comment.append(
-                f"Without {key}, which only some devices have: {text_of([str(v or 'none') for v in values])}"
-            )
+            comment.append(f"Without {key}, which only some devices have: {text_of(_texts(values))}")
     return own, comment
+
+
+def _texts(values: Iterable[object]) -> list[str]:
+    return [str(value or "none") for value in values]
 
 
 def _shared(host: Host, holders: Mapping[IPv4Address, list[str]]) -> Iterator[str]:

@@ -3,11 +3,33 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from preflight.model.change import Area, Change, Kind, Phase, Plan, Risk
+from preflight.grouping import grouped
+from preflight.model.change import Area, Change, ChangePhase, Kind, Plan, Risk
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 
-_PHASES, _ORDER = tuple(Phase), tuple(Kind)
+_PHASES, _ORDER = tuple(ChangePhase), tuple(Kind)
+_SUBJECTS = {
+    Kind.FILE: "{0.target}",
+    Kind.PROGRAM: "{0.target}",
+    Kind.SYSCTL: "{0.target}",
+    Kind.NFT_RULES: "nftables {0.target}",
+    Kind.NFT_INPUT: "nftables chain {0.target}",
+    Kind.IPTABLES_RULES: "{0.target} INPUT",
+    Kind.IPTABLES_INPUT: "{0.target} chain INPUT",
+    Kind.FIREWALLD_RULES: "firewalld zone {0.target}",
+    Kind.FIREWALLD_PERMANENT: "firewalld zone {0.target}, permanently",
+    Kind.SERVICE: "service {0.target}",
+    Kind.SERVICE_AT_BOOT: "service {0.target} at boot",
+    Kind.UFW_RULES: "ufw rules",
+    Kind.UFW_ENABLED: "ufw enabled",
+    Kind.DEVICE_ADDRESS: "device {0.target} address",
+    Kind.DEVICE_GATEWAY: "device {0.target} gateway",
+    Kind.DEVICE_DETECT: "device {0.target} detect address",
+    Kind.DEVICE_MTU: "device {0.target} MTU",
+    Kind.DEVICE_SAVED: "device {0.device} in /etc/hccn.conf",
+    Kind.DEVICE_RECOVERY: "device {0.device} from /etc/hccn.conf",
+}
 
 
 def make_plan(findings: Iterable[Finding], areas: Iterable[Area], *, temporary: bool = False) -> Plan:
@@ -41,9 +63,7 @@ def _without_what_a_recovery_does(changes: Iterable[Change]) -> list[Change]:
 
 
 def _ordered(changes: Iterable[Change]) -> Plan:
-    by_host: dict[str, list[Change]] = {}
-    for change in changes:
-        by_host.setdefault(change.host, []).append(change)
+    by_host = grouped((change.host, change) for change in changes)
     return Plan(tuple(change for of_host in by_host.values() for change in sorted(of_host, key=_place)))
 
 
@@ -51,9 +71,11 @@ def _place(change: Change) -> tuple[int, int]:
     return _PHASES.index(change.phase), _ORDER.index(change.kind)
 
 
-def _conflict(one: Change, other: Change) -> str:
-    values = " and ".join(f"{change.why} {short(change.after)}" for change in (one, other))
-    return f"{one.host}: two checks want different things of {one.kind} {one.target}: {values}; nothing was changed"
+def _conflict(first: Change, second: Change) -> str:
+    values = " and ".join(f"{change.why} {short(change.after)}" for change in (first, second))
+    return (
+        f"{first.host}: two checks want different things of {first.kind} {first.target}: {values}; nothing was changed"
+    )
 
 
 def short(value: str | None) -> str:
@@ -64,38 +86,4 @@ def short(value: str | None) -> str:
 
 def subject(change: Change) -> str:
     """Return the target of a change, in the words of the plan."""
-    match change.kind:
-        case Kind.FILE | Kind.PROGRAM | Kind.SYSCTL:
-            return change.target
-        case Kind.NFT_RULES:
-            return f"nftables {change.target}"
-        case Kind.NFT_INPUT:
-            return f"nftables chain {change.target}"
-        case Kind.IPTABLES_RULES:
-            return f"{change.target} INPUT"
-        case Kind.IPTABLES_INPUT:
-            return f"{change.target} chain INPUT"
-        case Kind.FIREWALLD_RULES:
-            return f"firewalld zone {change.target}"
-        case Kind.FIREWALLD_PERMANENT:
-            return f"firewalld zone {change.target}, permanently"
-        case Kind.SERVICE:
-            return f"service {change.target}"
-        case Kind.SERVICE_AT_BOOT:
-            return f"service {change.target} at boot"
-        case Kind.UFW_RULES:
-            return "ufw rules"
-        case Kind.UFW_ENABLED:
-            return "ufw enabled"
-        case Kind.DEVICE_ADDRESS:
-            return f"device {change.target} address"
-        case Kind.DEVICE_GATEWAY:
-            return f"device {change.target} gateway"
-        case Kind.DEVICE_DETECT:
-            return f"device {change.target} detect address"
-        case Kind.DEVICE_MTU:
-            return f"device {change.target} MTU"
-        case Kind.DEVICE_SAVED:
-            return f"device {change.device} in /etc/hccn.conf"
-        case Kind.DEVICE_RECOVERY:
-            return f"device {change.device} from /etc/hccn.conf"
+    return _SUBJECTS[change.kind].format(change)

@@ -19,7 +19,7 @@ _MOST_PER_HOST = 64  # addresses that a plan by host name may reserve for each h
 
 
 @dataclass(frozen=True)
-class _At:
+class _RecognisedDevice:
     """A device that has an address.
 
     `before`: the number of devices on the hosts before its own. `host`: its host's position. `number`: the number in
@@ -49,42 +49,49 @@ def plan_of(document: Mapping[str, Any], hosts: Sequence[Host]) -> dict[str, Any
     return None
 
 
-def _addressed(hosts: Sequence[Host]) -> Iterator[_At]:
+def _addressed(hosts: Sequence[Host]) -> Iterator[_RecognisedDevice]:
     before = 0
     for position, host in enumerate(hosts):
         for device in host.devices:
             if device.address:
-                yield _At(before, position, number_of(host.name), device.index, device.address)
+                yield _RecognisedDevice(before, position, number_of(host.name), device.index, device.address)
         before += len(host.devices)
 
 
-def _plans(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
-    networks = {at.address.network for at in has}
+def _plans(addressed: list[_RecognisedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
+    networks = {at.address.network for at in addressed}
     if len(networks) == 1:
-        yield from _one_subnet(has, devices)
-    elif len({(at.index % 4, at.address.network) for at in has}) == len(networks) == 4:
-        yield from _four_subnets(has, devices)
+        yield from _one_subnet(addressed, devices)
+    elif len({(at.index % 4, at.address.network) for at in addressed}) == len(networks) == 4:
+        yield from _four_subnets(addressed, devices)
 
 
-def _one_subnet(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
-    reference = has[0]
+def _one_subnet(addressed: list[_RecognisedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
+    reference = addressed[0]
     gateways = {device.gateway for device in devices}
     gateway = {"gateway": str(devices[0].gateway)} if len(gateways) == 1 and devices[0].gateway else {}
     table = {"plan": "one-subnet", "subnet": str(reference.address.network)}
     yield {**table, "first": _text(int(reference.address) - reference.before - reference.index), **gateway}
-    second = next((at for at in has if at.number != reference.number), None)
+    for by_name in _by_name(addressed):
+        yield {**table, **by_name, **gateway}
+
+
+def _by_name(addressed: list[_RecognisedDevice]) -> Iterator[dict[str, Any]]:
+    """Yield the settings that give each host a range by the number in its name, if the first two hosts fit them."""
+    reference = addressed[0]
+    second = next((at for at in addressed if at.number != reference.number), None)
     if second is None or reference.number is None or second.number is None:
         return
     distance = (int(second.address) - second.index) - (int(reference.address) - reference.index)
     per_host, remainder = divmod(distance, second.number - reference.number)
     if remainder == 0 and 1 <= per_host <= _MOST_PER_HOST:
         first = int(reference.address) - reference.index - per_host * (reference.number - 1)
-        yield {**table, "by": "name", "per_host": per_host, "first": _text(first), **gateway}
+        yield {"by": "name", "per_host": per_host, "first": _text(first)}
 
 
-def _four_subnets(has: list[_At], devices: list[Device]) -> Iterator[dict[str, Any]]:
-    reference = has[0]
-    rails = {at.index % 4: at.address.network for at in has}
+def _four_subnets(addressed: list[_RecognisedDevice], devices: list[Device]) -> Iterator[dict[str, Any]]:
+    reference = addressed[0]
+    rails = {at.index % 4: at.address.network for at in addressed}
     gateways = {device.index % 4: device.gateway for device in devices}
     table: dict[str, Any] = {"plan": "four-subnets", "subnets": [str(rails[rail]) for rail in range(4)]}
     routed = {"gateways": [str(gateways[rail]) for rail in range(4)]} if all(gateways.values()) else {}

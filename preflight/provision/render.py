@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from preflight.grouping import grouped
 from preflight.model.change import DEVICE_KINDS, Change, Kind, Plan, Risk
 from preflight.provision.plan import subject
 
@@ -35,7 +36,7 @@ _RISKS = {Risk.DISTURBING: "may disturb what runs there", Risk.NEEDS_REBOOT: "co
 
 
 @dataclass(frozen=True)
-class Line:
+class PlanLine:
     """One line. `style`, for colours: "title", "add", "remove", "pass", "fail", "warn", "dim" or empty."""
 
     text: str
@@ -44,45 +45,38 @@ class Line:
 
 def render(
     plan: Plan, notes: Sequence[str], *, fold: Callable[[Iterable[str]], str], whole: bool = False
-) -> list[Line]:
+) -> list[PlanLine]:
     """Return the plan's diff, then the changes that were left out and why.
 
     `fold` names a set of hosts: `node[01-16]`. `whole`: files in full, not only the lines that differ.
 
     Lines stay within 80 columns, except those of files and firewall rules, which are never cut.
     """
-    lines: list[Line] = []
+    lines: list[PlanLine] = []
     for hosts, changes in _folded(plan):
         count = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
-        lines.append(Line(f"{fold(hosts)}{count}", "title"))
+        lines.append(PlanLine(f"{fold(hosts)}{count}", "title"))
         for change in changes:
             lines += _of_change(change, whole=whole)
-        lines.append(Line(""))
+        lines.append(PlanLine(""))
     table = _device_table(plan)
     if table:
-        lines += [Line("device NICs", "title"), *table, Line("")]
-    for note in notes:
-        lines += [Line(text, "warn") for text in wrapped(note, "! ", "  ")]
-    return lines
+        lines += [PlanLine("device NICs", "title"), *table, PlanLine("")]
+    return lines + _warnings(notes, "! ", "  ")
 
 
 def _folded(plan: Plan) -> list[tuple[tuple[str, ...], tuple[Change, ...]]]:
     """Group hosts by their changes; device addresses differ everywhere and have a separate table."""
-    of_hosts: dict[str, list[Change]] = {}
-    for change in plan.changes:
-        if change.kind not in DEVICE_KINDS:
-            of_hosts.setdefault(change.host, []).append(change)
-    groups: dict[tuple[object, ...], list[str]] = {}
-    for host, changes in of_hosts.items():
-        key = tuple((c.kind, c.target, *_shape(c), c.risk, c.note) for c in changes)
-        groups.setdefault(key, []).append(host)
+    of_hosts = grouped((change.host, change) for change in plan.changes if change.kind not in DEVICE_KINDS)
+    groups = grouped((tuple(map(_key, changes)), host) for host, changes in of_hosts.items())
     return [(tuple(hosts), tuple(_for_all([of_hosts[host] for host in hosts]))) for hosts in groups.values()]
 
 
-def _shape(change: Change) -> tuple[str | None, ...]:
-    """Return before and after, without the values that every host has its own of."""
+def _key(change: Change) -> tuple[object, ...]:
+    """Return all of a change but its host and the values that every host has its own of."""
     values, own = (change.before, change.after), _OWN.get(change.target)
-    return tuple(value and own.sub(r"\1", value) for value in values) if own else values
+    shape = tuple(value and own.sub(r"\1", value) for value in values) if own else values
+    return change.kind, change.target, shape, change.risk, change.note
 
 
 def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
@@ -95,98 +89,111 @@ def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
             yield first
 
 
-def _of_change(change: Change, *, whole: bool) -> list[Line]:
-    is_file = change.kind in (Kind.FILE, Kind.PROGRAM)  # other targets exist before and after
-    sign = "+" if is_file and change.before is None else "-" if is_file and change.after is None else "~"
-    name = f"  {sign} {printable(subject(change))}"
+def _of_change(change: Change, *, whole: bool) -> list[PlanLine]:
+    name = f"  {_sign(change)} {printable(subject(change))}"
+    remarks = (_RISKS.get(change.risk, ""), change.note)
+    return [*_diff(change, name, whole=whole), *_warnings(remarks, "      ! ", "        ")]
+
+
+def _sign(change: Change) -> str:
+    if change.kind not in (Kind.FILE, Kind.PROGRAM):  # other targets exist before and after
+        return "~"
+    return "+" if change.before is None else "-" if change.after is None else "~"
+
+
+def _diff(change: Change, name: str, *, whole: bool) -> list[PlanLine]:
+    """Return the change's line or lines, `name` first."""
     if change.kind is Kind.FILE:
-        lines = [Line(name), *file_diff(change.before, change.after, whole=whole)]
-    elif change.kind is Kind.PROGRAM:
+        return [PlanLine(name), *file_diff(change.before, change.after, whole=whole)]
+    if change.kind is Kind.PROGRAM:
         size = len((change.after or change.before or "").encode("utf-8", "replace")) / 1024  # too long to be shown
-        lines = [Line(f"{name}: a program of {size:.0f} KiB, mode 0755")]
-    elif change.kind in _RULES:
-        lines = [Line(name), *_rules_diff(change.before, change.after)]
-    elif change.kind is Kind.NFT_INPUT:
-        lines = _chain(name, "deleted, with all its rules", change.after)
-    elif change.kind is Kind.IPTABLES_INPUT:
-        lines = _chain(name, "emptied; its policy: ACCEPT", change.after)
-    else:
-        lines = _value(name, change.before, change.after)
-    remarks = [_RISKS[change.risk]] if change.risk in _RISKS else []
-    remarks += [change.note] if change.note else []
-    return lines + [Line(text, "warn") for remark in remarks for text in wrapped(remark, "      ! ", "        ")]
+        return [PlanLine(f"{name}: a program of {size:.0f} KiB, mode 0755")]
+    if change.kind in _RULES:
+        return [PlanLine(name), *_rules_diff(change.before, change.after)]
+    if change.kind is Kind.NFT_INPUT:
+        return _chain(name, "deleted, with all its rules", change.after)
+    if change.kind is Kind.IPTABLES_INPUT:
+        return _chain(name, "emptied; its policy: ACCEPT", change.after)
+    return _value(name, change.before, change.after)
 
 
-def _chain(name: str, opened: str, after: str | None) -> list[Line]:
+def _chain(name: str, opened: str, after: str | None) -> list[PlanLine]:
     """Return the lines for a chain as a whole: `opened`, or all the lines with which it is restored."""
     text = (after or "").splitlines()
     return [
-        Line(f"{name}: {'put back' if after else opened}", "remove"),
-        *(Line(f"      +{printable(line)}", "add") for line in text),
+        PlanLine(f"{name}: {'put back' if after else opened}", "remove"),
+        *(PlanLine(f"      +{printable(line)}", "add") for line in text),
     ]
 
 
-def _value(name: str, before: str | None, after: str | None) -> list[Line]:
+def _value(name: str, before: str | None, after: str | None) -> list[PlanLine]:
     """Return `name: before -> after`, on separate lines if that is too long."""
     old, new = (printable(value or "nothing") for value in (before, after))
     short = f"{name}: {old} -> {new}"
     if len(short) <= COLUMNS:
-        return [Line(short)]
-    lines = [Line(name)]
-    lines += [Line(text, "remove") for text in wrapped(old, "      - ", "        ", comma=True)]
-    lines += [Line(text, "add") for text in wrapped(new, "      + ", "        ", comma=True)]
+        return [PlanLine(short)]
+    lines = [PlanLine(name)]
+    lines += [PlanLine(text, "remove") for text in wrapped(old, "      - ", "        ", comma=True)]
+    lines += [PlanLine(text, "add") for text in wrapped(new, "      + ", "        ", comma=True)]
     return lines
 
 
-def file_diff(before: str | None, after: str | None, *, whole: bool = False) -> list[Line]:
+def file_diff(before: str | None, after: str | None, *, whole: bool = False) -> list[PlanLine]:
     """Return the lines that differ, with those around them; `whole`: all lines."""
     old, new = ((text or "").splitlines(keepends=True) for text in (before, after))
-    lines: list[Line] = []
+    lines: list[PlanLine] = []
     for text in list(difflib.unified_diff(old, new, n=len(old) + len(new) if whole else 2))[
         2:
     ]:  # without the names, which are above
         style = {"+": "add", "-": "remove", "@": "dim"}.get(text[0], "")
         if text[0] == "@" and (before is None or after is None):
             continue
-        lines.append(Line(f"      {printable(text.removesuffix(chr(10)))}", style))
+        lines.append(PlanLine(f"      {printable(text.removesuffix(chr(10)))}", style))
         if text[0] != "@" and not text.endswith("\n"):
-            lines.append(Line("      \\ no newline at the end of the file", "dim"))
+            lines.append(PlanLine("      \\ no newline at the end of the file", "dim"))
     return lines
 
 
-def _rules_diff(before: str | None, after: str | None) -> list[Line]:
+def _rules_diff(before: str | None, after: str | None) -> list[PlanLine]:
     old, new = ((text or "").splitlines() for text in (before, after))
     return [
-        *(Line(f"      - {printable(rule)}", "remove") for rule in old if rule not in new),
-        *(Line(f"      + {printable(rule)}", "add") for rule in new if rule not in old),
+        *(PlanLine(f"      - {printable(rule)}", "remove") for rule in old if rule not in new),
+        *(PlanLine(f"      + {printable(rule)}", "add") for rule in new if rule not in old),
     ]
 
 
-def _device_table(plan: Plan) -> list[Line]:
+def _device_table(plan: Plan) -> list[PlanLine]:
     """Return a line for each device: `before -> after`, or only `after` if nothing was set.
 
     Changes that do more or less than set the device have separate lines, in which unchanged values are left out.
     """
-    rows: dict[tuple[str, int, str], dict[Kind, str]] = {}
-    remarks: dict[str, None] = {}
+    rows: dict[tuple[str, str, str], dict[Kind, str]] = {}
+    remarks: dict[str, None] = {}  # in order, each once
     for change in plan.changes:
         if change.device is not None:
-            rows.setdefault((change.host, change.device, _HOW.get(change.kind, "")), {}).update(_cells(change))
-            if change.note:
-                remarks[change.note] = None
-    kinds = [kind for kind in _DEVICE_COLUMNS if any(kind in cells for cells in rows.values())]
-    if not kinds:
+            row = (change.host, str(change.device), _HOW.get(change.kind, ""))
+            rows.setdefault(row, {}).update(_cells(change))
+            remarks[change.note] = None
+    set_kinds = set().union(*rows.values())
+    columns = {kind: title for kind, title in _DEVICE_COLUMNS.items() if kind in set_kinds}
+    if not columns:
         return []
-    table = [["host", "device", *(_DEVICE_COLUMNS[kind] for kind in kinds), ""]]
+    table = [["host", "device", *columns.values(), ""]]
     for (host, device, how), cells in rows.items():
-        table.append([host, str(device), *(cells.get(kind, "") for kind in kinds), how])
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    lines = [
-        Line("  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-        for row in table
-    ]
-    lines[0] = Line(lines[0].text, "dim")
-    return lines + [Line(text, "warn") for remark in remarks for text in wrapped(remark, "  ! ", "    ")]
+        table.append([host, device, *(cells.get(kind, "") for kind in columns), how])
+    header, *lines = _aligned(table)
+    return [PlanLine(header, "dim"), *map(PlanLine, lines), *_warnings(remarks, "  ! ", "    ")]
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows of a table as lines, with its columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield "  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _warnings(remarks: Iterable[str], first: str, indent: str) -> list[PlanLine]:
+    return [PlanLine(text, "warn") for remark in remarks if remark for text in wrapped(remark, first, indent)]
 
 
 def _cells(change: Change) -> dict[Kind, str]:
@@ -218,14 +225,14 @@ def _code(char: str) -> int:
     return code - 0x10FF00 if code >= 0x10FF80 else code
 
 
-def wrapped(text: str, first: str, rest: str, *, comma: bool = False) -> list[str]:
+def wrapped(text: str, first: str, indent: str, *, comma: bool = False) -> list[str]:
     """Return `text` within 80 columns; port lists are broken after commas."""
     words = printable(text)
     lines = textwrap.wrap(
         words.replace(",", ", ") if comma else words,
         COLUMNS,
         initial_indent=first,
-        subsequent_indent=rest,
+        subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )

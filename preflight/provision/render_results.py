@@ -1,16 +1,19 @@
-"""Text of a plan's results, for people: successes are counted, everything else is named. Pure."""
+"""Text of a plan's results, for people: successes are counted, everything else is listed. Pure."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from preflight.grouping import grouped
 from preflight.model.change import StepResult, StepState
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.provision.plan import subject
-from preflight.provision.render import COLUMNS, Line, file_diff, wrapped
+from preflight.provision.render import COLUMNS, PlanLine, file_diff, wrapped
 
 _LINES = 6  # of the difference between a file's expected and observed text
 _WELL = (StepState.DONE, StepState.ALREADY)
+_GOOD = (Outcome.PASS, Outcome.SKIP)
+_BAD = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 _WORDS = {
     StepState.MOVED: "somebody changed it meanwhile, so it was left alone",
     StepState.DID_NOT_STICK: "was written without an error, and is not so",
@@ -20,27 +23,39 @@ _WORDS = {
 }
 
 
-def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[str]], str]) -> list[Line]:
+def render_results(results: Sequence[StepResult], *, fold: Callable[[Iterable[str]], str]) -> list[PlanLine]:
     """Return lines that count the changes that succeeded and name all others."""
-    successes = [result for result in results if result.state is StepState.DONE]
-    hosts = {result.change.host for result in successes}
-    lines = (
-        [Line(f"{_count(len(successes), 'change')} made on {_count(len(hosts), 'host')}", "pass")] if successes else []
-    )
-    already = sum(result.state is StepState.ALREADY for result in results)
-    lines += [Line(f"{_count(already, 'change')} not needed: so already")] if already else []
+    lines = list(_counts(results))
     for names, of_host in _same_end([result for result in results if result.state not in _WELL]):
-        first, more_count = of_host[0], len(of_host) - 1
-        target = subject(first.change) + (f" and {_count(more_count, 'more change')}" if more_count else "")
-        text = first.message.removeprefix(f"{first.change.host}: ")
-        state = _WORDS.get(first.state, "")
-        words = f"{fold(names)}: {target}: " + (text if first.state is StepState.NOT_RUN and text else state)
-        words += f": {text}" if text and first.state is not StepState.NOT_RUN else ""
-        words += _found(first, names)
-        style = "dim" if first.state is StepState.NOT_RUN else "fail"
-        lines += [Line(line, style) for line in wrapped(words, "", "  ")]
-        lines += _difference(first)
+        style = "dim" if of_host[0].state is StepState.NOT_RUN else "fail"
+        text = f"{fold(names)}: {_failure(of_host)}{_found(of_host[0], names)}"
+        lines += [PlanLine(line, style) for line in wrapped(text, "", "  ")]
+        lines += _difference(of_host[0])
     return lines
+
+
+def _counts(results: Sequence[StepResult]) -> Iterator[PlanLine]:
+    """Yield the numbers of changes that were made, and that were not needed."""
+    hosts = [result.change.host for result in results if result.state is StepState.DONE]
+    if hosts:
+        yield PlanLine(f"{_count(len(hosts), 'change')} made on {_count(len(set(hosts)), 'host')}", "pass")
+    already = sum(result.state is StepState.ALREADY for result in results)
+    if already:
+        yield PlanLine(f"{_count(already, 'change')} not needed: so already")
+
+
+def _failure(of_host: Sequence[StepResult]) -> str:
+    """Return the target of a host's first result, its state and the host's message, and the number of the others."""
+    first, more_count = of_host[0], len(of_host) - 1
+    target = subject(first.change) + (f" and {_count(more_count, 'more change')}" if more_count else "")
+    state, message = _WORDS.get(first.state, ""), _message(first)
+    if not message:
+        return f"{target}: {state}"
+    return f"{target}: {message}" if first.state is StepState.NOT_RUN else f"{target}: {state}: {message}"
+
+
+def _message(result: StepResult) -> str:
+    return result.message.removeprefix(f"{result.change.host}: ")
 
 
 def _found(result: StepResult, names: Sequence[str]) -> str:
@@ -54,14 +69,14 @@ def _found(result: StepResult, names: Sequence[str]) -> str:
     return f"; found {observed or 'nothing'}" if observed is not None and _is_short(observed) else ""
 
 
-def _difference(result: StepResult) -> list[Line]:
+def _difference(result: StepResult) -> list[PlanLine]:
     """Return the first lines in which the host differs from the expected text, none for short values."""
     if result.state is not StepState.MOVED or (_is_short(result.found) and _is_short(result.change.before)):
         return []
     lines = [line for line in file_diff(result.change.before, result.found) if line.style in ("add", "remove")]
     hidden_count = len(lines) - _LINES
     return lines[:_LINES] + (
-        [Line(f"      … and {_count(hidden_count, 'more line')}", "dim")] if hidden_count > 0 else []
+        [PlanLine(f"      … and {_count(hidden_count, 'more line')}", "dim")] if hidden_count > 0 else []
     )
 
 
@@ -71,19 +86,18 @@ def _is_short(value: str | None) -> bool:
 
 def _same_end(results: Iterable[StepResult]) -> list[tuple[list[str], list[StepResult]]]:
     """Group each host's results that ended alike, then the hosts that have the same to report."""
-    by_host: dict[tuple[str, StepState, str | None, str], list[StepResult]] = {}
-    for result in results:
-        text = result.message.removeprefix(f"{result.change.host}: ")
-        # of files, one host is an example
-        observed = result.found if _is_short(result.found) else subject(result.change)
-        by_host.setdefault((result.change.host, result.state, observed, text), []).append(result)
-    hosts_by_end: dict[tuple[object, ...], list[str]] = {}
-    examples: dict[tuple[object, ...], list[StepResult]] = {}
-    for (host, *end), of_host in by_host.items():
-        key = (*end, *(subject(result.change) for result in of_host))
-        hosts_by_end.setdefault(key, []).append(host)
-        examples.setdefault(key, of_host)
-    return [(hosts, examples[key]) for key, hosts in hosts_by_end.items()]
+    by_host = grouped(((result.change.host, _end(result)), result) for result in results)
+    same = grouped(
+        ((end, *(subject(result.change) for result in of_host)), (host, of_host))
+        for (host, end), of_host in by_host.items()
+    )
+    return [([host for host, _ in hosts], hosts[0][1]) for hosts in same.values()]
+
+
+def _end(result: StepResult) -> tuple[StepState, str | None, str]:
+    """Return the state, the observed value and the message; of files, one host is an example."""
+    observed = result.found if _is_short(result.found) else subject(result.change)
+    return result.state, observed, _message(result)
 
 
 def render_fixed(
@@ -92,20 +106,20 @@ def render_fixed(
     titles: Mapping[str, str],
     *,
     fold: Callable[[Iterable[str]], str],
-) -> list[Line]:
+) -> list[PlanLine]:
     """Return a line for each check that reported a problem before and none now, with the hosts that are fixed."""
-    good_outcomes, bad_outcomes = (Outcome.PASS, Outcome.SKIP), (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
-    failing = {(finding.check, finding.host) for finding in after if finding.outcome in bad_outcomes}
-    passing = {(finding.check, finding.host) for finding in after if finding.outcome in good_outcomes} - failing
-    fixed: dict[str, list[str]] = {}
-    for check, host in dict.fromkeys((f.check, f.host) for f in before if f.outcome in bad_outcomes):
-        if host is not None and (check, host) in passing:
-            fixed.setdefault(check, []).append(host)
+    passing = _reported(after, _GOOD).keys() - _reported(after, _BAD).keys()
+    fixed = grouped((check, host) for check, host in _reported(before, _BAD) if host and (check, host) in passing)
     return [
-        Line(line, "pass")
+        PlanLine(line, "pass")
         for check, names in sorted(fixed.items())
         for line in wrapped(f"fixed   {check}  {titles.get(check, '')} ({fold(names)})", "", "                ")
     ]
+
+
+def _reported(findings: Iterable[Finding], outcomes: Collection[Outcome]) -> dict[tuple[str, str | None], None]:
+    """Return the checks and hosts with these outcomes, in order, each once."""
+    return dict.fromkeys((finding.check, finding.host) for finding in findings if finding.outcome in outcomes)
 
 
 def stale(result: StepResult) -> str:
@@ -116,7 +130,7 @@ def stale(result: StepResult) -> str:
 
 
 def _short_value(value: str | None) -> str:
-    """Return a value on one line. A long one is cut, with a hash that tells it from others of its length."""
+    """Return a value on one line. A long one is cut, with a hash that distinguishes it from others of its length."""
     if value is None:
         return "nothing"
     text = " ".join(value.split())

@@ -21,7 +21,7 @@ def unknown(why: str, run: str) -> str:
     return f"not known whether it stays or was taken back: {why}. To find out: preflight rollback {run} --dry-run"
 
 
-def left(change: Change, trying: bool, port: int | None) -> str:
+def not_reverted(change: Change, trying: bool, port: int | None) -> str:
     """Return the sentence for a change that the host has not reverted."""
     begin = (
         "not confirmed, and not taken back yet: the host is still trying"

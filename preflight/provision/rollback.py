@@ -1,19 +1,19 @@
 """Plans that roll a run back, made from the hosts' own journals."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from preflight.facts import answer_frame as framed
-from preflight.model.change import DEVICE_KINDS, Change, Kind, Phase, Plan, Risk
-from preflight.model.cluster import Host
+from preflight.grouping import grouped
+from preflight.model.change import DEVICE_KINDS, Change, ChangePhase, Kind, Plan, Risk
 from preflight.provision.accept import undo_refusal
 from preflight.provision.apply import Way, put_in_order
-from preflight.provision.host_run import HostRun, HostUndo, Refused
-from preflight.provision.keeps import keeping
-from preflight.transport import fan_out
+from preflight.provision.host_run import HostRefusalError, HostRun, HostUndo
+from preflight.provision.keeps import kept_values
 from preflight.transport.types import TransportError
 
 _HCCN_CONF = "/etc/hccn.conf"
+_PARTLY = "{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Undoing:
     could not be collected, and why. `unfinished`: hosts on which a run is at work, or was cut off, with a sentence
     about it; their part of the plan may be incomplete. `at_work`: hosts on which a run was still at work after the
     timeout, and its owner. `notes`: further sentences. `known`: true if any host has seen the run. `strangers`: hosts
-    that have no journal of it. `damaged`: hosts where lines of it cannot be read, and how many. `told`: all changes
-    that the journals record, also those that no command reverts.
+    that have no journal of it. `damaged`: hosts where lines of it cannot be read, and how many. `recorded`: all changes
+    that the journals have, also those that no command reverts.
     """
 
     plan: Plan
@@ -37,7 +37,7 @@ class Undoing:
     known: bool = True
     strangers: tuple[str, ...] = ()
     damaged: Mapping[str, int] = field(default_factory=dict)
-    told: tuple[Change, ...] = ()
+    recorded: tuple[Change, ...] = ()
 
 
 def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:
@@ -45,22 +45,16 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
 
     `this_run`: the id of the asking run, for others to see. `begun`: the changes of the run that this machine knows of.
     """
-    pushed = {name: [change.target for change in begun if change.host == name] for name in {c.host for c in begun}}
+    pushed = grouped((change.host, change.target) for change in begun)
 
-    def one_host(host: Host) -> HostUndo | str:
-        try:
-            undo = HostRun(host, way.transport, this_run, confirm_seconds=way.confirm_seconds).undo_of(run)
-        except (Refused, framed.NoAnswer) as error:
-            return f"{host.name}: {error}"
-        objection = next(filter(None, (undo_refusal(c, pushed.get(host.name, ())) for c in undo.changes or ())), "")
-        return (
-            f"{host.name}: its journal is not to be trusted, nothing is taken back: {objection}" if objection else undo
-        )
+    def undo_of_host(host_run: HostRun) -> HostUndo | str:
+        return _trusted_undo(host_run, run, pushed.get(host_run.host_name, ()))
 
+    names = {host.name for host in way.hosts}
     seconds = HostRun.seconds((), way.confirm_seconds)
-    answers = fan_out(way.hosts, one_host, pool=way.pool, deadline=seconds, progress=way.progress, phase="journals")
+    answers = way.on_each(names, this_run, undo_of_host, seconds=seconds, phase="journals")
     changes: list[Change] = []
-    away, strangers, partial_files, unfinished, damaged = [], [], [], {}, {}
+    away, strangers, notes, unfinished, damaged = [], [], [], {}, {}
     for name, answer in answers.items():
         if isinstance(answer, TransportError | str):
             away.append(str(answer))
@@ -68,28 +62,35 @@ def undoing(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -
         if answer.changes is None:
             strangers.append(name)
         changes += answer.changes or ()
-        partial_files += [(name, file) for file in answer.left]
+        notes += [_PARTLY.format(host=name, file=file) for file in answer.left]
         if answer.unfinished:
             unfinished[name] = answer.unfinished
         if answer.damaged:
             damaged[name] = answer.damaged
-    notes = [
-        f"{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
-        for host, file in partial_files
-    ]
     plan, keeps = plan_of(changes)
-    is_known = len(strangers) + len(away) < len(answers)
     return Undoing(
         plan,
         keeps,
         tuple(away),
         unfinished,
         notes=tuple(notes),
-        known=is_known,
+        known=len(strangers) + len(away) < len(answers),
         strangers=tuple(strangers),
         damaged=damaged,
-        told=tuple(changes),
+        recorded=tuple(changes),
     )
+
+
+def _trusted_undo(host_run: HostRun, run: str, pushed: Collection[str]) -> HostUndo | str:
+    """Return what undoes `run` on a host, or why that is not known. `pushed`: files that the run wrote there."""
+    try:
+        undo = host_run.undo_of(run)
+    except (HostRefusalError, framed.NoAnswer) as error:
+        return f"{host_run.host_name}: {error}"
+    objection = next(filter(None, (undo_refusal(change, pushed) for change in undo.changes or ())), "")
+    if not objection:
+        return undo
+    return f"{host_run.host_name}: its journal is not to be trusted, nothing is taken back: {objection}"
 
 
 def undoing_in_order(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:
@@ -119,7 +120,7 @@ def plan_of(changes: Iterable[Change]) -> tuple[Plan, tuple[str, ...]]:
     kept = [change for change in candidates if _cannot_be_unset(change)]
     holding = {change.host for change in kept}
     reverting = (_for_the_next_boot(c) if c.host in holding else c for c in candidates if not _cannot_be_unset(c))
-    return Plan(tuple(_by_phase(tuple(reverting)))), tuple(keeping(kept))
+    return Plan(tuple(_by_phase(reverting))), tuple(kept_values(kept))
 
 
 def _cannot_be_unset(change: Change) -> bool:
@@ -133,9 +134,7 @@ def _for_the_next_boot(change: Change) -> Change:
     return change
 
 
-def _by_phase(changes: Sequence[Change]) -> Iterable[Change]:
-    hosts = dict.fromkeys(change.host for change in changes)
-    phases = list(Phase)
-    for host in hosts:
-        of_host = (change for change in changes if change.host == host)
+def _by_phase(changes: Iterable[Change]) -> Iterator[Change]:
+    phases = list(ChangePhase)
+    for of_host in grouped((change.host, change) for change in changes).values():
         yield from sorted(of_host, key=lambda change: phases.index(change.phase))

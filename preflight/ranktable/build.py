@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from preflight.facts.sections.chips import Chips, SuperPod
-from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, Unreachable
+from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Missing, Reading, Unreachable
 from preflight.model.cluster import Cluster, Host
 from preflight.ranktable.rules import ip, why_addresses
 from preflight.ranktable.types import RankedDevice, RankTable, Server, number_ranks
@@ -54,7 +54,7 @@ def in_order(hosts: Sequence[Host], order: ServerOrder = ServerOrder.MINDSPORE) 
 
 
 def build(cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts, options: BuildOptions) -> BuildResult:
-    """Return the table of `hosts` with what `facts` say about them."""
+    """Return the rank table of `hosts`, with their devices and addresses from `facts`."""
     version, findings = version_of(cluster, options), _Findings()
     entries: list[tuple[Server, SuperPod | None]] = []
     for host in in_order(hosts, options.order):
@@ -69,9 +69,11 @@ def build(cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts, options:
         entries.append((Server(host.address, devices, (), host_ip=host_ip), next(iter(chips.values()), None)))
     table = _table(version, _pods_together(entries))
     _check_addresses(cluster, table, findings)
-    complete = not findings.lacking and not findings.unseen
     return BuildResult(
-        table if complete else None, tuple(findings.differences), tuple(findings.lacking), tuple(findings.unseen)
+        table if findings.is_complete else None,
+        tuple(findings.differences),
+        tuple(findings.lacking),
+        tuple(findings.unseen),
     )
 
 
@@ -80,6 +82,10 @@ class _Findings:
     differences: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.lacking and not self.unseen
 
 
 def _why_unseen(host: Host, facts: HostFacts | Unreachable | None) -> str:
@@ -118,16 +124,20 @@ def _devices(
         if number not in readings:
             findings.lacking.append(f"{host.name} has no device {number}")
             continue
-        error, address = readings[number].error, readings[number].value or ""
-        planned = plan.get(number, address)
-        if error:
-            findings.unseen.append(f"{host.name}: device {number}: its address could not be read: {error}")
-        elif address != planned:
-            has = f"has {address}" if address else "has no address"
-            findings.differences.append(f"{host.name}: device {number} {has}, the inventory plans {planned}")
+        address = readings[number].value or ""
+        _check_plan(f"{host.name}: device {number}", readings[number], plan.get(number, address), findings)
         sdid = str(chips[number].sdid) if number in chips else ""
         devices.append(RankedDevice(0, number, (), device_ip=address, super_device_id=sdid))
     return tuple(devices)
+
+
+def _check_plan(device: str, address: Reading, planned: str, findings: _Findings) -> None:
+    """Compare a device's address with the inventory."""
+    if address.error:
+        findings.unseen.append(f"{device}: its address could not be read: {address.error}")
+    elif (address.value or "") != planned:
+        has = f"has {address.value}" if address.value else "has no address"
+        findings.differences.append(f"{device} {has}, the inventory plans {planned}")
 
 
 def _pods_together(entries: Sequence[tuple[Server, SuperPod | None]]) -> list[tuple[Server, SuperPod | None]]:

@@ -145,18 +145,27 @@ def _copies(digest: str, host_facts: _FactsOfHosts) -> Iterator[_Finding]:
     for host, job in jobs.items():
         if isinstance(job, Missing):
             yield f"{host}: the rank table of its jobs: {job.error}"
-    paths = {
-        host: (path, job.files.get(path))
-        for host, job in jobs.items()
-        if isinstance(job, Job) and (path := job.variables.get(_VARIABLE))
-    }
-    nowhere = not any(file and file.digest == digest for _, file in paths.values())
-    for host, (path, file) in paths.items():
-        live = file.digest if file else ""
-        if live != digest:
-            copy = f"another table (sha256 {live[:12]}…)" if live else f"no table that can be read ({_state(file)})"
-            text = f"{host}: {_VARIABLE}={path} is {copy}" + ("; no host has this one" if nowhere else "")
+    files = dict(_table_files(jobs))
+    digests = {host: file.digest if file else "" for host, (_, file) in files.items()}
+    nowhere = digest not in digests.values()
+    for host, (path, file) in files.items():
+        if digests[host] != digest:
+            text = f"{host}: {_VARIABLE}={path} is {_copy(file)}" + ("; no host has this one" if nowhere else "")
+            live = digests[host]
             yield HostDifference("copy", text, (), host=host, listed=digest, live=live, warning=nowhere)
+
+
+def _table_files(jobs: Mapping[str, Job | Missing | None]) -> Iterator[tuple[str, tuple[str, SeenFile | None]]]:
+    """Yield each host with the path of its jobs' table, and the file."""
+    for host, job in jobs.items():
+        if isinstance(job, Job) and (path := job.variables.get(_VARIABLE)):
+            yield host, (path, job.files.get(path))
+
+
+def _copy(file: SeenFile | None) -> str:
+    if file and file.digest:
+        return f"another table (sha256 {file.digest[:12]}…)"
+    return f"no table that can be read ({_state(file)})"
 
 
 def _state(file: SeenFile | None) -> str:

@@ -1,7 +1,7 @@
 """The rules of a rank table: each is a function from the table to its problems. Pure.
 
-The rules are those of HCCL's user guide (cluster_info_config/rank_table_config_*.md) unless a docstring says otherwise.
-A wrong value breaks one rule: no rule repeats the problem of another one.
+The rules are those of HCCL's user guide (cluster_info_config/rank_table_config_*.md) unless a docstring gives another
+source. A wrong value breaks one rule: no rule repeats the problem of another one.
 """
 
 import re
@@ -193,7 +193,7 @@ def _devices_of_several(server: Server) -> list[int]:
 
 
 def shared(server: Server) -> tuple[int, ...]:
-    """Return the devices that several ranks have, where no device_port tells the ranks apart."""
+    """Return the devices that several ranks have, if no device_port distinguishes the ranks."""
     ports = Counter((device.device_id, device.device_port) for device in server.devices)
     return tuple(sorted({device for (device, _), ranks in ports.items() if ranks > 1}))
 

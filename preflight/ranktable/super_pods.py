@@ -20,11 +20,16 @@ def without_sdid(server: Server) -> tuple[RankedDevice, ...]:
     return tuple(device for device in server.devices if not device.super_device_id)
 
 
+def _pod_ids(table: RankTable) -> dict[str, str]:
+    """Return the super-pod of each server."""
+    return {server: pod.id for pod in table.super_pods for server in pod.servers}
+
+
 def super_device_ids(table: RankTable) -> Iterator[TableProblem]:
     """Yield problems unless each super_device_id is a number, of one device of its super-pod alone."""
     if table.version != "1.2":
         return
-    pod_of = {server: pod.id for pod in table.super_pods for server in pod.servers}
+    pod_of = _pod_ids(table)
     first: dict[tuple[str | None, str], tuple[Server, RankedDevice]] = {}
     for server in table.servers:
         for device in without_sdid(server):
@@ -56,8 +61,11 @@ def super_pods(table: RankTable) -> Iterator[TableProblem]:
     ids: set[str] = set()
     homes: dict[str, SuperPodEntry] = {}
     for pod in table.super_pods:
-        if not pod.id or pod.id in ids:
-            text = f"super_pod_id {pod.id} is given twice" if pod.id else f"{format_path(pod.path)} has no super_pod_id"
+        if not pod.id:
+            text = f"{format_path(pod.path)} has no super_pod_id"
+            yield TableProblem("super-pod", text, (*pod.path, "super_pod_id"))
+        elif pod.id in ids:
+            text = f"super_pod_id {pod.id} is given twice"
             yield TableProblem("super-pod", text, (*pod.path, "super_pod_id"))
         ids.add(pod.id)
         yield from _pod_servers(pod, servers, homes)
@@ -81,7 +89,7 @@ def _pod_servers(pod: SuperPodEntry, servers: set[str], homes: dict[str, SuperPo
 
 def interleaved_pods(table: RankTable) -> Iterator[TableProblem]:
     """Yield a problem for each server that is listed apart from the others of its super-pod."""
-    pod_of = {server: pod.id for pod in table.super_pods for server in pod.servers}
+    pod_of = _pod_ids(table)
     last: dict[str, str] = {}  # super-pod → the last of its servers so far
     before = ""
     for server in table.servers:

@@ -12,6 +12,7 @@ The answer is `\\n<marker> <length>\\n<json>\\n`:
               They are in slurm.conf and its includes, wherever Slurm may have it. They are also in the scripts that it
               names, in those that these start, and in the configuration of the running controller.
     `doubt`   Reason why a daemon of Slurm that runs here may start the gate where no line does, or "".
+    `unread`  Reason why slurmd may not have read the last change of its configuration, or "".
 """
 
 import glob
@@ -97,7 +98,7 @@ def lines(path):
 
 
 def daemons():
-    """Return [(program, words, environment)] of Slurm's daemons that run here."""
+    """Return [(program, words, environment, time of its start)] of Slurm's daemons that run here."""
     processes = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -108,15 +109,25 @@ def daemons():
                 words = file.read(65536).decode("utf-8", "replace").split("\0")
             with open("/proc/%s/environ" % name, "rb") as file:
                 environment = file.read(1 << 20).decode("utf-8", "replace").split("\0")
-        except OSError:
+            start = start_time(name)
+        except (OSError, ValueError, IndexError):
             continue
-        processes.append((program, words, environment))
+        processes.append((program, words, environment, start))
     return processes
+
+
+def start_time(pid):
+    """Return the time at which a process started, in seconds since 1970. ValueError or IndexError if /proc has none."""
+    with open("/proc/%s/stat" % pid) as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    with open("/proc/stat") as file:
+        boot = next(int(line.split()[1]) for line in file if line.startswith("btime "))
+    return boot + ticks / float(os.sysconf("SC_CLK_TCK"))
 
 
 def own_confs(running):
     """Yield the paths of slurm.conf in the command lines and environments of daemons."""
-    for _, words, environment in running:
+    for _, words, environment, _ in running:
         for number, option in enumerate(words[:-1]):
             if option == "-f":
                 yield words[number + 1]
@@ -131,7 +142,7 @@ def controller(running):
     """Return the lines of `scontrol show config` as [(key, value)]; none where there is no Slurm or it does not
     answer."""
     scontrols_beside = [
-        os.path.join(os.path.dirname(os.path.dirname(program)), "bin/scontrol") for program, _, _ in running
+        os.path.join(os.path.dirname(os.path.dirname(program)), "bin/scontrol") for program, _, _, _ in running
     ]
     scontrol = next((path for path in (*scontrols_beside, *SCONTROLS) if os.access(path, os.X_OK)), None)
     if scontrol is None:
@@ -207,15 +218,27 @@ def called_since(changed, record=RECORD):
     return ""
 
 
+def unread_change(running, changes):
+    """Return the reason why slurmd may not have read the last change of slurm.conf, "" if there is none.
+
+    A start is the only proof: `scontrol reconfigure` leaves no trace on the host. Its own copies in conf-cache are
+    written by slurmd itself, so that it knows them.
+    """
+    change_time = max([time for path, time in changes.items() if "/conf-cache/" not in path], default=0)
+    for program, _, _, start in running:
+        if re.match("slurmd(?!bd)", os.path.basename(program)) and start < change_time:
+            return "slurmd was started before the last change of slurm.conf"
+    return ""
+
+
 def in_confs(todo, programs):
-    """Return ([lines that start the gate], [other values that name scripts], time of the last change of the files)."""
-    gate_lines, scripts, paths_read, change_time = [], [], set(), 0
-    while todo and len(paths_read) < MOST:
+    """Return ([lines that start the gate], [other values that name scripts], {path: time of its last change})."""
+    gate_lines, scripts, changes = [], [], {}
+    while todo and len(changes) < MOST:
         path = os.path.realpath(todo.pop(0))
-        if path in paths_read or not os.path.isfile(path):
+        if path in changes or not os.path.isfile(path):
             continue
-        paths_read.add(path)
-        change_time = max(change_time, os.stat(path).st_ctime)  # a file that is copied here may keep its mtime
+        changes[path] = os.stat(path).st_ctime  # a file that is copied here may keep its mtime
         for number, line in lines(path):
             include, role = INCLUDE.match(line), ROLES.match(line)
             if include:
@@ -224,11 +247,12 @@ def in_confs(todo, programs):
                 gate_lines.append("%s:%d: %s" % (path, number, line))
             elif role:
                 scripts.append(role.group(2))
-    return gate_lines, scripts, change_time
+    return gate_lines, scripts, changes
 
 
 def scheduler(programs):
-    """Return ([lines that start the gate], the reason why more may start it or "")."""
+    """Return ([lines that start the gate], the reason why more may start it or "", the reason why slurmd may have an
+    old configuration or "")."""
     running_daemons = daemons()
     config = controller(running_daemons)
     confs = [
@@ -236,24 +260,28 @@ def scheduler(programs):
         *own_confs(running_daemons),
         *(value.split()[0] for key, value in config if key == "SLURM_CONF" and value),
     ]
-    gate_lines, scripts, change_time = in_confs(confs, programs)
+    gate_lines, scripts, changes = in_confs(confs, programs)
     live_roles = [(key, value) for key, value in config if ROLES.match("%s=%s" % (key, value))]
     gate_lines += scripts_with_gate(dict.fromkeys([*scripts, *(value for _, value in live_roles)]), programs)
     gate_lines += ["scontrol show config: %s=%s" % pair for pair in live_roles if starts_gate(pair[1], programs)]
     if not running_daemons:
-        return gate_lines, ""
-    return gate_lines, called_since(change_time) if config else "its controller does not answer: scontrol show config"
+        return gate_lines, "", ""
+    unread = unread_change(running_daemons, changes)
+    if not config:
+        return gate_lines, "its controller does not answer: scontrol show config", unread
+    return gate_lines, called_since(max(changes.values(), default=0)), unread
 
 
 def main():
     request = json.loads(sys.stdin.buffer.read().decode())
     python = next((path for path in (*PYTHONS, sys.executable) if path and starts(path)), "")
-    gate_lines, doubt = scheduler(request["programs"]) if request.get("programs") else ([], "")
+    gate_lines, doubt, unread = scheduler(request["programs"]) if request.get("programs") else ([], "", "")
     answer = {
         "python": python,
         "kinds": {path: kind(path) for path in request["paths"]},
         "named": [line[:300] for line in gate_lines[:MOST]],
         "doubt": doubt,
+        "unread": unread,
     }
     text = json.dumps(answer)
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))

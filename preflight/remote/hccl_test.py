@@ -33,6 +33,7 @@ LIMIT = 256 * 1024  # bytes kept of the output
 LOGIN_SECONDS = 20
 VERSION_SECONDS = 20
 FAREWELL = 5  # seconds for mpirun to end its ranks on all hosts
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 PLACES = (
     "/usr/local/mpich/bin",
@@ -109,7 +110,7 @@ def hostfile_lines(request, is_open_mpi):
     return [("%s slots=%d" if is_open_mpi else "%s:%d") % (address, request["slots"]) for address in request["hosts"]]
 
 
-def by_hand(request, mpirun, is_open_mpi):
+def manual_command(request, mpirun, is_open_mpi):
     """Return one line for a shell that does the same where the jobs' environment is set."""
     lines = " ".join(shlex.quote(line) for line in hostfile_lines(request, is_open_mpi))
     assignments = " ".join("%s=%s" % (name, shlex.quote(value)) for name, value in sorted(request["variables"].items()))
@@ -212,7 +213,7 @@ def do(request):
     if len(request["hosts"]) > 1:
         os.environ.pop("HCCL_IF_IP", None)  # it can be right on only one of the hosts
     mpirun, is_open_mpi = find_mpirun()
-    line = by_hand(request, mpirun, is_open_mpi)
+    line = manual_command(request, mpirun, is_open_mpi)
     failed = cannot_log_in(request["hosts"][1:])
     if failed:
         host, error = failed[0]
@@ -233,14 +234,14 @@ def do(request):
 
 def leave(*_):
     """Exit on a signal, and ignore further ones, so that cleanup is done."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise SystemExit(1)
 
 
 def main():
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, leave)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)  # with the ssh session
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

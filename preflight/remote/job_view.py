@@ -24,13 +24,17 @@ Keys of `deep`:
     imports         packages to find
 """
 
+import json
 import os
+import pwd
 import resource
 import site
 import stat
 import sys
 import threading
 import time
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 
 PACKAGES = ("torch", "torch_npu", "numpy", "mindspore", "scipy", "decorator", "attrs")
 FAMILIES = ("nvidia_nccl_cu", "nvidia_cuda_runtime")  # their names end in the release of CUDA
@@ -82,13 +86,20 @@ def packages():
             name = OLD_NAMES.get(name, name)
             if kind not in ("dist-info", "egg-info") or not (name in PACKAGES or name.startswith(FAMILIES)):
                 continue
-            path = os.path.join(root, entry)
-            if os.path.isdir(path):  # Debian's egg-info may be a file
-                path = os.path.join(path, "METADATA" if kind == "dist-info" else "PKG-INFO")
-            for line in (read(path) or "").splitlines():
-                if line.startswith("Version:"):
-                    versions.setdefault(name, line[8:].strip())
+            version = version_of(os.path.join(root, entry), kind)
+            if version is not None:
+                versions.setdefault(name, version)
     return versions
+
+
+def version_of(path, kind):
+    """Return the version in a package's metadata; None if it has none."""
+    if os.path.isdir(path):  # Debian's egg-info may be a file
+        path = os.path.join(path, "METADATA" if kind == "dist-info" else "PKG-INFO")
+    for line in (read(path) or "").splitlines():
+        if line.startswith("Version:"):
+            return line[8:].strip()
+    return None
 
 
 def cann_homes():
@@ -129,12 +140,16 @@ def view(wanted):
         "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK),
         "shm_bytes": shm.f_blocks * shm.f_frsize,
         "stack": resource.getrlimit(resource.RLIMIT_STACK)[0],
-        "shm": {"mode": stat.S_IMODE(os.stat("/dev/shm").st_mode), "free": shm.f_bavail * shm.f_frsize, **left()},
+        "shm": {
+            "mode": stat.S_IMODE(os.stat("/dev/shm").st_mode),
+            "free": shm.f_bavail * shm.f_frsize,
+            **leftover_segments(),
+        },
         "deep": deeper(wanted["deep"], wanted["called"]) if wanted["deep"] else None,
     }
 
 
-def left():
+def leftover_segments():
     """Return the number and bytes of NCCL's files in /dev/shm that no process has mapped; 0 if that is unknown.
 
     A process that is stuck in a driver may block any reader of its memory map.
@@ -148,15 +163,7 @@ def left():
 
 def unmapped():
     """Return the number and bytes of unmapped files. Those of other users are counted only for root."""
-    files = {}
-    for name in os.listdir("/dev/shm"):
-        if name.startswith("nccl-"):
-            try:
-                status = os.lstat("/dev/shm/" + name)
-            except OSError:
-                continue
-            if os.geteuid() in (0, status.st_uid):
-                files["/dev/shm/" + name] = status.st_blocks * 512
+    files = segments()
     until = time.monotonic() + MAPPED_SECONDS
     for pid in filter(str.isdigit, os.listdir("/proc") if files else ()):
         if time.monotonic() > until:
@@ -167,17 +174,22 @@ def unmapped():
     return {"left": len(files), "left_bytes": sum(files.values())}
 
 
+def segments():
+    """Return {path: bytes} of NCCL's files of this user, or of all users for root."""
+    files = {}
+    for name in os.listdir("/dev/shm"):
+        if name.startswith("nccl-"):
+            try:
+                status = os.lstat("/dev/shm/" + name)
+            except OSError:
+                continue
+            if os.geteuid() in (0, status.st_uid):
+                files["/dev/shm/" + name] = status.st_blocks * 512
+    return files
+
+
 def deeper(wanted, called):
     set_by_nccl, ignored = nccl_files()
-    until = time.monotonic() + DIGEST_SECONDS
-    named_files = [os.environ[name] for name in wanted["named_by"] if os.environ.get(name)]
-    files = {path: seen(path) for path in wanted["files"]}
-    files.update((path, with_text(path, called)) for path in named_files)
-    files.update((path, seen(path)) for path in paths_in(wanted["read_by"]))
-    folders = [os.path.dirname(path) for path in paths_in(wanted["written_by"])]
-    files.update((path, to_write_in(path)) for path in folders)
-    for path in wanted["requirements"] + wanted["datasets"]:
-        files[path] = with_digest(path, until)
     return {
         "user": user(),
         "uid": os.geteuid(),
@@ -188,7 +200,7 @@ def deeper(wanted, called):
         "nccl_files": {plain(name): path for name, (path, _) in set_by_nccl.items() if name not in os.environ},
         "nccl_ignored": ignored,
         "rdma": rdma(),
-        "files": list(files.values()),
+        "files": examined_files(wanted, called),
         "devices": sorted(int(name[7:]) for name in os.listdir("/dev") if name[:7] == "davinci" and name[7:].isdigit()),
         "hccl_test": hccl_test(),
         "mpi": mpi(wanted["mpi_parameters"]),
@@ -198,9 +210,21 @@ def deeper(wanted, called):
     }
 
 
-def user():
-    import pwd
+def examined_files(wanted, called):
+    """Return the entries of all files that are wanted, each path once."""
+    until = time.monotonic() + DIGEST_SECONDS
+    named_files = [os.environ[name] for name in wanted["named_by"] if os.environ.get(name)]
+    files = {path: entry_of(path) for path in wanted["files"]}
+    files.update((path, with_text(path, called)) for path in named_files)
+    files.update((path, entry_of(path)) for path in paths_in(wanted["read_by"]))
+    folders = [os.path.dirname(path) for path in paths_in(wanted["written_by"])]
+    files.update((path, to_write_in(path)) for path in folders)
+    for path in wanted["requirements"] + wanted["datasets"]:
+        files[path] = with_digest(path, until)
+    return list(files.values())
 
+
+def user():
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -224,11 +248,14 @@ def contained():
     return "\0container=" in "\0" + first or any(mark in groups for mark in marks)
 
 
+def job_environment():
+    """Return the environment, with the variables that NCCL adds to it from its files."""
+    return dict({name: value for name, (_, value) in nccl_files()[0].items()}, **os.environ)
+
+
 def variables(prefixes):
     """Return the variables with these prefixes. A value that may be a secret does not leave the host."""
-    values = {name: value for name, (_, value) in nccl_files()[0].items()}
-    values.update(os.environ)
-    values = {name: value for name, value in values.items() if name.startswith(prefixes)}
+    values = {name: value for name, value in job_environment().items() if name.startswith(prefixes)}
     return {plain(name): "[redacted]" if secret(name, value) else plain(value) for name, value in values.items()}
 
 
@@ -245,9 +272,14 @@ def nccl_files():
             name, is_set, value = line.partition("=")
             if is_set and name.startswith("NCCL_") and name == name.strip():
                 settings.setdefault(name, (plain(path), value))
-            elif is_set and name.split()[-1:] and name.split()[-1].startswith("NCCL_") and "#" not in name:
+            elif is_set and is_misread(name):
                 ignored.append([plain(path), plain(name[:80])])
     return settings, ignored[:IGNORED]
+
+
+def is_misread(name):
+    """Return whether the text before "=" ends in a variable of NCCL, but has a blank or a word too much."""
+    return bool(name.strip()) and name.split()[-1].startswith("NCCL_") and "#" not in name
 
 
 def lines_of(path):
@@ -263,13 +295,13 @@ def lines_of(path):
 
 def paths_in(names):
     """Return the absolute paths that variables name; any other would be relative to the job's own folder."""
-    values = dict({name: value for name, (_, value) in nccl_files()[0].items()}, **os.environ)
+    values = job_environment()
     return [values[name] for name in names if values.get(name, "").startswith("/")]
 
 
 def to_write_in(path):
     """Return a folder's entry, with an error if nothing can be written there."""
-    entry = seen(path)
+    entry = entry_of(path)
     if not entry["error"] and entry["kind"] != "missing" and not os.access(path, os.W_OK | os.X_OK):
         entry["error"] = "Permission denied" if os.path.isdir(path) else "it is no folder"
     return entry
@@ -307,7 +339,7 @@ def plain(text):
     return text.encode("utf-8", "replace").decode()
 
 
-def seen(path):
+def entry_of(path):
     """Return the path's entry with its kind and size. A link stays a link, with an error if it leads nowhere."""
     entry = {"path": plain(path), "kind": "missing", "text": "", "digest": "", "size": 0, "error": ""}
     try:
@@ -333,7 +365,7 @@ def kind_of(mode):
 
 def with_text(path, called):
     """Return a file's entry with its text and the sha256 of its bytes."""
-    entry = seen(path)
+    entry = entry_of(path)
     if entry["kind"] not in ("file", "link") or entry["error"] or not os.path.isfile(path):
         return entry  # reading a pipe would block
     try:
@@ -345,9 +377,7 @@ def with_text(path, called):
     if len(data) > LARGEST:
         entry["error"] = "larger than %d MiB" % (LARGEST >> 20)
         return entry
-    from hashlib import sha256
-
-    entry["digest"] = sha256(data).hexdigest()
+    entry["digest"] = new_digest(data).hexdigest()
     text, reason = data.decode("utf-8", "replace"), ""
     if len(data) > TABLE:
         text, reason = of_this_host(text, set(called))
@@ -361,8 +391,6 @@ def with_text(path, called):
 def of_this_host(text, called):
     """Return a rank table's own fields and its entries of this host; any other text unchanged, and why it is no rank
     table."""
-    import json
-
     try:
         table = json.loads(text)
         reduced = {key: table[key] for key in ("version", "status", "server_count") if key in table}
@@ -379,7 +407,7 @@ def names(server):
 def with_digest(path, until):
     """Return the path's entry with the sha256 of a file's bytes, or of the sorted names and sizes of all files below a
     folder."""
-    entry = seen(path)
+    entry = entry_of(path)
     try:
         if os.path.isdir(path):
             entry["digest"] = digest_of_folder(path, until)
@@ -401,10 +429,15 @@ def in_time(until):
         raise TooMuchError("not read within %d s" % DIGEST_SECONDS)
 
 
-def digest_of_file(path, until):
+def new_digest(data=b""):
+    """Return a sha256. It is imported here, because few hosts have a file to digest, and it loads OpenSSL."""
     from hashlib import sha256
 
-    digest = sha256()
+    return sha256(data)
+
+
+def digest_of_file(path, until):
+    digest = new_digest()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
             in_time(until)
@@ -413,8 +446,6 @@ def digest_of_file(path, until):
 
 
 def digest_of_folder(path, until):
-    from hashlib import sha256
-
     lines, folders = [], [path]
     while folders:
         in_time(until)
@@ -428,17 +459,22 @@ def digest_of_folder(path, until):
                     folders.append(entry.path)
                 elif entry.is_file():
                     lines.append("%s %d" % (os.path.relpath(entry.path, path), entry.stat().st_size))
-    return sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
+    return new_digest("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def executable(folders, name):
+    """Return the path of the first program with this name in the folders; "" if there is none."""
+    for place in filter(None, folders):
+        path = os.path.join(place, name)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return ""
 
 
 def hccl_test():
     """Return the path of HCCL Test's all_reduce_test, if it is built; "" if there is none."""
     places = [os.path.join(home, "tools/hccl_test/bin") for home in cann_homes()]
-    for place in os.environ.get("PATH", "").split(":") + places:
-        path = os.path.join(place, "all_reduce_test")
-        if place and os.access(path, os.X_OK) and os.path.isfile(path):
-            return path
-    return ""
+    return executable(os.environ.get("PATH", "").split(":") + places, "all_reduce_test")
 
 
 def folder(path):
@@ -474,9 +510,6 @@ def octal(word):
 
 def origin(name, project):
     """Return the place from which an import would load a package, without importing it; "" if there is none."""
-    from importlib.machinery import PathFinder
-    from importlib.util import find_spec
-
     spec = PathFinder.find_spec(name, [project, *module_path()] if project else module_path())
     try:
         spec = spec or find_spec(name)  # built in, or by a finder of an editable install
@@ -488,29 +521,33 @@ def origin(name, project):
     return spec.origin if spec.has_location else places[0] if places else "built-in"
 
 
-def mpi(wanted):
+def mpi(names):
     """Return the path of mpirun on PATH, and [name, value, source] of Open MPI's parameters, the first of a name
     counting."""
-    places = [os.path.join(folder, "mpirun") for folder in os.environ.get("PATH", "").split(":") if folder]
-    mpirun = next((path for path in places if os.access(path, os.X_OK) and os.path.isfile(path)), "")
-    params = [
-        [name, os.environ["OMPI_MCA_" + name], "OMPI_MCA_" + name]
-        for name in wanted
-        if "OMPI_MCA_" + name in os.environ
-    ]
-    prefix = os.path.dirname(os.path.dirname(os.path.realpath(mpirun))) if mpirun else ""
-    installed = [os.path.join(prefix, "etc/openmpi-mca-params.conf")] if prefix else []
-    for path in [os.path.expanduser("~/.openmpi/mca-params.conf"), *installed, "/etc/openmpi/openmpi-mca-params.conf"]:
+    mpirun = executable(os.environ.get("PATH", "").split(":"), "mpirun")
+    variables_of = {name: "OMPI_MCA_" + name for name in names}
+    settings = [[name, os.environ[key], key] for name, key in variables_of.items() if key in os.environ]
+    for path in mpi_files(mpirun):
         for line in (read(path) or "").splitlines():
             name, _, value = (part.strip() for part in line.partition("="))
-            if name in wanted:
-                params.append([name, plain(value), path])
-    return {"mpirun": plain(mpirun), "parameters": [[name, plain(value), plain(path)] for name, value, path in params]}
+            if name in names:
+                settings.append([name, value, path])
+    return {
+        "mpirun": plain(mpirun),
+        "parameters": [[name, plain(value), plain(path)] for name, value, path in settings],
+    }
+
+
+def mpi_files(mpirun):
+    """Return the files with Open MPI's parameters, those that count first."""
+    installed = []
+    if mpirun:
+        prefix = os.path.dirname(os.path.dirname(os.path.realpath(mpirun)))
+        installed = [os.path.join(prefix, "etc/openmpi-mca-params.conf")]
+    return [os.path.expanduser("~/.openmpi/mca-params.conf"), *installed, "/etc/openmpi/openmpi-mca-params.conf"]
 
 
 def main():
-    import json
-
     request = json.loads(sys.stdin.buffer.read().decode())
     print("\n" + request["marker"] + json.dumps(view(request["wanted"])))
 

@@ -54,7 +54,7 @@ PATIENCE = 10.0  # seconds for the other side to prove itself
 NOBODY = 75  # EX_TEMPFAIL, <sysexits.h>: no command was run, and the call may be repeated
 
 
-class Line:
+class ControllerChannel:
     """The channel to the controller."""
 
     def __init__(self):
@@ -69,31 +69,31 @@ class Line:
         os.write(2, text.encode("ascii").ljust(FRAME - 1) + b"\n")
 
 
-class Program:
+class RelayedProgram:
     """One process, in a separate process group."""
 
     def __init__(self, argv, text, name):
         self.name = name
-        self.food = bytearray(text)
+        self.stdin_data = bytearray(text)
         self.last = False
         self.waits = False  # for its stdin to accept more
-        self.doom = None  # when it is killed
+        self.kill_at = None  # time at which it is killed
         self.process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         self.open = {self.process.stdout: ("out", zlib.compressobj()), self.process.stderr: ("err", zlib.compressobj())}
         os.set_blocking(self.process.stdin.fileno(), False)
 
-    def eat(self):
+    def write_stdin(self):
         """Write as much to the program's stdin as it accepts now. Data that it has not read when it closes its stdin is
         dropped."""
         try:
-            if self.food:
-                del self.food[: os.write(self.process.stdin.fileno(), self.food)]
+            if self.stdin_data:
+                del self.stdin_data[: os.write(self.process.stdin.fileno(), self.stdin_data)]
         except BlockingIOError:
             return
         except OSError:
-            self.food, self.last = bytearray(), True
+            self.stdin_data, self.last = bytearray(), True
 
     def kill(self):
         try:
@@ -111,20 +111,20 @@ class Program:
 
 class Relay:
     def __init__(self):
-        self.line = Line()
+        self.channel = ControllerChannel()
         self.selector = selectors.DefaultSelector()
         self.texts = {}
         self.programs = {}
-        self.heard = bytearray()
+        self.unread = bytearray()
 
     def serve(self):
         for name in names():
-            self.line.say(here=name[:200])
+            self.channel.say(here=name[:200])
         self.selector.register(0, selectors.EVENT_READ)
         next_beat = 0.0
         while True:
             if time.monotonic() >= next_beat:
-                self.line.say()
+                self.channel.say()
                 next_beat = time.monotonic() + BEAT
             for key, events in self.selector.select(0.2):
                 if key.fileobj == 0:
@@ -141,66 +141,66 @@ class Relay:
         *lines, partial = data.split(b"\n")
         for line in lines:
             signal.alarm(SILENCE)
-            self.heard += line
+            self.unread += line
             try:
-                command = json.loads(self.heard.decode("ascii"))
+                command = json.loads(self.unread.decode("ascii"))
             except ValueError:
                 command = {}  # the controller notices the loss by the answers that it misses
-            self.heard = bytearray()
+            self.unread = bytearray()
             self.obey(command)
-        self.heard += partial
+        self.unread += partial
 
-    def obey(self, said):
+    def obey(self, command):
         data = b""
-        if "data" in said:
-            name, first, last = said.get("like", ("", 0, 0))
+        if "data" in command:
+            name, first, last = command.get("like", ("", 0, 0))
             unpack = zlib.decompressobj(zdict=self.texts.get(name, b"")[first:last])
-            data = unpack.decompress(base64.b64decode(said["data"]))
-        if "to" not in said:
-            if "text" in said:
-                self.texts[said["text"]] = data
+            data = unpack.decompress(base64.b64decode(command["data"]))
+        if "to" not in command:
+            if "text" in command:
+                self.texts[command["text"]] = data
             return
-        for name, nodes in said["to"].items():
-            if any(first <= self.line.node <= last for first, last in nodes):
-                if "run" in said:
-                    self.start(name, said["run"], self.texts.get(said["text"], b""))
+        for name, nodes in command["to"].items():
+            if any(first <= self.channel.node <= last for first, last in nodes):
+                if "run" in command:
+                    self.start(name, command["run"], self.texts.get(command["text"], b""))
                 elif name in self.programs:
-                    self.tell(self.programs[name], said, data)
+                    self.feed(self.programs[name], command, data)
 
     def start(self, name, argv, text):
         try:
-            program = self.programs[name] = Program(argv, text, name)
+            program = self.programs[name] = RelayedProgram(argv, text, name)
         except OSError as error:
             self.say_of(name, "err", zlib.compress(("%s: %s\n" % (argv[0], error.strerror)).encode()))
-            self.line.say(program=name, exit=127)
+            self.channel.say(program=name, exit=127)
             return
         for stream in program.open:
             self.selector.register(stream, selectors.EVENT_READ, program)
 
-    def tell(self, program, said, data):
-        program.food += data
-        if len(program.food) > MOST:
+    def feed(self, program, command, data):
+        program.stdin_data += data
+        if len(program.stdin_data) > MOST:
             program.kill()
-        program.last = program.last or "data" not in said
-        if "end" in said:
-            program.food = bytearray()
-            program.doom = time.monotonic() + said["end"]
+        program.last = program.last or "data" not in command
+        if "end" in command:
+            program.stdin_data = bytearray()
+            program.kill_at = time.monotonic() + command["end"]
 
     def look_after(self, program):
         stdin = program.process.stdin
         if not stdin.closed:
-            program.eat()
-            if bool(program.food) != program.waits:
+            program.write_stdin()
+            if bool(program.stdin_data) != program.waits:
                 program.waits = not program.waits
                 if program.waits:
                     self.selector.register(stdin, selectors.EVENT_WRITE, program)
                 else:
                     self.selector.unregister(stdin)
-            if program.last and not program.food:
+            if program.last and not program.stdin_data:
                 stdin.close()
-        if program.doom is not None and time.monotonic() >= program.doom:
+        if program.kill_at is not None and time.monotonic() >= program.kill_at:
             program.kill()
-            program.doom = None
+            program.kill_at = None
 
     def pass_on(self, program, stream):
         kind, packer = program.open[stream]
@@ -212,15 +212,15 @@ class Relay:
         stream.close()
         del program.open[stream]
         if not program.open:
-            program.food, program.last = bytearray(), True
+            program.stdin_data, program.last = bytearray(), True
             self.look_after(program)
-            self.line.say(program=program.name, exit=program.status())
+            self.channel.say(program=program.name, exit=program.status())
             del self.programs[program.name]
 
     def say_of(self, name, kind, packed):
         for offset in range(0, len(packed), PART):
             part = base64.b64encode(packed[offset : offset + PART]).decode("ascii")
-            self.line.say(program=name, **{kind: part})
+            self.channel.say(program=name, **{kind: part})
 
     def end(self):
         """End all programs, by the end of their stdin, and then by SIGKILL."""

@@ -1,6 +1,6 @@
 """Differences of two runs: facts, findings, figures. Pure; it judges nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from preflight.facts.documents.differences import FactsCompared, compared
@@ -116,16 +116,22 @@ def diff(before: Side, after: Side) -> Diff:
     else:
         not_compared += [f"facts: {side.name} has none" for side in (before, after) if side.facts is None]
     findings = _findings(before, after, not_compared)
-    figures: list[Comparison] = []
-    if before.figures and after.figures:
-        figures = compare(Baseline("", before.run, before.figures), after.figures)
-        if not figures:
-            not_compared.append("figures: none is of the same operation, size and ranks in both")
-        else:
-            not_compared += _figures_alone(before, after)
-    elif before.figures or after.figures:
-        not_compared += [f"figures: {side.name} has none" for side in (before, after) if not side.figures]
+    figures = _figures(before, after, not_compared)
     return Diff(before, after, facts, findings, tuple(figures), tuple(not_compared))
+
+
+def _figures(before: Side, after: Side, not_compared: list[str]) -> list[Comparison]:
+    """Return the comparison of figures that are in both runs. Reasons why some are not go to `not_compared`."""
+    if not (before.figures and after.figures):
+        if before.figures or after.figures:
+            not_compared += [f"figures: {side.name} has none" for side in (before, after) if not side.figures]
+        return []
+    figures = compare(Baseline("", before.run, before.figures), after.figures)
+    if figures:
+        not_compared += _figures_alone(before, after)
+    else:
+        not_compared.append("figures: none is of the same operation, size and ranks in both")
+    return figures
 
 
 def _figures_alone(before: Side, after: Side) -> Iterator[str]:
@@ -138,47 +144,54 @@ def _figures_alone(before: Side, after: Side) -> Iterator[str]:
 _Subject = tuple[str, str | None, int | None, int | None, str | None]
 
 
-def _findings(before: Side, after: Side, left: list[str]) -> tuple[FindingChange, ...]:
+def _findings(before: Side, after: Side, not_compared: list[str]) -> tuple[FindingChange, ...]:
     """Return the changed findings of hosts and checks that are in both runs, the worst first."""
     if before.findings is None or after.findings is None:
-        left += [f"findings: {side.name} has none" for side in (before, after) if side.findings is None]
+        not_compared += [f"findings: {side.name} has none" for side in (before, after) if side.findings is None]
         return ()
     hosts = set(before.hosts) & set(after.hosts)
     if not hosts:
-        left.append("findings: no host is in both")
+        not_compared.append("findings: no host is in both")
         return ()
-    was, now = _by_subject(before.findings, hosts), _by_subject(after.findings, hosts)
-    # A finding is not gone if its check could not run; that check has an unknown finding then.
-    reached = _reached(after)
-    unseen = {
+    earlier, later = _by_subject(before.findings, hosts), _by_subject(after.findings, hosts)
+    could_run = _could_run(after, later.values())
+    changes, one_sided = [], set()
+    for subject in dict.fromkeys((*earlier, *later)):
+        old, new = earlier.get(subject), later.get(subject)
+        finding = later.get(subject) or earlier[subject]
+        if (old or _ran(before, finding)) and (new or could_run(finding)):
+            changes.append(FindingChange(old.outcome if old else None, new.outcome if new else None, finding))
+        else:
+            one_sided.add(finding.check)
+    if one_sided:
+        not_compared.append(f"findings of {', '.join(sorted(one_sided))}: one of the runs did not look, or could not")
+    return tuple(sorted((change for change in changes if change.before is not change.after), key=_urgency))
+
+
+def _could_run(side: Side, findings: Iterable[Finding]) -> Callable[[Finding], bool]:
+    """Return a function: whether the check of another run's finding could run on this side. `findings`: this side's.
+
+    A finding is not gone if its check could not run; that check has an unknown finding then.
+    """
+    reached = _reached(side)
+    unknown = {
         (finding.check, finding.host)
-        for finding in now.values()
+        for finding in findings
         if finding.outcome is Outcome.UNKNOWN and finding.device is None
     }
-    changes, unasked = [], set()
-    for subject in dict.fromkeys((*was, *now)):
-        earlier, later = was.get(subject), now.get(subject)
-        if earlier and later:
-            if earlier.outcome is not later.outcome:
-                changes.append(FindingChange(earlier.outcome, later.outcome, later))
-        elif earlier and not (
-            (earlier.host and earlier.host not in reached)
-            or {(earlier.check, earlier.host), (earlier.check, None)} & unseen
-            or not _looked(after, earlier)
-        ):
-            changes.append(FindingChange(earlier.outcome, None, earlier))
-        elif later and _looked(before, later):
-            changes.append(FindingChange(None, later.outcome, later))
-        else:
-            unasked.add(subject[0])
-    if unasked:
-        left.append(f"findings of {', '.join(sorted(unasked))}: one of the runs did not look, or could not")
-    return tuple(sorted(changes, key=_urgency))
+
+    def could_run(finding: Finding) -> bool:
+        if finding.host and finding.host not in reached:
+            return False
+        return _ran(side, finding) and not {(finding.check, finding.host), (finding.check, None)} & unknown
+
+    return could_run
 
 
-def _looked(side: Side, one: Finding) -> bool:
+def _ran(side: Side, finding: Finding) -> bool:
     """Return whether the check of a finding has run for its host on this side, too."""
-    return one.check == _REACH or (one.check in side.checks and one.host not in side.checks[one.check])
+    skipped = side.checks.get(finding.check)
+    return finding.check == _REACH or (skipped is not None and finding.host not in skipped)
 
 
 def _by_subject(findings: Iterable[Finding], hosts: set[str]) -> dict[_Subject, Finding]:

@@ -6,13 +6,14 @@ The file loads nothing, runs no script, and follows the reader's choice of light
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import chain
 
 from preflight.model.finding import Finding
 from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.slowest import slowest_groups
-from preflight.report.text import LINES_A_CHECK, Group, blocks, clipped, count_line, evidence, folded, remedies
+from preflight.report.text import LINES_A_CHECK, FindingGroup, blocks, clipped, count_line, evidence, folded, remedies
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1f23; --dim: #5d6670; --line: #d5dae0; --fail: #c62828;
@@ -106,7 +107,7 @@ def _findings(report: Report, titles: Mapping[str, str], fold: Fold) -> Iterator
         yield "</div>\n"
 
 
-def _groups(groups: Sequence[Group], fold: Fold) -> Iterator[str]:
+def _groups(groups: Sequence[FindingGroup], fold: Fold) -> Iterator[str]:
     """Yield the first few groups, their remedies, and the other groups, folded away."""
     for group in groups[:LINES_A_CHECK]:
         yield from _group(group, fold)
@@ -120,7 +121,7 @@ def _groups(groups: Sequence[Group], fold: Fold) -> Iterator[str]:
         yield "</details>\n"
 
 
-def _group(group: Group, fold: Fold) -> Iterator[str]:
+def _group(group: FindingGroup, fold: Fold) -> Iterator[str]:
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     yield f"<p>{_safe(subject + group.summary)}</p>\n"
     for line in filter(None, (group.compared, group.cause and f"likely: {group.cause}")):
@@ -184,13 +185,9 @@ def _pairs(tests: Sequence[TestResult]) -> Iterator[str]:
     if not both_ways:
         return
     largest = max(both_ways, key=lambda test: test.bytes)
-    speeds: dict[tuple[str, str], float] = {}
-    for test in both_ways:
-        if (test.op, test.bytes, test.dtype) == (largest.op, largest.bytes, largest.dtype) and len(test.members) == 2:
-            first, second = sorted(member.place for member in test.members)
-            speeds[first, second] = max(test.busbw_GBps or 0.0, speeds.get((first, second), 0.0))
+    speeds = _speeds(test for test in both_ways if _size(test) == _size(largest))
     fastest = max(speeds.values())
-    places = sorted({place for pair in speeds for place in pair})
+    places = sorted(set(chain.from_iterable(speeds)))
     yield f'<p class="dim">{largest.op} of {largest.bytes} B, busbw in GB/s; the fastest pair has {fastest:.3g}</p>\n'
     if len(places) > MOST_IN_A_MATRIX:
         slowest = sorted(speeds.items(), key=lambda item: item[1])[:MOST_PAIRS]
@@ -203,6 +200,20 @@ def _pairs(tests: Sequence[TestResult]) -> Iterator[str]:
         cells = "".join(_speed(speeds.get((min(row, column), max(row, column))), fastest) for column in places)
         yield f"<tr><th>{_safe(row)}</th>{cells}</tr>\n"
     yield "</table></div>\n"
+
+
+def _size(test: TestResult) -> tuple[object, ...]:
+    return test.op, test.bytes, test.dtype
+
+
+def _speeds(tests: Iterable[TestResult]) -> dict[tuple[str, str], float]:
+    """Return the best busbw in GB/s of each pair of places."""
+    speeds: dict[tuple[str, str], float] = {}
+    for test in tests:
+        if len(test.members) == 2:
+            first, second = sorted(member.place for member in test.members)
+            speeds[first, second] = max(test.busbw_GBps or 0.0, speeds.get((first, second), 0.0))
+    return speeds
 
 
 def _speed(speed: float | None, fastest: float) -> str:

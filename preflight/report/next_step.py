@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from preflight.model.finding import with_outcome
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.report.obstacles import of_inventory, removal
@@ -24,7 +25,7 @@ def _in_file(fix: str, inventory: Path) -> str:
 
 def _other_product(report: Report) -> str:
     """Return the remedy of a wrong product. A wrong generation counts only if all hosts have it."""
-    failed = [f for f in report.findings if f.check in (_KIND, _GENERATION) and f.outcome is Outcome.FAIL]
+    failed = [f for f in with_outcome(report.findings, Outcome.FAIL) if f.check in (_KIND, _GENERATION)]
     everywhere = len({f.host for f in failed if f.check == _GENERATION}) == len(report.hosts)
     return next((f.remedy for f in failed if f.check == _KIND or everywhere), "")
 
@@ -37,27 +38,50 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
     hosts. `to_prove` is the command that remains before a job may start, such as "probe --idle", or None.
     """
     hosts = options(inventory, limit)
-    if fix := _other_product(report):
-        return f"{_in_file(fix, inventory)}; then: preflight check {hosts}"
+    return (
+        _correct_product(report, inventory, hosts)
+        or _apply_fixes(report, hosts)
+        or _first_problem(report, inventory, hosts)
+        or _complete_run(report, hosts, to_prove)
+        or _look_at_speed(report)
+        or START
+    )
+
+
+def _correct_product(report: Report, inventory: Path, hosts: str) -> str:
+    fix = _other_product(report)
+    return f"{_in_file(fix, inventory)}; then: preflight check {hosts}" if fix else ""
+
+
+def _apply_fixes(report: Report, hosts: str) -> str:
     areas = {f.change.area for f in report.findings if f.change and f.outcome is not Outcome.PASS}
-    if areas:
-        command = f"configure-{areas.pop()}" if len(areas) == 1 else "configure"
-        return f"preflight {command} {hosts}"
-    for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
-        if outcome is Outcome.UNKNOWN and (fix := removal(report.findings)):
+    command = f"configure-{min(areas)}" if len(areas) == 1 else "configure"
+    return f"preflight {command} {hosts}" if areas else ""
+
+
+def _first_problem(report: Report, inventory: Path, hosts: str) -> str:
+    """Return the step of the first failure, else that of the obstacle of unknown checks, or of the first of these."""
+    first = next(iter(with_outcome(report.findings, Outcome.FAIL)), None)
+    if first is None:
+        if fix := removal(report.findings):
             return f"{_in_file(fix, inventory)}; then: preflight check {hosts}"
-        for finding in report.findings:
-            if finding.outcome is outcome and (fix := of_inventory(finding)):
-                return f"{_in_file(fix, inventory)}; then: preflight {report.command} {hosts}"
-            if finding.outcome is outcome:
-                return f"preflight explain {finding.check}"
+        first = next(iter(with_outcome(report.findings, Outcome.UNKNOWN)), None)
+    if first is None:
+        return ""
+    if fix := of_inventory(first):
+        return f"{_in_file(fix, inventory)}; then: preflight {report.command} {hosts}"
+    return f"preflight explain {first.check}"
+
+
+def _complete_run(report: Report, hosts: str, to_prove: str | None) -> str:
     if report.left_out:
         return f"look at {report.left_out[0].host}, too: preflight check {hosts}"
     if report.verdict is Outcome.UNKNOWN:
         return f"nothing was looked at; preflight check {hosts} does"
-    if to_prove:
-        command, *arguments = to_prove.split(maxsplit=1)
-        return " ".join((f"preflight {command} {hosts}", *arguments))
-    if any(f.check == _SPEED and f.outcome is Outcome.WARN for f in report.findings):
-        return f"preflight explain {_SPEED}"
-    return START
+    command, *arguments = (to_prove or "").split(maxsplit=1) or [""]
+    return " ".join((f"preflight {command} {hosts}", *arguments)) if command else ""
+
+
+def _look_at_speed(report: Report) -> str:
+    is_slow = any(finding.check == _SPEED for finding in with_outcome(report.findings, Outcome.WARN))
+    return f"preflight explain {_SPEED}" if is_slow else ""

@@ -3,10 +3,11 @@
 import re
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.model.finding import Finding
+from preflight.model.number_ranges import number_ranges
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.obstacles import LISTED, obstacle, shared_obstacles
@@ -50,7 +51,7 @@ def evidence(lines: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Group:
+class FindingGroup:
     """Findings with the same text about several hosts or devices. `first` is shown for all."""
 
     first: Finding
@@ -88,18 +89,7 @@ def _without_subject(finding: Finding) -> str:
     return text
 
 
-def _ranges(numbers: Iterable[int]) -> str:
-    """Return numbers in ascending order as ranges: 0-3,6."""
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ",".join(f"{low}-{high}" if low != high else f"{low}" for low, high in ranges)
-
-
-def folded(findings: Iterable[Finding]) -> list[Group]:
+def folded(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Fold findings over the devices of each host, then over hosts with the same text and devices."""
     by_host: dict[tuple[str | None, Outcome, str], list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -111,9 +101,9 @@ def folded(findings: Iterable[Finding]) -> list[Group]:
     result = []
     for (_, text, devices), same in groups.items():
         hosts = tuple(dict.fromkeys(finding.host for finding in same if finding.host is not None))
-        device_words = f"device{'s' if len(devices) > 1 else ''} {_ranges(devices)}"
+        device_words = f"device{'s' if len(devices) > 1 else ''} {number_ranges(devices)}"
         causes, remedies = frozenset(finding.cause for finding in same), frozenset(finding.remedy for finding in same)
-        result.append(Group(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, remedies))
+        result.append(FindingGroup(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, remedies))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))
 
 
@@ -132,7 +122,7 @@ def _wrap(text: str, indent: str, width: int) -> list[str]:
     )
 
 
-def _group_lines(group: Group, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:
+def _group_lines(group: FindingGroup, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     lines = [Line(text, group.first.outcome.value) for text in _wrap(subject + group.summary, "    ", width)]
     lines += [Line(text, "dim") for text in _wrap(group.compared, "      ", width)]
@@ -169,7 +159,7 @@ def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
     return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not look"
 
 
-def remedies(groups: Sequence[Group]) -> list[str]:
+def remedies(groups: Sequence[FindingGroup]) -> list[str]:
     """Return the distinct remedies of the shown findings of one check."""
     return list(dict.fromkeys(group.remedy for group in groups[:LINES_A_CHECK] if group.remedy))[:MOST_REMEDIES]
 
@@ -236,13 +226,16 @@ def render(
         lines += [Line(text, "warn") for text in _wrap(f"left out: {entry.host}: {entry.why}", "", width)]
     for note in report.notes:
         lines += [Line(text, "dim") for text in _wrap(f"note: {note}", "", width)]
+    lines += _host_lines(report, fold)
+    return [*lines, Line(count_line(report), report.verdict.value), Line(f"next: {next_step}", "next")]
+
+
+def _host_lines(report: Report, fold: Callable[[Iterable[str]], str]) -> Iterator[Line]:
+    """Yield a line for each verdict, with its hosts."""
     for verdict in Outcome:
         names = [host.name for host in report.hosts if host.verdict is verdict]
         if names:
-            lines.append(Line(f"{verdict.value:<8}{len(names)} of {len(report.hosts)} hosts: {fold(names)}", verdict))
-    lines.append(Line(count_line(report), report.verdict.value))
-    lines.append(Line(f"next: {next_step}", "next"))
-    return lines
+            yield Line(f"{verdict.value:<8}{len(names)} of {len(report.hosts)} hosts: {fold(names)}", verdict)
 
 
 def count_line(report: Report) -> str:

@@ -4,8 +4,9 @@ from preflight.facts.sections.accelerators import Accelerators
 from preflight.model.cluster import Product
 
 
-def other_kind(product: Product, seen: Accelerators | None) -> bool:
+def other_kind(product: Product, accelerators: Accelerators | None) -> bool:
     """Return whether a host has the accelerators of the other vendor, and none of the product's."""
-    if seen is None or product is Product.CPU:
+    if accelerators is None or product is Product.CPU:
         return False
-    return seen.has_gpus and not seen.has_npus if product.is_npu else seen.has_npus and not seen.has_gpus
+    has_npus, has_gpus = accelerators.has_npus, accelerators.has_gpus
+    return has_gpus and not has_npus if product.is_npu else has_npus and not has_gpus

@@ -52,12 +52,17 @@ def numbered(nvidia: Nvidia) -> Iterator[tuple[int, Gpu]]:
     A lost GPU keeps its number, though `nvidia-smi -q` omits it."""
     reported = {links.uuid: links.index for links in nvidia.nvlinks.value.gpus} if nvidia.nvlinks.value else {}
     answering = gpus(nvidia)
-    places = {gpu.bus: reported[gpu.uuid] for gpu in answering if gpu.uuid in reported}
-    if len(set(places.values())) < len(answering):
-        usable_buses = set() if nvidia.contained else {gpu.bus for gpu in _own(nvidia)}
-        buses = sorted(usable_buses | {gpu.bus for gpu in answering}, key=lambda bus: (len(bus), bus))
-        places = {bus: place for place, bus in enumerate(buses)}
-    return ((places[gpu.bus], gpu) for gpu in answering)
+    numbers = {gpu.bus: reported[gpu.uuid] for gpu in answering if gpu.uuid in reported}
+    if len(set(numbers.values())) < len(answering):
+        numbers = _bus_places(nvidia)
+    return ((numbers[gpu.bus], gpu) for gpu in answering)
+
+
+def _bus_places(nvidia: Nvidia) -> dict[str, int]:
+    """Return bus id → place on the PCI bus. A container's GPUs are only those that answer."""
+    own_buses = set() if nvidia.contained else {gpu.bus for gpu in _own(nvidia)}
+    buses = own_buses | {gpu.bus for gpu in gpus(nvidia)}
+    return {bus: place for place, bus in enumerate(sorted(buses, key=lambda bus: (len(bus), bus)))}
 
 
 def called(host: Host, index: int, gpu: Gpu) -> str:

@@ -17,7 +17,7 @@ class Owner(Enum):
 
 
 def owner(os: Os | None, pid: int | None, name: str | None) -> Owner:
-    """Return the owner of the process. `os`: the host's facts, None where they could not be collected."""
+    """Return the owner of the process. `os`: the host's facts, None if they could not be collected."""
     for process in os.preflight if os and pid else ():
         if process.pid == pid:
             return Owner.THIS_RUN if process.this_run else Owner.OTHER_RUN

@@ -26,11 +26,11 @@ def ours(text: str | None) -> bool:
     return text is not None and (text.startswith(MARK) or BEGIN in text.splitlines())
 
 
-def with_others(found: str | None, wanted: str | None, own: re.Pattern[str]) -> str | None:
-    """Return the content of a file of ours: `wanted`, and after it the lines of `found` that preflight would not write.
+def with_others(text: str | None, wanted: str | None, own: re.Pattern[str]) -> str | None:
+    """Return the content of a file of ours: `wanted`, and after it the lines of `text` that preflight would not write.
 
     `own`: the form of our lines."""
-    lines = (found or "").splitlines(keepends=True)
+    lines = (text or "").splitlines(keepends=True)
     return (wanted or "") + "".join(line for line in lines if not own.fullmatch(line.rstrip("\r\n"))) or None
 
 
@@ -40,17 +40,25 @@ def with_block(text: str, lines: Sequence[str]) -> str:
 
     Every other byte is kept. Raise BlockDamagedError if the old block is incomplete."""
     block = "\n".join((BEGIN, *lines, END, "")) if lines else ""
-    if block and text.count(BEGIN) == text.count(END) == 1 and f"\n{text}".startswith(f"\n{block}", text.find(BEGIN)):
+    if _holds_block(text, block):
         return text  # 4,000 hosts have 4,000 lines each
     rows = text.splitlines(keepends=True)
     bare = [row.rstrip("\r\n") for row in rows]
     if BEGIN not in bare and END not in bare:
-        if not block:
-            return text
-        return text + ("\n" if text and not text.endswith("\n") else "") + block
+        return with_last_lines(text, block) if block else text
     if bare.count(BEGIN) != 1 or bare.count(END) != 1 or bare.index(END) < bare.index(BEGIN):
         raise BlockDamagedError(f"the lines {BEGIN!r} and {END!r} do not stand there once each, one after the other")
     return "".join([*rows[: bare.index(BEGIN)], block, *rows[bare.index(END) + 1 :]])
+
+
+def with_last_lines(text: str, lines: str) -> str:
+    """Return the text with `lines` after it, on lines of their own."""
+    return text + ("\n" if text and not text.endswith("\n") else "") + lines
+
+
+def _holds_block(text: str, block: str) -> bool:
+    is_one = bool(block) and text.count(BEGIN) == text.count(END) == 1
+    return is_one and f"\n{text}".startswith(f"\n{block}", text.find(BEGIN))
 
 
 def limits_file(setup: HostSetup) -> str | None:

@@ -4,7 +4,7 @@ Importing this loads neither paramiko nor Fabric; `open_transport` does, where t
 """
 
 from preflight.transport.dispatch import open_transport
-from preflight.transport.fanout import fan_out
+from preflight.transport.fanout import FanOutLimits, fan_out
 from preflight.transport.types import (
     Answer,
     Channel,
@@ -20,6 +20,7 @@ __all__ = [
     "Answer",
     "Channel",
     "ErrorKind",
+    "FanOutLimits",
     "Options",
     "Program",
     "Progress",

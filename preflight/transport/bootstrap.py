@@ -13,7 +13,7 @@ import shlex
 from preflight.transport import errors
 from preflight.transport.errors import Target
 from preflight.transport.password import Password
-from preflight.transport.sudo import Ending, SudoDialogue, SudoMarkers, not_started
+from preflight.transport.sudo import SudoDialogue, SudoEnding, SudoMarkers, not_started
 from preflight.transport.types import Program, TransportError
 
 # Marks the programs of this run in their command lines, so that the collector recognises them (collect/own.py).
@@ -113,7 +113,7 @@ class Call:
         126 and 127 are "cannot execute" and "not found" of a shell and of docker. sudo ends with 1.
         """
         if self._sudo_user:
-            error = not_started(self.target, self._program, self._sudo_user, Ending(status, stdout, stderr))
+            error = not_started(self.target, self._program, self._sudo_user, SudoEnding(status, stdout, stderr))
             if error:
                 return error
         return errors.no_python(self.target, self._program, stderr) if status in (126, 127) else None

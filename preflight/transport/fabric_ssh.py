@@ -62,35 +62,22 @@ class FabricTransport:
         started = time.monotonic()
         link = self._log_in(self._ssh_config.endpoint(host), started + timeout)
         try:
-            with attempt.current().breakable(link.drop):
+            with _host_errors(link, timeout, started + timeout):
                 waiting_for("the program")
-                answer = _run(link, self._call(host, link, program), limit=limit, started=started, timeout=timeout)
-        except Exception as error:
-            if not _is_host_error(error, link):
-                raise
-            if time.monotonic() - started >= timeout:
-                raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
-            raise errors.closed(link.target, errors.one_line(str(error)) or "it was closed") from None
+                return _run(link, self._call(host, link, program), limit=limit, started=started, timeout=timeout)
         finally:
             self._forget(link)
-        return answer
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
         deadline = time.monotonic() + timeout
         link = self._log_in(self._ssh_config.endpoint(host), deadline)
         try:
-            with attempt.current().breakable(link.drop):
-                agent = _FabricChannel(
-                    link, self._call(host, link, program), deadline, forget=lambda: self._forget(link)
-                )
-        except Exception as error:
-            is_host_error = _is_host_error(error, link)
+            with _host_errors(link, timeout, deadline):
+                call = self._call(host, link, program)
+                agent = _FabricChannel(link, call, deadline, forget=lambda: self._forget(link))
+        except Exception:
             self._forget(link)
-            if not is_host_error:
-                raise
-            if time.monotonic() >= deadline:
-                raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
-            raise errors.closed(link.target, errors.one_line(str(error)) or "it was closed") from None
+            raise
         link.keep()
         return agent
 
@@ -323,6 +310,24 @@ def _is_host_error(error: Exception, link: _Link) -> bool:
     return not isinstance(error, TransportError) and (isinstance(error, _BROKEN) or not link.is_open)
 
 
+@contextlib.contextmanager
+def _host_errors(link: _Link, timeout: float, deadline: float) -> Iterator[None]:
+    """Raise TransportError instead of an exception that the host caused."""
+    try:
+        with attempt.current().breakable(link.drop):
+            yield
+    except Exception as error:
+        if not _is_host_error(error, link):
+            raise
+        if time.monotonic() >= deadline:
+            raise errors.timed_out(link.target, timeout, attempt.current().waiting_for) from None
+        raise _closed(link, error) from None
+
+
+def _closed(link: _Link, error: Exception) -> TransportError:
+    return errors.closed(link.target, errors.one_line(str(error)) or "it was closed")
+
+
 def _prefer(session: Session, key_types: tuple[str, ...]) -> None:
     """Ask the server for a host key of these types first, as ssh does."""
     algorithms = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
@@ -387,17 +392,10 @@ class _FabricChannel:
         try:
             self._pipes.send(data)
         except _BROKEN as error:
-            raise errors.closed(self._link.target, errors.one_line(str(error)) or "it was closed") from None
+            raise _closed(self._link, error) from None
 
     def lines(self) -> Iterator[bytes]:
-        return split_lines(self._stdout())
-
-    def _stdout(self) -> Iterator[bytes]:
-        for is_stderr, data in chain(self._early, self._pipes.chunks()):
-            if is_stderr:
-                self._stderr.add(data)
-            else:
-                yield data
+        return split_lines(self._stderr.take_from(chain(self._early, self._pipes.chunks())))
 
     def stderr_tail(self) -> bytes:
         return bytes(self._stderr)

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from preflight.model.cluster import Host
@@ -20,28 +21,35 @@ MOST_AT_ONCE = 64  # paramiko gains nothing beyond (measured: 198 hosts/s with 3
 _TICK = 0.5  # seconds between two checks of deadlines and two progress reports while nothing happens
 
 
+@dataclass(frozen=True)
+class FanOutLimits:
+    """Hosts at a time (64 at most, and a third of the open-file limit), and seconds for each from its own start."""
+
+    pool: int
+    deadline: float
+
+    @property
+    def width(self) -> int:
+        open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = MOST_AT_ONCE if open_files == resource.RLIM_INFINITY else min(MOST_AT_ONCE, open_files // 3)
+        return max(1, min(self.pool, limit))
+
+
 def fan_out(
     hosts: Sequence[Host],
     work: Callable[[Host], T],
+    limits: FanOutLimits,
     *,
-    pool: int,
-    deadline: float,
     progress: Callable[[Progress], None] | None = None,
     phase: str = "",
 ) -> dict[str, T | TransportError]:
-    """Call `work` for every host, `pool` hosts at a time (64 at most, and a third of the open-file limit).
+    """Call `work` for every host, several hosts at a time.
 
-    Returns the results in the order of `hosts`. A host has `deadline` seconds from its own start. After that its
-    connection is dropped, and its result is a TransportError that names the step at which it waited.
+    Returns the results in the order of `hosts`. After its deadline, the connection of a host is dropped, and its result
+    is a TransportError that names the step at which it waited.
     Other exceptions are bugs of `work`. Like KeyboardInterrupt they break off all hosts and propagate without waiting.
     """
-    return _FanOut(work, deadline, progress, phase, hosts).run(_width(pool))
-
-
-def _width(pool: int) -> int:
-    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = MOST_AT_ONCE if open_files == resource.RLIM_INFINITY else min(MOST_AT_ONCE, open_files // 3)
-    return max(1, min(pool, limit))
+    return _FanOut(work, limits.deadline, progress, phase, hosts).run(limits.width)
 
 
 class _FanOut(Generic[T]):

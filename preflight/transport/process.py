@@ -201,14 +201,7 @@ class ProcessChannel:
             raise errors.closed(self._call.target, errors.one_line(str(error))) from None
 
     def lines(self) -> Iterator[bytes]:
-        return split_lines(self._stdout())
-
-    def _stdout(self) -> Iterator[bytes]:
-        for is_stderr, data in chain(self._early, self._chunks):
-            if is_stderr:
-                self._stderr.add(data)
-            else:
-                yield data
+        return split_lines(self._stderr.take_from(chain(self._early, self._chunks)))
 
     def stderr_tail(self) -> bytes:
         return bytes(self._stderr)

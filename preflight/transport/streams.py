@@ -23,6 +23,14 @@ class Tail:
     def add(self, data: bytes) -> None:
         self._data = (self._data + data)[-self._size :]
 
+    def take_from(self, chunks: Iterable[Chunk]) -> Iterator[bytes]:
+        """Add the stderr of the chunks, and yield their stdout."""
+        for is_stderr, data in chunks:
+            if is_stderr:
+                self.add(data)
+            else:
+                yield data
+
     def __bytes__(self) -> bytes:
         return self._data
 

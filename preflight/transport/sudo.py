@@ -133,7 +133,7 @@ def _password_accepted(stderr: bytes) -> bool | None:
 
 
 @dataclass(frozen=True)
-class Ending:
+class SudoEnding:
     """End of a command line on a host: its exit code and its output."""
 
     status: int
@@ -141,7 +141,7 @@ class Ending:
     stderr: bytes
 
 
-def not_started(target: Target, program: Program, user: str, ending: Ending) -> TransportError | None:
+def not_started(target: Target, program: Program, user: str, ending: SudoEnding) -> TransportError | None:
     """Return why sudo to `user` ended without starting the program; None if it started the program."""
     stderr = ending.stderr
     if ending.status in (126, 127):

@@ -24,7 +24,7 @@ import pytest
 from preflight.lab import kernel, lifecycle, network, state
 from preflight.lab.addresses import Management
 from preflight.lab.firewalls import FIREWALLS
-from preflight.lab.host import START_TIMEOUT, Host
+from preflight.lab.host import START_TIMEOUT, LabHost
 from preflight.lab.kernel import Process
 from preflight.model.errors import PreflightError
 from tests.lab.conftest import LabHandle
@@ -80,7 +80,7 @@ IDENTITY = ("hostname", "hosts", "machine-id", "ssh/ssh_host_ed25519_key")
 class BootedHost:
     """One whole-system host. `place` is its lab host: name, network namespace, directory, and `run` while it is up."""
 
-    place: Host
+    place: LabHost
     management: Management
     tree: Path
     _system: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
@@ -186,7 +186,7 @@ def booted_host(lab: LabHandle, name: str) -> BootedHost:
     return BootedHost(lab_host(lab, name), network, debian_tree())
 
 
-def lab_host(lab: LabHandle, name: str) -> Host:
+def lab_host(lab: LabHandle, name: str) -> LabHost:
     """A host of a lab, as the lab knows it."""
     return lifecycle.selected(lifecycle.hosts_of(state.load(lab.dir), lab.dir), name)
 
@@ -205,7 +205,7 @@ def whole_system(lab: LabHandle, name: str) -> Iterator[BootedHost]:
         host.pull_the_plug()
 
 
-def _prepare(place: Host, public_key: str) -> None:
+def _prepare(place: LabHost, public_key: str) -> None:
     """The host's files above the tree: who it is, what its firewall lets in, and who may log in."""
     files = place.directory / "files"
     for path in (place.directory / "root", place.directory / "files.work", files / "root" / ".ssh"):

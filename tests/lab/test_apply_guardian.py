@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import importlib
+import json
 import os
 import re
 import shutil
@@ -37,6 +38,7 @@ pytestmark = pytest.mark.lab
 
 PROGRAM = Path(__file__).parents[2] / "preflight/remote/apply"
 NFT = shutil.which("nft") or "/usr/sbin/nft"
+GUARDED = 6  # seconds to the revert: long enough for a busy machine to write down the change first
 
 
 TAKEN_BACK = {"verdict": "reverted", "left": [], "trying": False, "results": []}
@@ -186,17 +188,27 @@ def test_without_a_guardian_no_firewall_change_is_made(
     assert str((LocalHost(tmp_path).watch / "r1.verdict").readlink()) == "called-off", "for a guardian that did start"
 
 
+def wait_for_verdict(host: LocalHost, run: str) -> None:
+    """Wait until a run's guardian has decided, and has had a second to write it down."""
+    until = time.monotonic() + 60
+    while not (host.watch / f"{run}.verdict").is_symlink():
+        assert time.monotonic() < until, run
+        time.sleep(0.1)
+    time.sleep(1)
+
+
 def test_a_disk_that_is_full_does_not_keep_the_guardian_from_its_work(netns: LocalHost) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     before = inside(netns, "nft", "list", "ruleset")
-    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=0.2)
-    time.sleep(1)
+    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=GUARDED)
+    wait_for_verdict(netns, "r1")
     lines = (netns.journal / "r1.jsonl").read_text().splitlines(keepends=True)
-    told = sum(len(line) for line in lines[:3])  # start, begin, end; the verdict does not fit any more
-    outside, netns.inside = netns.inside, (*netns.inside, "prlimit", f"--fsize={told + 10}")
-    answer = netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), run="r2", seconds=0.2)
-    assert states(answer) == ["done"]
-    time.sleep(1)
+    assert [json.loads(line)["event"] for line in lines[:4]] == ["start", "begin", "end", "reverted"]
+    size = sum(len(line) for line in lines[:3])  # bytes; the verdict does not fit any more
+    outside, netns.inside = netns.inside, (*netns.inside, "prlimit", f"--fsize={size + 10}")
+    answer = netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), run="r2", seconds=GUARDED)
+    assert states(answer) == ["done"], answer
+    wait_for_verdict(netns, "r2")
     netns.inside = outside
     assert inside(netns, "nft", "list", "ruleset") == before
     assert netns.confirm("r2")["verdict"] == "reverted"

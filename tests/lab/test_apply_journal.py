@@ -120,7 +120,8 @@ def test_a_tool_that_a_killed_program_leaves_behind_holds_the_lock(netns: LocalH
         time.sleep(0.01)
     process.kill()
     process.communicate()
-    assert netns.apply(change("sysctl", RESERVED, "", "60000"), run="r2")["at_work"] == "a test"
+    answer = netns.apply(change("sysctl", RESERVED, "", "60000"), run="r2")
+    assert answer.get("at_work") == "a test", answer
     assert reserved(netns) == ""
     next_run = netns.start({"action": "recover", "run": "r3", "patience": 20})
     fifo.write_text("")

@@ -148,9 +148,9 @@ def test_facts_of_a_ufw_host_name_its_rules(make_lab: MakeLab) -> None:
 
 
 def test_pings_cross_the_fabric_and_die_with_the_port_they_cross(lab: LabHandle) -> None:
-    from preflight.facts.collect import collect
+    from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.pings.plan import plan_pings
-    from preflight.facts.pings.run import ping
+    from preflight.facts.pings.run import ping, reachable_hosts
     from preflight.facts.types import Ping
     from preflight.inventory import load
     from preflight.transport import Options, open_transport
@@ -159,9 +159,9 @@ def test_pings_cross_the_fabric_and_die_with_the_port_they_cross(lab: LabHandle)
     transport = open_transport(cluster, Options())
 
     def pings() -> dict[tuple[str, int, str], Ping]:
-        facts = collect(cluster, cluster.hosts, transport, progress=None, ports=cluster.ports)
+        facts = collect(FactsRequest(cluster, cluster.hosts), transport, progress=None)
         plan = plan_pings(cluster, facts).pings
-        done = ping(cluster, facts, transport, plan, progress=None)
+        done = ping(reachable_hosts(cluster, facts), transport, plan, progress=None)
         return {(it.host, it.device, it.peer): it for it in done if it.purpose == "reach"}
 
     (host,) = [host for host in lab.status["hosts"] if host["name"] == "node02"]

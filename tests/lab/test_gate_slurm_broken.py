@@ -128,8 +128,12 @@ def test_a_daemon_that_was_not_reconfigured_keeps_the_gate(slurm: SlurmCluster) 
     kept = "\n".join(line for line in text.splitlines() if GATE not in line and not line.startswith("HealthCheck"))
     for host in (*NODES, HEAD):
         slurm.put(host, CONF, kept + "\n")
-        slurm.lab.ssh(host, "rm -f /var/lib/preflight/gate.jsonl")
     restart(slurm)
+    for host in NODES:
+        slurm.lab.ssh(host, "rm -f /var/lib/preflight/gate.jsonl")
+    done = install(slurm, "--remove", "--dry-run")
+    assert (done.returncode, done.stdout.count(f"remove {GATE}")) == (0, 0), done.stdout
+    assert f"{GATE} stays, and lets every job start" in " ".join(done.stdout.split())
     slurm.ended(slurm.submit(nodes=4))
     done = install(slurm, "--remove", "--limit", "node01")
     said = " ".join(done.stdout.split())
@@ -156,5 +160,15 @@ def test_without_its_lines_the_gate_goes(slurm: SlurmCluster) -> None:
         slurm.lab.ssh(host, "rm -f /var/lib/preflight/gate.jsonl")
     done = install(slurm, "--remove")
     assert done.returncode == 0, done.stdout + done.stderr
+    slurm.ended(slurm.submit(nodes=4))
+    assert slurm.reasons() == {}
+    for host in NODES:  # nothing on a host tells that slurmd has read the change, so its front is still there
+        assert slurm.lab.ssh(host, f"test -e {GATE}; echo $?; test -e {PROGRAM}; echo $?").stdout.split() == ["0", "1"]
+        end = "p=$(cat /run/slurmd.pid); kill $p; while kill -0 $p 2>/dev/null; do sleep 0.1; done"
+        slurm.lab.ssh(host, f"{end}; slurmd < /dev/null > /run/start 2>&1")
+    slurm.wait(slurm.all_idle, "Slurm to be up again")
+    done = install(slurm, "--remove")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(slurm.lab.ssh(host, f"ls {GATE}").returncode for host in NODES)
     slurm.ended(slurm.submit(nodes=4))
     assert slurm.reasons() == {}

@@ -7,7 +7,7 @@ import pytest
 
 from preflight.report.html import html
 from preflight.report.text import printable
-from tests.unit.test_report_forms import HOSTILE, Page, everything
+from tests.unit.report.test_forms import HOSTILE, Page, everything
 
 pytestmark = pytest.mark.lab
 

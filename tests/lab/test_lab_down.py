@@ -13,23 +13,23 @@ from typing import Any
 import pytest
 
 from preflight.lab import kernel
-from preflight.lab.spec import Names
+from preflight.lab.spec import LabNames
 from tests.lab.conftest import ROOT, LabHandle, preflight
 from tests.lab.test_lab import lab_id, traces
 
 pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("make_lab")]
-Damage = Callable[[LabHandle, Names, dict[str, Any]], object]
+Damage = Callable[[LabHandle, LabNames, dict[str, Any]], object]
 
 
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True)
 
 
-def _kill_host(_: LabHandle, __: Names, status: dict[str, Any]) -> None:
+def _kill_host(_: LabHandle, __: LabNames, status: dict[str, Any]) -> None:
     os.kill(status["hosts"][0]["pid"], signal.SIGKILL)
 
 
-def _remove_cgroup(lab: LabHandle, _: Names, status: dict[str, Any]) -> None:
+def _remove_cgroup(lab: LabHandle, _: LabNames, status: dict[str, Any]) -> None:
     lab.lab("break", "host-overloaded")
     _kill_host(lab, _, status)
     groups = list(Path("/sys/fs/cgroup").glob(f"preflight-{status['id']}-*"))
@@ -43,18 +43,18 @@ def _has_processes(group: Path) -> bool:
     return bool((group / "cgroup.procs").read_text().split())
 
 
-def _mount_below(lab: LabHandle, _: Names, __: dict[str, Any]) -> None:
+def _mount_below(lab: LabHandle, _: LabNames, __: dict[str, Any]) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", lab.dir / "hosts" / "node01" / "home"], check=True)
 
 
-def _unname(_: LabHandle, names: Names, __: dict[str, Any]) -> None:
+def _unname(_: LabHandle, names: LabNames, __: dict[str, Any]) -> None:
     """The namespace lives on with its processes, and no name leads to it."""
     path = kernel.NETNS / names.host("node01")
     subprocess.run(["umount", path], check=True)
     path.unlink()
 
 
-def _leave_names_only(_: LabHandle, names: Names, __: dict[str, Any]) -> None:
+def _leave_names_only(_: LabHandle, names: LabNames, __: dict[str, Any]) -> None:
     """As where `ip netns add` was killed between its two steps."""
     (kernel.NETNS / names.device("node01", 7)).touch()
 
@@ -84,7 +84,7 @@ def test_down_takes_down_what_is_left(gone: str, tmp_path: Path) -> None:
     lab.lab("up", "--hosts", "1", "--devices", "1", "--product", "atlas-a2", "--firewall", "none")
     status = lab.status
     assert traces(status["id"], lab.dir) != []
-    DAMAGES[gone](lab, Names(status["id"]), status)
+    DAMAGES[gone](lab, LabNames(status["id"]), status)
     down = lab.lab("down", check=False)
     assert (down.returncode, down.stderr) == (0, "")
     # Without a record it is not known whether the lab made its directory.

@@ -18,6 +18,7 @@ def directory(make_lab: MakeLab) -> Iterator[Path]:  # noqa: ARG001  (for its lo
 
 
 @pytest.mark.lab
+@pytest.mark.alone
 @pytest.mark.parametrize("row", [row for row in ROWS if row.name in SHORT], ids=lambda row: row.name)
 def test_the_probe_names_who_was_broken_and_nobody_else(directory: Path, row: Row) -> None:
     result = play(row, directory)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.collect import collect
+from preflight.facts.collect import FactsRequest, collect
 from preflight.facts.types import HostFacts, Sysctl
 from preflight.inventory import load
 from preflight.model.ports import PortSet
@@ -141,7 +141,7 @@ def computed(lab: LabHandle) -> Ends:
     """What the facts say that the kernels would have."""
     cluster = load(lab.inventory)
     with open_transport(cluster, Options()) as transport:
-        found = collect(cluster, cluster.hosts, transport, progress=None, ports=PortSet(), sections=["sysctl"]).hosts
+        found = collect(FactsRequest(cluster, cluster.hosts, sections=["sysctl"]), transport, progress=None).hosts
     ends: Ends = {}
     for host, facts in found.items():
         assert isinstance(facts, HostFacts)

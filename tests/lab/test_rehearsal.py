@@ -14,7 +14,7 @@ from preflight.model.cluster import Cluster
 from preflight.model.finding import Finding
 from preflight.model.rehearsal import Rehearsal
 from preflight.probe import rehearsal
-from preflight.probe.rehearsal import rehearse
+from preflight.probe.rehearsal import RehearsalRequest, rehearse
 from preflight.transport import Options, open_transport
 from tests.lab.conftest import LabHandle, MakeLab, preflight
 
@@ -61,7 +61,7 @@ def rule(lab: LabHandle, host: str, text: str, chain: str = INPUT) -> Iterator[N
 def look(lab: LabHandle, backend: str = "gloo") -> tuple[Cluster, Rehearsal]:
     cluster = load(lab.inventory)
     with closing(open_transport(cluster, Options())) as transport:
-        return cluster, rehearse(cluster, cluster.hosts, transport, backend)
+        return cluster, rehearse(RehearsalRequest(cluster, cluster.hosts, backend), transport)
 
 
 def findings(lab: LabHandle, backend: str = "gloo") -> dict[str, Finding]:

@@ -20,7 +20,16 @@ import pytest
 
 from preflight.inventory import load
 from preflight.model.cluster import Cluster, Host, Product
-from preflight.transport import Answer, ErrorKind, Options, Program, TransportError, fan_out, open_transport
+from preflight.transport import (
+    Answer,
+    ErrorKind,
+    FanOutLimits,
+    Options,
+    Program,
+    TransportError,
+    fan_out,
+    open_transport,
+)
 from preflight.transport.password import Password
 from tests.lab.conftest import ROOT, LabHandle, MakeLab, preflight
 
@@ -313,7 +322,7 @@ def test_an_agent_whom_sudo_refuses_says_why(lab: LabHandle, transport: str) -> 
 def everywhere(lab: LabHandle, transport: str, password: Password, pool: int = 8) -> dict[str, Answer | TransportError]:
     own = hosts(lab, transport)
     with open_transport(cluster(*own), Options(sudo_password=password)) as opened:
-        return fan_out(own, lambda host: opened.run(host, Program(WHO), timeout=20), pool=pool, deadline=30)
+        return fan_out(own, lambda host: opened.run(host, Program(WHO), timeout=20), FanOutLimits(pool, 30))
 
 
 def test_a_right_password_serves_all_hosts(lab: LabHandle, transport: str) -> None:

@@ -17,7 +17,16 @@ from pathlib import Path
 import pytest
 
 from preflight.model.cluster import Host
-from preflight.transport import Answer, ErrorKind, Options, Program, TransportError, fan_out, open_transport
+from preflight.transport import (
+    Answer,
+    ErrorKind,
+    FanOutLimits,
+    Options,
+    Program,
+    TransportError,
+    fan_out,
+    open_transport,
+)
 from tests.lab.sshd import Sshd, new_key, running
 from tests.lab.ways_in import ECHO, cluster, local_host, run, wait_until
 
@@ -208,7 +217,7 @@ def test_one_dead_host_does_not_hold_up_the_others(server: Sshd, transport: str)
         hung = replace(server.host(transport, port=listener.getsockname()[1]), name="node00")
         hosts = [hung, *(replace(good, name=f"node{i:02}") for i in range(1, 5))]
         with open_transport(cluster(*hosts), Options(connect_timeout=30)) as opened:
-            results = fan_out(hosts, lambda h: opened.run(h, Program("pass"), timeout=30), pool=2, deadline=3)
+            results = fan_out(hosts, lambda h: opened.run(h, Program("pass"), timeout=30), FanOutLimits(2, 3))
     assert list(results) == ["node00", "node01", "node02", "node03", "node04"]
     dead = results.pop("node00")
     assert isinstance(dead, TransportError)
@@ -220,7 +229,7 @@ def test_one_dead_host_does_not_hold_up_the_others(server: Sshd, transport: str)
 INTERRUPTED = """
 import sys, time
 from preflight.model.cluster import Cluster, Host, Product, Ssh
-from preflight.transport import Options, Program, fan_out, open_transport
+from preflight.transport import FanOutLimits, Options, Program, fan_out, open_transport
 user, port, key, known_hosts, kind, mark = sys.argv[1:]
 hosts = [
     Host(f"node{i}", "127.0.0.1", Ssh(user=user, port=int(port), key=key, known_hosts=known_hosts, transport=kind))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from preflight.model.cluster import Bastion
-from preflight.transport import ErrorKind, Options, Program, fan_out, open_transport
+from preflight.transport import ErrorKind, FanOutLimits, Options, Program, fan_out, open_transport
 from tests.lab.sshd import Sshd, free_port, running
 from tests.lab.ways_in import ECHO, cluster, failure, fingerprint, logins, on_record, run
 
@@ -43,7 +43,7 @@ def test_many_hosts_share_one_bastion_connection(server: Sshd, bastion: Sshd, tm
     hosts = [replace(host, name=f"node{i:02}") for i in range(12)]
     before = logins(bastion)
     with open_transport(cluster(*hosts), Options()) as opened:
-        results = fan_out(hosts, lambda h: opened.run(h, Program("print(1)"), timeout=30), pool=12, deadline=40)
+        results = fan_out(hosts, lambda h: opened.run(h, Program("print(1)"), timeout=30), FanOutLimits(12, 40))
     assert [getattr(result, "stdout", result) for result in results.values()] == [b"1\n"] * 12
     assert logins(bastion) == before + 1
 

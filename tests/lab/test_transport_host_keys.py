@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport import Answer, ErrorKind, Options, Program, fan_out, open_transport
+from preflight.transport import Answer, ErrorKind, FanOutLimits, Options, Program, fan_out, open_transport
 from tests.lab.sshd import Sshd, new_key
 from tests.lab.ways_in import cluster, failure, fingerprint, on_record, run
 
@@ -52,7 +52,7 @@ def test_many_threads_that_meet_a_new_host_write_one_line(server: Sshd, tmp_path
     host = server.host("fabric", known_hosts=str(known_hosts))
     hosts = [replace(host, name=f"node{i:02}") for i in range(8)]
     with open_transport(cluster(*hosts), Options(accept_new=True, notice=lambda _: None)) as opened:
-        results = fan_out(hosts, lambda h: opened.run(h, Program("pass"), timeout=20), pool=8, deadline=30)
+        results = fan_out(hosts, lambda h: opened.run(h, Program("pass"), timeout=20), FanOutLimits(8, 30))
     assert all(isinstance(result, Answer) for result in results.values())
     assert len(known_hosts.read_text().splitlines()) == 1
     assert server.host_key in on_record(known_hosts, server)

@@ -9,7 +9,7 @@ from preflight.model.cluster import Host
 from preflight.model.measure import Observation, RankView, TestOutcome, TestResult
 from preflight.probe.hooks import Hooks
 from preflight.probe.messages import Ready
-from preflight.probe.rounds import Group, Place, Plan, Round
+from preflight.probe.rounds import Place, ProbePlan, RankGroup, Round
 from preflight.probe.run import Deadlines, Run
 
 PASS, HANG, SLOW = TestOutcome.PASS, TestOutcome.HANG, TestOutcome.SLOW
@@ -54,7 +54,7 @@ class Fabric:
             )
         ]
 
-    def _ran(self, name: str, group: Group, number: int) -> Observation:
+    def _ran(self, name: str, group: RankGroup, number: int) -> Observation:
         test, places = group.tests[number], [(member.host, member.device) for member in group.members]
         outcome, speed = self._outcome(places), self._speed(places, test.root if test.op == "broadcast" else None)
         busbw = speed if test.bytes and outcome is PASS else None
@@ -88,7 +88,7 @@ class _Everybody(dict[str, Ready]):
 
 
 def played(
-    plan: Plan,
+    plan: ProbePlan,
     fabric: Fabric,
     *,
     seed: int = 1,
@@ -100,5 +100,5 @@ def played(
     known = {place: leaves(place) for place in plan.places()} if leaves else {}
     run = Run(plan, fabric, Hooks(leaves=lambda: known), Deadlines(float("inf"), 180.0), seed)  # type: ignore[arg-type]
     run.unreached = frozenset(unreached)
-    run.everything()
+    run.play_scopes()
     return run

@@ -100,7 +100,7 @@ class Node:
         return self.path / "calls"
 
     def ask(self, context: str = "prolog", **environment: str) -> Any:
-        return decide.decide(context, environment, None, str(self.path), os.getuid(), NOW)
+        return decide.decide(context, environment, files=decide.Files(str(self.path), os.getuid()), now=NOW)
 
 
 def sealed(rest: dict[str, Any]) -> str:

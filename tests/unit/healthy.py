@@ -45,7 +45,7 @@ from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall, NftCh
 from preflight.facts.sections.job import NPU_FILES, Job, JobRdma, SeenFile, SeenFolder
 from preflight.facts.sections.load import Busy, Load
 from preflight.facts.sections.naming import FullName, Naming
-from preflight.facts.sections.neighbours import Entry, Neighbours, Visit
+from preflight.facts.sections.neighbours import Entry, Neighbours, SshVisit
 from preflight.facts.sections.nic import (
     Band,
     Bandwidth,
@@ -59,7 +59,7 @@ from preflight.facts.sections.nic import (
     UdpPorts,
 )
 from preflight.facts.sections.rdma import PciFunction, Rdma
-from preflight.facts.sections.shells import Shells, Way
+from preflight.facts.sections.shells import Shells, ShellView
 from preflight.facts.types import (
     Clock,
     ClusterFacts,
@@ -255,7 +255,7 @@ def host_facts(cluster: Cluster, host: Host, number: int) -> HostFacts:
         ),
         job=_job(),
         neighbours=Neighbours(
-            "root", tuple(Visit(other.name, other.address, Entry.IN) for other in cluster.hosts if other is not host)
+            "root", tuple(SshVisit(other.name, other.address, Entry.IN) for other in cluster.hosts if other is not host)
         ),
         shells=Shells("root", "/bin/bash", _way(), _way()),
         nvidia=healthy_nvidia(number) if cluster.product is Product.NVIDIA else None,
@@ -337,10 +337,12 @@ def _rdma(number: int) -> Rdma:
     )
 
 
-def _way() -> Way:
+def _way() -> ShellView:
     """mpirun in one place, and CANN, also where no person logs in."""
     variables = {"LD_LIBRARY_PATH": "/opt/ompi/lib", "ASCEND_HOME_PATH": "/usr/local/Ascend/cann"}
-    return Way(variables, {"mpirun": "/opt/ompi/bin/mpirun", "python3": "/usr/bin/python3"}, "mpirun (Open MPI) 4.1.4")
+    return ShellView(
+        variables, {"mpirun": "/opt/ompi/bin/mpirun", "python3": "/usr/bin/python3"}, "mpirun (Open MPI) 4.1.4"
+    )
 
 
 def _place(product: Product, number: int, index: int) -> Found[SuperPod]:

@@ -5,8 +5,8 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
     Clocks,
     Ecc,
     EccCounts,
-    Fabric,
     Gpu,
+    GpuFabric,
     Gpus,
     Mode,
     Pcie,
@@ -42,7 +42,7 @@ def _gpu(host: int, index: int) -> Gpu:
         retired_pages=RetiredPages(None, None, None),
         remapped_rows=RemappedRows(0, 0, False, False), temperature=36, memory_temperature=44,
         power=Power(72.0, 700.0, 700.0, 700.0), clocks=Clocks(345, 1980, 2619, 2619),
-        fabric=Fabric("Completed", "Success"), processes=(),
+        fabric=GpuFabric("Completed", "Success"), processes=(),
     )  # fmt: skip
 
 

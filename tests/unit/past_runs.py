@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from preflight.history.runs import CheckRun, Setting, remember
+from preflight.history.runs import CheckRun, RunSetting, remember
 from preflight.model.figures import Figure, Shape
 from preflight.model.finding import Finding
 from preflight.model.measure import Scope
 from preflight.model.outcome import Outcome
 
-SETTING = Setting("lab", "atlas-a2", "hccl")
+SETTING = RunSetting("lab", "atlas-a2", "hccl")
 MIB = 1 << 20
 
 

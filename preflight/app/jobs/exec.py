@@ -20,7 +20,7 @@ from preflight.gate.exec_step import Start, by_mpirun, by_srun, packed, scripts
 from preflight.hostlists import names, slurm_environment
 from preflight.hostlists.host_list import ListSource
 from preflight.inventory import fold
-from preflight.launch.job import Job
+from preflight.launch.job import LaunchedJob
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.gate import Unknown
@@ -167,7 +167,7 @@ def _by_node(options: ExecOptions, hosts: Sequence[Host], texts: dict[str, str])
     return {node: texts[host] for host, node in job_of(os.environ).names(hosts).items()}
 
 
-def _start(options: ExecOptions, hosts: Sequence[Host], job: Job, texts: dict[str, str]) -> Start:
+def _start(options: ExecOptions, hosts: Sequence[Host], job: LaunchedJob, texts: dict[str, str]) -> Start:
     if options.via == "slurm":
         allocation = job_of(os.environ)
         return by_srun(allocation, list(allocation.names(hosts).values()), texts, os.environ)

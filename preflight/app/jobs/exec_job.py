@@ -11,7 +11,7 @@ from preflight.gate.exec_choice import Wanted
 from preflight.gate.exec_command import Told, nodes_of
 from preflight.gate.exec_step import Table, scripts
 from preflight.launch.environment import checked
-from preflight.launch.job import Job, Launcher
+from preflight.launch.job import JobLauncher, LaunchedJob
 from preflight.launch.places import must_look, places, wants_addresses
 from preflight.model.cluster import Cluster
 from preflight.model.errors import NotSeenError, PreflightError, UsageError
@@ -42,31 +42,31 @@ def _ranks_by_table(options: ExecOptions, cluster: Cluster) -> bool:
     return cluster.product.is_npu and cluster.probe.backend == "hccl" and not options.no_rank_table
 
 
-def _job(options: ExecOptions, s: Session, facts: ClusterFacts | None = None, table: str = "") -> Job:
+def _job(options: ExecOptions, s: Session, facts: ClusterFacts | None = None, table: str = "") -> LaunchedJob:
     """Return the job on the session's hosts, in the order of its ranks. Raise UsageError.
 
     Raise NotSeenError if `facts` lack a needed value. They are None if none have been collected.
     """
-    launcher = Launcher.SHELL if options.per_device else Launcher.SPAWN
+    launcher = JobLauncher.SHELL if options.per_device else JobLauncher.SPAWN
     refuse_port(options.master_port)
     port = options.master_port or master_port(s.cluster, launcher)
     job_hosts = tuple(places(s.cluster, s.hosts, options.devices, facts))
     refuse_job(s.cluster, port, job_hosts)
     own = checked(list(options.env), s.cluster.product, len(s.hosts))
-    return Job(launcher, s.cluster, job_hosts, tuple(options.program), port, own, rank_table=table)
+    return LaunchedJob(launcher, s.cluster, job_hosts, tuple(options.program), port, own, rank_table=table)
 
 
-def job_and_table(options: ExecOptions, s: Session) -> tuple[Job, Table | None]:
+def job_and_table(options: ExecOptions, s: Session) -> tuple[LaunchedJob, Table | None]:
     """Return the job on the session's hosts, and its rank table, from current facts."""
     if _ranks_by_table(options, s.cluster):
         return _by_rank_table(options, s)
     facts = None
-    if must_look(s.hosts) or wants_addresses(s.cluster, Launcher.SPAWN):
+    if must_look(s.hosts) or wants_addresses(s.cluster, JobLauncher.SPAWN):
         facts = s.collect(sections=("network",))
     return _job(options, s, facts), None
 
 
-def _by_rank_table(options: ExecOptions, s: Session) -> tuple[Job, Table]:
+def _by_rank_table(options: ExecOptions, s: Session) -> tuple[LaunchedJob, Table]:
     """Return the job and the rank table of its hosts. Raise PreflightError or NotSeenError if they have none."""
     wanted = BuildOptions(options.devices or ())
     facts = rank_table_facts(s, version_of(s.cluster, wanted))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from preflight.launch.job import FOR_MASTERS, JobHost, Launcher
+from preflight.launch.job import FOR_MASTERS, JobHost, JobLauncher
 from preflight.model.cluster import Cluster
 from preflight.model.errors import UsageError
 from preflight.ranktable.device_sets import device_set_problems
@@ -27,8 +27,8 @@ def refuse_job(cluster: Cluster, port: int, places: Sequence[JobHost]) -> None:
                 raise UsageError(problem.text)
 
 
-def master_port(cluster: Cluster, launcher: Launcher) -> int:
+def master_port(cluster: Cluster, launcher: JobLauncher) -> int:
     """Return the inventory's port for the launcher or for masters, which is reserved and open."""
     by_name = {name: port for port, name in cluster.port_names.items()}
-    own = by_name.get("mindspore") if launcher is Launcher.MSRUN else None
+    own = by_name.get("mindspore") if launcher is JobLauncher.MSRUN else None
     return own or by_name.get("master", 29500)

@@ -8,7 +8,7 @@ from preflight.checks.engine.run import NotRun
 from preflight.model.rehearsal import Rehearsal
 from preflight.probe import hccl_test
 from preflight.probe.permission import may_probe
-from preflight.probe.rehearsal import rehearse
+from preflight.probe.rehearsal import RehearsalRequest, rehearse
 
 
 def run_hccl_test(run: ClusterRun, options: ProbeOptions, s: Session, rehearsal: Rehearsal | None = None) -> None:
@@ -19,9 +19,9 @@ def run_hccl_test(run: ClusterRun, options: ProbeOptions, s: Session, rehearsal:
     run.facts = s.collect(sections=("npu_smi", "os"))
     run.refused = dict(may_probe(s.cluster, run.facts, s.hosts, asked_idle=options.idle))
     usable = [host for host in reached(s.hosts, run.facts) if host.name not in run.refused]
-    ports = rehearsal or rehearse(s.cluster, usable, s.transport, "hccl", s.progress)
+    ports = rehearsal or rehearse(RehearsalRequest(s.cluster, usable, "hccl"), s.transport, s.progress)
     jobs = hccl_test.jobs(hccl_test.look(s.cluster, usable, s.transport, s.progress), usable)
-    result = hccl_test.run(s.cluster, usable, jobs, s.transport, sizes=options.sizes, progress=s.progress)
+    result = hccl_test.run(hccl_test.HcclTestPlan(s.cluster, usable, jobs, options.sizes), s.transport, s.progress)
     run.rounds = {"rehearsal": ports, "hccl_test": result, "observations": NotRun("HCCL Test took its place")}
     run.notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
     run.notes += filter(None, (ports.note,))

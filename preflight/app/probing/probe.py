@@ -19,11 +19,11 @@ from preflight.checks.engine.registry import all_checks
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.errors import UsageError
-from preflight.probe.estimate import without_groups
 from preflight.probe.hccl_test import nobody_has_torch
 from preflight.probe.permission import may_probe
 from preflight.probe.request import USUAL, Request
-from preflight.probe.rounds import Plan
+from preflight.probe.rounds import ProbePlan
+from preflight.probe.timeouts.estimate import without_groups
 
 _JUDGING = {"rehearsal", "observations", "hccl_test", "link_counts"}  # a check of the probe needs one of these
 
@@ -180,7 +180,7 @@ class DeviceUsers:
 
 def _without_groups(options: ProbeOptions, s: Session, request: Request) -> Iterator[str]:
     """Yield a note on requested scopes that have no test. Raise UsageError if no test remains."""
-    empty = without_groups(Plan(s.cluster, s.hosts, request))
+    empty = without_groups(ProbePlan(s.cluster, s.hosts, request))
     if len(empty) == len(request.scopes):
         raise UsageError(
             f"--scope {','.join(empty)}: the hosts asked for are too few, or have too few devices, for any such test; "

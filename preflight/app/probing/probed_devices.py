@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from preflight.facts.types import ClusterFacts
 from preflight.model.cluster import Host
 from preflight.model.rehearsal import Rehearsal
-from preflight.probe.run import Seen
+from preflight.probe.run import ProbeResult
 
 
 @dataclass(frozen=True)
@@ -16,5 +16,5 @@ class ProbedDevices:
     hosts: Sequence[Host]
     backend: str
     before: ClusterFacts
-    result: Seen
+    result: ProbeResult
     rehearsal: Rehearsal

@@ -56,7 +56,7 @@ class Localiser:
     def next_round(self) -> list[Test]:
         """Return tests that may run at the same time, also beside those that were not observed yet.
 
-        The list is empty if no test would tell more, or no member is free.
+        The list is empty if no test would add information, or no member is free.
         """
         busy = {member for test in self._outstanding for member in test.members}
         free = self._known - busy

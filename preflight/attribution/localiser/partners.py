@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain
 
 from preflight.attribution.localiser.matching import MayMeet
 from preflight.attribution.localiser.rules import Rules
@@ -31,7 +32,7 @@ class Partners:
         partner = next((partner for partner in self._in_turn(member) if self.may_meet(member, partner)), None)
         if partner is None and self._tried_with_all(member):
             tried = self.evidence.tried[member]
-            free = (partner for members in self.islands.values() for partner in members)
+            free = chain.from_iterable(self.islands.values())
             allowed = (partner for partner in free if self.may_meet(member, partner))
             partner = min(allowed, key=lambda partner: len(tried.get(partner, ())), default=None)
         if partner is not None:
@@ -49,7 +50,7 @@ class Partners:
         )
 
     def _in_turn(self, member: Member) -> Iterator[Member]:
-        """Yield partners, the most telling first.
+        """Yield partners, the most informative first.
 
         Its own island comes first, where it once passed. Then follow members behind the same leaf, if it failed only
         elsewhere. Sides of a partition that have yet to try it are next, then islands with which it was not tried, and

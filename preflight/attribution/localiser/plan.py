@@ -118,7 +118,7 @@ class Planner:
         return [member for member in unproven if member in self.free]
 
     def _pair_with_good(self, unproven: Sequence[Member]) -> list[Member]:
-        """Pair each with a good member, since such a test tells most. Return those without a pair."""
+        """Pair each with a good member, since such a test gives most information. Return those without a pair."""
         partners = Partners(self.rules, self.free.difference(unproven), self.topology, self.may_meet)
         for member in unproven:
             partner = partners.take_for(member)
@@ -139,7 +139,8 @@ class Planner:
             self._take(self.order)
 
     def _retest_failed_pairs(self, *, within_island: bool) -> None:
-        """Tell links from accidents. Pairs between islands come later, since the islands may be apart."""
+        """Retest failed pairs, to distinguish link faults from accidents. Pairs between islands come later, since the
+        islands may be apart."""
         for pair in self.evidence.open_pairs():
             islands = frozenset(map(self.evidence.island, pair))
             settled = self.rules.believed(pair) or islands in self.rules.apart or self.rules.surely_intermittent & pair
@@ -171,7 +172,7 @@ class Planner:
         """Return the free members of each island, with islands behind the same leaf next to each other.
 
         That leaf's uplink may separate them. Ends of open pairs come first in each, so that they are taken last: a test
-        of the pair itself tells more.
+        of the pair itself gives more information.
         """
         by_leaf = sorted(self.order, key=lambda member: str(self.topology.get(member)))
         place = {member: number for number, member in enumerate(by_leaf)}
@@ -218,19 +219,22 @@ class Planner:
 def scale_searches(rules: Rules, order: Sequence[Member]) -> list[ScaleSearch]:
     """Return a search for every failing group that only its size explains, without groups that are parts of others."""
     failed, passed = rules.evidence.failed, rules.evidence.passed
-    larger = [group for group in failed if len(group) > 2 and not rules.explained(group)]
     limit = _SEARCH_FACTOR * len(order).bit_length()
     searches = []
-    for group in larger:
-        if not any(group < whole for whole in larger):
-            search = ScaleSearch(rules.evidence, rules.evidence.failures_needed // 2, limit)
-            search.halve([member for member in order if member in group])
-            searches.append(search)
+    for group in _failing_by_size(rules):
+        search = ScaleSearch(rules.evidence, rules.evidence.failures_needed // 2, limit)
+        search.halve([member for member in order if member in group])
+        searches.append(search)
     # A search leads nowhere where answers change from one time to the next, or too many were needed already.
     if _count_larger(rules.transient) > FEW_TRANSIENTS or _count_larger((*failed, *passed)) > 2 * limit:
         for search in searches:
             search.wanted.clear()
     return searches
+
+
+def _failing_by_size(rules: Rules) -> list[Group]:
+    larger = [group for group in rules.evidence.failed if len(group) > 2 and not rules.explained(group)]
+    return [group for group in larger if not any(group < whole for whole in larger)]
 
 
 def _count_larger(groups: Iterable[Group]) -> int:

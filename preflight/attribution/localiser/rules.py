@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from math import comb
 
 from preflight.attribution.localiser.evidence import Evidence
@@ -230,7 +231,7 @@ class Rules:
                 failures[a][b] = failures[b][a] = tests
                 total += len(tests)
         return {
-            member: tuple(test for tests in by_partner.values() for test in tests)
+            member: tuple(chain.from_iterable(by_partner.values()))
             for member, by_partner in sorted(failures.items())
             if len(by_partner) > 1 and self._is_beyond_chance(member, sum(map(len, by_partner.values())), total)
         }

@@ -53,17 +53,26 @@ class ScaleSearch:
                 self.wanted.append(error.group)
 
     def _fails(self, group: Group, *, certain: bool = False) -> bool:
-        """Raise _UntestedError where the results do not tell. `certain`: only twice as many failures of this very
-        group are enough."""
-        failed, passed = self.evidence.failed, self.evidence.passed
-        if len(group) < 2 or group in passed or any(group < larger for larger in passed if len(larger) > 2):
+        """Return whether a group fails. Raise _UntestedError if the results do not show it.
+
+        `certain`: only twice as many failures of this very group are enough.
+        """
+        if self._passes(group):
             return False
-        if len(failed.get(group, ())) >= (2 if certain else 1) * self.repeat:
+        if len(self.evidence.failed.get(group, ())) >= (2 if certain else 1) * self.repeat:
             return True
-        parts = (part for part in failed if part < group and part not in passed)
-        if not certain and any(len(failed[part]) >= self.repeat for part in parts):
+        if not certain and self._has_failing_part(group):
             return True
         raise _UntestedError(group)
+
+    def _passes(self, group: Group) -> bool:
+        passed = self.evidence.passed
+        return len(group) < 2 or group in passed or any(group < larger for larger in passed if len(larger) > 2)
+
+    def _has_failing_part(self, group: Group) -> bool:
+        failed, passed = self.evidence.failed, self.evidence.passed
+        parts = (part for part in failed if part < group and part not in passed)
+        return any(len(failed[part]) >= self.repeat for part in parts)
 
     def _narrow(self, candidates: list[Member]) -> Group:
         """Return the smallest part, one member at a time: the last member of the shortest failing prefix is needed."""

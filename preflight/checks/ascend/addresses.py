@@ -3,13 +3,17 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Interface
+from itertools import chain, permutations
+from typing import TypeVar
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.shared.npu import device_change, has_planned_address, interface_of, planned_device, unreadable
+from preflight.checks.shared.device_scribe import DeviceScribe
+from preflight.checks.shared.npu import devices_of, has_planned_address, interface_of, planned_device, unreadable
 from preflight.facts.types import Hccn, HccnDevice
 from preflight.model.addressing import refused_range, refused_ranges
-from preflight.model.change import Area, Kind, Risk
+from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
 
@@ -27,93 +31,93 @@ _PLAN_FOUR_SUBNETS = (
     '"10.8.2.0/24", "10.8.3.0/24"] (your own networks)'
 )
 _THEN_CONFIGURE = "then run: preflight configure-device-ips"
+T = TypeVar("T")
 
 
 @host_check("NPU101", "Every device has its address", products=NPU, configures=Area.ADDRESSES)
-def has_address(here: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: between servers, NPUs talk over their own network ports, and the address is all they are found by. A device
-    without one, or with another one than the rank table says, makes every rank wait for its connect timeout.
+def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: Between servers, NPUs communicate over their own network ports and find each other by address only. If a
+    device has no address, or another one than the rank table gives, every rank waits for its connect timeout. The check
+    fails if a device's address differs from the plan. Without a plan it fails if a device has no address and the
+    inventory has several hosts.
 
-    By hand: hccn_tool -i 0 -ip -g
+    Check manually: hccn_tool -i 0 -ip -g
 
-    Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
+    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
     """
-    yield from unreadable(here, hccn, "the address", lambda device: device.address)
-    plan_moved = _plan_moved(here, hccn)
+    yield from unreadable(scribe, hccn, "the address", lambda device: device.address)
+    cause = _PLAN_MOVED if _plan_moved(scribe, hccn) else ""
     for device in hccn.devices:
-        planned, actual = planned_device(here.host, device.index).address, device.address.value
-        if device.address.error or (actual is None and planned is None and len(here.cluster.hosts) == 1):
-            continue
-        if actual is None or (planned and actual != str(planned.ip)):
-            before, is_wrong = interface_of(device), actual is not None
-            change = None
-            if planned and (before or not is_wrong):
-                change = device_change(
-                    here,
-                    here.host,
-                    Kind.DEVICE_ADDRESS,
-                    device.index,
-                    str(before) if before else None,
-                    planned,
-                    risk=Risk.DISTURBING if plan_moved else Risk.SAFE,
-                    note=_PLAN_MOVED if plan_moved else "" if is_wrong else _CANNOT_UNSET,
-                )
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: " + (f"address {actual}" if is_wrong else "no address"),
-                device=device.index,
+        planned = planned_device(scribe.host, device.index).address
+        if _needs_address(scribe, device, planned):
+            npu, actual = DeviceScribe(scribe, scribe.host.name, device.index), device.address.value
+            yield npu.bad(
+                "no address" if actual is None else f"address {actual}",
                 expected=str(planned or "an address"),
                 found=actual or "none",
-                remedy="preflight configure-device-ips" if planned else _add_a_plan(here.cluster.product),
-                cause=_PLAN_MOVED if plan_moved else "",
-                change=change,
+                remedy="preflight configure-device-ips" if planned else _add_a_plan(scribe.cluster.product),
+                cause=cause,
+                change=_address_change(npu, device, planned, cause),
             )
 
 
-def _plan_moved(here: Here, hccn: Hccn) -> bool:
+def _needs_address(scribe: Here, device: HccnDevice, planned: IPv4Interface | None) -> bool:
+    """Return whether the device lacks an address, or has another than the planned one. A single host needs none."""
+    actual = device.address.value
+    if device.address.error:
+        return False
+    if planned is None:
+        return actual is None and len(scribe.cluster.hosts) != 1
+    return actual != str(planned.ip)
+
+
+def _address_change(npu: DeviceScribe, device: HccnDevice, planned: IPv4Interface | None, cause: str) -> Change | None:
+    """Return the change to the planned address; None without a plan, or where the present setting is malformed."""
+    before, is_set = interface_of(device), device.address.value is not None
+    if planned is None or (is_set and before is None):
+        return None
+    change = npu.change(Kind.DEVICE_ADDRESS, str(before) if before else None, planned)
+    if cause:
+        return replace(change, risk=Risk.DISTURBING, note=cause)
+    return change if is_set else replace(change, note=_CANNOT_UNSET)
+
+
+def _plan_moved(scribe: Here, hccn: Hccn) -> bool:
     """Return whether a changed plan would give a provisioned host new addresses.
 
     One device at the address of another host's is a mistake; all of them are a plan that has moved."""
     addresses = [device.address.value for device in hccn.devices if device.address.value]
-    owners = {here.cluster.planned_for.get(address) for address in addresses}
-    return len(addresses) > 1 and not owners & {None, here.host.name}
+    owners = {scribe.cluster.planned_for.get(address) for address in addresses}
+    return len(addresses) > 1 and not owners & {None, scribe.host.name}
 
 
 @cluster_check(
     "NPU102", "Every device address is unique in the cluster", products=NPU, several=False, configures=Area.ADDRESSES
 )
-def addresses_unique(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: with two devices at one address, switches send frames to whichever spoke last: connections come up and
-    break at random, and no error names the reason.
+def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: If two devices have the same address, switches send frames to the device that sent last. Connections come up
+    and break at random, and no error gives the reason. The check fails if two devices share an address.
 
-    By hand: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done   (on every host, then look for duplicates)
+    Check manually: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done (on every host, then search for
+    duplicates)
 
-    Mend: preflight configure-device-ips gives each device its planned address. Addresses are planned under
-    [device_addresses] in the inventory, or written out under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
+    Fix: Run preflight configure-device-ips to give each device its planned address. Plan addresses under
+    [device_addresses] in the inventory, or list them under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
     """
-    holders: dict[str, list[_Holder]] = defaultdict(list)
-    for host in all_.hosts:
-        for device in hccn[host.name].devices:
-            if device.address.value:
-                holders[device.address.value].append((host, device.index))
-    shared = {address: sharers for address, sharers in holders.items() if len(sharers) > 1}
+    shared = _shared_addresses(scribe.hosts, hccn)
     lines = _inventory_lines(shared.values(), hccn)
     for address, sharers in shared.items():
-        # The device that the inventory gives this address to keeps it.
-        wrong = [
-            (h, i) for h, i in sharers if (p := planned_device(h, i).address) is None or str(p.ip) != address
-        ] or sharers
-        for host, index in wrong:
-            other_holders = [f"{h.name}/{i}" for h, i in sharers if (h, i) != (host, index)]
-            yield all_.bad(
-                f"{host.name}: device {index}: its address {address} is also that of {', '.join(other_holders)}",
-                host=host.name,
-                device=index,
-                peer=other_holders[0],
+        for host, index in _wrong_holders(address, sharers):
+            peers = [f"{peer.name}/{i}" for peer, i in sharers if (peer, i) != (host, index)]
+            remedy = "preflight configure-device-ips"
+            if planned_device(host, index).address is None:
+                remedy = lines.get((host.name, index)) or f"{_add_a_plan(scribe.cluster.product)}; {_THEN_CONFIGURE}"
+            yield DeviceScribe(scribe, host.name, index).bad(
+                f"its address {address} is also that of {', '.join(peers)}",
+                peer=peers[0],
                 expected="an address of its own",
                 found=address,
-                remedy="preflight configure-device-ips"
-                if planned_device(host, index).address
-                else lines.get((host.name, index)) or f"{_add_a_plan(all_.cluster.product)}; {_THEN_CONFIGURE}",
+                remedy=remedy,
             )
 
 
@@ -125,6 +129,24 @@ def _add_a_plan(product: Product) -> str:
     return _PLAN_FOUR_SUBNETS if product is Product.ATLAS_A1 else _PLAN_ONE_SUBNET
 
 
+def _shared_addresses(hosts: tuple[Host, ...], hccn: Mapping[str, Hccn]) -> dict[str, list[_Holder]]:
+    """Return each address that several devices have, with these devices."""
+    holders: dict[str, list[_Holder]] = defaultdict(list)
+    for host, device in devices_of(hosts, hccn):
+        if device.address.value:
+            holders[device.address.value].append((host, device.index))
+    return {address: sharers for address, sharers in holders.items() if len(sharers) > 1}
+
+
+def _wrong_holders(address: str, sharers: Sequence[_Holder]) -> Sequence[_Holder]:
+    """Return the devices that must give up the address: all but those that the inventory gives it to."""
+    return [
+        (host, index)
+        for host, index in sharers
+        if (planned := planned_device(host, index).address) is None or str(planned.ip) != address
+    ] or sharers
+
+
 def _inventory_lines(groups: Iterable[Sequence[_Holder]], hccn: Mapping[str, Hccn]) -> dict[tuple[str, int], str]:
     """Return the remedy of each unplanned device with an address of another device: the line for its host's [[hosts]].
 
@@ -133,21 +155,28 @@ def _inventory_lines(groups: Iterable[Sequence[_Holder]], hccn: Mapping[str, Hcc
         name: {device.index: interface_of(device) for device in hccn_of_host.devices}
         for name, hccn_of_host in hccn.items()
     }
-    addresses_taken = {interface.ip for own in interfaces.values() for interface in own.values() if interface}
-    addresses_taken |= {
-        address for hccn_of_host in hccn.values() for device in hccn_of_host.devices for address in _not_free(device)
-    }
-    moves: dict[tuple[str, int], tuple[str, int]] = {}  # device → the device to move, of its group
-    for group in groups:
-        unplanned = [(host.name, index) for host, index in group if planned_device(host, index).address is None]
-        moving = unplanned if len(unplanned) < len(group) else unplanned[1:]
-        for name, index in moving:
-            if interface := interfaces[name][index]:
-                interfaces[name][index] = _free_address(interface, addresses_taken)
-        moves |= {device: device if device in moving else moving[0] for device in unplanned if moving}
+    addresses_taken = _addresses_taken(hccn)
+    moves = {device: target for group in groups for device, target in _moves(group).items()}
+    for name, index in dict.fromkeys(moves.values()):
+        if interface := interfaces[name][index]:
+            interfaces[name][index] = _free_address(interface, addresses_taken)
     return {
         device: line for device, target in moves.items() if (line := _inventory_line(target, interfaces[target[0]]))
     }
+
+
+def _moves(group: Sequence[_Holder]) -> dict[tuple[str, int], tuple[str, int]]:
+    """Return the device to move for each unplanned device of the group."""
+    unplanned = [(host.name, index) for host, index in group if planned_device(host, index).address is None]
+    moving = unplanned if len(unplanned) < len(group) else unplanned[1:]
+    return {device: device if device in moving else moving[0] for device in unplanned}
+
+
+def _addresses_taken(hccn: Mapping[str, Hccn]) -> set[IPv4Address]:
+    """Return the addresses of all devices, and of the machines that they have configured."""
+    devices = [device for hccn_of_host in hccn.values() for device in hccn_of_host.devices]
+    own = {interface.ip for interface in map(interface_of, devices) if interface}
+    return own.union(*map(_not_free, devices))
 
 
 def _not_free(device: HccnDevice) -> Iterator[IPv4Address]:
@@ -188,66 +217,92 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
     several=False,
     configures=Area.ADDRESSES,
 )
-def masks(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: a device whose mask is too long sends to its peers through a gateway that is not there; one whose mask is
-    too short looks for distant peers on its own wire. Both look like a dead link from one side only.
+def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: If a device's mask is too long, it sends to its peers through a gateway that does not exist. If the mask is
+    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only. The check
+    fails if a mask differs from the plan or, without a plan, from most devices of its rail.
 
-    By hand: hccn_tool -i 0 -ip -g
+    Check manually: hccn_tool -i 0 -ip -g
 
-    Mend: preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
+    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
     """
-    rails: dict[int, list[tuple[Host, IPv4Interface]]] = defaultdict(list)
-    for host in all_.hosts:
-        for device in hccn[host.name].devices:
-            if device.address.value and device.netmask.error:
-                yield all_.unknown(
-                    f"{host.name}: device {device.index}: the mask could not be read: {device.netmask.error}",
-                    host=host.name,
-                    device=device.index,
-                )
-            interface = interface_of(device)
-            if interface is None and device.address.value and not device.netmask.error:
-                mask = device.netmask.value or "nothing"
-                yield all_.unknown(
-                    f"{host.name}: device {device.index}: {mask} is no mask", host=host.name, device=device.index
-                )
-            if interface and has_planned_address(host, device):
-                rails[device.index].append((host, interface))
-    for index, rail in rails.items():
-        (usual, usual_count), *other_counts = Counter(str(interface.netmask) for _, interface in rail).most_common()
-        if any(count == usual_count for _, count in other_counts):
-            usual = "the same along the rail"  # no majority, so no mask is the right one
-        for host, interface in rail:
-            planned = planned_device(host, index).address
-            wanted = str(planned.netmask) if planned else usual
-            if str(interface.netmask) != wanted:
-                peer = next(
-                    (
-                        peer_host.name
-                        for peer_host, peer_interface in rail
-                        if peer_interface.netmask != interface.netmask
-                    ),
-                    None,
-                )
-                yield all_.bad(
-                    f"{host.name}: device {index}: mask {interface.netmask}",
-                    host=host.name,
-                    device=index,
-                    rail=index,
-                    peer=None if planned else peer,
-                    expected=wanted,
-                    found=str(interface.netmask),
-                    remedy="preflight configure-device-ips"
-                    if planned
-                    else f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask",
-                    change=device_change(all_, host, Kind.DEVICE_ADDRESS, index, str(interface), planned)
-                    if planned
-                    else None,
-                )
+    for host, device in devices_of(scribe.hosts, hccn):
+        if reason := _unknown_mask(device):
+            yield DeviceScribe(scribe, host.name, device.index).unknown(reason)
+    rails: dict[int, list[_AddressedDevice]] = defaultdict(list)
+    for member in chain.from_iterable(_addressed(host, hccn[host.name]) for host in scribe.hosts):
+        rails[member.index].append(member)
+    for rail in rails.values():
+        usual = _majority(member.interface.netmask for member in rail)
+        for member in rail:
+            if member.interface.netmask != (member.planned.netmask if member.planned else usual):
+                yield _wrong_mask(scribe, member, rail, usual)
 
 
-def _on_one_wire(one: IPv4Interface, other: IPv4Interface) -> bool:
-    return one.ip in other.network and other.ip in one.network
+@dataclass(frozen=True)
+class _AddressedDevice:
+    """A device with its address and mask. `intended`: with the planned mask, where there is a plan."""
+
+    host: Host
+    index: int
+    interface: IPv4Interface
+    planned: IPv4Interface | None
+
+    @property
+    def intended(self) -> IPv4Interface:
+        return self.planned or self.interface
+
+
+def _unknown_mask(device: HccnDevice) -> str:
+    """Return the reason why the mask of a device with an address is not known; empty where it is known."""
+    if not device.address.value:
+        return ""
+    if device.netmask.error:
+        return f"the mask could not be read: {device.netmask.error}"
+    return "" if interface_of(device) else f"{device.netmask.value or 'nothing'} is no mask"
+
+
+def _addressed(host: Host, hccn: Hccn) -> list[_AddressedDevice]:
+    """Return the devices that have an address, and no other than the planned one."""
+    return [
+        _AddressedDevice(host, device.index, interface, planned_device(host, device.index).address)
+        for device in hccn.devices
+        if (interface := interface_of(device)) and has_planned_address(host, device)
+    ]
+
+
+def _majority(values: Iterable[T]) -> T | None:
+    """Return the most common value; None where two are equally common."""
+    (usual, usual_count), *other_counts = Counter(values).most_common(2)
+    return None if other_counts and other_counts[0][1] == usual_count else usual
+
+
+def _wrong_mask(
+    scribe: All, member: _AddressedDevice, rail: Sequence[_AddressedDevice], usual: IPv4Address | None
+) -> Finding:
+    """Return the finding about a mask that is neither planned nor, without a plan, the rail's usual one."""
+    index, interface, planned = member.index, member.interface, member.planned
+    npu = DeviceScribe(scribe, member.host.name, index)
+    if planned:
+        expected, peer, remedy = str(planned.netmask), None, "preflight configure-device-ips"
+        change = npu.change(Kind.DEVICE_ADDRESS, str(interface), planned)
+    else:
+        expected, change = str(usual or "the same along the rail"), None
+        peer = next((device.host.name for device in rail if device.interface.netmask != interface.netmask), None)
+        remedy = f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask"
+    return npu.bad(
+        f"mask {interface.netmask}",
+        rail=index,
+        peer=peer,
+        expected=expected,
+        found=str(interface.netmask),
+        remedy=remedy,
+        change=change,
+    )
+
+
+def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
+    return device.intended.ip in peer.intended.network and peer.intended.ip in device.intended.network
 
 
 @cluster_check(
@@ -257,62 +312,56 @@ def _on_one_wire(one: IPv4Interface, other: IPv4Interface) -> bool:
     several=False,
     configures=Area.ADDRESSES,
 )
-def subnet_rule(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: on Atlas A1 in SMP mode devices 0/4, 1/5, 2/6 and 3/7 share a subnet each, devices 0–3 stand in four
-    different ones, and a position has the same subnet on every host (vendor's installation guide and address
-    generator). HCCL builds its rings by that rule. In AMP mode one subnet for all eight is right: a warning here.
+def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: HCCL builds its rings by the subnet rule in the vendor's installation guide and address generator. On Atlas
+    A1 in SMP mode, devices 0/4, 1/5, 2/6 and 3/7 share one subnet each. Devices 0–3 are in four different subnets, and
+    a position has the same subnet on every host. The check fails for an address that breaks the rule. One subnet for
+    all eight devices is right in AMP mode, so it is a warning.
 
-    By hand: hccn_tool -i 0 -ip -g, for devices 0 to 7
+    Check manually: hccn_tool -i 0 -ip -g (for devices 0 to 7)
 
-    Mend: plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then configure-device-ips
+    Fix: Plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then run preflight
+    configure-device-ips
     """
-    positions: dict[int, list[tuple[Host, int, IPv4Interface]]] = defaultdict(list)
-    for host in all_.hosts:
-        interfaces = {
-            device.index: planned_device(host, device.index).address or interface
-            for device in hccn[host.name].devices
-            if (interface := interface_of(device)) and has_planned_address(host, device)
-        }
-        flat = len(interfaces) > 2 and all(_on_one_wire(a, b) for a in interfaces.values() for b in interfaces.values())
-        if flat:
-            yield all_.warn(
+    positions: dict[int, list[_AddressedDevice]] = defaultdict(list)
+    for host in scribe.hosts:
+        devices = _addressed(host, hccn[host.name])
+        if len(devices) > 2 and all(_on_one_wire(device, peer) for device in devices for peer in devices):
+            yield scribe.warn(
                 f"{host.name}: all devices share one subnet, which is right in AMP mode only", host=host.name
             )
-        for index, interface in interfaces.items():
-            positions[index % 4].append((host, index, interface))
-            for second in range(index + 1, 4):
-                if not flat and second in interfaces and _on_one_wire(interface, interfaces[second]):
-                    yield _off_rule(all_, host, second, interfaces[second], f"be in another subnet than device {index}")
+        else:
+            yield from _on_wire_of_other_position(scribe, devices)
+        for device in devices:
+            positions[device.index % 4].append(device)
     for position in positions.values():
-        yield from _elsewhere(all_, position)
+        yield from _outside_majority(scribe, position)
 
 
-def _elsewhere(all_: All, position: list[tuple[Host, int, IPv4Interface]]) -> Iterator[Finding]:
+def _on_wire_of_other_position(scribe: All, devices: Sequence[_AddressedDevice]) -> Iterator[Finding]:
+    """Yield the devices of 0 to 3 that share a subnet with an earlier one."""
+    for device, later in permutations(devices, 2):
+        if device.index < later.index < 4 and _on_one_wire(device, later):
+            yield _off_rule(scribe, later, f"be in another subnet than device {device.index}")
+
+
+def _outside_majority(scribe: All, position: Sequence[_AddressedDevice]) -> Iterator[Finding]:
     """Yield the devices of one position that are not in the subnet of most of them; without a majority, yield all."""
-    (usual, usual_count), *other_counts = Counter(interface.network for _, _, interface in position).most_common()
-    tie = any(count == usual_count for _, count in other_counts)
-    for host, index, interface in position:
-        candidates = (
-            (peer_host.name, f"{peer_host.name}/{device} ({peer_interface})")
-            for peer_host, device, peer_interface in position
-            if (tie or peer_interface.network == usual) and not _on_one_wire(interface, peer_interface)
-        )
-        if (tie or interface.network != usual) and (counterpart := next(candidates, None)):
-            peer, where = counterpart
-            yield _off_rule(
-                all_, host, index, interface, f"share a subnet with {where}", peer if peer != host.name else None
-            )
+    usual = _majority(device.intended.network for device in position)
+    candidates = [device for device in position if usual in (None, device.intended.network)]
+    for device in position:
+        if device.intended.network == usual:
+            continue
+        if peer := next((peer for peer in candidates if not _on_one_wire(device, peer)), None):
+            rule = f"share a subnet with {peer.host.name}/{peer.index} ({peer.intended})"
+            yield _off_rule(scribe, device, rule, peer.host)
 
 
-def _off_rule(
-    all_: All, host: Host, device: int, interface: IPv4Interface, rule: str, peer: str | None = None
-) -> Finding:
-    return all_.bad(
-        f"{host.name}: device {device}: {interface} should {rule}",
-        host=host.name,
-        device=device,
-        peer=peer,
-        found=str(interface),
+def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | None = None) -> Finding:
+    return DeviceScribe(scribe, device.host.name, device.index).bad(
+        f"{device.intended} should {rule}",
+        peer=peer.name if peer and peer.name != device.host.name else None,
+        found=str(device.intended),
         remedy="correct the plan in the inventory, then preflight configure-device-ips",
     )
 
@@ -320,22 +369,23 @@ def _off_rule(
 @host_check(
     "NPU106", "No device address lies in a range that hccn_tool refuses", products=NPU, configures=Area.ADDRESSES
 )
-def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: some private ranges belong to the server's inner networks. hccn_tool refuses them ("The ip address
-    configured is conflicted!"), and an address there that slipped in by another way is routed inside the server.
+def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: Some private ranges belong to the server's internal networks. hccn_tool refuses addresses in them ("The ip
+    address configured is conflicted!"). An address in such a range that was set in another way is routed inside the
+    server. The check fails if the planned address is in such a range or, without a plan, the device's address.
 
-    By hand: compare hccn_tool -i 0 -ip -g with 192.168.1.0/24 and the other ranges of the product's manual
+    Check manually: hccn_tool -i 0 -ip -g (compare with 192.168.1.0/24 and the other ranges of the product's manual)
 
-    Mend: plan other addresses in the inventory
+    Fix: Plan other addresses in the inventory.
     """
-    ranges = refused_ranges(here.cluster.product, amp=here.cluster.amp, superpod=here.cluster.superpod)
+    ranges = refused_ranges(scribe.cluster.product, amp=scribe.cluster.amp, superpod=scribe.cluster.superpod)
     for device in hccn.devices:
-        planned, actual = planned_device(here.host, device.index).address, interface_of(device)
+        planned, actual = planned_device(scribe.host, device.index).address, interface_of(device)
         address = planned.ip if planned else actual.ip if actual else None
         range_ = refused_range(address, ranges) if address else None
         if range_:
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
                 device=device.index,
                 expected=f"an address outside {range_}",
                 found=str(address),
@@ -344,28 +394,26 @@ def not_refused(here: Here, hccn: Hccn) -> Iterator[Finding]:
 
 
 @host_check("NPU111", "Every device has the planned gateway", products=NPU, configures=Area.ADDRESSES)
-def gateway(here: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: devices in different subnets reach each other through the gateway only. Within one subnet none is needed,
-    so only what the inventory plans is asked for.
+def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: Devices in different subnets reach each other through the gateway only. Within one subnet no gateway is
+    needed, so only planned gateways are checked. The check fails if a device has no gateway, or another one than the
+    inventory plans.
 
-    By hand: hccn_tool -i 0 -gateway -g
+    Check manually: hccn_tool -i 0 -gateway -g
 
-    Mend: preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (the address has to be set first)
+    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (set the address first)
     """
     for device in hccn.devices:
-        planned, actual = planned_device(here.host, device.index).gateway, device.gateway.value
-        name = f"{here.host.name}: device {device.index}"
+        planned, actual = planned_device(scribe.host, device.index).gateway, device.gateway.value
+        npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if planned and device.gateway.error:
             if device.address.value is not None:  # without an address, the tool may refuse the query
-                yield here.unknown(
-                    f"{name}: the gateway could not be read: {device.gateway.error}", device=device.index
-                )
+                yield npu.unknown(f"the gateway could not be read: {device.gateway.error}")
         elif planned and actual != str(planned):
-            yield here.bad(
-                f"{name}: " + (f"gateway {actual}" if actual else "no gateway"),
-                device=device.index,
+            yield npu.bad(
+                f"gateway {actual}" if actual else "no gateway",
                 expected=str(planned),
                 found=actual or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(here, here.host, Kind.DEVICE_GATEWAY, device.index, actual, planned),
+                change=npu.change(Kind.DEVICE_GATEWAY, actual, planned),
             )

@@ -26,7 +26,7 @@ class MissingCards:
         return bool(self.on_pci or self.in_npu_smi)
 
 
-def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
+def missing_cards(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
     """Return the cards that only one side lists. Empty, too, where the PCI bus or the chips' places on it are not
     known."""
     chips = {chip.bus.lower(): chip.device for chip in npu_smi.chips if chip.bus}
@@ -40,12 +40,12 @@ def lost(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> MissingCards:
     )
 
 
-def explained(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> set[int]:
+def explained_devices(npu_smi: NpuSmi, nodes: DeviceNodes | None) -> set[int]:
     """Return the devices that NPU116 or NPU119 explains better than "not in the inventory"."""
     if nodes is None:
         return set()
-    missing_cards = lost(npu_smi, nodes)
-    return (node_ids(nodes) ^ {chip.device for chip in npu_smi.chips}) | set(missing_cards.devices)
+    missing = missing_cards(npu_smi, nodes)
+    return (node_ids(nodes) ^ {chip.device for chip in npu_smi.chips}) | set(missing.devices)
 
 
 def node_ids(nodes: DeviceNodes) -> set[int]:
@@ -55,56 +55,37 @@ def node_ids(nodes: DeviceNodes) -> set[int]:
 
 
 @host_check("NPU116", "No card is lost", products=NPU, optional=("job",))
-def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
-    """Why: a card that the PCI bus still has and npu-smi has not is lost to the driver; one that npu-smi shows and the
-    PCI bus has not has lost its PCIe link. A job with its rank fails to open the device (507033), or hangs. A container
-    sees all cards on the PCI bus, and the nodes of those that it was given.
+def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
+    """Why: A card on the PCI bus that npu-smi does not list is lost to the driver. A card in npu-smi that is not on the
+    PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs. The check fails
+    in both cases. A container sees all cards on the PCI bus, but only the device nodes that it was given, so it may
+    have fewer chips.
 
-    By hand: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
+    Check manually: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
 
-    Mend: reset the device, else power the host off and on; if it stays so, the card or its slot is broken
+    Fix: Reset the device. If that does not help, power the host off and on. If the fault remains, the card or its slot
+    is broken.
     """
-    if device_nodes.accelerators.error:
-        yield here.unknown(f"{here.host.name}: the PCI bus could not be looked at: {device_nodes.accelerators.error}")
+    if replacement := _not_comparable(scribe, npu_smi, device_nodes, job):
+        yield replacement
         return
-    if not device_nodes.accelerators.value:
-        yield here.unknown(f"{here.host.name}: the PCI bus shows no accelerator at all, as in some virtual machines")
-        return
-    on_pci, in_npu_smi = len(device_nodes.accelerators.value), len(npu_smi.chips)
-    if in_npu_smi < on_pci and _given(
-        npu_smi, device_nodes, len(here.host.devices), contained=bool(job and job.contained)
-    ):
-        yield here.skip(
-            f"{here.host.name}: only some devices are given to this container: {in_npu_smi} of {on_pci} cards"
-        )
-        return
-    unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
-    if unplaced and in_npu_smi != on_pci:
-        yield here.unknown(
-            f"{here.host.name}: {in_npu_smi} chips in npu-smi, {on_pci} cards on the PCI bus; npu-smi does not tell "
-            f"where device {_numbers(unplaced)} is on it",
-            expected=f"{on_pci} chips",
-            found=str(in_npu_smi),
-            remedy=f"compare npu-smi info with lspci -D -d 19e5: on {here.host.name}",
-        )
-        return
-    missing_cards = lost(npu_smi, device_nodes)
-    numbers = missing_cards.devices or (None,) * len(missing_cards.on_pci)
-    remedy = f"power {here.host.name} off and on; if it stays so, call the vendor"
-    for bus, device in zip(missing_cards.on_pci, numbers, strict=True):
+    missing = missing_cards(npu_smi, device_nodes)
+    numbers = missing.devices or (None,) * len(missing.on_pci)
+    remedy = f"power {scribe.host.name} off and on; if it stays so, call the vendor"
+    for bus, device in zip(missing.on_pci, numbers, strict=True):
         subject = f"the card at {bus}" if device is None else f"device {device}"
-        yield here.bad(
-            f"{here.host.name}: {subject}: on the PCI bus, but not in npu-smi",
+        yield scribe.bad(
+            f"{scribe.host.name}: {subject}: on the PCI bus, but not in npu-smi",
             device=device,
-            expected=f"{len(npu_smi.chips) + len(missing_cards.on_pci)} chips in npu-smi",
+            expected=f"{len(npu_smi.chips) + len(missing.on_pci)} chips in npu-smi",
             found=str(len(npu_smi.chips)),
             cause="the card is lost to the driver; its PCIe link is alive",
             remedy=remedy,
         )
     at = {chip.bus.lower(): chip.device for chip in npu_smi.chips}
-    for bus in missing_cards.in_npu_smi:
-        yield here.bad(
-            f"{here.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus",
+    for bus in missing.in_npu_smi:
+        yield scribe.bad(
+            f"{scribe.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus",
             device=at[bus],
             expected=f"a card at {bus}",
             found="none",
@@ -113,7 +94,30 @@ def lost_cards(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job 
         )
 
 
-def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
+def _not_comparable(scribe: Here, npu_smi: NpuSmi, nodes: DeviceNodes, job: Job | None) -> Finding | None:
+    """Return the finding in place of a comparison of chips and cards; None where they can be compared."""
+    name, chips = scribe.host.name, len(npu_smi.chips)
+    if nodes.accelerators.error:
+        return scribe.unknown(f"{name}: the PCI bus could not be looked at: {nodes.accelerators.error}")
+    if not nodes.accelerators.value:
+        return scribe.unknown(f"{name}: the PCI bus shows no accelerator at all, as in some virtual machines")
+    cards = len(nodes.accelerators.value)
+    contained = job is not None and job.contained
+    if chips < cards and _may_have_fewer(npu_smi, nodes, len(scribe.host.devices), contained=contained):
+        return scribe.skip(f"{name}: only some devices are given to this container: {chips} of {cards} cards")
+    unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
+    if not unplaced or chips == cards:
+        return None
+    return scribe.unknown(
+        f"{name}: {chips} chips in npu-smi, {cards} cards on the PCI bus; npu-smi does not tell "
+        f"where device {_numbers(unplaced)} is on it",
+        expected=f"{cards} chips",
+        found=str(chips),
+        remedy=f"compare npu-smi info with lspci -D -d 19e5: on {name}",
+    )
+
+
+def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool) -> bool:
     """Return whether a container may rightly have fewer chips than the host has cards.
 
     Each chip has its node, and there are no other nodes. The inventory has no more devices, or, where it names none,
@@ -123,52 +127,56 @@ def _given(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contained: bool
 
 
 @host_check("NPU119", "Every chip has its device node, and every node its chip", products=NPU)
-def mapping(here: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
-    """Why: jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN, npu-smi by numbers of its own,
-    which need not be the same (10, 12, 14; one for the two dies of an Atlas A3). Where the two do not match, a job gets
-    another device than its operator looked at, or none.
+def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
+    """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. The numbers of npu-smi may
+    differ (10, 12, 14; one for the two dies of an Atlas A3). If the numbers do not match, a job gets another device
+    than its operator checked, or none. The check fails for a chip without a device node, and for a node without a chip.
 
-    By hand: npu-smi info -m; ls /dev/davinci*
+    Check manually: npu-smi info -m; ls /dev/davinci*
 
-    Mend: give the container all nodes of its devices; on the host, install or load the driver again
+    Fix: Give the container all nodes of its devices. On the host, install or load the driver again.
     """
     nodes = node_ids(device_nodes)
     chips = {chip.device: chip for chip in npu_smi.chips}
     # NPU116 reports the cards of lost chips' nodes.
-    orphans = sorted(nodes - set(chips)) if not lost(npu_smi, device_nodes).on_pci else []
-    duplicates = (index for index, number in Counter(chip.device for chip in npu_smi.chips).items() if number > 1)
-    unmatched_chips = sorted([*duplicates, *(set(chips) - nodes)])
+    orphans = sorted(nodes - set(chips)) if not missing_cards(npu_smi, device_nodes).on_pci else []
+    unmatched_chips = sorted([*_duplicates(npu_smi), *(set(chips) - nodes)])
     if len(orphans) == len(unmatched_chips):  # every chip is present under another number
         for device, reported in zip(orphans, unmatched_chips, strict=True):
-            yield here.bad(
-                f"{here.host.name}: device {device}: npu-smi has it as device {reported}",
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device}: npu-smi has it as device {reported}",
                 device=device,
                 expected=f"/dev/davinci{device} is device {device} of npu-smi",
                 found=f"chips {_numbers(chips)}",
-                remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
+                remedy=f"npu-smi info -m on {scribe.host.name}; load the driver again",
             )
         return
     for device in unmatched_chips:
-        has = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
-        yield here.bad(
-            f"{here.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
+        actual = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
+        yield scribe.bad(
+            f"{scribe.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
             "for it",
             device=device,
-            expected=f"/dev/davinci{device}{_numbered(chips[device])}",
-            found=has,
-            remedy=f"ls -l /dev/davinci* on {here.host.name}; load the driver again",
+            expected=f"/dev/davinci{device}{_npu_number(chips[device])}",
+            found=actual,
+            remedy=f"ls -l /dev/davinci* on {scribe.host.name}; load the driver again",
         )
     for device in orphans:
-        yield here.bad(
-            f"{here.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi",
+        yield scribe.bad(
+            f"{scribe.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi",
             device=device,
             expected="a chip for every node",
             found=f"chips {_numbers(chips)}",
-            remedy=f"npu-smi info -m on {here.host.name}; load the driver again",
+            remedy=f"npu-smi info -m on {scribe.host.name}; load the driver again",
         )
 
 
-def _numbered(chip: NpuChip) -> str:
+def _duplicates(npu_smi: NpuSmi) -> list[int]:
+    """Return the device numbers that several chips have."""
+    return [device for device, count in Counter(chip.device for chip in npu_smi.chips).items() if count > 1]
+
+
+def _npu_number(chip: NpuChip) -> str:
     return "" if chip.npu is None else f" (NPU {chip.npu} chip {chip.chip} of npu-smi)"
 
 

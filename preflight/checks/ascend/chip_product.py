@@ -14,32 +14,33 @@ _INFERENCE = re.compile(r"(Ascend)?310\S*")
 
 
 @host_check("NPU126", "The chips are of the inventory's product", products=NPU)
-def product(here: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
-    """Why: rules for subnets, refused addresses, speed, numbers of devices and HCCL's variables are those of the
-    product; with a wrong one preflight plans what the driver refuses. Atlas 300I cards (310) have no device NIC, and
-    HCCL takes one server of them at most: a job over several loses its heartbeats.
+def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
+    """Why: The product determines the rules for subnets, refused addresses, speed, numbers of devices and HCCL's
+    variables. With a wrong product, preflight plans settings that the driver refuses. The check fails for chips of
+    another product, and for Atlas 300I cards (310), which have no device NIC. HCCL takes at most one server of them,
+    and a job over several loses its heartbeats.
 
-    By hand: npu-smi info (the name beside the number); lspci | grep d80
+    Check manually: npu-smi info (the name beside the number); lspci | grep d80
 
-    Mend: product under [cluster] of the inventory; an inventory of its own for each product
+    Fix: Set product under [cluster] of the inventory. Use a separate inventory for each product.
     """
     for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
         chip_product = product_of(name)
-        subject = f"{here.host.name}: {number} of its chips are {quote(name)}"
+        subject = f"{scribe.host.name}: {number} of its chips are {quote(name)}"
         if _INFERENCE.fullmatch(name):
-            yield here.bad(
+            yield scribe.bad(
                 f"{subject}: these have no device NIC, and HCCL takes one server of them at most",
-                expected=here.cluster.product.value,
+                expected=scribe.cluster.product.value,
                 found=name,
                 remedy="take the host out of the inventory: preflight is for Atlas A1, A2 and A3",
             )
         elif chip_product is None:
-            yield here.unknown(f"{subject}, a name that preflight does not know: of which product is not clear")
-        elif chip_product is not here.cluster.product:
-            yield here.bad(
-                f"{subject}, of {chip_product}; the inventory says {here.cluster.product}",
+            yield scribe.unknown(f"{subject}, a name that preflight does not know: of which product is not clear")
+        elif chip_product is not scribe.cluster.product:
+            yield scribe.bad(
+                f"{subject}, of {chip_product}; the inventory says {scribe.cluster.product}",
                 found=f"{name}, {chip_product}",
-                expected=here.cluster.product.value,
+                expected=scribe.cluster.product.value,
                 remedy=f'set product = "{chip_product}" under [cluster] of the inventory, '
-                f"or move {here.host.name} to another",
+                f"or move {scribe.host.name} to another",
             )

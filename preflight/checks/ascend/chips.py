@@ -19,30 +19,47 @@ _FAST = {"HCCS", "HCCS_SW", "SIO"}
 _Links = Mapping[tuple[int, int], str]  # (lower, higher device) → the link between them
 
 
+@dataclass
+class _PairLinks:
+    """The links of a pair of devices: the number of hosts that report one, and of those with each fast one."""
+
+    hosts: int = 0
+    fast: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def usual(self) -> str:
+        return self.fast.most_common(1)[0][0]
+
+    @property
+    def mostly_fast(self) -> bool:
+        return 2 * self.fast.total() > self.hosts
+
+
 @host_check("NPU117", "No chip has an alarm", products=NPU)
-def alarms(here: Here, chips: Chips) -> Iterator[Finding]:
-    """Why: Alarm and Critical mean that the hardware or its firmware gave up on something, and the codes say on what;
-    a job on that device stops sooner or later. Warning is common on machines in use, so it is only a warning.
+def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
+    """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed, and the codes identify
+    it. A job on that device stops sooner or later, so both are failures. Warning is common on machines in use, so it is
+    only a warning. The same applies to alarm codes of a chip with health OK.
 
-    By hand: npu-smi info -t health -i 0 -c 0   (-i is npu-smi's own number)
+    Check manually: npu-smi info -t health -i 0 -c 0 (-i is npu-smi's own number)
 
-    Mend: look the code up in the vendor's fault list; reset the device, or call the vendor
+    Fix: Look up the code in the vendor's fault list, then reset the device or call the vendor.
     """
-    yield from untold(here, here.host, {chip.device: chip.health for chip in chips.chips})
+    yield from untold(scribe, scribe.host, {chip.device: chip.health for chip in chips.chips})
     for chip in chips.chips:
-        name, health = f"{here.host.name}: device {chip.device}", chip.health.value
+        name, health = f"{scribe.host.name}: device {chip.device}", chip.health.value
         if health is None or (health.status == "OK" and not health.codes):
             continue
-        say = here.bad if health.status in ("Alarm", "Critical") else here.warn
+        report = scribe.bad if health.status in ("Alarm", "Critical") else scribe.warn
         if health.status not in ("OK", "Warning", "Alarm", "Critical"):
-            say = here.unknown
-        yield say(
+            report = scribe.unknown
+        yield report(
             f"{name}: health is {health.status}" + _codes(health),
             device=chip.device,
             expected="OK",
             found=quote(health.words) if health.words else health.status,
             remedy=f"look {' and '.join(health.codes[:4]) or 'it'} up in the vendor's fault list; npu-smi info -t "
-            f"health -i {chip.npu} -c {chip.chip} on {here.host.name}",
+            f"health -i {chip.npu} -c {chip.chip} on {scribe.host.name}",
         )
 
 
@@ -61,54 +78,72 @@ def alarming(chips: Chips | None) -> set[int]:
 
 
 @host_check("NPU120", "Driver and firmware suit each other", products=NPU, optional=("versions",))
-def compatible(here: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
-    """Why: driver and firmware are released in pairs; npu-smi and their own version files say when they do not fit, and
-    nobody looks there. What comes of it has other names: failing queue pairs, SDMA errors, internal errors of HCCL.
-    Where npu-smi says that they fit and a file does not, or where the firmware's list of drivers, which leaves out
-    patches, does not have the driver, it is a warning.
+def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
+    """Why: Driver and firmware are released in pairs, and npu-smi and their own version files report a mismatch. Jobs
+    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL. The check fails for a
+    mismatch. It warns if npu-smi reports that they fit and a file does not. It also warns if the firmware's list of
+    drivers, which leaves out patches, does not contain the driver.
 
-    By hand: npu-smi info -t board -i 0   (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
+    Check manually: npu-smi info -t board -i 0 (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
 
-    Mend: install the firmware that belongs to the driver, then reboot
+    Fix: Install the firmware that belongs to the driver, then reboot.
     """
-    yield from untold(here, here.host, {chip.device: chip.board for chip in chips.chips})
-    words = {chip.device: board.compatible for chip in chips.chips if (board := chip.board.value)}
+    yield from untold(scribe, scribe.host, {chip.device: chip.board for chip in chips.chips})
+    yield from _incompatible(scribe, chips)
+    verdicts = {chip.device: board.compatible for chip in chips.chips if (board := chip.board.value)}
+    pair = _driver_and_firmware(versions)
+    if pair and set(verdicts.values()) <= {"", "OK"}:
+        yield from _by_their_files(scribe, *pair, says_ok="OK" in verdicts.values())
+    if not (pair and _files_tell(*pair)):
+        yield from _without_verdict(scribe, verdicts, len(chips.chips))
+
+
+def _incompatible(scribe: Here, chips: Chips) -> Iterator[Finding]:
+    """Yield the devices that npu-smi calls incompatible."""
     for chip in chips.chips:
         board = chip.board.value
         if board and board.compatible not in ("", "OK"):
-            yield here.bad(
-                f"{here.host.name}: device {chip.device}: npu-smi calls driver {board.driver} and firmware "
+            yield scribe.bad(
+                f"{scribe.host.name}: device {chip.device}: npu-smi calls driver {board.driver} and firmware "
                 f"{board.firmware} incompatible",
                 device=chip.device,
                 expected="Compatibility: OK",
                 found=quote(board.compatible),
-                remedy=f"install the firmware that belongs to driver {board.driver}, then reboot {here.host.name}",
+                remedy=f"install the firmware that belongs to driver {board.driver}, then reboot {scribe.host.name}",
             )
+
+
+def _driver_and_firmware(versions: Versions | None) -> tuple[Package, Package] | None:
     packages = versions.packages if versions else {}
-    driver, firmware = packages.get("driver"), packages.get("firmware")
-    by_file = driver and firmware and (firmware_fits(driver, firmware.version), driver_fits(firmware, driver))
-    if driver and firmware and set(words.values()) <= {"", "OK"}:
-        yield from _by_their_files(here, driver, firmware, says_ok="OK" in words.values())
-    without_verdict = [device for device, word in words.items() if not word]
-    if without_verdict and by_file in (None, (None, None)):
-        subject = "" if len(without_verdict) == len(chips.chips) else f"{_devices(without_verdict)}: "
-        yield here.skip(f"{here.host.name}: {subject}neither npu-smi nor a file tells whether they suit each other")
+    return (packages["driver"], packages["firmware"]) if {"driver", "firmware"} <= packages.keys() else None
 
 
-def _by_their_files(here: Here, driver: Package, firmware: Package, *, says_ok: bool) -> Iterator[Finding]:
+def _files_tell(driver: Package, firmware: Package) -> bool:
+    return firmware_fits(driver, firmware.version) is not None or driver_fits(firmware, driver) is not None
+
+
+def _without_verdict(scribe: Here, verdicts: Mapping[int, str], number: int) -> Iterator[Finding]:
+    """Yield the finding about those of the `number` devices for which npu-smi has no verdict."""
+    devices = [device for device, verdict in verdicts.items() if not verdict]
+    if devices:
+        subject = "" if len(devices) == number else f"{_devices(devices)}: "
+        yield scribe.skip(f"{scribe.host.name}: {subject}neither npu-smi nor a file tells whether they suit each other")
+
+
+def _by_their_files(scribe: Here, driver: Package, firmware: Package, *, says_ok: bool) -> Iterator[Finding]:
     """Yield the findings of the version files. `says_ok`: npu-smi reports OK, which outweighs the files' inferred
     rule."""
-    remedy = f"install the firmware that belongs to driver {driver.version}, then reboot {here.host.name}"
+    remedy = f"install the firmware that belongs to driver {driver.version}, then reboot {scribe.host.name}"
     if firmware_fits(driver, firmware.version) is False:
-        yield (here.warn if says_ok else here.bad)(
-            f"{here.host.name}: driver {driver.version} does not take firmware {firmware.version}",
+        yield (scribe.warn if says_ok else scribe.bad)(
+            f"{scribe.host.name}: driver {driver.version} does not take firmware {firmware.version}",
             expected=f"firmware {_ranges(driver.takes_firmware)}",
             found=firmware.version,
             remedy=remedy,
         )
     elif driver_fits(firmware, driver) is False:
-        yield here.warn(
-            f"{here.host.name}: firmware {firmware.version} does not name driver {driver.version}",
+        yield scribe.warn(
+            f"{scribe.host.name}: firmware {firmware.version} does not name driver {driver.version}",
             expected=f"driver {_ranges(firmware.takes_driver)}",
             found=driver.version,
             remedy=remedy,
@@ -120,65 +155,58 @@ def _ranges(ranges: Ranges) -> str:
 
 
 @cluster_check("NPU124", "The devices of every host reach each other as on the other hosts", products=NPU)
-def topology(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
-    """Why: inside a server, devices talk over HCCS. Where that is lost, npu-smi shows SYS or NA instead; the server
-    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. What most hosts have
-    counts; where half of them have no HCCS at all they may be built so: a warning.
+def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
+    """Why: Inside a server, devices communicate over HCCS. If HCCS is lost, npu-smi shows SYS or NA instead. The server
+    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. The check fails for a
+    link that is slower than on most hosts. If half of the hosts have no HCCS at all, they may be built that way, and it
+    is a warning.
 
-    By hand: npu-smi info -t topo, on this host and on another one
+    Check manually: npu-smi info -t topo (on this host and on another one)
 
-    Mend: npu-smi info -t hccs -i 0 -c 0; reset the devices, else power the host off and on
+    Fix: Run npu-smi info -t hccs -i 0 -c 0 and reset the devices. If that does not help, power the host off and on.
     """
     links: dict[str, _Links] = {}
-    for host in all_.hosts:
+    for host in scribe.hosts:
         reading = chips[host.name].topology
         if reading.value is not None:
             links[host.name] = _links(reading.value)
         elif refused(reading.error):
-            yield all_.skip("npu-smi does not tell the topology", host=host.name)
+            yield scribe.skip("npu-smi does not tell the topology", host=host.name)
         else:
-            why = reading.error or "npu-smi told nothing"
-            yield all_.unknown(f"{host.name}: could not look: {why}", host=host.name)
-    usual = {
-        pair: pair_links
-        for pair, pair_links in _seen(links.values()).items()
-        if 2 * pair_links.fast.total() >= pair_links.hosts
-    }
-    for host in all_.hosts:
-        own = links.get(host.name, {})
-        slow = {pair: link for pair, link in own.items() if pair in usual and link not in _FAST}
-        has_hccs = any(link in _FAST for link in own.values())
-        for device, peers in _by_culprit(list(slow)):
-            pairs = [(min(device, peer), max(device, peer)) for peer in peers]
-            link_names = "/".join(sorted({slow[pair] for pair in pairs}))
-            expected = "/".join(sorted({usual[pair].fast.most_common(1)[0][0] for pair in pairs}))
-            majority = any(2 * usual[pair].fast.total() > usual[pair].hosts for pair in pairs)
-            yield (all_.bad if majority or has_hccs else all_.warn)(
-                f"{host.name}: device {device}: reaches {_devices(peers)} by {link_names}; "
-                f"by {expected} on other hosts",
-                host=host.name,
-                device=device,
-                expected=expected,
-                found=link_names,
-                remedy=f"npu-smi info -t hccs on {host.name}; reset the device, else power the host off and on",
-            )
+            error = reading.error or "npu-smi told nothing"
+            yield scribe.unknown(f"{host.name}: could not look: {error}", host=host.name)
+    fast = _fast_pairs(links.values())
+    for name, own in links.items():
+        yield from _slow_links(scribe, name, own, fast)
 
 
-@dataclass
-class _PairLinks:
-    """The links of a pair of devices: the number of hosts that report one, and of those with each fast one."""
+def _slow_links(scribe: All, host: str, own: _Links, fast: Mapping[tuple[int, int], _PairLinks]) -> Iterator[Finding]:
+    """Yield the devices of a host with links that are slower than on other hosts."""
+    slow = {pair: own[pair] for pair in own.keys() & fast if own[pair] not in _FAST}
+    has_hccs = not _FAST.isdisjoint(own.values())
+    for device, peers in _by_culprit(list(slow)):
+        pairs = [(min(device, peer), max(device, peer)) for peer in peers]
+        actual = "/".join(sorted({slow[pair] for pair in pairs}))
+        expected = "/".join(sorted({fast[pair].usual for pair in pairs}))
+        certain = has_hccs or any(fast[pair].mostly_fast for pair in pairs)
+        yield (scribe.bad if certain else scribe.warn)(
+            f"{host}: device {device}: reaches {_devices(peers)} by {actual}; by {expected} on other hosts",
+            host=host,
+            device=device,
+            expected=expected,
+            found=actual,
+            remedy=f"npu-smi info -t hccs on {host}; reset the device, else power the host off and on",
+        )
 
-    hosts: int = 0
-    fast: Counter[str] = field(default_factory=Counter)
 
-
-def _seen(links: Iterable[_Links]) -> Mapping[tuple[int, int], _PairLinks]:
+def _fast_pairs(links: Iterable[_Links]) -> dict[tuple[int, int], _PairLinks]:
+    """Return the pairs with a fast link on at least half of the hosts."""
     links_by_pair: dict[tuple[int, int], _PairLinks] = defaultdict(_PairLinks)
     for of_host in links:
         for pair, link in of_host.items():
             links_by_pair[pair].hosts += 1
             links_by_pair[pair].fast.update([link] if link in _FAST else [])
-    return links_by_pair
+    return {pair: counts for pair, counts in links_by_pair.items() if 2 * counts.fast.total() >= counts.hosts}
 
 
 def _links(topology: Topology) -> _Links:

@@ -12,48 +12,60 @@ _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
 
 
 @cluster_check("NPU121", "The numbers of servers and devices suit the product", products=NPU, several=False)
-def counts(all_: All) -> Iterator[Finding]:
-    """Why: HCCL builds its rings for certain numbers only. Atlas A1: 1, 2, 4 or 8 devices a server; 2 and 4 within
-    0-3 or within 4-7; the same number on every server. Atlas A2 and A3 want the same number on every server, too, and
-    with 16 devices in two modules (Box16) over PCIe the same places in both. A job over the whole inventory is meant.
+def counts(scribe: All) -> Iterator[Finding]:
+    """Why: HCCL builds its rings for certain numbers of devices only. The check assumes a job over the whole inventory.
+    Atlas A1 needs 1, 2, 4 or 8 devices per server, with 2 or 4 of them within 0-3 or within 4-7. The check fails for
+    other numbers or positions. Every server needs the same number of devices: another number is a failure on Atlas A1
+    and a warning on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions
+    in the two modules are a warning.
 
-    By hand: count the devices of each host in the inventory
+    Check manually: count the devices of each host in the inventory
 
-    Mend: leave devices or servers out of the inventory, or let every job use fitting ones only
+    Fix: Remove devices or servers from the inventory, or use only supported numbers of them in every job.
     """
-    devices = {host.name: {device.index for device in host.devices} for host in all_.hosts if host.devices}
-    a1 = all_.cluster.product is Product.ATLAS_A1
-    for host in all_.hosts:
-        own = devices.get(host.name, set())
+    product = scribe.cluster.product
+    for host in scribe.hosts:
+        own = {device.index for device in host.devices}
         if not own:
-            yield all_.skip("the inventory names no devices", host=host.name)
-        elif a1 and (len(own) not in (1, 2, 4, 8) or (len(own) < 8 and not any(own <= ring for ring in _RINGS))):
-            yield all_.bad(
+            yield scribe.skip("the inventory names no devices", host=host.name)
+        elif product is Product.ATLAS_A1 and not _forms_ring(own):
+            yield scribe.bad(
                 f"{host.name}: HCCL builds no ring over its devices {_listed(own)}",
                 host=host.name,
                 expected="1, 2, 4 or 8 devices, up to 4 of them within 0-3 or 4-7",
                 found=f"{len(own)} devices",
                 remedy="correct the devices of the host in the inventory, or plan jobs for fitting ones",
             )
-        elif all_.cluster.product is Product.ATLAS_A2 and _unequal_modules(own):
-            yield all_.warn(
+        elif product is Product.ATLAS_A2 and _unequal_modules(own):
+            yield scribe.warn(
                 f"{host.name}: its devices {_listed(own)} are in other places of one module than of the other",
                 host=host.name,
                 expected="0 with 8, 1 with 9 …, unless HCCL_INTRA_ROCE_ENABLE=1 (then any)",
                 remedy="choose the same places in both modules, or HCCL_INTRA_ROCE_ENABLE=1 for the jobs",
             )
-    usual = Counter(map(len, devices.values())).most_common(1)
-    for host in all_.hosts:
-        number = len(devices.get(host.name, ()))
-        if number and number != usual[0][0]:
-            yield all_.finding(
-                Outcome.FAIL if a1 else Outcome.WARN,
-                f"{host.name}: {number} devices; most servers have {usual[0][0]}",
-                host=host.name,
+    yield from _unequal_numbers(scribe)
+
+
+def _unequal_numbers(scribe: All) -> Iterator[Finding]:
+    """Yield the hosts with another number of devices than most."""
+    numbers = {host.name: len({device.index for device in host.devices}) for host in scribe.hosts if host.devices}
+    counts = Counter(numbers.values())
+    usual = max(counts, key=counts.__getitem__, default=0)
+    for name, number in numbers.items():
+        if number != usual:
+            yield scribe.finding(
+                Outcome.FAIL if scribe.cluster.product is Product.ATLAS_A1 else Outcome.WARN,
+                f"{name}: {number} devices; most servers have {usual}",
+                host=name,
                 expected="the same number on every server",
                 found=str(number),
                 remedy="plan jobs with the same number of devices on every server",
             )
+
+
+def _forms_ring(own: set[int]) -> bool:
+    """Return whether HCCL builds a ring over these devices of an Atlas A1 server."""
+    return len(own) == 8 or (len(own) in (1, 2, 4) and any(own <= ring for ring in _RINGS))
 
 
 def _unequal_modules(own: set[int]) -> bool:

@@ -1,10 +1,13 @@
 """Links of the device NICs in depth: losses, speed, duplex and error correction."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.checks.shared.npu import untold, with_link
 from preflight.facts.sections.nic import LinkHistory, Nic, NicDevice
 from preflight.facts.types import Hccn
@@ -19,38 +22,54 @@ _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction
 
 
 @host_check("NIC101", "No device has lost its link lately", products=NPU)
-def flaps(here: Here, nic: Nic) -> Iterator[Finding]:
-    """Why: a link that comes and goes stops a collective in the middle, which then waits half an hour for its notify
-    (EI0002, EI0013). Lost twice in the last hour of the device's own clock is a failure, once in the last day a
-    warning; older losses, and those of a port's first minute, say nothing about the next job.
+def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
+    """Why: A link that goes down and up stops a collective in the middle. The collective then waits half an hour for
+    its notify (EI0002, EI0013). By the device's own clock, two losses in the last hour are a failure, and one in the
+    last day is a warning. Older losses, and those in a port's first minute, are ignored because they do not affect the
+    next job.
 
-    By hand: hccn_tool -i 0 -link_stat -g
+    Check manually: hccn_tool -i 0 -link_stat -g
 
-    Mend: clean or change optics and cable, read the switch port's log, then look at the counts again
+    Fix: Clean or change optics and cable, and read the switch port's log. Then check the counts again.
     """
-    yield from untold(here, here.host, {device.index: device.history for device in nic.devices})
+    yield from untold(scribe, scribe.host, {device.index: device.history for device in nic.devices})
     for device in nic.devices:
         history = device.history.value
         if history is None or (history.changes and not history.changes[0].up):
             continue  # it is down now: NPU107
         losses = _losses(history)
-        ages = [history.now - at for at in losses if at is not None and history.now is not None]
-        hour, day = (sum(0 <= age <= span for age in ages) for span in (HOUR, DAY))
-        undated = len(losses) - sum(age >= 0 for age in ages)
-        summary = f"{here.host.name}: device {device.index}: its link was lost "
-        last = next((at for at in losses if at is not None), None)
-        details = {
-            "device": device.index,
-            "expected": "a link that stays up",
-            "found": f"last on {_date(last)} of its own clock" if last is not None else "",
-            "remedy": f"clean or change optics and cable of device {device.index}, read its switch port's log",
-        }
-        if hour >= 2:
-            yield here.bad(f"{summary}{hour} times in the last hour", **details)
-        elif day:
-            yield here.warn(summary + ("in the last hour" if hour else _times(day, "in the last day")), **details)
-        elif undated:
-            yield here.warn(summary + _times(undated, "at a time that is not known"), **details)
+        counts = _count(losses, history.now)
+        if when := counts.description():
+            yield (scribe.bad if counts.in_hour >= 2 else scribe.warn)(
+                f"{scribe.host.name}: device {device.index}: its link was lost {when}",
+                device=device.index,
+                expected="a link that stays up",
+                found=_last(losses),
+                remedy=f"clean or change optics and cable of device {device.index}, read its switch port's log",
+            )
+
+
+@dataclass(frozen=True)
+class _LossCounts:
+    """Numbers of lost links in the last hour, in the last day and at a time that is not known."""
+
+    in_hour: int
+    in_day: int
+    undated: int
+
+    def description(self) -> str:
+        """Return the worst of the losses; empty if there is none."""
+        if self.in_hour:
+            return _times(self.in_hour, "in the last hour")
+        if self.in_day:
+            return _times(self.in_day, "in the last day")
+        return _times(self.undated, "at a time that is not known") if self.undated else ""
+
+
+def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
+    ages = [now - at for at in losses if at is not None and now is not None]
+    in_hour, in_day = (sum(0 <= age <= span for age in ages) for span in (HOUR, DAY))
+    return _LossCounts(in_hour, in_day, len(losses) - sum(age >= 0 for age in ages))
 
 
 def _times(number: int, when: str) -> str:
@@ -61,15 +80,18 @@ def _losses(history: LinkHistory) -> Sequence[float | None]:
     """Return the times of the link's losses, newest first; None for a loss that was counted and never recorded.
 
     Losses in the first minute after the link first came up do not count, where the records go back that far."""
-    begins = history.changes[-1:] and history.changes[-1].up  # not so after `-link_stat -c`
+    if not history.changes:
+        return [None] * (history.downs or 0)
+    settled = _settled(history)
+    return [change.at for change in history.changes if not change.up and (change.at is None or change.at > settled)]
+
+
+def _settled(history: LinkHistory) -> float:
+    """Return the end of the first minute after the link first came up."""
     complete = sum(change.up for change in history.changes) == history.ups
-    first_up = _born(history) if begins and complete else None
-    losses = [
-        change.at
-        for change in history.changes
-        if not change.up and (first_up is None or change.at is None or change.at > first_up + SETTLING)
-    ]
-    return losses if history.changes or not history.downs else [None] * history.downs
+    # The oldest record is of a link that goes down after `-link_stat -c`.
+    first_up = _born(history) if complete and history.changes[-1].up else None
+    return -math.inf if first_up is None else first_up + SETTLING
 
 
 def _born(history: LinkHistory) -> float | None:
@@ -84,30 +106,37 @@ def _born(history: LinkHistory) -> float | None:
     return next((at for at in dates if at is not None and at >= _CLOCK_SET), None)
 
 
-def _date(at: float) -> str:
-    return time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(at))
+def _last(losses: Sequence[float | None]) -> str:
+    """Return the date of the newest loss; empty where none has one."""
+    newest = next((at for at in losses if at is not None), None)
+    return (
+        ""
+        if newest is None
+        else f"last on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} of its own clock"
+    )
 
 
 @cluster_check("NIC103", "Every device's link corrects errors", products=NPU, several=False)
-def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: at 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come
-    up at all (then NPU107 says so). Where no device has it, the link may have been planned like that: a warning.
+def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: At 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come up
+    at all. NPU107 reports links that are down. The check fails for a link without it, if most devices have it.
+    Otherwise the links may be planned without it, and it is a warning.
 
-    By hand: hccn_tool -i 0 -fec -g
+    Check manually: hccn_tool -i 0 -fec -g
 
-    Mend: hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products take what the switch port has), and RS-FEC on
-    the switch port
+    Fix: Run hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products use the mode of the switch port). Set RS-FEC
+    on the switch port.
     """
-    devices = list(_linked(all_, nic, hccn))
+    devices = list(_linked(scribe, nic, hccn))
     modes = Counter(device.fec.value for _, device in devices if device.fec.value)
     with_correction = modes.total() - modes["no"]
-    for host in all_.hosts:
-        yield from untold(all_, host, {device.index: device.fec for device in nic[host.name].devices})
+    for host in scribe.hosts:
+        yield from untold(scribe, host, {device.index: device.fec for device in nic[host.name].devices})
     for host, device in devices:
-        if device.fec.value == "no" and (device.speed.value or _CORRECTED) >= _CORRECTED:
+        if _lacks_correction(device):
             port = f"set RS-FEC on the switch port of device {device.index}"
-            a1 = all_.cluster.product is Product.ATLAS_A1
-            yield (all_.bad if with_correction > modes["no"] else all_.warn)(
+            a1 = scribe.cluster.product is Product.ATLAS_A1
+            yield (scribe.bad if with_correction > modes["no"] else scribe.warn)(
                 f"{host.name}: device {device.index}: its link has no error correction",
                 host=host.name,
                 device=device.index,
@@ -118,54 +147,58 @@ def error_correction(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]
 
 
 @cluster_check("NIC104", "Every device's link has its product's speed, in full duplex", products=NPU, several=False)
-def speed(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: a collective goes as fast as its slowest link. Atlas A1 has 100 Gb/s a device, A2 and A3 have 200. One that
-    is slower than most others is a failure; where all are alike it may be the site's choice, and is a warning.
+def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: A collective is as fast as its slowest link. Atlas A1 has 100 Gb/s per device, A2 and A3 have 200 Gb/s. The
+    check fails for a device that is slower than most others, and for half duplex. If all devices are equally slow, it
+    may be the site's choice, and it is a warning.
 
-    By hand: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -duplex -g; grep static_speed /etc/hccn.conf
+    Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -duplex -g; grep static_speed /etc/hccn.conf
 
-    Mend: a module, cable and switch port that are made for the speed; no static_speed in /etc/hccn.conf
+    Fix: Use a module, cable and switch port that are made for the speed. Remove static_speed from /etc/hccn.conf.
     """
-    devices = list(_linked(all_, nic, hccn))
+    devices = list(_linked(scribe, nic, hccn))
     speeds = Counter(device.speed.value for _, device in devices if device.speed.value)
     usual = max(speeds, key=lambda value: (speeds[value], value), default=0)  # on a tie, the faster
-    wanted = max(usual, RATED[all_.cluster.product])
-    reported_up = {
-        (name, device_facts.index)
-        for name, hccn_of_host in hccn.items()
-        for device_facts in hccn_of_host.devices
-        if device_facts.link.value == "UP"
-    }
-    for host in all_.hosts:
+    for host in scribe.hosts:
         own = nic[host.name].devices
-        yield from untold(all_, host, {d.index: d.speed for d in own}, {d.index: d.duplex for d in own}, unset=True)
+        yield from untold(scribe, host, {d.index: d.speed for d in own}, {d.index: d.duplex for d in own}, unset=True)
     for host, device in devices:
-        name, index, actual = f"{host.name}: device {device.index}", device.index, device.speed.value
-        if device.duplex.value == "Half":
-            yield all_.bad(
-                f"{name}: its link is half duplex",
-                host=host.name,
-                device=index,
-                expected="Full",
-                found="Half",
-                remedy=f"set the switch port of device {index} to full duplex",
-            )
-        elif actual and actual < wanted:
-            yield (all_.bad if actual < usual else all_.warn)(
-                f"{name}: its link has {actual // 1000} Gb/s",
-                host=host.name,
-                device=index,
-                expected=f"{wanted // 1000} Gb/s",
-                found=f"{actual} Mb/s",
-                remedy=f"look at module, cable and switch port of device {index}, and for static_speed_{index} in "
-                "/etc/hccn.conf",
-            )
-        elif actual is None and not device.speed.error and (host.name, index) in reported_up:
-            yield all_.unknown(f"{name}: hccn_tool does not know its link's speed", host=host.name, device=index)
+        yield from _speed_findings(scribe, host, device, usual, hccn[host.name])
 
 
-def _linked(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, NicDevice]]:
+def _speed_findings(scribe: All, host: Host, device: NicDevice, usual: int, hccn: Hccn) -> Iterator[Finding]:
+    """Yield the finding about a link in half duplex, or slower than the product's or the `usual` speed."""
+    npu, actual = DeviceScribe(scribe, host.name, device.index), device.speed.value
+    expected = max(usual, RATED[scribe.cluster.product])
+    if device.duplex.value == "Half":
+        yield npu.bad(
+            "its link is half duplex",
+            expected="Full",
+            found="Half",
+            remedy=f"set the switch port of device {npu.index} to full duplex",
+        )
+    elif actual and actual < expected:
+        yield (npu.bad if actual < usual else npu.warn)(
+            f"its link has {actual // 1000} Gb/s",
+            expected=f"{expected // 1000} Gb/s",
+            found=f"{actual} Mb/s",
+            remedy=f"look at module, cable and switch port of device {npu.index}, and for static_speed_{npu.index} in "
+            "/etc/hccn.conf",
+        )
+    elif actual is None and not device.speed.error and _reports_up(hccn, npu.index):
+        yield npu.unknown("hccn_tool does not know its link's speed")
+
+
+def _lacks_correction(device: NicDevice) -> bool:
+    return device.fec.value == "no" and (device.speed.value or _CORRECTED) >= _CORRECTED
+
+
+def _reports_up(hccn: Hccn, index: int) -> bool:
+    return any(device.index == index and device.link.value == "UP" for device in hccn.devices)
+
+
+def _linked(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, NicDevice]]:
     """Yield the devices with a link that is not down."""
-    for host in all_.hosts:
+    for host in scribe.hosts:
         up = with_link(hccn[host.name])
         yield from ((host, device) for device in nic[host.name].devices if device.index in up)

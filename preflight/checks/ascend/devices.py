@@ -7,11 +7,12 @@ from preflight.checks.ascend import cards
 from preflight.checks.ascend.chips import alarming
 from preflight.checks.ascend.optics import cause_of_no_link
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.shared.npu import device_change, planned_device, unreadable, untold
+from preflight.checks.shared.device_scribe import DeviceScribe
+from preflight.checks.shared.npu import devices_of, planned_device, unreadable, untold
 from preflight.facts.parsers.ascend.device_nodes import DeviceNodes
 from preflight.facts.sections.chips import Chips
 from preflight.facts.sections.nic import Nic
-from preflight.facts.types import Hccn, NpuSmi, Os
+from preflight.facts.types import Hccn, HccnDevice, NpuSmi, Os, Reading
 from preflight.model.change import Area, Kind
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -19,36 +20,39 @@ from preflight.rules.own_processes import Owner, end, owner, wait
 
 _LOG = "/var/log/hccn_tool/hccn_config.log"  # on the host
 _UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # from captures; other words are known from source only
+# Reasons of the state Init, each with its remedy.
+_STARTING = "the probe of its detect address has only started", "look again in a minute"
+_NO_DETECT_ADDRESS = (
+    "it has no detect address",
+    'detect = "gateway" or "next-host" under [device_addresses] in the inventory',
+)
 
 
 @host_check("NPU107", "Every device's link is up", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
-def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
-    """Why: a device whose port is down reaches no other server; jobs on this host alone still work, so it stays
-    unnoticed until the first job over several servers.
+def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
+    """Why: If a device's port is down, the device reaches no other server. Jobs on this host alone still work, so the
+    fault first appears in a job over several servers. The check fails for a link that is down.
 
-    By hand: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
+    Check manually: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
 
-    Mend: cable, optical module, switch port; then hccn_tool -i 0 -cfg recovery
+    Fix: Check cable, optical module and switch port, then run hccn_tool -i 0 -cfg recovery
     """
-    yield from unreadable(here, hccn, "the link", lambda device: device.link)
+    yield from unreadable(scribe, hccn, "the link", lambda device: device.link)
     deep = {device.index: device for device in nic.devices} if nic else {}
     for device in hccn.devices:
         if device.link.error or device.link.value == "UP":
             continue
+        npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if device.link.value == "DOWN":
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: link is DOWN",
-                device=device.index,
+            yield npu.bad(
+                "link is DOWN",
                 expected="UP",
                 found="DOWN",
                 cause=cause_of_no_link(deep.get(device.index)),
                 remedy=f"look at cable, optical module and switch port of device {device.index}",
             )
         else:
-            yield here.unknown(
-                f"{here.host.name}: device {device.index}: link is {device.link.value or 'not told'}",
-                device=device.index,
-            )
+            yield npu.unknown(f"link is {device.link.value or 'not told'}")
 
 
 @cluster_check(
@@ -59,92 +63,92 @@ def link_up(here: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     several=False,
     configures=Area.ADDRESSES,
 )
-def mtu(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: of two devices with different MTUs the larger one's frames are dropped without a word: pings pass, and what
-    is large hangs. Only a warning: the format is known from the tool's source, not from a capture.
+def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: If two devices have different MTUs, frames of the device with the larger MTU are dropped without an error.
+    Pings pass, and large transfers hang. Each MTU is compared with the planned one or, without a plan, with that of
+    most devices. A difference is only a warning: the format is known from the tool's source, not from a capture.
 
-    By hand: hccn_tool -i 0 -mtu -g, and hccn_tool -i 0 -ping -g address PEER pkt 4000
+    Check manually: hccn_tool -i 0 -mtu -g; hccn_tool -i 0 -ping -g address PEER pkt 4000
 
-    Mend: plan it in the inventory (cluster.device_mtu), then preflight configure-device-ips; or hccn_tool -i 0 -mtu -s
+    Fix: Set cluster.device_mtu in the inventory and run preflight configure-device-ips, or run hccn_tool -i 0 -mtu -s
     size N
     """
-    devices = [(host, device) for host in all_.hosts for device in hccn[host.name].devices]
-    usual = Counter(device.mtu.value for _, device in devices if device.mtu.value).most_common(1)
+    devices = list(devices_of(scribe.hosts, hccn))
+    counts = Counter(device.mtu.value for _, device in devices if device.mtu.value)
+    usual = max(counts, key=counts.__getitem__, default="")
     for host, device in devices:
         planned, actual = planned_device(host, device.index).mtu, device.mtu.value
-        name = f"{host.name}: device {device.index}"
-        wanted = str(planned) if planned else usual[0][0] if usual else None
-        if device.mtu.error and planned:
-            yield all_.unknown(
-                f"{name}: the MTU could not be read: {device.mtu.error}", host=host.name, device=device.index
-            )
-        elif actual and actual != wanted:
-            change = device_change(all_, host, Kind.DEVICE_MTU, device.index, actual, planned) if planned else None
-            yield all_.bad(
-                f"{name}: MTU {actual}" + ("" if planned else f"; most have {wanted}"),
-                host=host.name,
-                device=device.index,
-                expected=str(wanted),
+        npu = DeviceScribe(scribe, host.name, device.index)
+        if planned:
+            yield from _other_than_planned(npu, device.mtu, planned)
+        elif actual and actual != usual:
+            yield npu.bad(
+                f"MTU {actual}; most have {usual}",
+                expected=usual,
                 found=actual,
-                change=change,
-                remedy="preflight configure-device-ips" if planned else "plan cluster.device_mtu in the inventory",
+                remedy="plan cluster.device_mtu in the inventory",
             )
+
+
+def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterator[Finding]:
+    if mtu.error:
+        yield npu.unknown(f"the MTU could not be read: {mtu.error}")
+    elif mtu.value and mtu.value != str(planned):
+        yield npu.bad(
+            f"MTU {mtu.value}",
+            expected=str(planned),
+            found=mtu.value,
+            change=npu.change(Kind.DEVICE_MTU, mtu.value, planned),
+            remedy="preflight configure-device-ips",
+        )
 
 
 @cluster_check(
     "NPU108", "The TLS switch is the same on every device", products=NPU, several=False, configures=Area.ADDRESSES
 )
-def tls_equal(all_: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: a device with TLS and one without never finish their handshake; HCCL calls it a connect timeout, or
-    EI0016 in newer versions. Which of the two is right is a matter of the site's security, so no program sets it.
+def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: A device with TLS and a device without TLS never finish their handshake. HCCL reports a connect timeout, or
+    EI0016 in newer versions. The check fails for a device that differs from most others. The right value depends on the
+    site's security, so preflight does not set it.
 
-    By hand: hccn_tool -i 0 -tls -g
+    Check manually: hccn_tool -i 0 -tls -g
 
-    Mend: hccn_tool -i N -tls -s enable 0 (or 1), the same on every device of the cluster
+    Fix: Run hccn_tool -i N -tls -s enable 0 (or 1), with the same value on every device of the cluster.
     """
     switches: dict[str, list[tuple[str, int]]] = {"0": [], "1": []}
     no_certificate: list[tuple[str, int]] = []
-    for name, hccn_of_host in hccn.items():
-        for device in hccn_of_host.devices:
-            if device.tls.error:
-                yield all_.unknown(
-                    f"{name}: device {device.index}: the TLS switch could not be read: {device.tls.error}",
-                    host=name,
-                    device=device.index,
-                )
-            elif device.tls.value in switches:
-                switches[device.tls.value].append((name, device.index))
-            else:
-                no_certificate.append((name, device.index))
+    for host, device in devices_of(scribe.hosts, hccn):
+        if device.tls.error:
+            yield DeviceScribe(scribe, host.name, device.index).unknown(
+                f"the TLS switch could not be read: {device.tls.error}"
+            )
+        else:
+            switches.get(device.tls.value or "", no_certificate).append((host.name, device.index))
     for name, index in no_certificate if switches["1"] else ():
-        yield all_.unknown(
-            f"{name}: device {index}: no certificate, so its TLS switch is not told; on on {len(switches['1'])} others",
-            host=name,
-            device=index,
+        yield DeviceScribe(scribe, name, index).unknown(
+            f"no certificate, so its TLS switch is not told; on on {len(switches['1'])} others"
         )
     minority = min(switches, key=lambda value: len(switches[value]))
     majority = "1" if minority == "0" else "0"
     word = {"0": "off", "1": "on"}
     if len(switches["0"]) == len(switches["1"]) > 0:
-        yield all_.bad(
-            f"TLS is on on {_list(switches['1'])} and off on {_list(switches['0'])}",
+        yield scribe.bad(
+            f"TLS is on on {_device_list(switches['1'])} and off on {_device_list(switches['0'])}",
             host=None,
             expected="the same everywhere",
             remedy="decide which is right; hccn_tool -i N -tls -s enable 0|1",
         )
         return
     for name, index in switches[minority]:
-        yield all_.bad(
-            f"{name}: device {index}: TLS is {word[minority]}; {word[majority]} on {len(switches[majority])} others",
-            host=name,
-            device=index,
+        yield DeviceScribe(scribe, name, index).bad(
+            f"TLS is {word[minority]}; {word[majority]} on {len(switches[majority])} others",
             expected=majority,
             found=minority,
             remedy=f"hccn_tool -i {index} -tls -s enable {majority}, if the majority is right",
         )
 
 
-def _list(places: Sequence[tuple[str, int]]) -> str:
+def _device_list(places: Sequence[tuple[str, int]]) -> str:
     shown = ", ".join(f"{name}/{index}" for name, index in places[:4])
     return shown + (f" and {len(places) - 4} more" if len(places) > 4 else "")
 
@@ -156,19 +160,20 @@ def _list(places: Sequence[tuple[str, int]]) -> str:
     optional=("device_nodes",),
     configures=Area.ADDRESSES,
 )
-def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
-    """Why: a card that fell off the bus, or a container that got fewer devices, is noticed by the job as a rank that
-    never comes.
+def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
+    """Why: A card may fall off the bus, or a container may get fewer devices. In the job, this appears as a rank that
+    never connects. The check fails if hccn_tool or npu-smi lists other devices than the inventory.
 
-    By hand: npu-smi info -l; ls /dev/davinci*; lspci | grep -c 'Processing accelerators'
+    Check manually: npu-smi info -l; ls /dev/davinci*; lspci | grep -c 'Processing accelerators'
 
-    Mend: fewer in npu-smi than in lspci: the card is lost, reset it or the host; else correct the inventory
+    Fix: Reset the card or the host if npu-smi lists fewer devices than lspci: the card is lost. Otherwise correct the
+    inventory.
     """
-    wanted = {device.index for device in here.host.devices}
+    wanted = {device.index for device in scribe.host.devices}
     if not wanted:
-        yield here.skip("the inventory names no devices")
+        yield scribe.skip("the inventory names no devices")
         return
-    explained = cards.explained(npu_smi, device_nodes)
+    explained = cards.explained_devices(npu_smi, device_nodes)
     for tool, present in (
         ("hccn_tool", {device.index for device in hccn.devices}),
         ("npu-smi", {chip.device for chip in npu_smi.chips}),
@@ -178,8 +183,8 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
             ("not in the inventory, but in", present - wanted),
         ):
             for index in sorted(difference - explained):
-                yield here.bad(
-                    f"{here.host.name}: device {index}: {word} {tool}",
+                yield scribe.bad(
+                    f"{scribe.host.name}: device {index}: {word} {tool}",
                     device=index,
                     expected=f"{len(wanted)} devices",
                     found=f"{len(present)} devices",
@@ -188,53 +193,50 @@ def device_count(here: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNo
 
 
 @host_check("NPU110", "Every device finds its detect address healthy", products=NPU, configures=Area.ADDRESSES)
-def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: the device itself probes its detect address all the time; anything but Success means that it does not get
-    through. Without a detect address the state stays Init and says nothing.
+def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: Each device probes its detect address all the time. Any state other than Success means that the device does
+    not reach that address. The states Fault and Socket failed are failures; other states are warnings, and so is an
+    unplanned detect address. Without a detect address the state stays Init, which proves nothing.
 
-    By hand: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
+    Check manually: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
 
-    Mend: preflight configure-device-ips sets the planned detect address; a Fault: look at link, switch and peer
+    Fix: Run preflight configure-device-ips to set the planned detect address. For a Fault, check link, switch and peer.
     """
     for device in hccn.devices:
-        index, name = device.index, f"{here.host.name}: device {device.index}"
-        planned, detect_address, health = (
-            planned_device(here.host, index).detect,
-            device.detect.value,
-            device.net_health.value,
-        )
+        planned, detect_address = planned_device(scribe.host, device.index).detect, device.detect.value
+        npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if planned and detect_address != str(planned) and not device.detect.error:
-            yield here.warn(
-                f"{name}: " + (f"detect address {detect_address}" if detect_address else "no detect address"),
-                device=index,
+            yield npu.warn(
+                f"detect address {detect_address}" if detect_address else "no detect address",
                 expected=str(planned),
                 found=detect_address or "none",
                 remedy="preflight configure-device-ips",
-                change=device_change(here, here.host, Kind.DEVICE_DETECT, index, detect_address, planned),
+                change=npu.change(Kind.DEVICE_DETECT, detect_address, planned),
             )
-        elif device.address.value is None or device.link.value == "DOWN" or health == "Success":
-            continue
-        elif device.detect.error or device.net_health.error:
-            error = device.detect.error or device.net_health.error
-            yield here.unknown(f"{name}: net health could not be read: {error}", device=index)
-        elif health in _UNHEALTHY:
-            yield here.bad(
-                f"{name}: net health is {health}",
-                device=index,
-                expected="Success",
-                found=health,
-                cause=f"the device does not reach {detect_address or 'its detect address'}",
-                remedy=f"hccn_tool -i {index} -ping -g address {detect_address or 'A'}; look at link, switch and peer",
-            )
-        elif health == "Init":
-            why = "the probe of its detect address has only started" if detect_address else "it has no detect address"
-            key = 'detect = "gateway" or "next-host" under [device_addresses] in the inventory'
-            remedy = "look again in a minute" if detect_address else key
-            yield here.warn(
-                f"{name}: net health is Init: {why}", device=index, expected="Success", found="Init", remedy=remedy
-            )
-        else:
-            yield here.warn(f"{name}: net health is {health} (format unconfirmed)", device=index, expected="Success")
+        elif device.address.value is not None and device.link.value != "DOWN":
+            yield from _unhealthy(npu, device)
+
+
+def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
+    """Yield the finding about a device that does not report success with its detect address."""
+    detect_address, health = device.detect.value, device.net_health.value
+    if health == "Success":
+        return
+    if error := device.detect.error or device.net_health.error:
+        yield npu.unknown(f"net health could not be read: {error}")
+    elif health in _UNHEALTHY:
+        yield npu.bad(
+            f"net health is {health}",
+            expected="Success",
+            found=health,
+            cause=f"the device does not reach {detect_address or 'its detect address'}",
+            remedy=f"hccn_tool -i {npu.index} -ping -g address {detect_address or 'A'}; look at link, switch and peer",
+        )
+    elif health == "Init":
+        reason, remedy = _STARTING if detect_address else _NO_DETECT_ADDRESS
+        yield npu.warn(f"net health is Init: {reason}", expected="Success", found="Init", remedy=remedy)
+    else:
+        yield npu.warn(f"net health is {health} (format unconfirmed)", expected="Success")
 
 
 @host_check(
@@ -244,87 +246,85 @@ def net_health(here: Here, hccn: Hccn) -> Iterator[Finding]:
     products=NPU,
     configures=Area.ADDRESSES,
 )
-def recovered(here: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: at boot a background script feeds /etc/hccn.conf to every device and throws its messages away; when that
-    fails, devices come up without address or gateway. Only a warning: the format is known from the tool's source, not
-    from a capture.
+def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
+    """Why: At boot, a background script applies /etc/hccn.conf to every device and discards its messages. If that
+    fails, devices start without address or gateway. A failed restore is only a warning: the format is known from the
+    tool's source, not from a capture.
 
-    By hand: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
+    Check manually: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
 
-    Mend: what the log says; then hccn_tool -a -cfg recovery, as root
+    Fix: Correct the fault that the log reports, then run hccn_tool -a -cfg recovery as root.
     """
-    yield from untold(here, here.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
+    yield from untold(scribe, scribe.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
     for device in hccn.devices:
-        if device.config_status.value in ("FAIL", "FAULT"):
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: restoring its settings at boot ended in "
-                f"{device.config_status.value} (format unconfirmed)",
-                device=device.index,
+        npu, status = DeviceScribe(scribe, scribe.host.name, device.index), device.config_status.value
+        if status in ("FAIL", "FAULT"):
+            yield npu.bad(
+                f"restoring its settings at boot ended in {status} (format unconfirmed)",
                 expected="SUCCESS or NONE",
-                found=device.config_status.value,
+                found=status,
                 remedy=f"{_LOG} says why; then hccn_tool -i {device.index} -cfg recovery",
             )
-        elif device.config_status.value == "START":
-            yield here.unknown(
-                f"{here.host.name}: device {device.index}: its settings are still being restored (format unconfirmed)",
-                device=device.index,
+        elif status == "START":
+            yield npu.unknown(
+                "its settings are still being restored (format unconfirmed)",
                 remedy=f"look again in a minute; if it stays so, {_LOG} says more",
             )
 
 
 @host_check("NPU113", "Every device is healthy", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
-def health(here: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
-    """Why: Alarm and Critical mean that the hardware or its firmware gave up on something; a job on that device stops
-    sooner or later. Warning is common on machines in use, so it is only a warning here.
+def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
+    """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed. A job on that device
+    stops sooner or later, so both are failures. Warning is common on machines in use, so it is only a warning.
 
-    By hand: npu-smi info; npu-smi info -t health -i 0 -c 0
+    Check manually: npu-smi info; npu-smi info -t health -i 0 -c 0
 
-    Mend: look the error code up (npu-smi info -t health), then reset the device or call the vendor
+    Fix: Look up the error code (npu-smi info -t health), then reset the device or call the vendor.
     """
     reported = alarming(chips)
     for chip in npu_smi.chips:
         if chip.device in reported:
             continue
-        summary = f"{here.host.name}: device {chip.device}: health is {chip.health}"
+        npu, summary = DeviceScribe(scribe, scribe.host.name, chip.device), f"health is {chip.health}"
         remedy = f"npu-smi info -t health -i {chip.device} names the error code (-i is npu-smi's own NPU number)"
         if chip.health in ("Alarm", "Critical"):
-            yield here.bad(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
+            yield npu.bad(summary, expected="OK", found=chip.health, remedy=remedy)
         elif chip.health == "Warning":
-            yield here.warn(summary, device=chip.device, expected="OK", found=chip.health, remedy=remedy)
+            yield npu.warn(summary, expected="OK", found=chip.health, remedy=remedy)
         elif chip.health != "OK":
-            yield here.unknown(summary, device=chip.device, remedy=remedy)
+            yield npu.unknown(summary, remedy=remedy)
 
 
 @host_check(
     "NPU114", "The devices are idle", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
 )
-def idle(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: a process left over from an earlier job keeps device memory and HCCL's ports, and most products take one
-    process a device. A running job is no fault, but the probe keeps away from it and addresses are not changed. What
-    this run of preflight has started there is passed over.
+def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
+    """Why: A process left over from an earlier job holds device memory and HCCL's ports, and most products allow one
+    process per device. Any process on a device is a warning. A running job is no fault, but the probe avoids it and
+    addresses are not changed. Processes of this preflight run are ignored.
 
-    By hand: npu-smi info   (the second table)
+    Check manually: npu-smi info (the second table)
 
-    Mend: wait for the job, or end what is left of it: kill PID
+    Fix: Wait for the job, or end its leftover process: kill PID
     """
     if not npu_smi.processes_listed:
-        yield here.unknown(
-            f"{here.host.name}: npu-smi lists no processes, so who uses the devices is not known",
-            remedy=f"on {here.host.name}: fuser -v /dev/davinci*",
+        yield scribe.unknown(
+            f"{scribe.host.name}: npu-smi lists no processes, so who uses the devices is not known",
+            remedy=f"on {scribe.host.name}: fuser -v /dev/davinci*",
         )
     for process in npu_smi.processes:
         holder = owner(os, process.pid, process.name)
         if holder is Owner.THIS_RUN:
             continue
         other_run = holder is Owner.OTHER_RUN
-        yield here.bad(
-            f"{here.host.name}: device {process.device}: used by {process.name or 'a process'}"
+        yield scribe.bad(
+            f"{scribe.host.name}: device {process.device}: used by {process.name or 'a process'}"
             + (f" of {process.user}" if process.user else "")
             + (", of another preflight run" if other_run else ""),
             device=process.device,
             expected="no process",
             found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
-            remedy=wait(here.host.name, process.pid)
+            remedy=wait(scribe.host.name, process.pid)
             if other_run
-            else f"wait for the job, or {end(here.host.name, process.pid)}",
+            else f"wait for the job, or {end(scribe.host.name, process.pid)}",
         )

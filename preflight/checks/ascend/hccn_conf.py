@@ -1,10 +1,11 @@
 """/etc/hccn.conf, the vendor's file from which devices restore their settings at boot, compared with the devices."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Interface
 
 from preflight.checks.engine.registry import NPU, Here, host_check
+from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.checks.shared.npu import planned_device
 from preflight.facts.types import Hccn, HccnConf, HccnDevice
 from preflight.model.change import Area, Change, Kind, Risk
@@ -13,6 +14,7 @@ from preflight.model.finding import Finding
 
 PATH = "/etc/hccn.conf"
 KEYS = ("address", "gateway", "netdetect", "mtu")  # of the file; an address counts with its netmask
+_Values = Mapping[str, str | None]
 _RECOVERY = f"hccn_tool -cfg recovery restores all that {PATH} says of the device, and brings its port up"
 
 
@@ -22,138 +24,137 @@ class _Settings:
 
     None is a setting that is not set. A key that could not be read is not in `has`."""
 
-    has: Mapping[str, str | None]
-    says: Mapping[str, str | None]
-    plan: Mapping[str, str | None]
+    on_device: _Values
+    in_file: _Values
+    plan: _Values
 
-    def stale(self) -> list[str]:
+    def stale_keys(self) -> list[str]:
         """Return the keys for which the device has the right value and the file another.
 
         Without a plan the device's value counts. An MTU, which every device has, needs no line."""
         return [
             key
-            for key, has in self.has.items()
-            if has
-            and has != self.says[key]
-            and has == (self.plan[key] or has)
-            and (key != "mtu" or self.plan[key] or self.says[key])
+            for key, on_device in self.on_device.items()
+            if on_device
+            and on_device != self.in_file[key]
+            and on_device == (self.plan[key] or on_device)
+            and (key != "mtu" or self.plan[key] or self.in_file[key])
         ]
 
-    def lost(self) -> list[str]:
+    def lost_keys(self) -> list[str]:
         """Return the keys for which the file has the right value and the device another, or none."""
         return [
             key
-            for key, has in self.has.items()
-            if (says := self.says[key]) and has != says and (says == self.plan[key] if self.plan[key] else not has)
+            for key, on_device in self.on_device.items()
+            if (in_file := self.in_file[key])
+            and on_device != in_file
+            and (in_file == self.plan[key] if self.plan[key] else not on_device)
         ]
 
     def may_be_restored(self) -> bool:
         """Return whether the plan wants the values that the device has lost, and agrees with all other values of the
         file."""
-        right = all(self.says[key] in (plan, None) for key, plan in self.plan.items() if plan)
-        return right and any(self.plan[key] for key in self.lost()) and all(key in self.has for key in self.named())
+        right = all(self.in_file[key] in (plan, None) for key, plan in self.plan.items() if plan)
+        return (
+            right
+            and any(self.plan[key] for key in self.lost_keys())
+            and all(key in self.on_device for key in self.keys_in_file())
+        )
 
-    def named(self) -> list[str]:
+    def keys_in_file(self) -> list[str]:
         """Return the keys that the file sets."""
-        return [key for key in KEYS if self.says[key]]
+        return [key for key in KEYS if self.in_file[key]]
 
 
 @host_check("NPU104", f"{PATH} says what the devices have", products=NPU, configures=Area.ADDRESSES)
-def boot_file(here: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
-    """Why: devices forget their settings at a reboot and get them back from /etc/hccn.conf, and frameworks read the
-    file instead of asking the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. The
-    inventory decides which of them is right.
+def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
+    """Why: Devices lose their settings at a reboot and restore them from /etc/hccn.conf. Frameworks read the file
+    instead of the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. A difference is a
+    failure; in the MTU alone it is a warning. The inventory decides which of the two is right.
 
-    By hand: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
+    Check manually: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
 
-    Mend: preflight configure-device-ips. Where the file is stale, the setting is made again: hccn_tool rewrites its
-    lines. Where the device is wrong: hccn_tool -i 0 -cfg recovery, which restores everything that the file says
-    (--allow-disturbing)
+    Fix: Run preflight configure-device-ips. If the file is stale, this makes the setting again, and hccn_tool rewrites
+    its lines. If the device is wrong, add --allow-disturbing: hccn_tool -i 0 -cfg recovery then restores all settings
+    of the file.
     """
     for device in hccn.devices:
-        settings = _settings(device, hccn_conf, planned_device(here.host, device.index))
-        name = f"{here.host.name}: device {device.index}"
-        if stale := settings.stale():
-            planned_keys = [key for key in stale if settings.plan[key]]
-            yield _speaker(here, stale)(
-                f"{name}: {PATH} " + ("says something else of it" if hccn_conf.present else "is missing"),
-                device=device.index,
-                expected=_spelled(settings.has, stale),
-                found=_spelled(settings.says, stale),
-                cause="after a reboot the device would have the file's values",
-                remedy="preflight configure-device-ips"
-                if planned_keys
-                else "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
-                change=_change(here, Kind.DEVICE_SAVED, device, planned_keys, settings.says, settings.has)
-                if planned_keys
-                else None,
-            )
-        if lost := settings.lost():
+        settings = _settings(device, hccn_conf, planned_device(scribe.host, device.index))
+        npu = DeviceScribe(scribe, scribe.host.name, device.index)
+        if settings.stale_keys():
+            yield _stale_file(npu, settings, "says something else of it" if hccn_conf.present else "is missing")
+        if lost_keys := settings.lost_keys():
             restore = settings.may_be_restored()
-            yield _speaker(here, lost)(
-                f"{name}: it does not have what {PATH} says of it",
-                device=device.index,
-                expected=_spelled(settings.says, lost),
-                found=_spelled(settings.has, lost),
+            yield _report(npu, lost_keys)(
+                f"it does not have what {PATH} says of it",
+                expected=_text(settings.in_file, lost_keys),
+                found=_text(settings.on_device, lost_keys),
                 cause="it was not restored at boot, or something else than hccn_tool has changed it",
                 remedy="preflight configure-device-ips --allow-disturbing"
                 if restore
                 else f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
-                change=_change(here, Kind.DEVICE_RECOVERY, device, settings.named(), settings.has, settings.says)
-                if restore
-                else None,
+                change=_recovery(npu, settings) if restore else None,
             )
 
 
-def _speaker(here: Here, keys: list[str]) -> Callable[..., Finding]:
+def _stale_file(npu: DeviceScribe, settings: _Settings, fault: str) -> Finding:
+    """Return the finding about a file that lacks settings that the device has."""
+    stale_keys = settings.stale_keys()
+    remedy, change = (
+        "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
+        None,
+    )
+    if planned_keys := [key for key in stale_keys if settings.plan[key]]:
+        remedy = "preflight configure-device-ips"
+        change = _change(npu, Kind.DEVICE_SAVED, planned_keys, settings.in_file, settings.on_device)
+    return _report(npu, stale_keys)(
+        f"{PATH} {fault}",
+        expected=_text(settings.on_device, stale_keys),
+        found=_text(settings.in_file, stale_keys),
+        cause="after a reboot the device would have the file's values",
+        remedy=remedy,
+        change=change,
+    )
+
+
+def _recovery(npu: DeviceScribe, settings: _Settings) -> Change:
+    """Return the change of the device to all that the file says of it."""
+    keys = settings.keys_in_file()
+    change = _change(npu, Kind.DEVICE_RECOVERY, keys, settings.on_device, settings.in_file)
+    return replace(change, risk=Risk.DISTURBING, note=_RECOVERY)
+
+
+def _change(npu: DeviceScribe, kind: Kind, keys: list[str], before: _Values, after: _Values) -> Change:
+    change = npu.change(kind, _text(before, keys), _text(after, keys))
+    return replace(change, target=" ".join((change.target, *keys)))
+
+
+def _report(npu: DeviceScribe, keys: list[str]) -> Callable[..., Finding]:
     """Return the reporting method: a warning for the MTU alone, since its format is known from the tool's source
     only."""
-    return here.warn if keys == ["mtu"] else here.bad
+    return npu.warn if keys == ["mtu"] else npu.bad
 
 
 def _settings(device: HccnDevice, conf: HccnConf, planned: Device) -> _Settings:
     readings = {"gateway": device.gateway, "netdetect": device.detect, "mtu": device.mtu}
-    has = {key: reading.value for key, reading in readings.items() if not reading.error}
-    address = _whole(device.address.value, device.netmask.value)
+    on_device = {key: reading.value for key, reading in readings.items() if not reading.error}
+    address = _interface(device.address.value, device.netmask.value)
     if address or not (device.address.value or device.address.error or device.netmask.error):
-        has = {"address": address, **has}
-    says = {key: conf.entries.get(f"{key}_{device.index}") for key in KEYS}
-    says["address"] = _whole(says["address"], conf.entries.get(f"netmask_{device.index}"))
-    wanted = (planned.address, planned.gateway, planned.detect, planned.mtu)
-    plan = {key: None if value is None else str(value) for key, value in zip(KEYS, wanted, strict=True)}
-    return _Settings(has, says, plan)
+        on_device = {"address": address, **on_device}
+    in_file = {key: conf.entries.get(f"{key}_{device.index}") for key in KEYS}
+    in_file["address"] = _interface(in_file["address"], conf.entries.get(f"netmask_{device.index}"))
+    planned_values = (planned.address, planned.gateway, planned.detect, planned.mtu)
+    plan = {key: None if value is None else str(value) for key, value in zip(KEYS, planned_values, strict=True)}
+    return _Settings(on_device, in_file, plan)
 
 
-def _whole(address: str | None, netmask: str | None) -> str | None:
+def _interface(address: str | None, netmask: str | None) -> str | None:
     try:
         return str(IPv4Interface(f"{address}/{netmask}")) if address and netmask else None
     except ValueError:
         return None
 
 
-def _spelled(values: Mapping[str, str | None], keys: list[str]) -> str:
+def _text(values: _Values, keys: list[str]) -> str:
     """Return the values as the program on the host spells them: preflight/remote/apply/hccn_conf.py."""
     return " ".join(f"{key} {values[key] or 'none'}" for key in keys)
-
-
-def _change(
-    here: Here,
-    kind: Kind,
-    device: HccnDevice,
-    keys: list[str],
-    before: Mapping[str, str | None],
-    after: Mapping[str, str | None],
-) -> Change:
-    target = " ".join((str(device.index), *keys))
-    recovery = kind is Kind.DEVICE_RECOVERY
-    return Change(
-        here.host.name,
-        Area.ADDRESSES,
-        kind,
-        target,
-        _spelled(before, keys),
-        _spelled(after, keys),
-        here.check.id,
-        Risk.DISTURBING if recovery else Risk.SAFE,
-        _RECOVERY if recovery else "",
-    )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import All, cluster_check
+from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.facts.types import Ping
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
@@ -16,37 +17,38 @@ from preflight.model.outcome import Outcome
     products=frozenset({Product.ATLAS_A3}),
     several=False,
 )
-def hccs(all_: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
-    """Why: two dies of Atlas A3 share a chip and speak over HCCS alone; hccn_tool says "successfully" also where every
-    packet of -hccs_ping was lost. What it prints is known from the driver's source only: this never fails.
+def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
+    """Why: The two dies of an Atlas A3 chip communicate over HCCS only. hccn_tool reports "successfully" even if every
+    packet of -hccs_ping was lost. Lost pings and bad planes are warnings. The check never fails, because the output is
+    known from the driver's source only.
 
-    By hand: hccn_tool -i 1 -vnic -g, then hccn_tool -i 0 -hccs_ping -g address A   (as root)
+    Check manually: hccn_tool -i 1 -vnic -g; hccn_tool -i 0 -hccs_ping -g address A (as root)
 
-    Mend: npu-smi info -t hccs -i N -c C shows lanes and errors; reset the chip, or have it looked at
+    Fix: Run npu-smi info -t hccs -i N -c C to see lanes and errors. Reset the chip, or have it inspected.
     """
     attempts = [ping for ping in pings if ping.purpose == "hccs" and "not supported on this product" not in ping.error]
     sources = {ping.host for ping in attempts}
-    for host in all_.hosts:
+    for host in scribe.hosts:
         if host.name not in sources:
-            yield all_.skip("no device here has a vNIC address, or it was not asked for", host=host.name)
+            yield scribe.skip("no device here has a vNIC address, or it was not asked for", host=host.name)
     for ping in attempts:
-        name, answers = f"{ping.host}: device {ping.device}: {ping.peer} over HCCS", f"{ping.received} of {ping.sent}"
-        if ping.error or not ping.sent:
-            yield all_.unknown(
-                f"{name} could not be tried: {ping.error or 'no ping was sent'}",
-                host=ping.host,
-                device=ping.device,
-                peer=ping.peer,
-            )
-        elif ping.received < ping.sent or ping.plane_faults:
-            bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
-            yield all_.bad(
-                f"{name} answers {answers} pings{bad}",
-                host=ping.host,
-                device=ping.device,
-                peer=ping.peer,
-                expected=f"{ping.sent} of {ping.sent}",
-                found=answers,
-                remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
-                "npu-smi info -m",
-            )
+        yield from _faulty(scribe, ping)
+
+
+def _faulty(scribe: All, ping: Ping) -> Iterator[Finding]:
+    """Yield the finding about a ping that was not sent, or not answered on a good plane."""
+    npu, answers = DeviceScribe(scribe, ping.host, ping.device), f"{ping.received} of {ping.sent}"
+    if ping.error or not ping.sent:
+        yield npu.unknown(
+            f"{ping.peer} over HCCS could not be tried: {ping.error or 'no ping was sent'}", peer=ping.peer
+        )
+    elif ping.received < ping.sent or ping.plane_faults:
+        bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
+        yield npu.bad(
+            f"{ping.peer} over HCCS answers {answers} pings{bad}",
+            peer=ping.peer,
+            expected=f"{ping.sent} of {ping.sent}",
+            found=answers,
+            remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
+            "npu-smi info -m",
+        )

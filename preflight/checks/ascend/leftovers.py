@@ -1,9 +1,10 @@
 """Checks for leftovers of earlier jobs on devices that show no process (NPU114 names processes)."""
 
-from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.checks.shared.npu import untold
 from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import NpuSmi, Os
@@ -18,49 +19,50 @@ _NO_PROCESSES = "npu-smi lists no processes, so nobody knows whose it is (NPU114
 
 
 @host_check("NIC108", "No device NIC is held by a job that is gone", products=NPU, optional=("os",))
-def held(here: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: while the HCCP process of an earlier job is there, the next one does not start on the device (EJ0001). Queue
-    pairs that stay behind are a warning: they go with their process, or with a reset. The driver has one queue pair of
-    its own. Where npu-smi shows a process on the device, NPU114 speaks; ten seconds after a job's end all is gone.
-    While a probe works on the host, its workers come and go: this run's are passed over, another run's are a warning.
+def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
+    """Why: If the HCCP process of an earlier job remains, the next job does not start on the device (EJ0001): a
+    failure. Remaining queue pairs are a warning: they go with their process, or with a reset. The driver's own queue
+    pair is ignored. Ten seconds after a job's end, everything is normally released. If npu-smi shows a process on the
+    device, NPU114 reports it. During a probe, this run's workers are ignored, and another run's workers are a warning.
 
-    By hand: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
+    Check manually: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
 
-    Mend: wait ten seconds; then fuser -v /dev/davinci0 names who holds it, and a reset of the device frees it
+    Fix: Wait ten seconds, then find the process with fuser -v /dev/davinci0. A reset of the device frees it.
     """
     if not npu_smi.processes_listed:
-        yield here.skip(_NO_PROCESSES)
+        yield scribe.skip(_NO_PROCESSES)
         return
     hccp, resources = {d.index: d.hccp for d in nic.devices}, {d.index: d.resources for d in nic.devices}
-    yield from untold(here, here.host, hccp, resources)
+    yield from untold(scribe, scribe.host, hccp, resources)
     busy, probing = {process.device for process in npu_smi.processes}, agents(os)
     if probing is Owner.THIS_RUN:
-        yield here.skip("the probe of this run works on the host, and its workers use the devices")
+        yield scribe.skip("the probe of this run works on the host, and its workers use the devices")
         return
     for device in nic.devices:
-        if device.index in busy:
-            continue
-        pairs = _queue_pairs(device)
-        other_run = probing is Owner.OTHER_RUN
-        remedy = f"wait 10 s and look again; then on {here.host.name}: fuser -v /dev/davinci{device.index}"
-        remedy = wait(here.host.name) if other_run else remedy
-        if device.hccp.value == "exist":
-            yield (here.warn if other_run else here.bad)(
-                f"{here.host.name}: device {device.index}: an HCCP process "
-                + ("is there while another preflight run probes" if other_run else "is left, though no job runs on it"),
-                device=device.index,
-                expected="not exist",
-                found=f"exist, {pairs} queue pairs",
-                remedy=remedy,
-            )
-        elif pairs:
-            yield here.warn(
-                f"{here.host.name}: device {device.index}: queue pairs are left, though no job runs on it",
-                device=device.index,
-                expected="no queue pair of a job",
-                found=f"{pairs} queue pairs",
-                remedy=remedy,
-            )
+        if device.index not in busy:
+            yield from _left_on(scribe, device, other_run=probing is Owner.OTHER_RUN)
+
+
+def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Finding]:
+    """Yield the finding about an HCCP process or queue pairs on an idle device."""
+    npu, pairs = DeviceScribe(scribe, scribe.host.name, device.index), _queue_pairs(device)
+    remedy = f"wait 10 s and look again; then on {npu.host}: fuser -v /dev/davinci{npu.index}"
+    remedy = wait(npu.host) if other_run else remedy
+    if device.hccp.value == "exist":
+        yield (npu.warn if other_run else npu.bad)(
+            "an HCCP process "
+            + ("is there while another preflight run probes" if other_run else "is left, though no job runs on it"),
+            expected="not exist",
+            found=f"exist, {pairs} queue pairs",
+            remedy=remedy,
+        )
+    elif pairs:
+        yield npu.warn(
+            "queue pairs are left, though no job runs on it",
+            expected="no queue pair of a job",
+            found=f"{pairs} queue pairs",
+            remedy=remedy,
+        )
 
 
 def _queue_pairs(device: NicDevice) -> int:
@@ -72,57 +74,60 @@ def _queue_pairs(device: NicDevice) -> int:
 
 
 @host_check("NPU118", "No device memory is held by nobody", severity=Outcome.WARN, products=NPU, optional=("os",))
-def memory(here: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: a job that needs the whole memory fails with EI0011 or 507899 when somebody else has a part of it. What the
-    processes have that npu-smi lists is theirs (NPU114); more than a tenth of the memory beyond that belongs to one
-    that is not to be seen here, or to none any more.
+def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
+    """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. NPU114
+    reports the processes that npu-smi lists, with their memory. More than a tenth of the memory beyond that is a
+    warning. It belongs to a process that is not visible here, or to one that has ended.
 
-    By hand: npu-smi info   (HBM-Usage; the second table lists the processes)
+    Check manually: npu-smi info (HBM-Usage; the second table lists the processes)
 
-    Mend: look for containers that use the device; fuser -v /dev/davinci0; then reset the device
+    Fix: Search for containers that use the device, and run fuser -v /dev/davinci0. Then reset the device.
     """
     if not npu_smi.processes_listed:
-        yield here.skip(_NO_PROCESSES)
+        yield scribe.skip(_NO_PROCESSES)
         return
     probing = agents(os)
     if probing is Owner.THIS_RUN:
-        yield here.skip("the probe of this run works on the host, and its workers use the devices")
+        yield scribe.skip("the probe of this run works on the host, and its workers use the devices")
         return
-    listed_memory: Counter[int] = Counter()
-    for process in npu_smi.processes:
-        listed_memory[process.device] += process.memory or 0
-    unmeasured = {process.device for process in npu_smi.processes if process.memory is None}
     for chip in npu_smi.chips:
-        if not chip.hbm_total or chip.hbm_used is None or chip.device in unmeasured:
+        listed = _listed_memory(npu_smi, chip.device)
+        if not chip.hbm_total or chip.hbm_used is None or listed is None:
             continue
-        excess = chip.hbm_used - listed_memory[chip.device]
+        excess = chip.hbm_used - listed
         if excess > IDLE_SHARE * chip.hbm_total:
-            yield here.bad(
-                f"{here.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use "
+            yield scribe.bad(
+                f"{scribe.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use "
                 "by no process that npu-smi lists",
                 device=chip.device,
-                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed_memory[chip.device]} MB of listed processes",
-                remedy=wait(here.host.name)
+                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed} MB of listed processes",
+                remedy=wait(scribe.host.name)
                 if probing is Owner.OTHER_RUN
-                else f"look for containers that use it; on {here.host.name}: fuser -v /dev/davinci{chip.device}",
+                else f"look for containers that use it; on {scribe.host.name}: fuser -v /dev/davinci{chip.device}",
             )
 
 
+def _listed_memory(npu_smi: NpuSmi, device: int) -> int | None:
+    """Return the memory of the device's listed processes in MB; None where it is not known of one of them."""
+    shares = [process.memory for process in npu_smi.processes if process.device == device]
+    return None if None in shares else sum(filter(None, shares))
+
+
 @cluster_check("PRB105", "Workers that the probe had to kill have left their devices", products=NPU, several=False)
-def workers_left(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: the driver's HCCP process outlives a killed worker by about ten seconds. The probe waits half a minute for
-    it; a device that is held even then fails in the rounds that follow, and in the next job (EJ0001), because of the
-    probe and of nothing else. Why a worker had to be killed PRB101 says.
+def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: The driver's HCCP process remains for about ten seconds after a worker was killed. The probe waits half a
+    minute for it. A device that is still held after that fails in the next rounds and in the next job (EJ0001). The
+    probe alone is the cause, so the check fails. PRB101 reports why a worker was killed.
 
-    By hand: hccn_tool -i 0 -process -g   (not exist); npu-smi info
+    Check manually: hccn_tool -i 0 -process -g (not exist); npu-smi info
 
-    Mend: fuser -v /dev/davinci0 names who holds it; then a reset of the device, or of the host
+    Fix: Find the process with fuser -v /dev/davinci0, then reset the device or the host.
     """
     if not observations:
-        yield all_.unknown("the probe brought no results", host=None)
-    views = [view for observation in observations for view in observation.ranks]
+        yield scribe.unknown("the probe brought no results", host=None)
+    views = list(chain.from_iterable(observation.ranks for observation in observations))
     for host, device in sorted({(view.member.host, view.member.device) for view in views if view.held}):
-        yield all_.bad(
+        yield scribe.bad(
             f"{host}: device {device} is still held by a worker that was killed",
             host=host,
             device=device,
@@ -132,4 +137,4 @@ def workers_left(all_: All, observations: tuple[Observation, ...]) -> Iterator[F
         )
     errors = {view.member.host: view.held_error for view in views if view.held_error and not view.held}
     for host, error in sorted(errors.items()):
-        yield all_.unknown(f"{host}: whether killed workers have left their devices is not known: {error}", host=host)
+        yield scribe.unknown(f"{host}: whether killed workers have left their devices is not known: {error}", host=host)

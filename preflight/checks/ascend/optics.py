@@ -1,6 +1,6 @@
 """Optical modules of the device NICs, judged by each module's own limits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, Here, host_check
@@ -16,35 +16,35 @@ _ABSENT = "Optical module is not present"  # hccn_tool's message in place of an 
 class OpticsFault:
     """One fault of an optical module.
 
-    `what`: the fault, worded alike for all devices. `seen`: the values. `dark`: too little light arrives."""
+    `summary`: the fault, worded alike for all devices. `values`: the readings. `dark`: too little light arrives."""
 
-    what: str
-    seen: str
+    summary: str
+    values: str
     dark: bool = False
 
 
 @host_check("NIC102", "Every optical module is within its own limits", products=NPU)
-def optics(here: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
-    """Why: too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
-    the module's own limit is a failure; too much of it, heat, or a loss flag with good values (it may be left over
-    from an earlier loss) is a warning. Some drivers call a module "not present" and tell all its values: then the
-    values count. Copper has no module to ask. A link that is down is NPU107's, with what the module says as its cause.
+def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
+    """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
+    the module's own limit is a failure. Too much light, heat, or a loss flag with good values is a warning. Such a flag
+    may be left over from an earlier loss. Some drivers report a module as "not present" but give all its values, and
+    then the values count. Copper has no module to query. NPU107 reports a link that is down, with the module's fault as
+    its cause.
 
-    By hand: hccn_tool -i 0 -optical -g
+    Check manually: hccn_tool -i 0 -optical -g
 
-    Mend: clean and reseat the fibre at both ends, then change the module
+    Fix: Clean and reseat the fibre at both ends, then change the module.
     """
-    yield from untold(here, here.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
+    yield from untold(scribe, scribe.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)
     for device in nic.devices:
-        faults = troubles(device.optics.value) if device.optics.value and device.index in up else []
+        faults = faults_of(device.optics.value) if device.index in up else []
         if faults:
-            yield (here.bad if any(fault.dark for fault in faults) else here.warn)(
-                f"{here.host.name}: device {device.index}: its optical module "
-                f"{' and '.join(fault.what for fault in faults)}",
+            yield (scribe.bad if any(fault.dark for fault in faults) else scribe.warn)(
+                f"{scribe.host.name}: device {device.index}: its optical module {_joined(faults)}",
                 device=device.index,
-                found="; ".join(fault.seen for fault in faults),
-                evidence=tuple(filter(None, (_named(device.optics.value),))),
+                found="; ".join(fault.values for fault in faults),
+                evidence=tuple(filter(None, (_module_name(device.optics.value),))),
                 remedy=f"clean and reseat the fibre of device {device.index} at both ends, then change the module",
             )
 
@@ -53,16 +53,22 @@ def cause_of_no_link(device: NicDevice | None) -> str:
     """Return the fault of optics or error correction that explains a link that is down; empty if there is none."""
     if device is None:
         return ""
-    if _absent(device) or (device.optics.value and not (device.optics.value.present or _tells(device.optics.value))):
+    optics = device.optics.value
+    if _absent(device) or (optics and not (optics.present or _has_power(optics))):
         return "no optical module is there"
-    faults = troubles(device.optics.value) if device.optics.value else []
-    if faults:
-        return f"its optical module {' and '.join(fault.what for fault in faults)}"
+    if faults := faults_of(optics):
+        return f"its optical module {_joined(faults)}"
     return "the port has no error correction (no FEC mode)" if device.fec.value == "no" else ""
 
 
-def troubles(optics: Optics) -> list[OpticsFault]:
+def _joined(faults: Iterable[OpticsFault]) -> str:
+    return " and ".join(fault.summary for fault in faults)
+
+
+def faults_of(optics: Optics | None) -> list[OpticsFault]:
     """Return the values outside the module's limits, the worst first."""
+    if optics is None:
+        return []
     dark = [
         *_beyond("receives too little light", optics.rx_power, optics.rx_band, too_low=True),
         *_beyond("sends too little light", optics.tx_power, optics.tx_band, too_low=True),
@@ -73,11 +79,11 @@ def troubles(optics: Optics) -> list[OpticsFault]:
         *_beyond("sends too much light", optics.tx_power, optics.tx_band, too_low=False),
     ]
     flags = {"Rx LoS": optics.rx_los, "Tx LoS": optics.tx_los, "Rx LoL": optics.rx_lol, "Tx LoL": optics.tx_lol}
-    if set_ := [f"{name} {value:#x}" for name, value in flags.items() if value]:
+    if flags_set := [f"{name} {value:#x}" for name, value in flags.items() if value]:
         if dark:
-            faults[0] = OpticsFault(faults[0].what, f"{faults[0].seen}, {', '.join(set_)}", dark=True)
+            faults[0] = OpticsFault(faults[0].summary, f"{faults[0].values}, {', '.join(flags_set)}", dark=True)
         else:  # flags stay set until they are read, so alone they may be old
-            faults.insert(0, OpticsFault("tells of a lost signal", ", ".join(set_)))
+            faults.insert(0, OpticsFault("tells of a lost signal", ", ".join(flags_set)))
     band = optics.temperature_band
     if optics.temperature is not None and band and not band.low <= optics.temperature <= band.high:
         word = "hot" if optics.temperature > band.high else "cold"
@@ -85,20 +91,23 @@ def troubles(optics: Optics) -> list[OpticsFault]:
     return faults
 
 
-def _beyond(what: str, powers: Sequence[float | None], band: Band | None, *, too_low: bool) -> Iterator[OpticsFault]:
+def _beyond(summary: str, powers: Sequence[float | None], band: Band | None, *, too_low: bool) -> Iterator[OpticsFault]:
+    """Yield the fault of the lanes with powers on one side of the band."""
+    if band is None:
+        return
     lanes = {
         lane: power
         for lane, power in enumerate(powers)
-        if power is not None and band and (power < band.low if too_low else power > band.high)
+        if power is not None and (power < band.low if too_low else power > band.high)
     }
-    if lanes and band:
+    if lanes:
         limit = f"at least {band.low:g}" if too_low else f"at most {band.high:g}"
         values = ", ".join(f"{power:g}" for power in lanes.values())
         lane_names = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes))}"
-        yield OpticsFault(f"{what} on {lane_names}", f"{values} mW, {limit}", dark=too_low)
+        yield OpticsFault(f"{summary} on {lane_names}", f"{values} mW, {limit}", dark=too_low)
 
 
-def _tells(optics: Optics) -> bool:
+def _has_power(optics: Optics) -> bool:
     return any(power is not None for power in (*optics.tx_power, *optics.rx_power))
 
 
@@ -106,5 +115,5 @@ def _absent(device: NicDevice) -> bool:
     return _ABSENT in device.optics.error
 
 
-def _named(optics: Optics | None) -> str:
+def _module_name(optics: Optics | None) -> str:
     return " ".join(filter(None, (optics.vendor, optics.part, optics.serial))) if optics else ""

@@ -13,16 +13,18 @@ SHARE, FEW = 1e-6, 10  # of packets; a link with fewer than one in a million, or
 
 
 @host_check("NIC109", "The devices' packets arrive whole and in order", severity=Outcome.WARN, products=NPU)
-def counters(here: Here, nic: Nic) -> Iterator[Finding]:
-    """Why: packets that arrive damaged, late or not at all are sent again, and the whole collective waits for them.
-    More than one packet in a million is worth a look, if it is not a handful; a driver that tells no totals is
-    taken at its bare count. The counters go back to the start of the driver, so the reason may be gone: a warning.
+def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
+    """Why: Packets that arrive damaged, late or not at all are sent again, and the whole collective waits for them. The
+    check warns from ten such packets on, if they are at least one in a million. If the driver reports no totals, the
+    number alone decides. The counters go back to the start of the driver, so the cause may be gone, and the check never
+    fails.
 
-    By hand: hccn_tool -i 0 -stat -g, twice, with traffic in between
+    Check manually: hccn_tool -i 0 -stat -g (twice, with traffic in between)
 
-    Mend: clean or change optics and cable; out of order or sent again: look at PFC and congestion on the switches
+    Fix: Clean or change optics and cable. If packets are out of order or sent again, check PFC and congestion on the
+    switches.
     """
-    yield from untold(here, here.host, {device.index: device.packets for device in nic.devices})
+    yield from untold(scribe, scribe.host, {device.index: device.packets for device in nic.devices})
     for device in nic.devices:
         counts = device.packets.value or {}
         errors = {
@@ -31,8 +33,8 @@ def counters(here: Here, nic: Nic) -> Iterator[Finding]:
             if (number := counts.get(key, 0)) >= max(FEW, SHARE * (total := counts.get(total_key, 0)))
         }
         if errors:
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: {', '.join(errors)} count errors",
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device.index}: {', '.join(errors)} count errors",
                 device=device.index,
                 expected="at most one in a million",
                 found="; ".join(f"{number} of {total or 'an unknown number'}" for number, total in errors.values()),

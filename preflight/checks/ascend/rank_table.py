@@ -21,55 +21,56 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 
 @host_check("NPU125", "The rank table has the addresses that the devices have", products=NPU, optional=("network",))
-def rank_table_addresses(here: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: jobs with RANK_TABLE_FILE take the devices' addresses from that file. A table that was written before the
-    addresses changed ends in EI0014 ("inconsistent with the IP address of the network adapter"), or in a connect
-    timeout. Device and inventory are compared by NPU101, device and /etc/hccn.conf by NPU104: this is the fourth side.
+def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
+    """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
+    end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout. The check fails if
+    table and device differ. NPU101 compares the device with the inventory, and NPU104 with /etc/hccn.conf.
 
-    By hand: echo $RANK_TABLE_FILE, where jobs run; compare its device_ip with hccn_tool -i 0 -ip -g
+    Check manually: echo $RANK_TABLE_FILE (where jobs run); hccn_tool -i 0 -ip -g (compare with device_ip in the table)
 
-    Mend: write the rank table again from what the devices have
+    Fix: Write the rank table again from the devices' addresses.
     """
-    own = _own_server(here, job, network)
+    own = _own_server(scribe, job, network)
     if own.error:
-        yield here.skip(own.error)
+        yield scribe.skip(own.error)
     if own.value is None:
         return
     path = job.variables[_VARIABLE]
     devices = {device.index: device for device in hccn.devices}
-    for ranked, has in other_addresses(own.value.server, hccn):
-        if has_planned_address(here.host, devices[ranked.device_id]):
-            planned = planned_device(here.host, ranked.device_id).address
-            yield here.bad(
-                f"{here.host.name}: device {ranked.device_id}: the rank table has {ranked.device_ip}, the device {has}",
+    for ranked, actual in other_addresses(own.value.server, hccn):
+        if has_planned_address(scribe.host, devices[ranked.device_id]):
+            planned = planned_device(scribe.host, ranked.device_id).address
+            yield scribe.bad(
+                f"{scribe.host.name}: device {ranked.device_id}: the rank table has {ranked.device_ip}, "
+                f"the device {actual}",
                 device=ranked.device_id,
-                expected=has + (", as planned" if planned else ""),
+                expected=actual + (", as planned" if planned else ""),
                 found=f"{ranked.device_ip} in {path}",
                 remedy=f"write {path} again from what the devices have",
             )
 
 
 @host_check("NPU127", "The rank table gives every rank its own device", products=NPU, optional=("network",))
-def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: two ranks on one device end with EJ0001, or fight for its port 16666 (EI0020); only from Atlas A2 on may
-    they share one, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super device
-    ids ends with "super_device_id is invalid". Jobs that try operators again (HCCL_OP_RETRY_ENABLE) want host_ip in
-    it, those that leave HCCS for RoCE (HCCL_INTER_HCCS_DISABLE) want every device_ip. Without a rank table the start
-    script decides, and nobody can look.
+def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterator[Finding]:
+    """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). Only from Atlas A2 on may
+    ranks share a device, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super
+    device ids ends with "super_device_id is invalid". Jobs that retry operators (HCCL_OP_RETRY_ENABLE) need host_ip in
+    the table. Jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE) need every device_ip. The check fails for a
+    table that breaks one of these rules. Without a rank table the start script decides, and nothing can be checked.
 
-    By hand: echo $RANK_TABLE_FILE, where jobs run; in it, device_id of this host's server_id
+    Check manually: echo $RANK_TABLE_FILE (where jobs run; in it, compare every device_id of this host's server_id)
 
-    Mend: write the rank table again, a rank a device; SDIDs are told by npu-smi info -t spod-info -i 0 -c 0
+    Fix: Write the rank table again, with one rank per device. To read SDIDs, run npu-smi info -t spod-info -i 0 -c 0
     """
-    own = _own_server(here, job, network)
+    own = _own_server(scribe, job, network)
     if own.error:
-        yield here.skip(own.error)
+        yield scribe.skip(own.error)
     if own.value is None:
         return
     path = job.variables[_VARIABLE]
     for device in shared(own.value.server):
-        yield here.bad(
-            f"{here.host.name}: device {device}: the rank table gives it to several ranks",
+        yield scribe.bad(
+            f"{scribe.host.name}: device {device}: the rank table gives it to several ranks",
             device=device,
             expected="a rank a device",
             found=path,
@@ -77,15 +78,15 @@ def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator
         )
     for rule in (host_ips_of_job, addresses_of_job):
         for problem in islice(rule(own.value.table, (own.value.server,), job.variables, "where jobs run"), 1):
-            yield here.bad(
-                f"{here.host.name}: the rank table: {problem.text}",
+            yield scribe.bad(
+                f"{scribe.host.name}: the rank table: {problem.text}",
                 found=path,
                 remedy=f"write {path} again from the hosts: preflight ranktable",
             )
-    if own.value.table.version == "1.2" and (without := without_sdid(own.value.server)):
-        listed = ", ".join(str(device.device_id) for device in without[:16])
-        yield here.bad(
-            f"{here.host.name}: the rank table has no super_device_id of device {listed}",
+    if own.value.table.version == "1.2" and (devices_without_sdid := without_sdid(own.value.server)):
+        listed = ", ".join(str(device.device_id) for device in devices_without_sdid[:16])
+        yield scribe.bad(
+            f"{scribe.host.name}: the rank table has no super_device_id of device {listed}",
             found=path,
             expected="a super_device_id for each, in a table of version 1.2",
             remedy=f"write {path} again, with SDIDs",
@@ -93,29 +94,29 @@ def one_rank_a_device(here: Here, job: Job, network: Network | None) -> Iterator
 
 
 @dataclass(frozen=True)
-class _Own:
+class _ServerInTable:
     table: RankTable
     server: Server
 
 
-def _own_server(here: Here, job: Job, network: Network | None) -> Found[_Own]:
+def _own_server(scribe: Here, job: Job, network: Network | None) -> Found[_ServerInTable]:
     """Return the host's server in the rank table of its jobs; an error if a table is named but does not give it."""
     path = job.variables.get(_VARIABLE)
     if not path:
         return Found()
     file = job.files.get(path)
     if file is None or file.error or file.kind == "missing":  # ENV108 reports the fault
-        return Found(error=f"{path} could not be read: {_why(file)}")
+        return Found(error=f"{path} could not be read: {_read_error(file)}")
     parsed = read(file.text)
     if parsed.table is None:
         return Found(error=f"{path} could not be read: {parsed.why}")
     if parsed.table.version == "2.0":
         return Found(error=f"{path} is of version 2.0, which names no servers")
-    own = own_server(parsed.table, here.host, network)
+    own = own_server(parsed.table, scribe.host, network)
     if own is None:
-        return Found(error=f"{path} names no server with an address of {here.host.name}")
-    return Found(_Own(parsed.table, own))
+        return Found(error=f"{path} names no server with an address of {scribe.host.name}")
+    return Found(_ServerInTable(parsed.table, own))
 
 
-def _why(file: SeenFile | None) -> str:
+def _read_error(file: SeenFile | None) -> str:
     return "it was not looked at" if file is None else file.error or "it is missing"

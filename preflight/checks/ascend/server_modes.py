@@ -21,29 +21,29 @@ _MODULE = 4  # devices of an Atlas A1 share a module by four: 0-3 and 4-7
     severity=Outcome.WARN,
     products=frozenset({Product.ATLAS_A1}),
 )
-def smp(here: Here, nic: Nic) -> Iterator[Finding]:
-    """Why: Atlas A1 servers run their NPUs in SMP mode (four subnets, as HCCL expects them) or in AMP mode (one subnet
-    for all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3, in AMP mode its own;
-    that is known from reports of users, so it is a warning.
+def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
+    """Why: Atlas A1 servers run their NPUs in SMP mode (four subnets, as HCCL expects) or in AMP mode (one subnet for
+    all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode it sees its
+    own port only. The wrong mode is only a warning, because this rule is known from reports of users.
 
-    By hand: hccn_tool -i 0 -route -g   (eth0 to eth3, or one of them)
+    Check manually: hccn_tool -i 0 -route -g (eth0 to eth3, or one of them)
 
-    Mend: set the mode in the BMC (SMP for training), or plan addresses for the mode that is: four subnets, or one
+    Fix: Set the mode in the BMC (SMP for training), or plan addresses for the present mode: four subnets, or one.
     """
     first = nic.devices[:1]
-    yield from untold(here, here.host, {device.index: device.routes for device in first})
+    yield from untold(scribe, scribe.host, {device.index: device.routes for device in first})
     for device in first:
         ports = _ports(device)
-        if here.cluster.amp and len(ports) > 1:
-            yield here.bad(
-                f"{here.host.name}: the NPUs are in SMP mode: device {device.index} sees {', '.join(sorted(ports))}",
+        if scribe.cluster.amp and len(ports) > 1:
+            yield scribe.bad(
+                f"{scribe.host.name}: the NPUs are in SMP mode: device {device.index} sees {', '.join(sorted(ports))}",
                 expected="AMP mode",
                 found="SMP mode",
                 remedy='set AMP mode in the BMC, or plan = "four-subnets" under [device_addresses] in the inventory',
             )
-        elif not here.cluster.amp and len(ports) == 1 and _addressed(nic) > 1:
-            yield here.bad(
-                f"{here.host.name}: the NPUs seem to be in AMP mode: device {device.index} sees its own port only",
+        elif not scribe.cluster.amp and len(ports) == 1 and _addressed(nic) > 1:
+            yield scribe.bad(
+                f"{scribe.host.name}: the NPUs seem to be in AMP mode: device {device.index} sees its own port only",
                 expected="SMP mode",
                 found="AMP mode",
                 remedy='set SMP mode in the BMC, or plan = "one-subnet" under [device_addresses] in the inventory',
@@ -66,28 +66,28 @@ def _addressed(nic: Nic) -> int:
     severity=Outcome.WARN,
     products=frozenset({Product.ATLAS_A3}),
 )
-def super_pod(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
-    """Why: in a super-pod devices find each other by their SDID. Two with the same one take each other's packets, and
-    servers of different super-pods reach each other over RoCE only. Only a warning: the format is known from the
-    driver's source, not from a capture.
+def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
+    """Why: In a super-pod, devices find each other by their SDID. Two devices with the same SDID receive each other's
+    packets. Servers of different super-pods reach each other over RoCE only. Both are only warnings: the format is
+    known from the driver's source, not from a capture.
 
-    By hand: npu-smi info -t spod-info -i 0 -c 0
+    Check manually: npu-smi info -t spod-info -i 0 -c 0
 
-    Mend: correct the super-pod's server numbers with the vendor's tool; or take superpod out of the inventory
+    Fix: Correct the super-pod's server numbers with the vendor's tool, or remove superpod from the inventory.
     """
-    if not all_.cluster.superpod:
-        yield all_.skip("the inventory names no super-pod")
+    if not scribe.cluster.superpod:
+        yield scribe.skip("the inventory names no super-pod")
         return
     places: dict[tuple[int, int], list[tuple[str, int]]] = defaultdict(list)
     pods: dict[str, int] = {}
-    for host in all_.hosts:
-        yield from untold(all_, host, {chip.device: chip.superpod for chip in chips[host.name].chips})
+    for host in scribe.hosts:
+        yield from untold(scribe, host, {chip.device: chip.superpod for chip in chips[host.name].chips})
         for chip in chips[host.name].chips:
             if superpod := chip.superpod.value:
                 places[superpod.pod, superpod.sdid].append((host.name, chip.device))
                 pods.setdefault(host.name, superpod.pod)
     for odd in odd_ones(pods):
-        yield all_.bad(
+        yield scribe.bad(
             f"{odd.host}: in super-pod {odd.value}, but {odd.elsewhere} in {odd.usual} (format unconfirmed)",
             host=odd.host,
             expected=f"super-pod {odd.usual}",
@@ -96,7 +96,7 @@ def super_pod(all_: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
         )
     for (_, sdid), sharers in places.items():
         for name, device in sharers[1:]:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: device {device}: SDID {sdid} is also that of "
                 f"{sharers[0][0]}/{sharers[0][1]} (format unconfirmed)",
                 host=name,

@@ -14,42 +14,51 @@ _PRIORITIES, _CLASSES = range(8), range(0, 256, 4)
 
 
 @host_check("NIC107", "The devices keep the jobs' traffic free of loss", severity=Outcome.WARN, products=NPU)
-def traffic_class(here: Here, nic: Nic, job: Job) -> Iterator[Finding]:
-    """Why: RDMA slows down to a crawl when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP
-    HCCL_RDMA_TC / 4 (132 / 4 = 33); the device has to have PFC on for the priority, and has to keep the DSCP apart from
-    what is not marked at all. Only a warning: the formats are known from the tool's source, not from a capture.
+def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
+    """Why: RDMA becomes very slow when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP HCCL_RDMA_TC
+    / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic. A
+    deviation is only a warning: the formats are known from the tool's source, not from a capture.
 
-    By hand: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA, where jobs run
+    Check manually: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA (where jobs run)
 
-    Mend: the same priority and DSCP in the jobs' environment, on the devices and on the switch ports
+    Fix: Set the same priority and DSCP in the jobs' environment, on the devices and on the switch ports.
     """
     pfc, dscp_to_tc = {d.index: d.pfc for d in nic.devices}, {d.index: d.dscp_to_tc for d in nic.devices}
-    yield from untold(here, here.host, pfc, dscp_to_tc)
-    level = _number(job.variables, "HCCL_RDMA_SL", 4, _PRIORITIES)
-    class_ = _number(job.variables, "HCCL_RDMA_TC", 132, _CLASSES)
+    yield from untold(scribe, scribe.host, pfc, dscp_to_tc)
+    priority = _number(job.variables, "HCCL_RDMA_SL", 4, _PRIORITIES)
+    dscp = (_number(job.variables, "HCCL_RDMA_TC", 132, _CLASSES) or 0) // 4
     for device in nic.devices:
-        if level is not None and (reason := _not_lossless(device, level)):
-            on = enumerate(device.pfc.value or ())
-            bitmap = ",".join("1" if enabled or priority == level else "0" for priority, enabled in on)
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: PFC is off for priority {level}, which jobs send with "
-                "(format unconfirmed)",
-                device=device.index,
-                expected=f"PFC for priority {level}",
-                found=reason,
-                remedy=f"hccn_tool -i {device.index} -pfc -s bitmap {bitmap} (adds priority {level} to those on), "
-                f"and priority {level} on its switch port; or HCCL_RDMA_SL in the jobs' environment",
-            )
-        classes = device.dscp_to_tc.value or {}
-        if class_ is not None and class_ and 0 in classes and classes.get(class_ // 4) in (None, classes[0]):
-            yield here.bad(
-                f"{here.host.name}: device {device.index}: DSCP {class_ // 4}, which jobs send with, is not kept apart "
+        if priority is not None and (actual := _not_lossless(device, priority)):
+            yield _pfc_off(scribe, device, priority, actual)
+        if dscp and (class_ := _class_with_unmarked(device, dscp)) is not None:
+            yield scribe.bad(
+                f"{scribe.host.name}: device {device.index}: DSCP {dscp}, which jobs send with, is not kept apart "
                 "from unmarked traffic (format unconfirmed)",
                 device=device.index,
-                found=f"traffic class {classes[0]} for both",
-                remedy=f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {class_ // 4} tc 1, and the same on its "
+                found=f"traffic class {class_} for both",
+                remedy=f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {dscp} tc 1, and the same on its "
                 "switch port; or HCCL_RDMA_TC in the jobs' environment",
             )
+
+
+def _pfc_off(scribe: Here, device: NicDevice, priority: int, actual: str) -> Finding:
+    bits = [int(enabled or level == priority) for level, enabled in enumerate(device.pfc.value or ())]
+    return scribe.bad(
+        f"{scribe.host.name}: device {device.index}: PFC is off for priority {priority}, which jobs send with "
+        "(format unconfirmed)",
+        device=device.index,
+        expected=f"PFC for priority {priority}",
+        found=actual,
+        remedy=f"hccn_tool -i {device.index} -pfc -s bitmap {','.join(map(str, bits))} (adds priority {priority} to "
+        f"those on), and priority {priority} on its switch port; or HCCL_RDMA_SL in the jobs' environment",
+    )
+
+
+def _class_with_unmarked(device: NicDevice, dscp: int) -> int | None:
+    """Return the traffic class that the DSCP shares with unmarked packets; None where it has its own."""
+    classes = device.dscp_to_tc.value or {}
+    unmarked = classes.get(0)
+    return unmarked if classes.get(dscp, unmarked) == unmarked else None
 
 
 def _number(variables: Mapping[str, str], name: str, default: int, allowed: range) -> int | None:
@@ -58,10 +67,10 @@ def _number(variables: Mapping[str, str], name: str, default: int, allowed: rang
     return int(text) if text.isascii() and text.isdigit() and len(text) < 4 and int(text) in allowed else None
 
 
-def _not_lossless(device: NicDevice, level: int) -> str:
+def _not_lossless(device: NicDevice, expected: int) -> str:
     """Return the priorities with PFC in place of the expected one; empty where PFC is right, or not known."""
     pfc = device.pfc.value
-    if pfc is None or len(pfc) != len(_PRIORITIES) or pfc[level]:
+    if pfc is None or len(pfc) != len(_PRIORITIES) or pfc[expected]:
         return ""
-    on = [str(priority) for priority, enabled in enumerate(pfc) if enabled]
-    return f"PFC for priority {', '.join(on)}" if on else "PFC for no priority"
+    enabled = [str(priority) for priority, bit in enumerate(pfc) if bit]
+    return f"PFC for priority {', '.join(enabled)}" if enabled else "PFC for no priority"

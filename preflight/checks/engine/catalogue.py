@@ -45,8 +45,8 @@ def catalogue() -> dict[str, CheckEntry]:
             return {row["id"]: CheckEntry(**row) for row in saved["entries"]}
     except (OSError, ValueError, KeyError, TypeError):
         pass  # missing, or of another version
-    entries = _ask()
-    _keep(cache_file, {"sources": sources, "entries": [asdict(entry) for entry in entries.values()]})
+    entries = _entries()
+    _save(cache_file, {"sources": sources, "entries": [asdict(entry) for entry in entries.values()]})
     return entries
 
 
@@ -55,10 +55,10 @@ def _modules() -> Iterator[Path]:
         yield from (Path(folder, name) for name in names if name.endswith(".py"))
 
 
-def _ask() -> dict[str, CheckEntry]:
+def _entries() -> dict[str, CheckEntry]:
     from preflight.checks.engine.registry import EVERY, NPU, Check, all_checks
 
-    def for_whom(check: Check) -> str:
+    def product_words(check: Check) -> str:
         if check.products == EVERY:
             return "every product"
         return "Ascend NPUs" if check.products == NPU else ", ".join(sorted(check.products))
@@ -71,7 +71,7 @@ def _ask() -> dict[str, CheckEntry]:
             check.scope,
             check.severity.value,
             sorted(check.products),
-            for_whom(check),
+            product_words(check),
             check.several,
             list(check.needs),
             check.explanation,
@@ -80,7 +80,7 @@ def _ask() -> dict[str, CheckEntry]:
     }
 
 
-def _keep(path: Path, document: dict[str, Any]) -> None:
+def _save(path: Path, document: dict[str, Any]) -> None:
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from preflight.model.cluster import Cluster
+from preflight.model.cluster import Cluster, ProbeSettings
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -24,7 +24,7 @@ _PACKAGES = {"hccn_tool": "the Ascend driver", "npu-smi": "the Ascend driver", "
 
 
 def reason(finding: Finding) -> str:
-    """Return why the check could not inspect the host; empty where it could."""
+    """Return why the check could not inspect the host; empty if it could."""
     match = _BLIND.search(finding.summary) if finding.outcome is Outcome.UNKNOWN else None
     return match.group(1) if match else ""
 
@@ -40,10 +40,9 @@ def no_answer(error: str) -> bool:
 
 
 def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = False) -> Finding:
-    """Return the finding; one that is blocked by an obstacle and has no remedy gets that of the obstacle.
+    """Return the finding, with the obstacle's remedy if an obstacle blocks it and it has none.
 
-    `other_product`: the host has accelerators of another kind than the inventory says, so that tools are rightly
-    missing."""
+    `other_product`: the host has accelerators of another kind than the inventory, so missing tools are expected."""
     why = reason(finding) if finding.host and not finding.remedy else ""
     if why and other_product and _NO_TOOL.search(why):
         return replace(finding, remedy="correct the product first (HST135)")
@@ -69,13 +68,19 @@ def remedy(cluster: Cluster, host: str, error: str) -> str:
 
 def _python(cluster: Cluster, host: str, error: str) -> str:
     """Return the remedy for the wrong key of [probe] among those that lead to the jobs' Python."""
-    python, probe = cluster.probe.python, cluster.probe
-    if error.startswith(_NO_PYTHON) or (python in error.partition(_WHERE_JOBS_RUN)[2] and _ABSENT.search(error)):
-        return f"set python under [probe] of the inventory: the hosts have no {python} that runs"
-    if "does not start" in error and not (probe.setup or probe.wrapper or probe.user):
-        return f"set python under [probe] of the inventory: the hosts have no {python} that runs"
+    probe = cluster.probe
+    if _has_no_python(probe, error):
+        return f"set python under [probe] of the inventory: the hosts have no {probe.python} that runs"
+    keys = [key for key, value in (("exec", probe.wrapper), ("setup", probe.setup)) if value]
     if "was still running" in error:
-        keys = [key for key, value in (("exec", probe.wrapper), ("setup", probe.setup)) if value] or ["python"]
-        return f"correct {' and '.join(keys)} under [probe] of the inventory: it does not come to an end on {host}"
-    keys = [key for key, value in (("user", probe.user), ("exec", probe.wrapper), ("setup", probe.setup)) if value]
-    return f"correct {', '.join([*keys, 'python'])} under [probe] of the inventory: jobs' Python does not start"
+        cause = " and ".join(keys or ["python"])
+        return f"correct {cause} under [probe] of the inventory: it does not come to an end on {host}"
+    keys = [*(["user"] if probe.user else []), *keys, "python"]
+    return f"correct {', '.join(keys)} under [probe] of the inventory: jobs' Python does not start"
+
+
+def _has_no_python(probe: ProbeSettings, error: str) -> bool:
+    """Return whether the host has no such Python, and no other key of [probe] can be the reason."""
+    is_direct = not (probe.setup or probe.wrapper or probe.user)
+    is_absent = probe.python in error.partition(_WHERE_JOBS_RUN)[2] and bool(_ABSENT.search(error))
+    return error.startswith(_NO_PYTHON) or is_absent or (is_direct and "does not start" in error)

@@ -8,26 +8,27 @@ of them could not be collected.
     def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         \"\"\"Why: …
 
-        By hand: …
+        Check manually: …
         \"\"\"
         missing = here.cluster.ports - PortSet.parse(sysctl.reserved_ports)
         if missing:
             yield here.bad(f"{missing} not reserved", …)
 
 A host check sees one host. A cluster check sees every host's section as a mapping from host name to value. Both may
-also take the inputs of later rounds:
+also take the inputs of later rounds.
 
-- `pings`, `rehearsal`, `observations` and `hccl_test`,
-- `located`: the culprits that the observations show,
-- `link_counts`: the counts of ports during the tests,
-- `limit`: the effect of a budget on the probe's deadlines,
-- `baseline`: the saved figures of observations,
-- `causes`: the findings of the checks of the facts on hosts with culprits,
-- `known`: the findings of the checks with smaller ids.
+    `pings`, `rehearsal`, `observations`, `hccl_test`: the results of the rounds.
+    `located`: the culprits that the observations show.
+    `link_counts`: the counts of ports during the tests.
+    `limit`: the effect of a budget on the probe's deadlines.
+    `baseline`: the saved figures of observations.
+    `causes`: the findings of the checks of the facts on hosts with culprits.
+    `known`: the findings of the checks with smaller ids.
 
 The check with the input `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
 
-The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: `Why`, `By hand`, `Mend`.
+The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: `Why`, `Check manually`,
+`Fix`.
 """
 
 import importlib
@@ -69,7 +70,7 @@ class Check:
     scope: str  # "host" or "cluster"
     function: Callable[..., Iterable[Finding]]
     needs: tuple[str, ...]
-    optional: tuple[str, ...] = ()  # those of `needs` that are None where they could not be collected
+    optional: tuple[str, ...] = ()  # those of `needs` that are None if they could not be collected
     severity: Outcome = Outcome.FAIL
     products: frozenset[Product] = EVERY
     several: bool = False  # skipped for a single host
@@ -82,10 +83,31 @@ class Check:
 
     @property
     def explanation(self) -> str:
-        """The function's docstring, dedented: `Why`, `By hand`, `Mend`."""
+        """The function's docstring, dedented: `Why`, `Check manually`, `Fix`."""
         first, _, body = (self.function.__doc__ or "").strip().partition("\n")
         lines = [line.removeprefix("    ") for line in body.splitlines()]
         return "\n".join([first, *lines]).strip()
+
+
+class Subject(TypedDict, total=False):
+    """The host or object of a finding: fields of `Finding`."""
+
+    host: str | None
+    device: int | None
+    rail: int | None
+    peer: str | None
+
+
+class Details(Subject, total=False):
+    """The optional fields of `Finding`."""
+
+    expected: str
+    found: str
+    cause: str
+    remedy: str
+    evidence: tuple[str, ...]
+    change: Change | None
+    culprit: Culprit | None
 
 
 @dataclass(frozen=True)
@@ -95,88 +117,52 @@ class Scribe:
     check: Check
     cluster: Cluster
 
-    def finding(
-        self,
-        outcome: Outcome,
-        summary: str,
-        *,
-        host: str | None = None,
-        device: int | None = None,
-        rail: int | None = None,
-        peer: str | None = None,
-        expected: str = "",
-        found: str = "",
-        cause: str = "",
-        remedy: str = "",
-        evidence: tuple[str, ...] = (),
-        change: Change | None = None,
-        culprit: Culprit | None = None,
-    ) -> Finding:
+    def finding(self, outcome: Outcome, summary: str, **details: Unpack[Details]) -> Finding:
+        change = details.get("change")
         if change and change.area is not self.check.configures:
             raise ValueError(f"{self.check.id} carries a change of {change.area}, and does not declare that")
-        return Finding(
-            self.check.id,
-            outcome,
-            summary,
-            host,
-            device,
-            rail,
-            peer,
-            expected,
-            found,
-            cause,
-            remedy,
-            evidence,
-            change,
-            culprit,
-        )
+        return Finding(self.check.id, outcome, summary, **details)
+
+    def bad(self, summary: str, **details: Any) -> Finding:
+        """Return a finding of the check's own severity, which is `fail` by default."""
+        return self.finding(self.check.severity, summary, **details)
+
+    def warn(self, summary: str, **details: Any) -> Finding:
+        return self.finding(Outcome.WARN, summary, **details)
+
+    def unknown(self, summary: str, **details: Any) -> Finding:
+        return self.finding(Outcome.UNKNOWN, summary, **details)
+
+    def skip(self, summary: str, **details: Any) -> Finding:
+        return self.finding(Outcome.SKIP, summary, **details)
 
 
 @dataclass(frozen=True)
 class Here(Scribe):
-    """One host, as a host check sees it."""
+    """One host, as a host check sees it. Its findings are about this host."""
 
     host: Host
 
-    def bad(self, summary: str, **more: Any) -> Finding:
-        """Return a finding of the check's own severity, which is `fail` by default."""
-        return self.finding(self.check.severity, summary, host=self.host.name, **more)
-
-    def warn(self, summary: str, **more: Any) -> Finding:
-        return self.finding(Outcome.WARN, summary, host=self.host.name, **more)
-
-    def unknown(self, summary: str, **more: Any) -> Finding:
-        return self.finding(Outcome.UNKNOWN, summary, host=self.host.name, **more)
-
-    def skip(self, summary: str) -> Finding:
-        return self.finding(Outcome.SKIP, summary, host=self.host.name)
+    def finding(self, outcome: Outcome, summary: str, **details: Unpack[Details]) -> Finding:
+        details.setdefault("host", self.host.name)
+        return super().finding(outcome, summary, **details)
 
 
 @dataclass(frozen=True)
 class All(Scribe):
-    """The cluster, as a cluster check sees it. `hosts`: those with all facts that the check needs."""
+    """The cluster, as a cluster check sees it. `hosts`: those with all facts that the check needs.
+
+    A finding without `host` is about the cluster as a whole."""
 
     hosts: tuple[Host, ...]
-
-    def bad(self, summary: str, *, host: str | None, **more: Any) -> Finding:
-        return self.finding(self.check.severity, summary, host=host, **more)
-
-    def warn(self, summary: str, *, host: str | None, **more: Any) -> Finding:
-        return self.finding(Outcome.WARN, summary, host=host, **more)
-
-    def unknown(self, summary: str, *, host: str | None, **more: Any) -> Finding:
-        return self.finding(Outcome.UNKNOWN, summary, host=host, **more)
-
-    def skip(self, summary: str, *, host: str | None = None) -> Finding:
-        return self.finding(Outcome.SKIP, summary, host=host)
 
 
 _Function = Callable[..., Iterator[Finding]]
 _REGISTERED: dict[str, Check] = {}
 
 
-class Declared(TypedDict, total=False):
-    """The optional declarations of a check besides its id and title: fields of `Check`."""
+class CheckOptions(TypedDict, total=False):
+    """The optional fields of `Check`."""
 
     optional: tuple[str, ...]
     severity: Outcome
@@ -184,28 +170,28 @@ class Declared(TypedDict, total=False):
     configures: Area | None
 
 
-def host_check(id_: str, title: str, **declared: Unpack[Declared]) -> Callable[[_Function], _Function]:
+def host_check(id_: str, title: str, **options: Unpack[CheckOptions]) -> Callable[[_Function], _Function]:
     """Register a check of one host: `function(here: Here, section, …)`.
 
     `optional`: sections that the check can do without. It gets None for those that could not be collected.
     `configures`: the area of a check with changes in its findings."""
-    return _register(partial(Check, id_, title, "host", **declared))
+    return _register(partial(Check, id_, title, "host", **options))
 
 
 def cluster_check(
-    id_: str, title: str, *, several: bool = True, **declared: Unpack[Declared]
+    id_: str, title: str, *, several: bool = True, **options: Unpack[CheckOptions]
 ) -> Callable[[_Function], _Function]:
     """Register a check that compares hosts, `function(all_: All, section: Mapping[host, value], …)`.
 
     `several`: the check is skipped for a single host, which gives nothing to compare. The other parameters are those of
     host checks."""
-    return _register(partial(Check, id_, title, "cluster", several=several, **declared))
+    return _register(partial(Check, id_, title, "cluster", several=several, **options))
 
 
-def _register(declared: Callable[[_Function, tuple[str, ...]], Check]) -> Callable[[_Function], _Function]:
+def _register(make_check: Callable[[_Function, tuple[str, ...]], Check]) -> Callable[[_Function], _Function]:
     def decorate(function: _Function) -> _Function:
         code = function.__code__
-        check = declared(function, code.co_varnames[1 : code.co_argcount])
+        check = make_check(function, code.co_varnames[1 : code.co_argcount])
         if check.id in _REGISTERED:
             raise ValueError(f"check id {check.id} is used twice; ids are never reused")
         _REGISTERED[check.id] = check

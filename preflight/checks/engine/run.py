@@ -1,5 +1,7 @@
 """The run of checks over facts, including unreachable hosts, missing facts and skipped rounds. Pure."""
 
+import difflib
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +16,7 @@ from preflight.model.outcome import Outcome
 from preflight.rules.accelerator_kind import other_kind
 
 _CONTACT = "contact"  # the host's facts, or the reason for none; the only input of an unreachable host
+_ROUND_INPUTS = frozenset((*ROUNDS, KNOWN))
 
 
 @dataclass(frozen=True)
@@ -35,82 +38,87 @@ def run_checks(
 
     `rounds`: the tuple of `pings` and `observations`, or `NotRun`. A host that was not reached gets one finding, from
     the check of reachability, even if that check was not selected. Nothing else is known of such a host."""
-    hosts_with_facts = tuple(host for host in hosts if host.name in facts.hosts)
-    reached = {host.name: fact for host in hosts_with_facts if isinstance(fact := facts.hosts[host.name], HostFacts)}
-    of_other_kind = {name for name, fact in reached.items() if _is_of_other_kind(cluster, fact)}
-    reach_checks = {check.id: check for check in all_checks().values() if _CONTACT in check.needs}
+    reach_checks = {id_: check for id_, check in all_checks().items() if _CONTACT in check.needs}
     selected = {check.id: check for check in checks}
+    of_other_kind = {host.name for host in hosts if _is_of_other_kind(cluster, facts.hosts.get(host.name))}
     findings: list[Finding] = []
     rounds = dict(rounds or {})
-    for check in sorted({**reach_checks, **selected}.values(), key=lambda check: check.id):
-        subjects = [host for host in hosts_with_facts if host.name in reached or check.id in reach_checks]
-        if check.id not in selected:
-            subjects = [host for host in subjects if host.name not in reached]
-        if subjects:
-            if KNOWN in check.needs:
-                rounds[KNOWN] = tuple(findings)
-            findings += (
-                with_remedy(cluster, finding, other_product=finding.host in of_other_kind)
-                for finding in _run(check, cluster, subjects, facts, rounds)
-            )
+    for id_, check in sorted({**reach_checks, **selected}.items()):
+        if KNOWN in check.needs:
+            rounds[KNOWN] = tuple(findings)
+        subjects = _subjects(check, hosts, facts, selected=id_ in selected)
+        findings += (
+            with_remedy(cluster, finding, other_product=finding.host in of_other_kind)
+            for finding in _run(check, cluster, subjects, facts, rounds)
+        )
     return findings
 
 
-def _is_of_other_kind(cluster: Cluster, facts: HostFacts) -> bool:
-    return isinstance(facts.accelerators, Accelerators) and other_kind(cluster.product, facts.accelerators)
+def _is_of_other_kind(cluster: Cluster, contact: HostFacts | Unreachable | None) -> bool:
+    section = contact.accelerators if isinstance(contact, HostFacts) else None
+    return isinstance(section, Accelerators) and other_kind(cluster.product, section)
+
+
+def _subjects(check: Check, hosts: Iterable[Host], facts: ClusterFacts, *, selected: bool) -> list[Host]:
+    """Return the hosts that a check is about. A host that was not reached has the checks of contact, and no others."""
+    contacts: tuple[type, ...] = (HostFacts,) if selected else ()
+    if _CONTACT in check.needs:
+        contacts += (Unreachable,)
+    return [host for host in hosts if isinstance(facts.hosts.get(host.name), contacts)]
 
 
 def _run(
     check: Check, cluster: Cluster, hosts: Sequence[Host], facts: ClusterFacts, rounds: Mapping[str, object]
 ) -> Iterator[Finding]:
     why_not = _why_not(check, cluster, rounds)
-    if why_not:
-        for host in hosts:
-            yield Here(check, cluster, host).skip(why_not)
-        return
     inputs: dict[str, dict[str, object]] = {}
     for host in hosts:
-        values = _inputs(check, facts.hosts[host.name], rounds)
-        if isinstance(values, Missing):
-            yield Here(check, cluster, host).unknown(f"{host.name}: could not look: {values.error}")
-        elif isinstance(values, NotRun):
-            yield Here(check, cluster, host).skip(f"not looked at: {values.reason}")
-        else:
+        values = why_not or _inputs(check, facts.hosts[host.name], rounds)
+        if isinstance(values, dict):
             inputs[host.name] = values
-    ready_hosts = tuple(host for host in hosts if host.name in inputs)
-    if check.scope == "host":
-        for host in ready_hosts:
-            scribe = Here(check, cluster, host)
-            yield from _call(check, scribe, inputs[host.name]) or [
-                scribe.finding(Outcome.PASS, check.title, host=host.name)
-            ]
-    elif ready_hosts:
-        if check.several and len(hosts) < 2:
-            yield Here(check, cluster, ready_hosts[0]).skip("only one host is looked at: nothing to compare")
         else:
-            yield from _run_over_all(check, All(check, cluster, ready_hosts), inputs)
+            yield _not_checked(Here(check, cluster, host), values)
+    ready_hosts = tuple(host for host in hosts if host.name in inputs)
+    if check.scope == "cluster":
+        yield from _run_over_all(All(check, cluster, ready_hosts), inputs, len(hosts))
+        return
+    for host in ready_hosts:
+        scribe = Here(check, cluster, host)
+        yield from _call(scribe, inputs[host.name]) or [scribe.finding(Outcome.PASS, check.title)]
 
 
-def _run_over_all(check: Check, all_: All, inputs: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
-    first = inputs[all_.hosts[0].name]
-    findings = _call(
-        check,
-        all_,
-        {
-            name: first[name] if name in (*ROUNDS, KNOWN) else {host: inputs[host][name] for host in inputs}
-            for name in check.needs
-        },
-    )
+def _not_checked(scribe: Here, reason: str | Missing | NotRun) -> Finding:
+    if isinstance(reason, Missing):
+        return scribe.unknown(f"{scribe.host.name}: could not look: {reason.error}")
+    return scribe.skip(f"not looked at: {reason.reason}" if isinstance(reason, NotRun) else reason)
+
+
+def _run_over_all(scribe: All, inputs: Mapping[str, Mapping[str, object]], subjects: int) -> Iterator[Finding]:
+    if not scribe.hosts:
+        return
+    if scribe.check.several and subjects < 2:
+        yield scribe.skip("only one host is looked at: nothing to compare", host=scribe.hosts[0].name)
+        return
+    findings = _call(scribe, _by_host(scribe.check, inputs))
     yield from findings
-    spoken_of = {finding.host for finding in findings}
-    if None not in spoken_of:
-        for host in all_.hosts:
-            if host.name not in spoken_of:
-                yield all_.finding(Outcome.PASS, check.title, host=host.name)
+    hosts_with_findings = {finding.host for finding in findings}
+    if None not in hosts_with_findings:
+        for host in scribe.hosts:
+            if host.name not in hosts_with_findings:
+                yield scribe.finding(Outcome.PASS, scribe.check.title, host=host.name)
+
+
+def _by_host(check: Check, inputs: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """Return the inputs of a cluster check: rounds as they are, sections as host → value."""
+    first = next(iter(inputs.values()))
+    return {
+        name: first[name] if name in _ROUND_INPUTS else {host: values[name] for host, values in inputs.items()}
+        for name in check.needs
+    }
 
 
 def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> str:
-    """Return why a check does not apply at all; empty where it does."""
+    """Return why a check does not apply at all; empty if it does."""
     if cluster.product not in check.products:
         return f"does not apply to {cluster.product}"
     for name in ROUNDS:
@@ -127,41 +135,40 @@ def _inputs(
     """Return the inputs of the check's function for one host by parameter name, or why they are missing."""
     values: dict[str, object] = {}
     for name in check.needs:
-        if name == _CONTACT:
-            values[name] = contact
-        elif name == KNOWN:
-            values[name] = rounds[KNOWN]
-        elif name in ROUNDS:
-            round_ = rounds.get(name)
-            values[name] = None if isinstance(round_, NotRun) else round_
-        else:
-            value = getattr(contact, name)
-            if (value is None or isinstance(value, Missing)) and name in check.optional:
-                value = None
-            elif value is None and name in ON_REQUEST:
-                return NotRun(ON_REQUEST[name])
-            elif value is None:
-                return NotRun("--basic") if name in DEEP else Missing(f"the facts have no section {name}")
-            elif isinstance(value, Missing):
-                return value
+        value = _value(name, contact, rounds)
+        if not isinstance(value, Missing | NotRun):
             values[name] = value
+        elif name in check.optional:
+            values[name] = None
+        else:
+            return value
     return values
 
 
-def _call(check: Check, scribe: Here | All, inputs: Mapping[str, object]) -> list[Finding]:
+def _value(name: str, contact: HostFacts | Unreachable, rounds: Mapping[str, object]) -> object:
+    """Return a round's result or a section of the facts, or why there is none."""
+    if name == _CONTACT:
+        return contact
+    if name in _ROUND_INPUTS:
+        return rounds.get(name)
+    value = getattr(contact, name)
+    if value is not None:
+        return value
+    if name in ON_REQUEST:
+        return NotRun(ON_REQUEST[name])
+    return NotRun("--basic") if name in DEEP else Missing(f"the facts have no section {name}")
+
+
+def _call(scribe: Here | All, inputs: Mapping[str, object]) -> list[Finding]:
     """Return the function's findings. A function that raises gives an unknown, and all other checks go on."""
     try:
-        return list(check.function(scribe, **inputs))
+        return list(scribe.check.function(scribe, **inputs))
     except Exception as error:
-        import traceback
-
         where = traceback.extract_tb(error.__traceback__)[-1]
-        host = scribe.host.name if isinstance(scribe, Here) else None
         return [
             scribe.finding(
                 Outcome.UNKNOWN,
                 f"check crashed: {type(error).__name__}: {error}",
-                host=host,
                 remedy="this is a bug in preflight; please report it with the facts (preflight facts -o json)",
                 evidence=(f"{where.name}, line {where.lineno}",),
             )
@@ -173,8 +180,6 @@ def nearest(checks: Iterable[str], word: str, *, areas: Iterable[str] = ()) -> s
 
     The hint has the ids that begin with the word, the id or area that was probably meant, or the command that lists
     them."""
-    import difflib  # needed for a mistyped word only
-
     checks = sorted(checks)
     spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual typing error
     matches = [id_ for id_ in checks if word and id_.startswith((word.upper(), spelled))]

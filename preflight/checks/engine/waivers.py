@@ -17,10 +17,10 @@ _WAIVABLE = (Outcome.FAIL, Outcome.UNKNOWN)
 def apply_waivers(
     findings: Iterable[Finding], waivers: Sequence[Waiver], ignored: Iterable[str], today: date
 ) -> list[Finding]:
-    """Return the findings in their order; fail and unknown become warn where `ignored` or a waiver says so.
+    """Return the findings in their order; fail and unknown become warn if `ignored` or a waiver covers them.
 
     `ignored`: the words of --ignore, as `select` reads them. A waiver is valid up to and including its day of expiry.
-    An expired one has no effect, and the finding says that it has expired. Raise UsageError for unknown ids."""
+    An expired waiver has no effect, and the finding reports that it has expired. Raise UsageError for unknown ids."""
     words = list(ignored)
     if any(word.lower() in ("all", "*") for word in words):
         raise UsageError("--ignore takes check ids; ignoring all of them would make every verdict worthless")

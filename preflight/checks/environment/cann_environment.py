@@ -16,84 +16,98 @@ _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 
 @host_check("ENV107", "ASCEND_RT_VISIBLE_DEVICES names devices that are there", products=NPU)
-def visible_devices(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: the numbers count the devices that the process has, from 0 on. In a container with two of a host's eight
-    they are 0 and 1, whatever their numbers on the host: with those there is no device at all, or EE1001. The runtime
-    wants them in rising order, and stops reading at the first character that does not fit.
+def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: The numbers count the devices of the process, from 0 on. In a container with two of a host's eight devices
+    they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device, or ends with
+    EE1001. The check then fails. The runtime expects rising order, and stops reading at the first character that does
+    not fit. Such a value is a warning, and so are fewer devices than in the inventory.
 
-    By hand: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
+    Check manually: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
 
-    Mend: count from 0 inside a container, or unset the variable to have all
+    Fix: Count from 0 inside a container, or unset the variable to use all devices.
     """
-    value, device_count, name = job.variables.get(_VISIBLE), len(job.devices), here.host.name
+    value, device_count, name = job.variables.get(_VISIBLE), len(job.devices), scribe.host.name
     if value is None:
         return
-    match = _LIST.match(value)
-    numbers = [int(word) for word in match.group().split(",")] if match else []
     subject = f"{name}: {_VISIBLE} is {quote(value)}"
-    beyond = [number for number in numbers if number >= device_count]
+    visible, is_rising_list = _parse(value)
+    beyond = max(visible, default=0) >= device_count
     if not device_count:
-        yield here.unknown(f"{subject}, and where jobs run no /dev/davinciN is seen")
-    elif beyond or not numbers:
-        yield here.bad(
+        yield scribe.unknown(f"{subject}, and where jobs run no /dev/davinciN is seen")
+    elif beyond or not visible:
+        yield scribe.bad(
             f"{subject}, and where jobs run the devices are 0 to {device_count - 1}",
             found=value,
             expected=f"0 to {device_count - 1}",
             cause="in a container the devices are counted anew, from 0" if job.contained and beyond else "",
             remedy=f"name devices from 0 to {device_count - 1}, or unset {_VISIBLE}",
         )
-    elif (match and match.end() < len(value)) or numbers != sorted(set(numbers)):
-        yield here.warn(
+    elif not is_rising_list:
+        yield scribe.warn(
             f"{subject}, which is no list of rising numbers: not all of it counts",
             found=value,
             expected="such as 0,1,2,3",
-            remedy=f"export {_VISIBLE}={','.join(map(str, sorted(set(numbers))))}",
+            remedy=f"export {_VISIBLE}={','.join(map(str, sorted(set(visible))))}",
         )
-    elif len(numbers) < len(here.host.devices):
-        planned = len(here.host.devices)
-        yield here.warn(
-            f"{subject}: jobs see {len(numbers)} of the inventory's {planned} devices",
+    elif len(visible) < len(scribe.host.devices):
+        planned = len(scribe.host.devices)
+        yield scribe.warn(
+            f"{subject}: jobs see {len(visible)} of the inventory's {planned} devices",
             found=value,
             expected=f"{planned} devices",
             remedy=f"unset {_VISIBLE}, or take the others out of the inventory",
         )
 
 
+def _parse(value: str) -> tuple[list[int], bool]:
+    """Return the numbers that the runtime reads, and whether the whole value is a list of rising numbers."""
+    match = _LIST.match(value)
+    if match is None:
+        return [], False
+    visible = [int(word) for word in match.group().split(",")]
+    return visible, match.end() == len(value) and visible == sorted(set(visible))
+
+
 @host_check("ENV110", "CANN's set_env.sh is sourced where jobs run", products=NPU, optional=("versions",))
-def cann_is_set_up(here: Here, job: Job, versions: Versions | None) -> Iterator[Finding]:
-    """Why: without it the loader does not find libhccl.so, and torch_npu does not import; which line of it is missing
-    shows as another message each time. Where the inventory has no probe.setup it is a warning: the jobs' own start
-    scripts may source it, and then preflight's probe needs it, too.
+def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterator[Finding]:
+    """Why: Without set_env.sh, the loader does not find libhccl.so, and torch_npu cannot be imported. The message
+    depends on the line that is missing. A missing variable fails. Without probe.setup in the inventory, it is only a
+    warning, because the jobs' start scripts may source the file. The probe of preflight then needs it, too. An
+    LD_LIBRARY_PATH without a folder of CANN is a warning.
 
-    By hand: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
+    Check manually: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
 
-    Mend: setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
-    /usr/local/Ascend/ascend-toolkit/set_env.sh), and the same line in the jobs' start script; in an image: ENV lines
+    Fix: Set setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
+    /usr/local/Ascend/ascend-toolkit/set_env.sh). Add the same line to the jobs' start script, or ENV lines to an image.
     """
     if not {"torch_npu", "mindspore"} & set(job.packages):
-        yield here.skip("neither torch_npu nor MindSpore is installed where jobs run")
+        yield scribe.skip("neither torch_npu nor MindSpore is installed where jobs run")
         return
     home = job.variables.get("ASCEND_HOME_PATH") or job.variables.get("ASCEND_TOOLKIT_HOME", "")
     missing = [] if home else ["ASCEND_HOME_PATH"]
     missing += [] if job.variables.get("ASCEND_OPP_PATH") else ["ASCEND_OPP_PATH"]
     folders = job.variables.get("LD_LIBRARY_PATH", "").split(":")
-    linked = any(folder.startswith(home.rstrip("/") + "/") for folder in folders) if home else False
-    new = numbers((versions.cann if versions else None) or "8.5") >= (8, 5)
-    remedy = f'setup = "source {_SET_ENV if new else _SET_ENV_BEFORE_8_5}" under [probe], and in the jobs\' script'
+    remedy = f'setup = "source {_set_env(versions)}" under [probe], and in the jobs\' script'
     if missing:
-        report = here.bad if here.cluster.probe.setup else here.warn
+        report = scribe.bad if scribe.cluster.probe.setup else scribe.warn
         yield report(
-            f"{here.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs run: "
-            "set_env.sh of CANN is not sourced",
+            f"{scribe.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs "
+            "run: set_env.sh of CANN is not sourced",
             expected="set",
             found="not set",
             remedy=remedy,
         )
-    elif not linked:
-        yield here.warn(
-            f"{here.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}): libhccl.so is "
-            "found only if ld.so.conf names it",
+    elif not any(folder.startswith(home.rstrip("/") + "/") for folder in folders):
+        yield scribe.warn(
+            f"{scribe.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}): libhccl.so "
+            "is found only if ld.so.conf names it",
             found=job.variables.get("LD_LIBRARY_PATH", "not set"),
             expected=f"{home}/lib64",
             remedy=remedy,
         )
+
+
+def _set_env(versions: Versions | None) -> str:
+    """Return the path of set_env.sh, as the host's release of CANN has it."""
+    release = (versions.cann if versions else None) or "8.5"
+    return _SET_ENV if numbers(release) >= (8, 5) else _SET_ENV_BEFORE_8_5

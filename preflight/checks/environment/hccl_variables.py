@@ -7,7 +7,7 @@ from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.quote import quote
 from preflight.facts.sections.job import Job
-from preflight.model.cluster import Product
+from preflight.model.cluster import Cluster, Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
@@ -44,43 +44,43 @@ class JobVariables:
 
 
 @host_check("ENV104", "The jobs' variables of HCCL are spelled right and have values that it takes", products=NPU)
-def valid(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: a value out of range ends a job at its first communicator (EI0001), after all data was loaded. A name with
-    a slip in it is worse: nobody complains, and HCCL works with its default. Only names that come close to one of
-    HCCL's are called slips.
+def valid(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. The check
+    fails for such a value. A misspelt name causes no error, and HCCL uses its default. Names that are close to one of
+    HCCL's are warnings. So are values above the vendor's advice, and variables without effect on the product.
 
-    By hand: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after what probe.setup does)
+    Check manually: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after probe.setup)
 
-    Mend: what the finding says, in the jobs' start script, the profile or the container's environment
+    Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
     """
     for name, value in sorted(job.variables.items()):
         slip = meant(name)
         if slip:
-            yield here.warn(
-                f"{here.host.name}: {name} is no variable of HCCL; did you mean {slip}?",
+            yield scribe.warn(
+                f"{scribe.host.name}: {name} is no variable of HCCL; did you mean {slip}?",
                 found=name,
                 expected=slip,
                 remedy=f"export {slip} instead of {name}",
             )
         if name not in RULES:
             continue
-        allowed = rule(name, here.cluster.product)
+        allowed = rule(name, scribe.cluster.product)
         if allowed is None:
-            yield here.warn(
-                f"{here.host.name}: {name} has no effect on {here.cluster.product}",
+            yield scribe.warn(
+                f"{scribe.host.name}: {name} has no effect on {scribe.cluster.product}",
                 found=quote(value),
                 remedy=f"unset {name}",
             )
         elif not allowed.allows(value):
-            yield here.bad(
-                f"{here.host.name}: {name} is {quote(value)}; it takes {allowed.wants}",
+            yield scribe.bad(
+                f"{scribe.host.name}: {name} is {quote(value)}; it takes {allowed.wants}",
                 expected=allowed.wants,
                 found=value,
                 remedy=f"correct {name}, or unset it",
             )
         elif allowed.advised and int(value) > allowed.advised:
-            yield here.warn(
-                f"{here.host.name}: {name} is {quote(value)}; the vendor advises at most {allowed.advised}",
+            yield scribe.warn(
+                f"{scribe.host.name}: {name} is {quote(value)}; the vendor advises at most {allowed.advised}",
                 found=value,
                 expected=f"at most {allowed.advised}",
                 cause="every connection takes as many queue pairs (EI0007)",
@@ -89,49 +89,65 @@ def valid(here: Here, job: Job) -> Iterator[Finding]:
 
 
 @host_check("ENV105", "The jobs' variables of HCCL go together", products=NPU)
-def together(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: some variables exclude each other, and some must be longer than others: an event time-out that is shorter
+def together(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: Some variables exclude each other, and some must be longer than others. An event timeout that is shorter
     than that of HCCL's operators hides the message with the cause. The vendor supports few pairs of the two switches
-    for traffic inside a server, and the last of the ports from HCCL_IF_BASE_PORT on has to be below 65536.
+    for traffic inside a server. The last of the ports from HCCL_IF_BASE_PORT on has to be below 65536. Combinations
+    that HCCL cannot use fail; wrong timeouts and settings without effect are warnings.
 
-    By hand: env | grep -E 'HCCL|RANK_TABLE|^CM_'
+    Check manually: env | grep -E 'HCCL|RANK_TABLE|^CM_'
 
-    Mend: what the finding says, in the jobs' start script, the profile or the container's environment
+    Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
     """
-    variables = JobVariables(job.variables, here.cluster.product)
-    for outcome, problem, remedy in (*_excluding(variables), *waiting("HCCL", job.variables), *_times(variables)):
-        yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
+    variables = JobVariables(job.variables, scribe.cluster.product)
+    for outcome, problem, remedy in (
+        *_switch_conflicts(variables),
+        *_connection_conflicts(variables),
+        *_cluster_conflicts(variables),
+        *watchdog_conflicts("HCCL", job.variables),
+        *_timeout_conflicts(variables),
+    ):
+        yield scribe.finding(outcome, f"{scribe.host.name}: {problem}", host=scribe.host.name, remedy=remedy)
 
 
 Problem = tuple[Outcome, str, str]  # outcome, problem, remedy
 
 
-def _excluding(told: JobVariables) -> Iterator[Problem]:
-    pcie, roce = (told.get(name) for name in _SWITCHES)
-    both_allowed = all(told.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 reports it
+def _switch_conflicts(variables: JobVariables) -> Iterator[Problem]:
+    pcie, roce = (variables.get(name) for name in _SWITCHES)
+    both_allowed = all(variables.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 reports it
     if both_allowed and (pcie, roce) not in _SUPPORTED:
-        pair = " and ".join(f"{name}={told.get(name, '(unset)')}" for name in _SWITCHES)
+        pair = " and ".join(f"{name}={variables.get(name, '(unset)')}" for name in _SWITCHES)
         yield Outcome.FAIL, f"{pair} are no pair that HCCL supports", "set exactly one of the two to 1, or unset both"
-    first = told.number("HCCL_IF_BASE_PORT")
-    if not told.get("HCCL_HOST_SOCKET_PORT_RANGE") and first + HCCL_PORTS - 1 > 65535:
+
+
+def _connection_conflicts(variables: JobVariables) -> Iterator[Problem]:
+    """Yield the problems of ports and whitelist."""
+    first = variables.number("HCCL_IF_BASE_PORT")
+    if not variables.get("HCCL_HOST_SOCKET_PORT_RANGE") and first + HCCL_PORTS - 1 > 65535:
         problem = f"HCCL_IF_BASE_PORT={first}: HCCL takes {HCCL_PORTS} ports from there, and the last one is 65535"
         yield Outcome.FAIL, problem, "export HCCL_IF_BASE_PORT=60000"
-    if told.get("HCCL_WHITELIST_DISABLE") == "0" and not told.get("HCCL_WHITELIST_FILE"):
+    file, disabled = variables.get("HCCL_WHITELIST_FILE"), variables.get("HCCL_WHITELIST_DISABLE", "1")
+    if disabled == "0" and not file:
         problem = "HCCL_WHITELIST_DISABLE=0 turns the whitelist on, and HCCL_WHITELIST_FILE names none"
         yield Outcome.FAIL, problem, "name the file, or unset HCCL_WHITELIST_DISABLE"
-    elif told.get("HCCL_WHITELIST_FILE") and told.get("HCCL_WHITELIST_DISABLE", "1") == "1":
+    elif disabled == "1" and file:
         problem = "HCCL_WHITELIST_FILE has no effect while HCCL_WHITELIST_DISABLE is not 0"
         yield Outcome.WARN, problem, "export HCCL_WHITELIST_DISABLE=0, or unset HCCL_WHITELIST_FILE"
-    chief, ranks = ([name for name in names if told.get(name)] for names in (_CHIEF, _RANKS))
+
+
+def _cluster_conflicts(variables: JobVariables) -> Iterator[Problem]:
+    """Yield the problems of the variables that give the ranks and their rendezvous."""
+    chief, ranks = ([name for name in names if variables.get(name)] for names in (_CHIEF, _RANKS))
     if chief and ranks:
         problem = f"{ranks[0]} and {chief[0]} are two ways to say who takes part; only one may be set"
         yield Outcome.FAIL, problem, f"unset {' '.join(chief)}, or {' '.join(ranks)}"
-    if told.get("HCCL_SOCKET_FAMILY") == "AF_INET6" and not told.get("HCCL_SOCKET_IFNAME"):
+    if variables.get("HCCL_SOCKET_FAMILY") == "AF_INET6" and not variables.get("HCCL_SOCKET_IFNAME"):
         problem = "HCCL_SOCKET_FAMILY has no effect on the host NIC without HCCL_SOCKET_IFNAME"
         yield Outcome.WARN, problem, "export HCCL_SOCKET_IFNAME, too"
 
 
-def waiting(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
+def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
     """Yield the settings that torch's ProcessGroupNCCL and torch_npu's ProcessGroupHCCL switch off or on by themselves.
 
     They report that in their log alone. A variable's current name counts before the one without TORCH_."""
@@ -149,35 +165,41 @@ def waiting(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
         yield Outcome.WARN, problem, "unset one of the two"
 
 
-def _times(told: JobVariables) -> Iterator[Problem]:
-    connect, running, event = (told.number(f"HCCL_{name}_TIMEOUT") for name in ("CONNECT", "EXEC", "EVENT"))
+def _timeout_conflicts(variables: JobVariables) -> Iterator[Problem]:
+    connect, running, event = (variables.number(f"HCCL_{name}_TIMEOUT") for name in ("CONNECT", "EXEC", "EVENT"))
     if 0 < running <= connect:
         problem = f"HCCL_CONNECT_TIMEOUT ({connect} s) is not shorter than HCCL_EXEC_TIMEOUT ({running} s)"
         yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={connect + 60} or more"
     # If it is not set, torch_npu makes it longer than HCCL_EXEC_TIMEOUT.
-    if told.get("HCCL_EVENT_TIMEOUT") and 0 < event <= running:
-        problem = f"HCCL_EVENT_TIMEOUT ({event} s) is not longer than HCCL_EXEC_TIMEOUT ({running} s)"
-        yield Outcome.WARN, problem, f"export HCCL_EVENT_TIMEOUT={running + 32}, or unset it"
-    if told.get("HCCL_EVENT_TIMEOUT") and event > 0 and told.never("HCCL_EXEC_TIMEOUT"):
-        problem = f"HCCL_EVENT_TIMEOUT ({event} s) ends what HCCL_EXEC_TIMEOUT=0 lets wait for ever"
-        yield Outcome.WARN, problem, "unset HCCL_EVENT_TIMEOUT, or give HCCL_EXEC_TIMEOUT a shorter time"
-    if told.get("HCCL_OP_EXPANSION_MODE") == "AIV" and running > _AIV_SECONDS and told.get("HCCL_EXEC_TIMEOUT"):
+    if variables.get("HCCL_EVENT_TIMEOUT") and event > 0:
+        if event <= running:
+            problem = f"HCCL_EVENT_TIMEOUT ({event} s) is not longer than HCCL_EXEC_TIMEOUT ({running} s)"
+            yield Outcome.WARN, problem, f"export HCCL_EVENT_TIMEOUT={running + 32}, or unset it"
+        if variables.never("HCCL_EXEC_TIMEOUT"):
+            problem = f"HCCL_EVENT_TIMEOUT ({event} s) ends what HCCL_EXEC_TIMEOUT=0 lets wait for ever"
+            yield Outcome.WARN, problem, "unset HCCL_EVENT_TIMEOUT, or give HCCL_EXEC_TIMEOUT a shorter time"
+    if (
+        variables.get("HCCL_OP_EXPANSION_MODE") == "AIV"
+        and running > _AIV_SECONDS
+        and variables.get("HCCL_EXEC_TIMEOUT")
+    ):
         problem = f"HCCL_EXEC_TIMEOUT is {running} s, and with HCCL_OP_EXPANSION_MODE=AIV at most {_AIV_SECONDS} count"
         yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={_AIV_SECONDS}"
 
 
 @cluster_check("ENV106", "The jobs' variables of HCCL are the same on every host", products=NPU)
-def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each
-    other, or wait in different operators; the message names neither. HCCL_IF_IP is the one that must differ. Unset and
-    set to the default is the same, and so are two spellings of one value.
+def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: Ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each other,
+    or wait in different operators. The message does not name the variable. A difference fails or warns, depending on
+    the variable. Only HCCL_IF_IP must differ. An unset variable equals its default, and two spellings of one value are
+    equal.
 
-    By hand: env | grep HCCL, on every host
+    Check manually: env | grep HCCL   (on every host)
 
-    Mend: the same start script, profile or image on every host; for HCCL_IF_IP the host's own address
+    Fix: Use the same start script, profile or image on every host. Set HCCL_IF_IP to the host's own address.
     """
     for name in RULES:
-        allowed = rule(name, all_.cluster.product)
+        allowed = rule(name, scribe.cluster.product)
         if allowed is None or allowed.unequal is None:
             continue
         values = {host: allowed.meaning(job_of_host.variables.get(name)) for host, job_of_host in job.items()}
@@ -185,7 +207,7 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             own_value, usual_value = (
                 job[host].variables.get(name, allowed.default) or "not set" for host in (odd.host, odd.others[0])
             )
-            yield all_.finding(
+            yield scribe.finding(
                 allowed.unequal,
                 f"{odd.host}: {name} is {quote(own_value)}, but {quote(usual_value)} on {odd.elsewhere}",
                 host=odd.host,
@@ -194,15 +216,15 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 found=own_value,
                 remedy=f"give {name} one value on all hosts",
             )
-    yield from _own_address(all_, job)
+    yield from _own_address(scribe, job)
 
 
-def _own_address(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+def _own_address(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     first: dict[str, str] = {}
     for host, job_of_host in job.items():
         address = job_of_host.variables.get("HCCL_IF_IP")
         if address and (first_host := first.setdefault(address, host)) != host:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{host}: HCCL_IF_IP is {quote(address)}, as on {first_host}: it is copied",
                 host=host,
                 peer=first_host,
@@ -213,31 +235,36 @@ def _own_address(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
 
 @host_check("ENV109", "The ports that jobs give HCCL are those of the inventory", products=NPU, severity=Outcome.WARN)
-def inventory_ports(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs that tell HCCL others listen
-    where nothing was looked at. Only what is set is compared: a start script may set what this environment does not.
+def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs with other ports of HCCL listen
+    on ports that were not checked, which is a warning. Only variables that are set are compared, because a start script
+    may set others.
 
-    By hand: env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
+    Check manually: env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
 
-    Mend: hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or the variable
+    Fix: Set hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or correct the variable.
     """
-    variables, planned = JobVariables(job.variables, here.cluster.product), here.cluster.hccl_ports
-    ranges, first = variables.get("HCCL_HOST_SOCKET_PORT_RANGE"), variables.number("HCCL_IF_BASE_PORT")
-    if ranges == "auto" or here.cluster.hccl_host_range == "auto":
-        agree = not ranges or ranges == here.cluster.hccl_host_range
-    elif ranges:
-        try:
-            agree = PortSet.parse(ranges) <= planned
-        except ValueError:
-            return  # ENV104 reports it
-    else:
-        agree = not variables.get("HCCL_IF_BASE_PORT") or not first or first in planned
-    if not agree:
+    variables = JobVariables(job.variables, scribe.cluster.product)
+    ranges = variables.get("HCCL_HOST_SOCKET_PORT_RANGE")
+    first = variables.number("HCCL_IF_BASE_PORT") if variables.get("HCCL_IF_BASE_PORT") else 0
+    if not _has_planned_ports(ranges, first, scribe.cluster):
         setting = f"HCCL_HOST_SOCKET_PORT_RANGE={ranges}" if ranges else f"HCCL_IF_BASE_PORT={first}"
-        wanted = here.cluster.hccl_host_range or str(planned)
-        yield here.bad(
-            f"{here.host.name}: jobs have {quote(setting)}, and the inventory's ports of HCCL are {wanted}",
+        wanted = scribe.cluster.hccl_host_range or str(scribe.cluster.hccl_ports)
+        yield scribe.bad(
+            f"{scribe.host.name}: jobs have {quote(setting)}, and the inventory's ports of HCCL are {wanted}",
             expected=wanted,
             found=setting,
             remedy="make the two the same: [ports] of the inventory, or the variable",
         )
+
+
+def _has_planned_ports(ranges: str, first: int, cluster: Cluster) -> bool:
+    """Return whether jobs give HCCL ports of the inventory, or none. ENV104 reports values that are no ports."""
+    if "auto" in (ranges, cluster.hccl_host_range):
+        return ranges in ("", cluster.hccl_host_range)
+    if not ranges:
+        return not first or first in cluster.hccl_ports
+    try:
+        return PortSet.parse(ranges) <= cluster.hccl_ports
+    except ValueError:
+        return True

@@ -9,7 +9,7 @@ from typing import Any
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
-from preflight.facts.sections.job import Job
+from preflight.facts.sections.job import Job, SeenFile
 from preflight.facts.types import Network
 from preflight.model.finding import Finding
 from preflight.rules.nics.hccl_nic import NicChoice, choose
@@ -19,43 +19,50 @@ _NAMED, _ADDED = 4, 64  # addresses that a message and a remedy name
 
 
 @cluster_check("HST112", "HCCL's whitelist holds all hosts, where it is on", products=NPU, several=False)
-def holds_all(all_: All, job: Mapping[str, Job], network: Mapping[str, Network]) -> Iterator[Finding]:
-    """Why: with HCCL_WHITELIST_DISABLE=0 a rank takes connections only from the addresses in host_ip of the file. One
-    that is missing looks like a dead network: the firewall is open, every ping answers, and the connect timeout passes.
-    The address that counts is that of the NIC which HCCL chooses (HST110).
+def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network]) -> Iterator[Finding]:
+    """Why: With HCCL_WHITELIST_DISABLE=0, a rank accepts connections only from the addresses in host_ip of the file. A
+    missing address looks like a dead network. The firewall is open and every ping answers, but the connect timeout
+    passes. The address that counts is that of the NIC which HCCL chooses (HST110). A missing address fails, and so does
+    a file that is missing or invalid.
 
-    By hand: echo $HCCL_WHITELIST_DISABLE; cat $HCCL_WHITELIST_FILE   (where jobs run)
+    Check manually: echo $HCCL_WHITELIST_DISABLE; cat $HCCL_WHITELIST_FILE   (where jobs run)
 
-    Mend: add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE
+    Fix: Add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE.
     """
     chosen = {name: choose(job[name].variables, network[name]) for name in job}
     wanted = {str(choice.address.ip): name for name, choice in chosen.items() if isinstance(choice, NicChoice)}
     for host, job_of_host in job.items():
         path = job_of_host.variables.get(_FILE, "")
-        if job_of_host.variables.get("HCCL_WHITELIST_DISABLE") != "0" or not path:
-            continue  # ENV105 reports a host that sets only one of the two
-        file = job_of_host.files.get(path)
-        if file is None or file.error:
-            yield all_.unknown(f"{host}: {_FILE}: {quote(path)} could not be read", host=host)
-            continue
-        listed = _listed(file.text) if file.kind != "missing" else Found(error="is missing")
-        if listed.value is None:
-            text = f"{host}: {_FILE}: {quote(path)} {listed.error}"
-            yield all_.bad(text, host=host, found=path, remedy="write it, or unset the variable")
-        elif missing := [address for address in wanted if address not in listed.value]:
-            yield all_.bad(
-                f"{host}: the whitelist {quote(path)} lacks "
-                + _some([f"{address} ({wanted[address]})" for address in missing[:_NAMED]], len(missing)),
-                host=host,
-                peer=wanted[missing[0]],
-                expected=f"{len(wanted)} addresses",
-                found=f"{len(wanted) - len(missing)} of them",
-                remedy=f"add to host_ip of {path}: {_some(missing[:_ADDED], len(missing))}",
-            )
+        # ENV105 reports a host that sets only one of the two.
+        if path and job_of_host.variables.get("HCCL_WHITELIST_DISABLE") == "0":
+            yield from _missing_addresses(scribe, host, path, job_of_host.files.get(path), wanted)
+
+
+def _missing_addresses(
+    scribe: All, host: str, path: str, file: SeenFile | None, wanted: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the finding about one host's whitelist. `wanted`: address → its host."""
+    if file is None or file.error:
+        yield scribe.unknown(f"{host}: {_FILE}: {quote(path)} could not be read", host=host)
+        return
+    listed = _addresses(file.text) if file.kind != "missing" else Found(error="is missing")
+    if listed.value is None:
+        text = f"{host}: {_FILE}: {quote(path)} {listed.error}"
+        yield scribe.bad(text, host=host, found=path, remedy="write it, or unset the variable")
+    elif missing := [address for address in wanted if address not in listed.value]:
+        yield scribe.bad(
+            f"{host}: the whitelist {quote(path)} lacks "
+            + _some([f"{address} ({wanted[address]})" for address in missing[:_NAMED]], len(missing)),
+            host=host,
+            peer=wanted[missing[0]],
+            expected=f"{len(wanted)} addresses",
+            found=f"{len(wanted) - len(missing)} of them",
+            remedy=f"add to host_ip of {path}: {_some(missing[:_ADDED], len(missing))}",
+        )
 
 
 @lru_cache(maxsize=4)  # all hosts of a cluster have the same text
-def _listed(text: str) -> Found[frozenset[str]]:
+def _addresses(text: str) -> Found[frozenset[str]]:
     """Return the addresses of host_ip; an error where the text is no whitelist."""
     try:
         document: Any = json.loads(text)

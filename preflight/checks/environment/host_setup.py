@@ -33,55 +33,59 @@ _CLOUD_INIT = "'manage_etc_hosts' as True"
 @host_check(
     "ENV101", "The cluster's names stand in /etc/hosts, where the inventory asks for that", configures=Area.ENVIRONMENT
 )
-def in_hosts_file(here: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: MASTER_ADDR, host files and rank tables are often written with names, and without a name server each host
-    needs the same lines. They stand between two comment lines of ours; nothing else of the file is touched.
+def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
+    """Why: MASTER_ADDR, host files and rank tables often contain names. Without a name server, each host needs the same
+    lines. preflight writes them between two comment lines and changes nothing else in the file. If the inventory asks
+    for them, missing or outdated lines fail. Lines that are no longer wanted are a warning, and so is a file that
+    cloud-init rewrites at every boot.
 
-    By hand: grep -n -A99 'BEGIN preflight' /etc/hosts
+    Check manually: grep -n -A99 'BEGIN preflight' /etc/hosts
 
-    Mend: preflight configure-environment; or hosts_file = false in [host_setup], and our block is taken out again
+    Fix: Run preflight configure-environment. To remove the lines again, set hosts_file = false in [host_setup] first.
     """
-    name, text, wanted = here.host.name, environment.hosts, here.cluster.setup.hosts_file
+    name, wanted, before = scribe.host.name, scribe.cluster.setup.hosts_file, environment.hosts or ""
     try:
-        after = with_block(text or "", here.cluster.host_lines if wanted else ())
+        after = with_block(before, scribe.cluster.host_lines if wanted else ())
     except BlockDamagedError as error:
-        yield here.bad(f"{name}: {HOSTS_FILE}: {error}", remedy=f"take our lines out of {HOSTS_FILE} by hand")
+        yield scribe.bad(f"{name}: {HOSTS_FILE}: {error}", remedy=f"take our lines out of {HOSTS_FILE} by hand")
         return
-    if wanted and _CLOUD_INIT in (text or ""):
-        yield here.warn(
+    if wanted and _CLOUD_INIT in before:
+        yield scribe.warn(
             f"{name}: cloud-init writes {HOSTS_FILE} anew at every boot, without our lines",
             remedy="manage_etc_hosts: false in /etc/cloud/cloud.cfg.d",
         )
-    if after == (text or ""):
+    if after == before:
         if not wanted:
-            yield here.skip(_NOT_ASKED)
+            yield scribe.skip(_NOT_ASKED)
     elif wanted:
-        state = "our block is out of date" if ours(text) else "our block is not there"
-        yield here.bad(
+        state = "our block is out of date" if ours(before) else "our block is not there"
+        yield scribe.bad(
             f"{name}: {HOSTS_FILE} does not hold the cluster's names: {state}",
             found=state,
             remedy="preflight configure-environment",
-            change=_change(here, HOSTS_FILE, text, after),
+            change=_change(scribe, HOSTS_FILE, environment.hosts, after),
         )
     else:
-        yield _left_behind(here, f"our block in {HOSTS_FILE}", _change(here, HOSTS_FILE, text, after))
+        change = _change(scribe, HOSTS_FILE, environment.hosts, after)
+        yield _removal(scribe, f"our block in {HOSTS_FILE}", change)
 
 
 @host_check(
     "ENV102", "Limits for jobs stand in limits.d, where the inventory asks for that", configures=Area.ENVIRONMENT
 )
-def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: RDMA pins memory, and a memlock limit of 64 KiB lets every registration fail; a rank of a large job holds
-    thousands of sockets. pam_limits reads limits.d at the next login; services take LimitMEMLOCK= and LimitNOFILE= of
-    their unit instead.
+def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]:
+    """Why: RDMA pins memory, and with a memlock limit of 64 KiB every registration fails. A rank of a large job holds
+    thousands of sockets. At the next login, pam_limits reads limits.d. Services take LimitMEMLOCK= and LimitNOFILE= of
+    their unit instead. If the inventory asks for limits, a missing or different file fails, and so does a nofile above
+    fs.nr_open. A lower limit in another file is a warning.
 
-    By hand: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
+    Check manually: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
 
-    Mend: preflight configure-environment, then log in again
+    Fix: Run preflight configure-environment, then log in again.
     """
-    setup, name = here.cluster.setup, here.host.name
+    setup, name = scribe.cluster.setup, scribe.host.name
     if environment.nr_open is not None and setup.nofile > environment.nr_open:
-        yield here.bad(
+        yield scribe.bad(
             f"{name}: nofile = {setup.nofile} is more than the kernel allows a process, {environment.nr_open}: "
             "pam_limits would refuse every login, so it is not written",
             expected=f"at most {environment.nr_open}",
@@ -90,9 +94,9 @@ def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
         )
         return
     text = environment.limits_files.get(LIMITS_FILE)
-    yield from _own_file(here, LIMITS_FILE, text, with_others(text, limits_file(setup), LIMITS_LINE))
+    yield from _own_file(scribe, LIMITS_FILE, text, with_others(text, limits_file(setup), LIMITS_LINE))
     for path, line in lower_limits(setup, environment.limits_files):
-        yield here.warn(
+        yield scribe.warn(
             f"{name}: {path} sets a lower limit, which counts before ours: {line}",
             found=line,
             remedy=f"take the line out of {path}, if jobs are to have the limits of the inventory",
@@ -105,48 +109,50 @@ def limits_for_jobs(here: Here, environment: Environment) -> Iterator[Finding]:
     products=NPU,
     configures=Area.ENVIRONMENT,
 )
-def profile_for_hccl(here: Here, environment: Environment, network: Network) -> Iterator[Finding]:
-    """Why: ranks that differ in HCCL's ports, interface or timeouts hang or fail at connecting, and a variable that
-    only some people's start scripts set is the usual reason. Login shells read /etc/profile.d; containers and services
-    do not.
+def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -> Iterator[Finding]:
+    """Why: Ranks that differ in HCCL's ports, interface or timeouts hang or fail when they connect. The usual reason is
+    a variable that only some users' start scripts set. Login shells read /etc/profile.d; containers and services do
+    not. If the inventory asks for a profile, a missing or different file fails. A profile that is no longer wanted is a
+    warning.
 
-    By hand: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
+    Check manually: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
 
-    Mend: preflight configure-environment, then log in again
+    Fix: Run preflight configure-environment, then log in again.
     """
-    nic = here.host.nic
+    nic = scribe.host.nic
     interfaces = [interface.name for interface in named_by(nic, network)] if nic else []
-    if here.cluster.setup.profile is not None and nic and len(interfaces) != 1:
+    if scribe.cluster.setup.profile is not None and nic and len(interfaces) != 1:
         matches = ", ".join(interfaces) or "no interface"
-        yield here.unknown(
-            f"{here.host.name}: {PROFILE_FILE} needs the host NIC, and the inventory's nic {nic} is {matches} (HST103)"
+        yield scribe.unknown(
+            f"{scribe.host.name}: {PROFILE_FILE} needs the host NIC, and the inventory's nic {nic} is {matches} "
+            "(HST103)"
         )
         return
-    wanted = profile_file(here.cluster, interfaces[0] if interfaces else "")
+    wanted = profile_file(scribe.cluster, interfaces[0] if interfaces else "")
     after = with_others(environment.profile, wanted, PROFILE_LINE)
-    yield from _own_file(here, PROFILE_FILE, environment.profile, after)
+    yield from _own_file(scribe, PROFILE_FILE, environment.profile, after)
 
 
-def _own_file(here: Here, path: str, found: str | None, wanted: str | None) -> Iterator[Finding]:
-    """Yield the finding about a file of ours. `wanted` without our mark: the inventory does not ask for the file."""
-    if not ours(wanted) and ours(found):
-        yield _left_behind(here, path, _change(here, path, found, wanted))
-    elif not ours(wanted):
-        yield here.skip(_NOT_ASKED)
-    elif found != wanted:
-        state = "does not exist" if found is None else "is not what the inventory asks for"
-        yield here.bad(
-            f"{here.host.name}: {path} {state}",
+def _own_file(scribe: Here, path: str, before: str | None, after: str | None) -> Iterator[Finding]:
+    """Yield the finding about a file of ours. `after` without our mark: the inventory does not ask for the file."""
+    if not ours(after) and ours(before):
+        yield _removal(scribe, path, _change(scribe, path, before, after))
+    elif not ours(after):
+        yield scribe.skip(_NOT_ASKED)
+    elif before != after:
+        state = "does not exist" if before is None else "is not what the inventory asks for"
+        yield scribe.bad(
+            f"{scribe.host.name}: {path} {state}",
             found=state,
             remedy="preflight configure-environment",
-            change=_change(here, path, found, wanted),
+            change=_change(scribe, path, before, after),
         )
 
 
-def _left_behind(here: Here, what: str, change: Change) -> Finding:
-    text = f"{here.host.name}: {what} was written by preflight, and the inventory does not ask for it any more"
-    return here.warn(text, remedy="preflight configure-environment takes it away", change=change)
+def _removal(scribe: Here, place: str, change: Change) -> Finding:
+    text = f"{scribe.host.name}: {place} was written by preflight, and the inventory does not ask for it any more"
+    return scribe.warn(text, remedy="preflight configure-environment takes it away", change=change)
 
 
-def _change(here: Here, path: str, before: str | None, after: str | None) -> Change:
-    return Change(here.host.name, Area.ENVIRONMENT, Kind.FILE, path, before, after, here.check.id)
+def _change(scribe: Here, path: str, before: str | None, after: str | None) -> Change:
+    return Change(scribe.host.name, Area.ENVIRONMENT, Kind.FILE, path, before, after, scribe.check.id)

@@ -1,39 +1,39 @@
 """Checks of the jobs' inputs: the files, folders and packages of [job] are equal on all hosts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import Odd, odd_ones
 from preflight.facts.quote import quote
-from preflight.facts.sections.job import Job, SeenFolder
+from preflight.facts.sections.job import Job, SeenFile, SeenFolder
 from preflight.model.finding import Finding
 
 
 @cluster_check("HST113", "Requirements and data sets are the same on every host")
-def same_inputs(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: ranks with other packages, or with half of a copied data set, fail late or train on different data without
-    a word. Files are compared by their bytes, folders by the names and sizes of the files below them.
+def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: Ranks with different packages, or with half of a copied data set, fail late or train on different data
+    without an error. Files are compared by their bytes, folders by the names and sizes of the files below them. A
+    difference fails, and so does a missing file.
 
-    By hand: sha256sum FILE; find FOLDER -type f -printf '%P %s\\n' | sort | sha256sum   (where jobs run)
+    Check manually: sha256sum FILE; find FOLDER -type f -printf '%P %s\\n' | sort | sha256sum   (where jobs run)
 
-    Mend: copy them again from one host: rsync -a --checksum
+    Fix: Copy them again from one host: rsync -a --checksum
     """
-    for path in (*all_.cluster.job.requirements, *all_.cluster.job.datasets):
+    for path in (*scribe.cluster.job.requirements, *scribe.cluster.job.datasets):
         digests: dict[str, str] = {}  # host → digest; "" for a missing file
         for host, job_of_host in job.items():
-            file = job_of_host.files.get(path)
-            if file is None or file.error or (file.kind != "missing" and not file.digest):
-                why = file.error if file and file.error else "it was not read"
-                yield all_.unknown(f"{host}: {path} could not be compared: {why}", host=host)
+            file = job_of_host.files.get(path, SeenFile(path, "unread"))
+            if error := _error(file):
+                yield scribe.unknown(f"{host}: {path} could not be compared: {error}", host=host)
             else:
                 digests[host] = file.digest
         if digests and not any(digests.values()):
             for host in digests:
-                yield all_.bad(f"{host}: there is no {path} where jobs run", host=host, found="missing")
+                yield scribe.bad(f"{host}: there is no {path} where jobs run", host=host, found="missing")
             continue
         for odd in odd_ones(digests):
-            yield all_.bad(
-                f"{odd.host}: {path} {_told(odd)}",
+            yield scribe.bad(
+                f"{odd.host}: {path} {_difference(odd)}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected="the same on every host",
@@ -42,7 +42,14 @@ def same_inputs(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             )
 
 
-def _told(odd: Odd[str]) -> str:
+def _error(file: SeenFile) -> str:
+    """Return why a file cannot be compared; "" if it can."""
+    if file.error or file.kind == "missing" or file.digest:
+        return file.error
+    return "it was not read"
+
+
+def _difference(odd: Odd[str]) -> str:
     if not odd.value:
         return f"is missing where jobs run, and there on {odd.elsewhere}"
     return f"is there, and missing on {odd.elsewhere}" if not odd.usual else f"is another one than on {odd.elsewhere}"
@@ -72,58 +79,62 @@ _ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
 
 
 @cluster_check("HST120", "The project's folder and the jobs' Python lie in one file system on all hosts", several=False)
-def same_project(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: the launcher starts the same command in the same folder on every host. Where a mount is missing the job ends
-    with "cd: No such file or directory"; where it is another one, or a folder below it that somebody made on the host's
-    own disk, the ranks run old code. Copies on all hosts' own disks are taken as they are.
+def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: The launcher starts the same command in the same folder on every host. If a mount is missing, the job ends
+    with "cd: No such file or directory". With another mount, or a folder below it on the host's own disk, the ranks run
+    old code. An unusable folder or another file system fails; for the jobs' Python, another file system is a warning.
+    Copies on all hosts' own disks pass.
 
-    By hand: findmnt -T FOLDER; ls FOLDER   (where jobs run)
+    Check manually: findmnt -T FOLDER; ls FOLDER   (where jobs run)
 
-    Mend: mount the same file system on every host, at boot, too: a line in /etc/fstab, or the automounter's map
+    Fix: Mount the same file system on every host, also at boot (a line in /etc/fstab, or the automounter's map).
     """
-    wanted = all_.cluster.job.project
+    wanted = scribe.cluster.job.project
     filesystems: dict[str, str] = {}
     for host, job_of_host in job.items():
-        if wanted and job_of_host.project is None:
-            yield all_.unknown(f"{host}: {wanted} was not looked at", host=host)
-        elif job_of_host.project and job_of_host.project.error:
-            yield all_.bad(
-                f"{host}: the project's folder {wanted} cannot be used where jobs run: {job_of_host.project.error}",
+        project = job_of_host.project
+        if project is None:
+            if wanted:
+                yield scribe.unknown(f"{host}: {wanted} was not looked at", host=host)
+        elif project.error:
+            yield scribe.bad(
+                f"{host}: the project's folder {wanted} cannot be used where jobs run: {project.error}",
                 host=host,
-                cause="its mount is missing" if _unmounted(job_of_host.project) else "",
+                cause="its mount is missing" if _is_unmounted(project) else "",
                 remedy=f"findmnt -T {wanted}; mount it as on the other hosts",
             )
-        elif job_of_host.project:
-            filesystems[host] = _place(job_of_host.project)
+        else:
+            filesystems[host] = _filesystem(project)
+    remedy = f"findmnt -T {wanted}; mount the same file system on every host"
+    yield from _other_filesystems(filesystems, f"the project's folder {wanted}", remedy, scribe.bad)
+    environments = {
+        host: _filesystem(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment
+    }
+    remedy = "probe.python of the inventory names one; install it in the same way on every host"
+    yield from _other_filesystems(environments, "the jobs' Python", remedy, scribe.warn)
+
+
+def _other_filesystems(
+    filesystems: Mapping[str, str], subject: str, remedy: str, report: Callable[..., Finding]
+) -> Iterator[Finding]:
     for odd in odd_ones(filesystems):
-        yield all_.bad(
-            f"{odd.host}: the project's folder {wanted} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
+        yield report(
+            f"{odd.host}: {subject} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected=odd.usual,
             found=odd.value,
-            remedy=f"findmnt -T {wanted}; mount the same file system on every host",
-        )
-    for odd in odd_ones(
-        {host: _place(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment}
-    ):
-        yield all_.warn(
-            f"{odd.host}: the jobs' Python is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
-            host=odd.host,
-            peer=odd.others[0],
-            expected=odd.usual,
-            found=odd.value,
-            remedy="probe.python of the inventory names one; install it in the same way on every host",
+            remedy=remedy,
         )
 
 
-def _unmounted(folder: SeenFolder) -> bool:
+def _is_unmounted(folder: SeenFolder) -> bool:
     """Return whether the folder is missing, and would be on the host's own disk."""
     return folder.error.startswith("No such file") and folder.filesystem in _OWN
 
 
-def _place(folder: SeenFolder) -> str:
-    """Return the file system of a folder, in words that are equal for the same file system."""
+def _filesystem(folder: SeenFolder) -> str:
+    """Return a name for the file system of a folder, equal for the same file system."""
     if not folder.filesystem:
         return "a file system that is not known"
     kind = _ALIAS.get(folder.filesystem, folder.filesystem)
@@ -131,20 +142,20 @@ def _place(folder: SeenFolder) -> str:
 
 
 @host_check("HST121", "What the job's programs import is found where jobs run")
-def imports(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: a package that was installed for another Python, or on the other hosts alone, ends the ranks of one host
-    with ModuleNotFoundError, and the others wait for them. It is looked for as an import would, in the project's folder
-    first, with the jobs' Python, behind probe.setup and exec; nothing is imported.
+def imports(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: A package may be installed for another Python, or only on the other hosts. The ranks of one host then end
+    with ModuleNotFoundError, and the others wait for them. A missing package fails. The check searches as an import
+    does, in the project's folder first. It uses the jobs' Python, probe.setup and exec, and imports nothing.
 
-    By hand: python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'   (where jobs run)
+    Check manually: python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'   (where jobs run)
 
-    Mend: pip install it there, or correct probe.python, setup and exec if jobs have another Python
+    Fix: Run pip install there, or correct probe.python, setup and exec if jobs have another Python.
     """
-    missing = [name for name in here.cluster.job.imports if not job.imports.get(name)]
+    missing = [name for name in scribe.cluster.job.imports if not job.imports.get(name)]
     if missing:
         prefix = f" in {job.environment.path}" if job.environment else ""
-        yield here.bad(
-            f"{here.host.name}: the jobs' Python{prefix} finds no {', '.join(missing)}",
+        yield scribe.bad(
+            f"{scribe.host.name}: the jobs' Python{prefix} finds no {', '.join(missing)}",
             found="missing",
             remedy=f"install {' '.join(missing)} for the Python of the jobs, or correct [probe] of the inventory",
         )

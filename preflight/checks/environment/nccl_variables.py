@@ -5,11 +5,11 @@ They come from the jobs' environment and from NCCL's own files. HST117 checks th
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
-from preflight.checks.environment.hccl_variables import Problem, waiting
+from preflight.checks.environment.hccl_variables import Problem, watchdog_conflicts
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.compatibility import numbers
 from preflight.facts.quote import quote
-from preflight.facts.sections.job import READ_BY, WRITTEN_BY, Job
+from preflight.facts.sections.job import READ_BY, WRITTEN_BY, Job, SeenFile
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -32,21 +32,21 @@ NVIDIA = frozenset({Product.NVIDIA})
 
 
 @host_check("ENV113", "The jobs' variables of NCCL are read as they are meant", severity=Outcome.WARN, products=NVIDIA)
-def valid(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL says nothing of a value that it cannot use. Of a number it reads the digits: NCCL_IB_DISABLE=true is 0,
-    or the default, and nothing is disabled. In nccl.conf a blank around =, the word export or the end of a line from
-    Windows makes another name or value of it. A log or flight recorder whose folder is missing is not written, which
-    shows when it is needed.
+def valid(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: NCCL does not report a value that it cannot use. It reads the digits of a number: NCCL_IB_DISABLE=true is 0,
+    or the default, and nothing is disabled. In nccl.conf, a blank around =, the word export or a Windows line end
+    changes the name or the value. A log or flight recorder with a missing folder is not written, and this shows only
+    when it is needed. Each of these is a warning, and so is a name from another release of torch.
 
-    By hand: env | grep NCCL; cat -A /etc/nccl.conf ~/.nccl.conf   (where jobs run)
+    Check manually: env | grep NCCL; cat -A /etc/nccl.conf ~/.nccl.conf   (where jobs run)
 
-    Mend: what the finding says, in the jobs' start script, the image or the file
+    Fix: Apply the fix in the finding, in the jobs' start script, the image or the file.
     """
-    for problem, remedy in (*_misread(job), *_files(job), *_old_names(job)):
-        yield here.bad(f"{here.host.name}: {problem}", remedy=remedy)
+    for problem, remedy in (*_unusable_values(job), *_ignored_settings(job), *_unusable_files(job), *_old_names(job)):
+        yield scribe.bad(f"{scribe.host.name}: {problem}", remedy=remedy)
 
 
-def _misread(job: Job) -> Iterator[tuple[str, str]]:
+def _unusable_values(job: Job) -> Iterator[tuple[str, str]]:
     for name, value in job.variables.items():
         if not name.startswith("NCCL_"):
             continue
@@ -61,6 +61,10 @@ def _misread(job: Job) -> Iterator[tuple[str, str]]:
                 f"{job.told(name)} is no number: NCCL reads the digits at its beginning, without any 0 or its default"
             )
             yield problem, f"set {name} to a number, or unset it"
+
+
+def _ignored_settings(job: Job) -> Iterator[tuple[str, str]]:
+    """Yield the family and the lines of NCCL's files that have no effect."""
     family = job.variables.get("NCCL_SOCKET_FAMILY")
     if family and family not in FAMILIES:
         problem = f"{job.told('NCCL_SOCKET_FAMILY')} is neither {' nor '.join(FAMILIES)}: NCCL takes any family"
@@ -70,17 +74,22 @@ def _misread(job: Job) -> Iterator[tuple[str, str]]:
         yield problem, f"write {name.split()[-1]}=value there, without blanks and without export"
 
 
-def _files(job: Job) -> Iterator[tuple[str, str]]:
+def _unusable_files(job: Job) -> Iterator[tuple[str, str]]:
     for name in READ_BY:
-        file = job.files.get(job.variables.get(name, ""))
-        if file and (file.kind == "missing" or file.error):
-            yield f"{job.told(name)}: {file.error or 'there is no such file'}, and NCCL says nothing", f"correct {name}"
+        if error := _error(job.files.get(job.variables.get(name, "")), "file"):
+            yield f"{job.told(name)}: {error}, and NCCL says nothing", f"correct {name}"
     for name in WRITTEN_BY:
         path = job.variables.get(name, "")
         folder = job.files.get(path.rpartition("/")[0] or "/") if path.startswith("/") else None
-        if folder and (folder.kind == "missing" or folder.error):
-            why = folder.error or "there is no such folder"
-            yield f"{job.told(name)}: nothing is written there: {why}", f"mkdir -p {folder.path}, or correct {name}"
+        if folder and (error := _error(folder, "folder")):
+            yield f"{job.told(name)}: nothing is written there: {error}", f"mkdir -p {folder.path}, or correct {name}"
+
+
+def _error(file: SeenFile | None, noun: str) -> str:
+    """Return why a collected file or folder cannot be used; "" if it can."""
+    if file is None:
+        return ""
+    return file.error or (f"there is no such {noun}" if file.kind == "missing" else "")
 
 
 def _old_names(job: Job) -> Iterator[tuple[str, str]]:
@@ -98,20 +107,21 @@ def _old_names(job: Job) -> Iterator[tuple[str, str]]:
 
 
 @host_check("ENV114", "The jobs' variables of NCCL and torch go together", products=NVIDIA)
-def together(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network at all. TORCH_NCCL_BLOCKING_WAIT turns off the watchdog
-    that ends a job whose collective hangs, whatever the variables for that say; a flight recorder without a buffer has
-    nothing to write; one GPU named twice in CUDA_VISIBLE_DEVICES is one GPU for two ranks.
+def together(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network. One GPU that is listed twice in CUDA_VISIBLE_DEVICES
+    is one GPU for two ranks. Both fail. TORCH_NCCL_BLOCKING_WAIT turns off the watchdog that ends a job with a hung
+    collective, whatever the watchdog's variables are. A flight recorder without a buffer has nothing to write. These
+    two are warnings.
 
-    By hand: env | grep -E 'NCCL|CUDA_VISIBLE'   (where jobs run)
+    Check manually: env | grep -E 'NCCL|CUDA_VISIBLE'   (where jobs run)
 
-    Mend: what the finding says, in the jobs' start script or the image
+    Fix: Apply the fix in the finding, in the jobs' start script or the image.
     """
-    for outcome, problem, remedy in (*_excluding(job), *waiting("NCCL", job.variables)):
-        yield here.finding(outcome, f"{here.host.name}: {problem}", host=here.host.name, remedy=remedy)
+    for outcome, problem, remedy in (*_conflicts(job), *watchdog_conflicts("NCCL", job.variables)):
+        yield scribe.finding(outcome, f"{scribe.host.name}: {problem}", host=scribe.host.name, remedy=remedy)
 
 
-def _excluding(job: Job) -> Iterator[Problem]:
+def _conflicts(job: Job) -> Iterator[Problem]:
     variables = job.variables
     if variables.get("NCCL_NET", "").lower() == "ib" and is_on(variables, "NCCL_IB_DISABLE"):
         problem = f"{job.told('NCCL_NET')} wants RDMA, and {job.told('NCCL_IB_DISABLE')} turns it off"
@@ -122,74 +132,81 @@ def _excluding(job: Job) -> Iterator[Problem]:
         problem = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 has nothing to write: TORCH_NCCL_TRACE_BUFFER_SIZE is 0"
         yield Outcome.WARN, problem, "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
     visible = [word.strip() for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
-    twice = next((word for number_, word in enumerate(visible) if word in visible[:number_]), None)
-    if twice:
+    repeated = next((word for index, word in enumerate(visible) if word in visible[:index]), None)
+    if repeated:
         problem = (
-            f"{job.told('CUDA_VISIBLE_DEVICES')} names {quote(twice)} twice: two ranks would have one GPU, or none"
+            f"{job.told('CUDA_VISIBLE_DEVICES')} names {quote(repeated)} twice: two ranks would have one GPU, or none"
         )
         yield Outcome.FAIL, problem, "name each GPU once in CUDA_VISIBLE_DEVICES"
 
 
 @host_check("ENV115", "No variable of NCCL is left from a trial", severity=Outcome.WARN, products=NVIDIA)
-def left_over(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: what made a job run one night makes all later ones slow. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep NCCL
-    from RDMA that is there (a failure, where the inventory's probe.transport says ib); NCCL_P2P_DISABLE and
-    NCCL_SHM_DISABLE send between GPUs of one host through its NIC. NCCL_COMM_ID gives every communicator the same
-    meeting place, so that a second one, or a second job, finds it taken.
+def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: A setting that made one job run can make all later jobs slow. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
+    NCCL from RDMA that is available. NCCL_P2P_DISABLE and NCCL_SHM_DISABLE send data between GPUs of one host through
+    its NIC. NCCL_COMM_ID gives every communicator the same port, so a second communicator or a second job finds it in
+    use. Each of these is a warning. Disabled RDMA fails if the inventory's probe.transport is ib.
 
-    By hand: env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'; cat /etc/nccl.conf
+    Check manually: env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'; cat /etc/nccl.conf
 
-    Mend: unset it, in the jobs' start script, in the image and in nccl.conf
+    Fix: Unset it in the jobs' start script, in the image and in nccl.conf.
     """
-    variables, wanted = job.variables, here.cluster.probe.transport
-    name = by_sockets(variables)
-    if name and wanted != "socket" and (wanted == "ib" or (job.rdma and job.rdma.devices)):
-        outcome = Outcome.FAIL if wanted == "ib" else Outcome.WARN
-        devices_note = f", and there are {len(job.rdma.devices)} RDMA devices" if job.rdma and job.rdma.devices else ""
-        yield here.finding(
-            outcome,
-            f"{here.host.name}: {job.told(name)} keeps NCCL on sockets{devices_note}",
-            host=here.host.name,
-            expected=wanted or "RDMA",
-            found=variables[name],
-            remedy=f'unset {name}, or set transport = "socket" under [probe] of the inventory',
-        )
+    variables = job.variables
+    if name := by_sockets(variables):
+        yield from _sockets(scribe, job, name)
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
         if is_on(variables, name):
-            yield here.bad(
-                f"{here.host.name}: {job.told(name)}: GPUs of one host send to each other by a slower way",
+            yield scribe.bad(
+                f"{scribe.host.name}: {job.told(name)}: GPUs of one host send to each other by a slower way",
                 found=variables[name],
                 remedy=f"unset {name}, unless this machine cannot do without",
             )
     if variables.get("NCCL_COMM_ID"):
-        yield here.bad(
-            f"{here.host.name}: {job.told('NCCL_COMM_ID')}: every communicator meets at this one port",
+        yield scribe.bad(
+            f"{scribe.host.name}: {job.told('NCCL_COMM_ID')}: every communicator meets at this one port",
             found=variables["NCCL_COMM_ID"],
             remedy="unset NCCL_COMM_ID: torch and MPI tell the ranks where to meet",
         )
 
 
+def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
+    """Yield the finding about a variable that keeps NCCL on sockets, where it could or should use RDMA."""
+    wanted = scribe.cluster.probe.transport
+    number_of_devices = len(job.rdma.devices) if job.rdma else 0
+    if wanted == "ib" or (wanted != "socket" and number_of_devices):
+        suffix = f", and there are {number_of_devices} RDMA devices" if number_of_devices else ""
+        yield scribe.finding(
+            Outcome.FAIL if wanted == "ib" else Outcome.WARN,
+            f"{scribe.host.name}: {job.told(name)} keeps NCCL on sockets{suffix}",
+            host=scribe.host.name,
+            expected=wanted or "RDMA",
+            found=job.variables[name],
+            remedy=f'unset {name}, or set transport = "socket" under [probe] of the inventory',
+        )
+
+
 @host_check("ENV116", "NCCL gets at the RDMA devices that it is to use", products=NVIDIA)
-def devices(here: Here, job: Job) -> Iterator[Finding]:
-    """Why: where NCCL finds no RDMA device it says so in its log alone, and takes sockets: the job runs, ten times
-    slower. NCCL_IB_HCA is a list of beginnings (mlx5_1 is also mlx5_10; = makes names of them, ^ means all others). A
-    container sees the host's devices in /sys also where it was given no /dev/infiniband, or has no libibverbs. The last
-    two are warnings unless the inventory's probe.transport says ib.
+def devices(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Why: If NCCL finds no RDMA device, it reports that only in its log and uses sockets. The job then runs ten times
+    slower. NCCL_IB_HCA is a list of prefixes (mlx5_1 is also mlx5_10; = means whole names, ^ all others). A list that
+    matches no device fails; one that matches more than intended is a warning. A container shows the host's devices in
+    /sys, even without /dev/infiniband or libibverbs. If either is missing, it is a warning. If the inventory's
+    probe.transport is ib, it fails, and so does a host without RDMA devices.
 
-    By hand: ls /sys/class/infiniband /dev/infiniband; ldconfig -p | grep libibverbs   (where jobs run)
+    Check manually: ls /sys/class/infiniband /dev/infiniband; ldconfig -p | grep libibverbs   (where jobs run)
 
-    Mend: correct NCCL_IB_HCA; start the container with --device /dev/infiniband; install libibverbs1 in the image
+    Fix: Correct NCCL_IB_HCA, start the container with --device /dev/infiniband, or install libibverbs1 in the image.
     """
-    wanted, rdma, name = here.cluster.probe.transport, job.rdma, here.host.name
+    wanted, rdma, name = scribe.cluster.probe.transport, job.rdma, scribe.host.name
     if rdma is None:
-        yield here.unknown(f"{name}: the RDMA devices that jobs see were not looked at")
+        yield scribe.unknown(f"{name}: the RDMA devices that jobs see were not looked at")
         return
     if wanted == "socket" or by_sockets(job.variables):
         return  # ENV115 reports a wrong value
-    outcome = Outcome.FAIL if wanted == "ib" else Outcome.WARN
+    report = scribe.bad if wanted == "ib" else scribe.warn
     if not rdma.devices:
         if wanted == "ib":
-            yield here.bad(
+            yield scribe.bad(
                 f"{name}: there is no RDMA device where jobs run",
                 expected="ib",
                 found="none",
@@ -197,39 +214,35 @@ def devices(here: Here, job: Job) -> Iterator[Finding]:
             )
         return
     if not rdma.nodes:
-        yield here.finding(
-            outcome,
+        yield report(
             f"{name}: jobs see {len(rdma.devices)} RDMA devices and no /dev/infiniband/uverbs*: NCCL takes sockets",
-            host=name,
             expected="/dev/infiniband/uverbs0 …",
             found="none",
             remedy="docker run --device /dev/infiniband …" if job.contained else "modprobe ib_uverbs",
         )
     if rdma.libibverbs:
-        yield here.finding(
-            outcome,
+        yield report(
             f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.libibverbs)}: it takes sockets",
-            host=name,
             expected="libibverbs.so.1",
             found=rdma.libibverbs,
             remedy="install libibverbs1 (rdma-core) where jobs run",
         )
-    yield from _by_name(here, job, rdma.devices)
+    yield from _device_names(scribe, job, rdma.devices)
 
 
-def _by_name(here: Here, job: Job, there: tuple[str, ...]) -> Iterator[Finding]:
+def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[Finding]:
     patterns = job.variables.get("NCCL_IB_HCA", "")
-    surplus = more_than_meant(patterns, there)
-    if not hcas(patterns, there):
-        yield here.bad(
-            f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(there[:16])}",
+    surplus = more_than_meant(patterns, present)
+    if not hcas(patterns, present):
+        yield scribe.bad(
+            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(present[:16])}",
             found=patterns,
             remedy="correct NCCL_IB_HCA, or unset it to have all",
         )
     elif surplus:
         word, extra_devices = surplus
-        yield here.warn(
-            f"{here.host.name}: {job.told('NCCL_IB_HCA')} fits {', '.join(extra_devices[:16])} beside {word}: NCCL "
+        yield scribe.warn(
+            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} fits {', '.join(extra_devices[:16])} beside {word}: NCCL "
             "takes names by their beginning",
             expected=exactly(patterns),
             found=patterns,
@@ -238,14 +251,15 @@ def _by_name(here: Here, job: Job, there: tuple[str, ...]) -> Iterator[Finding]:
 
 
 @cluster_check("ENV117", "The jobs' variables of NCCL are the same on every host", products=NVIDIA)
-def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a message about
-    something else; with other time-outs they give up at different times. One host whose /etc/nccl.conf was edited by
-    hand is enough. Interfaces, RDMA devices and logs may differ, and so may files and folders.
+def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: Ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a message about
+    something else. With different timeouts, they give up at different times. One host with a manually edited
+    /etc/nccl.conf is enough. Interfaces, RDMA devices, logs, files and folders may differ. Other differences fail or
+    warn, depending on the variable.
 
-    By hand: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf; on every host
+    Check manually: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf   (on every host)
 
-    Mend: the same start script, image and nccl.conf on every host
+    Fix: Use the same start script, image and nccl.conf on every host.
     """
     names = {name for job_of_host in job.values() for name in job_of_host.variables}
     for name in sorted(names):
@@ -257,7 +271,7 @@ def same_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             own_value, usual_value = (
                 job[host].told(name) if name in job[host].variables else "not set" for host in (odd.host, odd.others[0])
             )
-            yield all_.finding(
+            yield scribe.finding(
                 outcome,
                 f"{odd.host}: {name} differs: {own_value}, and on {odd.elsewhere} {usual_value}",
                 host=odd.host,

@@ -13,32 +13,33 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 
 @cluster_check("ENV108", "RANK_TABLE_FILE leads every host to the same whole rank table", products=NPU, several=False)
-def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: HCCL's guide wants an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
-    one that leads to a whole table is a warning. Where the file is missing, torch_npu falls back to negotiating, and
-    waits for ranks of other hosts that work by the table. HCCL compares a checksum of the table between ranks. Only the
-    file as such is judged here, not what its lines say.
+def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: HCCL's guide requires an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
+    a link to a complete table is a warning. If the file is missing, torch_npu falls back to negotiation, and waits for
+    ranks of other hosts that use the table. HCCL compares a checksum of the table between ranks. Different tables fail,
+    and so does a path that is not absolute, or a missing or incomplete file. Only the file is judged, not its lines.
 
-    By hand: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE"; sha256sum
+    Check manually: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE";
+    sha256sum "$RANK_TABLE_FILE"
 
-    Mend: write one table, copy it to the same place on every host, and name it by its absolute path
+    Fix: Write one table, copy it to the same place on every host, and set its absolute path.
     """
     tables: dict[str, str] = {}
     paths = {host: job_of_host.variables.get(_VARIABLE, "") for host, job_of_host in job.items()}
-    peer = next((host for host, path in paths.items() if path), "")
+    peer = next(filter(paths.get, paths), "")  # the first host that sets it
     for host, path in paths.items():
         if path:
-            wrong, unreadable = _wrong(path, job[host].files.get(path))
-            if wrong:
+            fault, unreadable = _fault(path, job[host].files.get(path))
+            if fault:
                 remedy = "copy a complete table there, and name it by its absolute path"
-                yield all_.bad(f"{host}: {_VARIABLE}: {wrong}", host=host, found=path, remedy=remedy)
+                yield scribe.bad(f"{host}: {_VARIABLE}: {fault}", host=host, found=path, remedy=remedy)
             elif unreadable:
-                yield all_.unknown(f"{host}: {_VARIABLE}: {unreadable}", host=host)
+                yield scribe.unknown(f"{host}: {_VARIABLE}: {unreadable}", host=host)
             else:
                 file = job[host].files[path]
                 tables[host] = file.digest or file.text
                 if file.kind == "link":
-                    yield all_.warn(
+                    yield scribe.warn(
                         f"{host}: {_VARIABLE}: {quote(path)} is a link, which HCCL's guide does not allow",
                         host=host,
                         expected="a plain file",
@@ -46,7 +47,7 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                         remedy=f'export {_VARIABLE}="$(realpath {path})"',
                     )
         elif peer:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{host}: {_VARIABLE} is not set, but on {peer} it is",
                 host=host,
                 peer=peer,
@@ -55,7 +56,7 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 remedy=f"export {_VARIABLE}={paths[peer]}, or unset it on all hosts",
             )
     for odd in odd_ones(tables):
-        yield all_.bad(
+        yield scribe.bad(
             f"{odd.host}: its rank table is another one than that of {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
@@ -64,7 +65,7 @@ def rank_table(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         )
 
 
-def _wrong(path: str, file: SeenFile | None) -> tuple[str, str]:
+def _fault(path: str, file: SeenFile | None) -> tuple[str, str]:
     """Return the fault of the host's file, or else why it could not be judged."""
     if not path.startswith("/"):
         return f"{quote(path)} is no absolute path", ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.quote import quote
-from preflight.facts.sections.shells import Shells, Way
+from preflight.facts.sections.shells import Shells, ShellView
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
@@ -13,18 +13,19 @@ _NOT_READ = "~/.bashrc may return early unless it is interactive, or a profile s
 
 
 @cluster_check("HST122", "mpirun is the same one on every host, where ssh starts programs", several=False)
-def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
-    """Why: mpirun starts its daemon (orted, prted) on every host over ssh, by PATH, in a shell that is neither a login
-    nor interactive. One that is missing there ends the job with "orted: command not found"; one of another version
-    hangs it, or ends it in the middle of MPI_Init.
+def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
+    """Why: mpirun starts its daemon (orted, prted) on every host over ssh, by PATH. That shell is neither a login shell
+    nor interactive. If the daemon is missing there, the job ends with "orted: command not found". With another version,
+    the job hangs, or ends in the middle of MPI_Init. A missing mpirun or another version fails; the same version in
+    another folder is a warning.
 
-    By hand: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, so that no login shell comes between)
+    Check manually: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, to avoid a login shell)
 
-    Mend: install it in the same place everywhere; PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that returns for
-    shells that are not interactive, or mpirun --prefix
+    Fix: Install it in the same place on every host. Set PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that
+    returns for non-interactive shells, or use mpirun --prefix.
     """
-    if all_.cluster.job.launcher != "mpirun":
-        yield all_.skip("the inventory's launcher is not mpirun")
+    if scribe.cluster.job.launcher != "mpirun":
+        yield scribe.skip("the inventory's launcher is not mpirun")
         return
     with_mpirun = {
         host: shells_of_host.over_ssh
@@ -33,19 +34,9 @@ def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     }
     for host, shells_of_host in shells.items():
         if host not in with_mpirun:
-            login_path = shells_of_host.login.programs.get("mpirun") if shells_of_host.login else ""
-            yield all_.bad(
-                f"{host}: mpirun is not on the PATH of what ssh starts"
-                + (f"; a login finds {login_path}" if login_path else ""),
-                host=host,
-                found="not on PATH",
-                cause=_NOT_READ if login_path else "",
-                remedy="set PATH at the top of ~/.bashrc, or start with mpirun --prefix"
-                if login_path
-                else "install it there",
-            )
+            yield _without_mpirun(scribe, host, shells_of_host.login)
     for odd in odd_ones({host: way.mpi for host, way in with_mpirun.items()}):
-        yield all_.bad(
+        yield scribe.bad(
             f"{odd.host}: mpirun --version says {quote(odd.value)}, and {quote(odd.usual)} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
@@ -53,9 +44,26 @@ def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
             found=odd.value,
             remedy="install the same Open MPI on every host",
         )
+    yield from _other_folders(scribe, with_mpirun)
+
+
+def _without_mpirun(scribe: All, host: str, login: ShellView | None) -> Finding:
+    login_path = login.programs.get("mpirun") if login else ""
+    return scribe.bad(
+        f"{host}: mpirun is not on the PATH of what ssh starts"
+        + (f"; a login finds {login_path}" if login_path else ""),
+        host=host,
+        found="not on PATH",
+        cause=_NOT_READ if login_path else "",
+        remedy="set PATH at the top of ~/.bashrc, or start with mpirun --prefix" if login_path else "install it there",
+    )
+
+
+def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterator[Finding]:
+    """Yield the hosts with the same mpirun in another folder."""
     for odd in odd_ones({host: way.programs["mpirun"] for host, way in with_mpirun.items()}):
         if with_mpirun[odd.host].mpi == with_mpirun[odd.others[0]].mpi:
-            yield all_.warn(
+            yield scribe.warn(
                 f"{odd.host}: mpirun is {odd.value}, and {odd.usual} on {odd.elsewhere}: started by its whole path, it "
                 "looks for its daemon in the same folder on all hosts",
                 host=odd.host,
@@ -67,23 +75,27 @@ def same_mpirun(all_: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
 
 
 @host_check("ENV112", "What ssh starts finds the programs and variables of a login", severity=Outcome.WARN)
-def like_a_login(here: Here, shells: Shells) -> Iterator[Finding]:
-    """Why: what works by hand in a terminal fails from the launcher, since sshd's shell for a command reads no profile,
-    and ~/.bashrc often returns in its first lines unless it is interactive. Compared are the programs that PATH leads
-    to, the folders of LD_LIBRARY_PATH, and the variables of CANN, HCCL, NCCL, CUDA, gloo and Open MPI; what the
-    launcher itself hands on (mpirun -x, .deepspeed_env) is not seen here.
+def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
+    """Why: A command that works in a terminal may fail from the launcher. The shell that sshd starts for a command
+    reads no profile. It reads ~/.bashrc, which often returns in its first lines unless the shell is interactive. The
+    check compares the programs on PATH, the folders of LD_LIBRARY_PATH, and variables. These are the variables of CANN,
+    HCCL, NCCL, CUDA, gloo and Open MPI. A difference is a warning. Variables that the launcher itself passes on (mpirun
+    -x, .deepspeed_env) are not visible here.
 
-    By hand: ssh HOST env | sort; compare with: env | sort   (in a login there)
+    Check manually: ssh HOST env | sort; env | sort   (the second in a login there)
 
-    Mend: set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line
+    Fix: Set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line.
     """
     if shells.login is None:
-        yield here.unknown(f"{here.host.name}: could not look at a login of {shells.user}: {shells.error}")
+        yield scribe.unknown(f"{scribe.host.name}: could not look at a login of {shells.user}: {shells.error}")
         return
-    differences = [*_programs(shells.over_ssh, shells.login), *_variables(shells.over_ssh, shells.login)]
+    differences = [
+        *_missing_programs(shells.over_ssh, shells.login),
+        *_missing_variables(shells.over_ssh, shells.login),
+    ]
     if differences:
-        yield here.bad(
-            f"{here.host.name}: what ssh starts as {shells.user} finds less than a login: {differences[0]}"
+        yield scribe.bad(
+            f"{scribe.host.name}: what ssh starts as {shells.user} finds less than a login: {differences[0]}"
             + (f", and {len(differences) - 1} more" if len(differences) > 1 else ""),
             evidence=tuple(differences),
             cause=_NOT_READ,
@@ -91,14 +103,14 @@ def like_a_login(here: Here, shells: Shells) -> Iterator[Finding]:
         )
 
 
-def _programs(over_ssh: Way, login: Way) -> Iterator[str]:
+def _missing_programs(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
     for name, path in login.programs.items():
         ssh_path = over_ssh.programs.get(name, "")
         if path and path != ssh_path:
             yield f"{name} is {path} in a login, and {ssh_path or 'not on PATH'} over ssh"
 
 
-def _variables(over_ssh: Way, login: Way) -> Iterator[str]:
+def _missing_variables(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
     for name, value in sorted(login.variables.items()):
         ssh_value = over_ssh.variables.get(name)
         if name == "LD_LIBRARY_PATH":

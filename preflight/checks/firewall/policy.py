@@ -3,7 +3,7 @@
 Preflight changes only its own parts: rules with its tag, its own file, and its lines in other files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_interface
+from ipaddress import IPv4Address, IPv6Address, ip_interface
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall
@@ -23,85 +23,88 @@ _CONFIGURE = "preflight configure-firewall"
 BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
 
 
-def _place(here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None) -> GateInputs:
-    return GateInputs(here.cluster, here.host, firewall, network, sysctl, arrivals.tries if arrivals else ())
+def _place(scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None) -> GateInputs:
+    return GateInputs(scribe.cluster, scribe.host, firewall, network, sysctl, arrivals.tries if arrivals else ())
 
 
-def _not_judged(here: Here, place: GateInputs) -> Finding | None:
+def _not_judged(scribe: Here, place: GateInputs) -> Finding | None:
     """Return the finding that replaces a judgement; None where the firewall is to be judged."""
-    policy, name = here.cluster.firewall, here.host.name
+    policy, name = scribe.cluster.firewall, scribe.host.name
     if policy is FirewallPolicy.LEAVE:
-        return here.skip("the inventory leaves the firewall alone")
+        return scribe.skip("the inventory leaves the firewall alone")
     if policy is FirewallPolicy.OFF:
         return None
-    if len(here.cluster.hosts) == 1:
-        return here.skip("a single host: nothing has to come in from other hosts")
+    if len(scribe.cluster.hosts) == 1:
+        return scribe.skip("a single host: nothing has to come in from other hosts")
     if not place.sources and any(True for _ in disabling.still_on(place.firewall)):
-        return here.unknown(
+        return scribe.unknown(
             f"{name}: the inventory does not say from where the firewall should let the cluster in",
             remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]',
         )
-    return _strangers(here, place.network)
+    return _foreign_networks(scribe, place.network)
 
 
-def _strangers(here: Here, network: Network) -> Finding | None:
+def _foreign_networks(scribe: Here, network: Network) -> Finding | None:
     """Return the finding where the inventory's networks are not this host's, so the firewall would be opened for
     others."""
-    cidrs = here.cluster.cidrs
-    own = [ip_interface(address).ip for interface in network.interfaces for address in interface.addresses]
+    cidrs, own = scribe.cluster.cidrs, _addresses(network)
     if not cidrs or any(ip in cidr for ip in own for cidr in cidrs):
         return None
-    if here.check.id != "FWL101":
-        return here.skip("the networks of the inventory are not this host's: see FWL101")
+    if scribe.check.id != "FWL101":
+        return scribe.skip("the networks of the inventory are not this host's: see FWL101")
     networks = ", ".join(map(str, cidrs))
-    return here.bad(
-        f"{here.host.name}: none of its addresses is in cluster.cidrs ({networks}): it would open for others",
+    return scribe.bad(
+        f"{scribe.host.name}: none of its addresses is in cluster.cidrs ({networks}): it would open for others",
         expected=f"an address in {networks}",
         found=", ".join(str(ip) for ip in own if not (ip.is_loopback or ip.is_link_local)),
         remedy="correct cidrs under [cluster] in the inventory",
     )
 
 
-def _rules_change(here: Here, gate: Gate) -> Change | None:
+def _addresses(network: Network) -> list[IPv4Address | IPv6Address]:
+    return [ip_interface(address).ip for interface in network.interfaces for address in interface.addresses]
+
+
+def _rules_change(scribe: Here, gate: Gate) -> Change | None:
     """Return the change from our current rules to the wanted ones; None where nothing would change or preflight does
     not write."""
     if gate.settled or not gate.written_here:
         return None
     before, after = ("\n".join(rule.text for rule in rules) or None for rules in (gate.ours, gate.wanted))
-    return Change(here.host.name, Area.FIREWALL, gate.kind, gate.target, before, after, here.check.id)
+    return Change(scribe.host.name, Area.FIREWALL, gate.kind, gate.target, before, after, scribe.check.id)
 
 
-def _file_change(here: Here, file: BootFile) -> Change | None:
+def _file_change(scribe: Here, file: BootFile) -> Change | None:
     if file.after == file.before:
         return None
     kind, target = (Kind.FIREWALLD_PERMANENT, file.zone) if file.zone else (Kind.FILE, file.path)
-    return Change(here.host.name, Area.FIREWALL, kind, target, file.before, file.after, here.check.id)
+    return Change(scribe.host.name, Area.FIREWALL, kind, target, file.before, file.after, scribe.check.id)
 
 
 @host_check("FWL101", "The firewall follows the inventory's policy", optional=("arrivals",), configures=Area.FIREWALL)
 def follows_policy(
-    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+    scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: a firewall that drops the cluster's ports makes no error: every rank waits for its connect timeout, and
-    the message names a peer that is fine. Opening the ports for the cluster's own networks is enough: policy = "allow"
-    under [firewall] in the inventory, the default. Many manuals switch the firewall off; preflight does that only with
-    policy = "off" there. Every active firewall is judged, since a packet has to pass them all. Where a rule cannot be
-    judged, connections that came through from the very network it is about settle the doubt.
+    """Why: A firewall that drops the cluster's ports causes no error. Every rank waits for its connect timeout, and the
+    message names a healthy peer. It is enough to open the ports for the cluster's own networks, which is the default:
+    policy = "allow" under [firewall] in the inventory. Many manuals switch the firewall off; preflight does that only
+    with policy = "off" there. Every active firewall is judged, because a packet has to pass them all. The check fails
+    for a closed port. If a rule cannot be judged, observed connections from the network of that rule decide.
 
-    By hand: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
+    Check manually: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
 
-    Mend: preflight configure-firewall
+    Fix: Run preflight configure-firewall
     """
-    place = _place(here, firewall, network, sysctl, arrivals)
-    if (nothing := _not_judged(here, place)) is not None:
-        yield nothing
-    elif here.cluster.firewall is FirewallPolicy.OFF:
-        yield from _still_on(here, firewall)
+    place = _place(scribe, firewall, network, sysctl, arrivals)
+    if (replacement := _not_judged(scribe, place)) is not None:
+        yield replacement
+    elif scribe.cluster.firewall is FirewallPolicy.OFF:
+        yield from _still_on(scribe, firewall)
     else:
-        yield from (_closed(here, gate) for gate in gates(place) if gate.objections())
+        yield from (_closure(scribe, gate) for gate in gates(place) if gate.objections())
 
 
-def _closed(here: Here, gate: Gate) -> Finding:
+def _closure(scribe: Here, gate: Gate) -> Finding:
     """Return the finding about a gate that may keep the cluster out."""
     objections = gate.objections()
     # Observed losses rank before certain closures, and these before possible ones.
@@ -110,24 +113,24 @@ def _closed(here: Here, gate: Gate) -> Finding:
         key=lambda objection: (gate.seen_dying(objection[0], objection[1].closed), bool(objection[1].closed)),
     )
     proved = gate.seen_dying(network, judgement.closed)
-    where, change = f"{here.host.name}: the firewall ({gate.name})", _rules_change(here, gate)
-    expected = f"{gate.ports} open for {_some([str(network) for network in gate.networks])}"
+    subject, change = f"{scribe.host.name}: the firewall ({gate.name})", _rules_change(scribe, gate)
+    expected = f"{gate.ports} open for {_first_four([str(network) for network in gate.networks])}"
     evidence = tuple(f"{net}: {verdict.objects} closed by: {verdict.by[:120]}" for net, verdict in objections[:4])
     if change:
         remedy = _CONFIGURE
     else:
-        remedy = _not_by_us(gate) or f"our rules are there, but another comes first: {_order(gate)}"
+        remedy = _manual_step(gate) or f"our rules are there, but another comes first: {_order(gate)}"
     if not judgement.closed or (not gate.written_here and not proved):
         word = "may close" if not judgement.closed else "seems to close"
-        return here.unknown(
-            f"{where} {word} ports {judgement.objects} to {network}: {judgement.by[:120]}",
+        return scribe.unknown(
+            f"{subject} {word} ports {judgement.objects} to {network}: {judgement.by[:120]}",
             expected=expected,
             remedy=remedy,
             evidence=evidence,
             change=change,
         )
-    return here.bad(
-        f"{where} closes ports {judgement.closed} to {network}: {judgement.by[:120]}",
+    return scribe.bad(
+        f"{subject} closes ports {judgement.closed} to {network}: {judgement.by[:120]}",
         expected=expected,
         found=judgement.by[:120],
         remedy=remedy,
@@ -136,7 +139,7 @@ def _closed(here: Here, gate: Gate) -> Finding:
     )
 
 
-def _not_by_us(gate: Gate) -> str:
+def _manual_step(gate: Gate) -> str:
     """Return the manual step before or in place of preflight's edit of the gate; empty where preflight writes."""
     if gate.to_name:
         return f"put {gate.to_name} (or your own networks) under [cluster]: it takes a rule a network, never one a host"
@@ -155,34 +158,34 @@ def _order(gate: Gate) -> str:
     return f"find its handle with nft -a list chain {gate.target}"
 
 
-def _some(items: list[str]) -> str:
+def _first_four(items: list[str]) -> str:
     return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
 
 
-def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
+def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
     """Yield the firewalls that still filter although the inventory wants none. One that other programs rely on is not
     disabled."""
     for switch in disabling.still_on(firewall):
         change, remedy = None, switch.by_hand or _CONFIGURE
         if firewall.translating:
             remedy = (
-                f"not switched off here: {_some(list(firewall.translating))} would suffer; "
+                f"not switched off here: {_first_four(list(firewall.translating))} would suffer; "
                 'policy = "allow" under [firewall] in the inventory opens it for the cluster only'
             )
         elif switch.kind is not None:
             change = Change(
-                here.host.name,
+                scribe.host.name,
                 Area.FIREWALL,
                 switch.kind,
                 switch.target,
                 switch.before,
                 switch.after,
-                here.check.id,
+                scribe.check.id,
                 Risk.DISTURBING,
                 "everything on this host can be reached from everywhere then",
             )
-        yield here.bad(
-            f"{here.host.name}: {switch.summary}", expected="off", found=switch.found, remedy=remedy, change=change
+        yield scribe.bad(
+            f"{scribe.host.name}: {switch.summary}", expected="off", found=switch.found, remedy=remedy, change=change
         )
 
 
@@ -193,53 +196,54 @@ def _still_on(here: Here, firewall: Firewall) -> Iterator[Finding]:
     configures=Area.FIREWALL,
 )
 def after_reboot(
-    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+    scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: rules set at run time are gone after a reboot; the cluster then fails one morning although nobody changed
-    anything. ufw keeps its rules itself. For nftables our rules stand in a file of their own, and one line at the end
-    of /etc/nftables.conf includes /etc/preflight/*.nft; for firewalld they stand in the zone's file, which firewalld
-    itself writes, for iptables in the file that netfilter-persistent or iptables-services loads, if there is one.
+    """Why: Rules that were set at run time are gone after a reboot, and the cluster then fails although nothing was
+    changed. ufw keeps its rules itself. For nftables, preflight's rules are in a separate file, and one line at the end
+    of /etc/nftables.conf includes /etc/preflight/*.nft. For firewalld, they are in the zone's file, which firewalld
+    itself writes. For iptables, they are in the file that netfilter-persistent or iptables-services loads. The check
+    fails if such a file lacks the rules, and warns if no file restores them.
 
-    By hand: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent --list-rich-rules;
-    grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
+    Check manually: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent
+    --list-rich-rules; grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
 
-    Mend: preflight configure-firewall
+    Fix: Run preflight configure-firewall
     """
-    name, place = here.host.name, _place(here, firewall, network, sysctl, arrivals)
-    if (nothing := _not_judged(here, place)) is not None:
-        yield nothing
-    elif here.cluster.firewall is FirewallPolicy.OFF:
-        yield from _back_at_boot(here, firewall)
+    name, place = scribe.host.name, _place(scribe, firewall, network, sysctl, arrivals)
+    if (replacement := _not_judged(scribe, place)) is not None:
+        yield replacement
+    elif scribe.cluster.firewall is FirewallPolicy.OFF:
+        yield from _back_at_boot(scribe, firewall)
     else:
         for gate, remedy in persistent_rules.not_kept(place):
-            yield here.warn(f"{name}: our rules in {gate.name} are gone after a reboot", remedy=remedy)
+            yield scribe.warn(f"{name}: our rules in {gate.name} are gone after a reboot", remedy=remedy)
         for file in persistent_rules.boot_files(place):
             if file.lacks:
-                yield here.bad(
+                yield scribe.bad(
                     f"{name}: after a reboot the cluster's ports are closed: {file.path} {file.says}",
                     remedy=_CONFIGURE,
-                    change=_file_change(here, file),
+                    change=_file_change(scribe, file),
                 )
 
 
-def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
+def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
     """Yield the services that would start a firewall again; they are disabled only where the inventory asks for it."""
     for service, firewall_name in disabling.back_at_boot(firewall):
-        summary = f"{here.host.name}: {firewall_name} filters incoming connections again after a reboot"
-        if here.cluster.firewall_off_at_boot and not firewall.translating:
+        summary = f"{scribe.host.name}: {firewall_name} filters incoming connections again after a reboot"
+        if scribe.cluster.firewall_off_at_boot and not firewall.translating:
             change = Change(
-                here.host.name,
+                scribe.host.name,
                 Area.FIREWALL,
                 Kind.SERVICE_AT_BOOT,
                 service,
                 "enabled",
                 "disabled",
-                here.check.id,
+                scribe.check.id,
                 Risk.DISTURBING,
             )
-            yield here.bad(summary, expected="disabled", found="enabled", remedy=_CONFIGURE, change=change)
+            yield scribe.bad(summary, expected="disabled", found="enabled", remedy=_CONFIGURE, change=change)
         else:
-            yield here.warn(
+            yield scribe.warn(
                 summary,
                 remedy=f"disable_at_boot = true under [firewall] in the inventory, or: systemctl disable {service}",
             )
@@ -253,37 +257,42 @@ def _back_at_boot(here: Here, firewall: Firewall) -> Iterator[Finding]:
     configures=Area.FIREWALL,
 )
 def no_leftovers(
-    here: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
+    scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: after a change of networks or ports in the inventory, the rules made for the old ones keep a door open
-    that nobody remembers.
+    """Why: After a change of networks or ports in the inventory, rules for the old ones still open ports that are no
+    longer needed. The check warns if preflight's rules differ from those that the inventory wants.
 
-    By hand: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep preflight;
-    firewall-cmd --list-rich-rules | grep 29517
+    Check manually: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep
+    preflight; firewall-cmd --list-rich-rules | grep 29517
 
-    Mend: preflight configure-firewall
+    Fix: Run preflight configure-firewall
     """
-    name, place = here.host.name, _place(here, firewall, network, sysctl, arrivals)
-    not_judged = _not_judged(here, place)
-    if here.cluster.firewall is FirewallPolicy.OFF:
-        not_judged = here.skip("the firewall is to be off")
-    if not_judged is not None:
-        yield not_judged
-        return
-    for gate in gates(place):
-        if not gate.settled and not gate.objections():  # else FWL101 reports it, and its change corrects our rules
-            wanted, change = {rule.meaning for rule in gate.wanted}, _rules_change(here, gate)
-            yield here.bad(
-                f"{name}: our rules in {gate.name} are not those that the inventory wants",
-                expected=_some([rule.text for rule in gate.wanted]) or "none",
-                found=_some([rule.text for rule in gate.ours]) or "none",
-                remedy=_not_by_us(gate) or _CONFIGURE,
-                change=change,
-                evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
-            )
-    for file in persistent_rules.boot_files(place):
-        if not file.lacks:
-            yield here.bad(f"{name}: {file.path} {file.says}", remedy=_CONFIGURE, change=_file_change(here, file))
+    place = _place(scribe, firewall, network, sysctl, arrivals)
+    if scribe.cluster.firewall is FirewallPolicy.OFF:
+        yield scribe.skip("the firewall is to be off")
+    elif (replacement := _not_judged(scribe, place)) is not None:
+        yield replacement
+    else:
+        # FWL101 reports gates with objections, and its change corrects our rules.
+        to_correct = (gate for gate in gates(place) if not gate.settled and not gate.objections())
+        yield from (_other_rules(scribe, gate) for gate in to_correct)
+        for file in persistent_rules.boot_files(place):
+            if not file.lacks:
+                summary = f"{scribe.host.name}: {file.path} {file.says}"
+                yield scribe.bad(summary, remedy=_CONFIGURE, change=_file_change(scribe, file))
+
+
+def _other_rules(scribe: Here, gate: Gate) -> Finding:
+    """Return the finding about an open gate with rules of ours that the inventory does not want."""
+    wanted = {rule.meaning for rule in gate.wanted}
+    return scribe.bad(
+        f"{scribe.host.name}: our rules in {gate.name} are not those that the inventory wants",
+        expected=_first_four([rule.text for rule in gate.wanted]) or "none",
+        found=_first_four([rule.text for rule in gate.ours]) or "none",
+        remedy=_manual_step(gate) or _CONFIGURE,
+        change=_rules_change(scribe, gate),
+        evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
+    )
 
 
 @cluster_check(
@@ -293,59 +302,61 @@ def no_leftovers(
     configures=Area.FIREWALL,
 )
 def connections_come_through(
-    all_: All,
+    scribe: All,
     arrivals: Mapping[str, Arrivals],
     firewall: Mapping[str, Firewall | None],
     network: Mapping[str, Network | None],
     sysctl: Mapping[str, Sysctl | None],
 ) -> Iterator[Finding]:
-    """Why: a firewall may be open on every host and the job's connections die all the same, in a security group of the
-    cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's ports on the next
-    one: what is accepted, or refused because nobody listens there, came through. Where the host's own firewall is the
-    reason, FWL101 says so, and nothing is said here.
+    """Why: The firewall may be open on every host, and the job's connections still die. The cause is then a security
+    group of the cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's
+    ports on the next one. A connection passes if it is accepted, or refused because no process listens there. The check
+    fails for a lost connection. If the host's own firewall is the cause, FWL101 reports it instead.
 
-    By hand: nc -vz -w 2 OTHER_HOST 29500   ("refused" is fine, "timed out" and "no route to host" are not)
+    Check manually: nc -vz -w 2 OTHER_HOST 29500 ("refused" is fine, "timed out" and "no route to host" are not)
 
-    Mend: what lies between the hosts; then iptables -S OUTPUT and nft list ruleset on the sender
+    Fix: Check the network between the hosts. Then check iptables -S OUTPUT and nft list ruleset on the sender.
     """
     losses: list[Loss] = []
-    for host in all_.hosts:
+    for host in scribe.hosts:
         tries = arrivals[host.name].tries
-        yield from _not_tried(all_, host.name, tries)
+        yield from _untested(scribe, host.name, tries)
         wall, network_facts, kernel = firewall[host.name], network[host.name], sysctl[host.name]
         place = (
-            GateInputs(all_.cluster, host, wall, network_facts, kernel, tries)
+            GateInputs(scribe.cluster, host, wall, network_facts, kernel, tries)
             if wall and network_facts and kernel
             else None
         )
         losses += blocked_connections.losses(host.name, tries, place)
-    cut_off = blocked_connections.senders_cut_off(losses, {host.name: arrivals[host.name].tries for host in all_.hosts})
+    cut_off = blocked_connections.senders_cut_off(
+        losses, {host.name: arrivals[host.name].tries for host in scribe.hosts}
+    )
     for source, own in cut_off.items():
-        yield _lost(
-            all_,
+        yield _loss_finding(
+            scribe,
             source,
             own,
             f"{source}: its connections reach none of {len(own)} other hosts",
             f"these are reached from elsewhere, so the way out of {source} is the place to look",
         )
     for target, own in blocked_connections.by_target(loss for loss in losses if loss.source not in cut_off):
-        senders = _some(sorted({loss.source for loss in own}))
-        yield _lost(all_, target, own, f"{target}: connections from {senders} do not come through", own[0].why)
+        yield _loss_finding(
+            scribe, target, own, f"{target}: connections from {_senders(own)} do not come through", own[0].why
+        )
 
 
-def _not_tried(all_: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
+def _untested(scribe: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
     if not tries:
-        yield all_.skip("no other host tried to connect to it", host=host)
+        yield scribe.skip("no other host tried to connect to it", host=host)
     elif all(arrival.outcome == "in-use" for arrival in tries):
-        yield all_.skip("not tried: a job is at work on the ports", host=host)
+        yield scribe.skip("not tried: a job is at work on the ports", host=host)
     for source, error in {arrival.source: arrival.error for arrival in tries if arrival.outcome == "error"}.items():
-        yield all_.unknown(f"{host}: {source} could not try to connect to it: {error}", host=host, peer=source)
+        yield scribe.unknown(f"{host}: {source} could not try to connect to it: {error}", host=host, peer=source)
 
 
-def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
-    senders = _some(sorted({loss.source for loss in losses}))
+def _loss_finding(scribe: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
     first_step = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
-    return all_.bad(
+    return scribe.bad(
         summary,
         host=host,
         peer=losses[0].source if losses[0].target == host else losses[0].target,
@@ -353,5 +364,9 @@ def _lost(all_: All, host: str, losses: Sequence[Loss], summary: str, cause: str
         found=blocked_connections.told(losses[0].dead),
         cause=cause,
         evidence=tuple(f"{loss.source} to {loss.target}: {blocked_connections.told(loss.dead)}" for loss in losses[:8]),
-        remedy=f"{first_step}{BETWEEN}; on {senders} the output chain: nft list ruleset, iptables -S OUTPUT",
+        remedy=f"{first_step}{BETWEEN}; on {_senders(losses)} the output chain: nft list ruleset, iptables -S OUTPUT",
     )
+
+
+def _senders(losses: Sequence[Loss]) -> str:
+    return _first_four(sorted({loss.source for loss in losses}))

@@ -1,6 +1,7 @@
 """Checks of the hosts' clocks."""
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.facts.types import Clock
@@ -10,16 +11,14 @@ CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
 
 
 @cluster_check("HST102", "The hosts' clocks agree")
-def clocks_agree(all_: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
-    """Why: logs of a failed job are put in order by time, and certificates, tokens and shared file systems refuse
-    clocks that are far apart. Half a second between hosts is a warning, five seconds a failure.
+def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
+    """Why: Logs of a failed job are ordered by time. Certificates, tokens and shared file systems refuse clocks that
+    are far apart. A difference of half a second between hosts is a warning, five seconds a failure.
 
-    By hand: chronyc tracking; date +%s.%N on both hosts
+    Check manually: chronyc tracking; date +%s.%N (on both hosts)
 
-    Mend: the same time source on every host: chronyc makestep, or systemctl enable --now chrony
+    Fix: Use the same time source on every host: chronyc makestep, or systemctl enable --now chrony
     """
-    from statistics import median  # its import costs more than listing all checks
-
     median_offset = median(host_clock.offset for host_clock in clock.values())
     reference = min(clock, key=lambda name: (abs(clock[name].offset - median_offset), abs(clock[name].offset), name))
     for name, host_clock in clock.items():
@@ -29,8 +28,8 @@ def clocks_agree(all_: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
         word = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} {reference} (±{doubt:.1f} s)"
         remedy = "synchronise the host: chronyc makestep"
         if certain > CLOCK_FAIL:
-            yield all_.bad(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
+            yield scribe.bad(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
         elif certain > CLOCK_WARN:
-            yield all_.warn(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
+            yield scribe.warn(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
         elif doubt > CLOCK_FAIL:
-            yield all_.unknown(f"{name}: the clock could not be compared: the answer took too long", host=name)
+            yield scribe.unknown(f"{name}: the clock could not be compared: the answer took too long", host=name)

@@ -10,50 +10,52 @@ from preflight.model.finding import Finding
 
 
 @host_check("HST101", "The host is reachable")
-def reachable(here: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
-    """Why: nothing else can be looked at, and a job that includes this host waits for its connect timeout.
+def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
+    """Why: An unreachable host cannot be checked, and a job that includes it waits for its connect timeout. The check
+    fails if ssh or python3 does not work. It warns if the login shell or python3 prints text before the answer.
 
-    By hand: ssh -o BatchMode=yes HOST python3 --version
+    Check manually: ssh -o BatchMode=yes HOST python3 --version
 
-    Mend: what the finding says: each way of failing (name, refused, timeout, host key, authentication, python3) has its
-    own remedy. Where python3 gives no answer, make it run programs and print nothing by itself.
+    Fix: Apply the fix in the finding. Each cause (name, refused, timeout, host key, authentication, python3) has a
+    separate one. If python3 gives no answer, make it run programs and print nothing by itself.
     """
     if isinstance(contact, HostFacts):
-        yield from _python_answers(here, contact)
+        yield from _python_answers(scribe, contact)
     if isinstance(contact, Unreachable):
-        address = here.host.address
+        address = scribe.host.address
         # The summary leaves the address out, so that a dead rack reads as one line. It is in `remedy` and `found`.
-        summary = contact.summary if address == here.host.name else contact.summary.replace(address, "its address")
-        yield here.bad(summary, found=address, remedy=contact.remedy, evidence=(contact.trouble,))
+        summary = contact.summary if address == scribe.host.name else contact.summary.replace(address, "its address")
+        yield scribe.bad(summary, found=address, remedy=contact.remedy, evidence=(contact.trouble,))
 
 
-def _python_answers(here: Here, facts: HostFacts) -> Iterator[Finding]:
-    name, os = here.host.name, facts.os
+def _python_answers(scribe: Here, facts: HostFacts) -> Iterator[Finding]:
+    name, os = scribe.host.name, facts.os
     if isinstance(os, Missing) and no_answer(os.error):
-        yield here.unknown(f"{name}: could not look: {os.error}")
+        yield scribe.unknown(f"{name}: could not look: {os.error}")
     elif isinstance(os, Os) and os.printed:
         line = quote(os.printed)
-        yield here.warn(
+        yield scribe.warn(
             f"{name}: the login shell or python3 prints {line} before the answer",
             expected="no output",
             found=line,
             remedy="keep the shell's start files and Python's sitecustomize silent: "
-            f"ssh {here.host.address} python3 -I -c pass",
+            f"ssh {scribe.host.address} python3 -I -c pass",
         )
 
 
 @host_check("HST107", "sudo makes preflight root where the inventory says so")
-def root_by_sudo(here: Here, os: Os) -> Iterator[Finding]:
-    """Why: firewall rules, the devices' settings and other people's processes are shown to root only. Where sudo
-    refuses, the host is looked at as the login user: checks that need more say unknown, and nothing can be changed.
+def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
+    """Why: Firewall rules, the devices' settings and other users' processes are visible to root only. If sudo refuses,
+    this check fails and preflight checks the host as the login user. Checks that need root then report unknown, and
+    nothing can be changed.
 
-    By hand: ssh HOST sudo -n id -u   (0, and no question)
+    Check manually: ssh HOST sudo -n id -u (0, and no question)
 
-    Mend: what the finding says; with -K (--ask-sudo-password) preflight asks for sudo's password once. Without any
-    rights on the host, sudo = false under [ssh] says so.
+    Fix: Apply the fix in the finding. With -K (--ask-sudo-password), preflight asks for sudo's password once. Without
+    any rights on the host, set sudo = false under [ssh].
     """
     if os.refused:
-        yield here.bad(
+        yield scribe.bad(
             f"{os.refused.summary}; it was looked at without root",
             expected="root",
             found=os.user,

@@ -12,17 +12,18 @@ OPEN_FILES = 65535  # open files of one rank
 
 
 @host_check("HST106", f"A process may open {OPEN_FILES} files", severity=Outcome.WARN)
-def open_files(here: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: a rank holds a socket for every peer and channel, and data loaders hold files; the first rank of a large
-    job runs out first, with "Too many open files" in the middle of the connection phase.
+def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
+    """Why: A rank holds a socket for every peer and channel, and data loaders hold files. The first rank of a large job
+    runs out first, with "Too many open files" in the middle of the connection phase. The check warns if the soft limit
+    is below 65535.
 
-    By hand: ulimit -Sn; ulimit -Hn   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -Sn; ulimit -Hn (as the job starts: through sshd, the scheduler or the container)
 
-    Mend: in /etc/security/limits.d/90-training.conf: * soft nofile 65535 and * hard nofile 65535, then log in again
+    Fix: Set * soft nofile 65535 and * hard nofile 65535 in /etc/security/limits.d/90-training.conf, then log in again.
     """
     if 0 <= limits.nofile_soft < OPEN_FILES:
-        yield here.bad(
-            f"{here.host.name}: a process may open only {limits.nofile_soft} files",
+        yield scribe.bad(
+            f"{scribe.host.name}: a process may open only {limits.nofile_soft} files",
             expected=f"{OPEN_FILES} or more",
             found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
             remedy=f"ulimit -n {OPEN_FILES} in the job's script, or a line in /etc/security/limits.d",
@@ -30,17 +31,19 @@ def open_files(here: Here, limits: Limits) -> Iterator[Finding]:
 
 
 @host_check("HST133", "The stack of a process has a limit", severity=Outcome.WARN, products=frozenset({Product.NVIDIA}))
-def stack(here: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: where the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8, and NCCL's
-    search for rings can overflow that: the job ends with a segmentation fault in libnccl.
+def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
+    """Why: If the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8 MiB. NCCL's
+    search for rings can overflow 2 MiB, and the job ends with a segmentation fault in libnccl. An unlimited stack is a
+    warning.
 
-    By hand: ulimit -s   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -s (as the job starts: through sshd, the scheduler or the container)
 
-    Mend: ulimit -s 8192 in the job's script; no stack unlimited in /etc/security/limits.d, LimitSTACK in units
+    Fix: Run ulimit -s 8192 in the job's script. Do not set an unlimited stack in /etc/security/limits.d, or with
+    LimitSTACK in units.
     """
     if limits.stack_soft == -1:
-        yield here.bad(
-            f"{here.host.name}: the stack is unlimited where jobs run, so threads have 2 MiB",
+        yield scribe.bad(
+            f"{scribe.host.name}: the stack is unlimited where jobs run, so threads have 2 MiB",
             expected="8 MiB",
             found="unlimited",
             remedy="ulimit -s 8192 in the job's script",
@@ -48,19 +51,20 @@ def stack(here: Here, limits: Limits) -> Iterator[Finding]:
 
 
 @host_check("HST134", "The host's table of open files has room for a job", severity=Outcome.WARN)
-def file_table(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: fs.file-max holds for all processes together. When it is reached nobody can open anything: "Too many open
-    files in system", and "VFS: file-max limit reached" in the kernel's log. Every rank may want 65535.
+def file_table(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
+    """Why: fs.file-max limits the open files of all processes together. When it is reached, no process can open
+    anything: "Too many open files in system", and "VFS: file-max limit reached" in the kernel's log. Every rank may
+    need 65535 files. The check warns if fewer are free than the host's ranks may need.
 
-    By hand: cat /proc/sys/fs/file-nr   (open, free, the most)
+    Check manually: cat /proc/sys/fs/file-nr (open, free, maximum)
 
-    Mend: fs.file-max = 9223372036854775807, the kernel's own default, in a file of /etc/sysctl.d
+    Fix: Set fs.file-max = 9223372036854775807, the kernel's own default, in a file of /etc/sysctl.d.
     """
-    wanted = OPEN_FILES * max(1, len(here.host.devices))
+    wanted = OPEN_FILES * max(1, len(scribe.host.devices))
     free = sysctl.most_files - sysctl.open_files
     if sysctl.most_files and free < wanted:
-        yield here.bad(
-            f"{here.host.name}: {free} more files can be opened on the host, and its ranks may want {wanted}",
+        yield scribe.bad(
+            f"{scribe.host.name}: {free} more files can be opened on the host, and its ranks may want {wanted}",
             expected=f"{wanted} or more",
             found=f"{sysctl.open_files} of {sysctl.most_files} are open",
             remedy="sysctl -w fs.file-max=9223372036854775807, and the same in a file of /etc/sysctl.d",

@@ -8,23 +8,23 @@ from preflight.model.finding import Finding
 
 
 @cluster_check("HST108", "Every host is a machine of its own")
-def own_machine(all_: All, os: Mapping[str, Os]) -> Iterator[Finding]:
-    """Why: a machine that stands in the inventory under two names is provisioned twice, at the same time, and a job
-    that counts on both has half of the devices that it thinks it has. Machines that were copied from one image share
-    their machine id: preflight tells them apart by name, but DHCP and journald do not.
+def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
+    """Why: A machine with two names in the inventory is provisioned twice, at the same time. A job that counts on both
+    names has half of the devices that it expects, so the check fails. Machines that were copied from one image share
+    their machine id. preflight distinguishes them by name, but DHCP and journald do not, so it is a warning.
 
-    By hand: cat /etc/machine-id; hostname   (on both hosts)
+    Check manually: cat /etc/machine-id; hostname (on both hosts)
 
-    Mend: take one of the names out of the inventory; on copies: rm /etc/machine-id && systemd-machine-id-setup
+    Fix: Remove one of the names from the inventory. On copies, run rm /etc/machine-id && systemd-machine-id-setup
     """
     first: dict[str, str] = {}  # machine id → the host that has it
     for name, os_of_host in os.items():
         if not os_of_host.machine_id:
-            yield all_.unknown(f"{name}: has no machine id", host=name, remedy="systemd-machine-id-setup")
+            yield scribe.unknown(f"{name}: has no machine id", host=name, remedy="systemd-machine-id-setup")
             continue
         first_host = first.setdefault(os_of_host.machine_id, name)
         if first_host != name and os[first_host].hostname == os_of_host.hostname:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: is the same machine as {first_host}: host name {os_of_host.hostname}, "
                 f"machine id {os_of_host.machine_id}",
                 host=name,
@@ -32,7 +32,7 @@ def own_machine(all_: All, os: Mapping[str, Os]) -> Iterator[Finding]:
                 remedy="take one of the two names out of the inventory",
             )
         elif first_host != name:
-            yield all_.warn(
+            yield scribe.warn(
                 f"{name}: has the machine id of {first_host}, as copies of one image do",
                 host=name,
                 peer=first_host,

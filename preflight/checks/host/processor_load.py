@@ -13,27 +13,27 @@ FAIL = 0.9  # below 1, as the measurement itself uses some of the processors
 
 
 @host_check("HST116", "Nobody else keeps the host's processors busy", optional=("npu_smi", "os"))
-def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
-    """Why: a rank whose host is busy with something else (a job that was left behind, a build, a scan) launches its
-    kernels and reads its data late, and every other rank waits for it, while all devices and links are well. Processes
-    that run or wait for a processor are counted for 0.3 s, for 1.5 s where they are many. That they want half of the
-    processors is a warning, all of them a failure. Where a job runs, or may run, all of them is a warning and half is
-    skipped, since its processes count, too.
+def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
+    """Why: A host may be busy with other work, such as a leftover job, a build or a scan. Its rank then launches
+    kernels and reads data late. All other ranks wait for it, although all devices and links are healthy. Processes that
+    run or wait for a processor are counted for 0.3 s, or for 1.5 s if there are many. If they need half of the
+    processors, it is a warning; if they need all, a failure. If a job runs or may run, its processes count too: all is
+    then a warning, and half is skipped.
 
-    By hand: top; cat /sys/fs/cgroup/cpu.max   (what a container has)
+    Check manually: top; cat /sys/fs/cgroup/cpu.max (the limit of a container)
 
-    Mend: end what is left over, let it finish, or take the host out of jobs
+    Fix: End leftover processes, let them finish, or take the host out of jobs.
     """
-    share, name = load.wanted / load.available, here.host.name
+    share, name = load.wanted / load.available, scribe.host.name
     if share < WARN:
         return
-    may_be_a_job = _may_be_a_job(here, npu_smi)
+    may_be_a_job = _may_be_a_job(scribe, npu_smi)
     if may_be_a_job and share < FAIL:
-        yield here.skip(f"{may_be_a_job}; {_wanted(load)}")
+        yield scribe.skip(f"{may_be_a_job}; {_demand(load)}")
         return
     own_pids = [process.pid for process in load.busiest if owner(os, process.pid, process.name) is not Owner.JOB]
-    yield (here.bad if share >= FAIL and not may_be_a_job else here.warn)(
-        f"{name}: {_wanted(load)}{_who(load)}",
+    yield (scribe.bad if share >= FAIL and not may_be_a_job else scribe.warn)(
+        f"{name}: {_demand(load)}{_busiest(load)}",
         expected=f"less than {_number(WARN * load.available)}",
         found=_number(load.wanted),
         cause=may_be_a_job,
@@ -42,19 +42,21 @@ def left_to_jobs(here: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) 
     )
 
 
-def _may_be_a_job(here: Here, npu_smi: NpuSmi | None) -> str:
+def _may_be_a_job(scribe: Here, npu_smi: NpuSmi | None) -> str:
     """Return why the counted processes may belong to a wanted job; empty where they cannot."""
     if npu_smi and npu_smi.processes:
         first = npu_smi.processes[0]
         return f"a job runs on its devices ({first.name or 'a process'}, NPU114), and its processes count, too"
     if npu_smi and npu_smi.processes_listed:
         return ""
-    if here.cluster.product.is_npu:
+    if scribe.cluster.product.is_npu:
         return "it may be a job: npu-smi does not tell who uses the devices"
-    return "" if here.cluster.probe.idle else "it may be a job: nobody said that the host is idle ([probe] idle = true)"
+    return (
+        "" if scribe.cluster.probe.idle else "it may be a job: nobody said that the host is idle ([probe] idle = true)"
+    )
 
 
-def _wanted(load: Load) -> str:
+def _demand(load: Load) -> str:
     subject = "another process wants" if load.others == 1 else f"{load.others or 'many'} other processes want"
     return f"{subject} {_number(load.wanted)} of {_available(load)}"
 
@@ -65,7 +67,7 @@ def _available(load: Load) -> str:
     return f"its {load.processors} processors" if load.processors > 1 else "its one processor"
 
 
-def _who(load: Load) -> str:
+def _busiest(load: Load) -> str:
     shown = ", ".join(
         f"{process.name} (pid {process.pid}{f', {process.user}' if process.user else ''})" for process in load.busiest
     )

@@ -7,6 +7,7 @@ from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.quote import quote
 from preflight.facts.sections.accelerators import Accelerators
+from preflight.inventory import fold
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.rules.accelerator_kind import other_kind
@@ -17,32 +18,28 @@ _ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info names the
 
 
 @cluster_check("HST135", "Product", products=NPU | GPU, several=False, optional=("accelerators",))
-def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
-    """Why: the product decides what is collected and checked, and which ports and addresses are planned. With the
-    product of another vendor most checks have nothing to look at, and what is configured is of no use. Of NPUs of
-    another generation NPU126 speaks.
+def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
+    """Why: The product determines which facts are collected, which checks run, and which ports and addresses are
+    planned. With the product of another vendor, most checks find nothing to check, and the configuration is useless.
+    The check fails if the accelerators are of another vendor than the product. NPU126 reports NPUs of another
+    generation.
 
-    By hand: ls /dev/davinci* /dev/nvidia*; lspci -d 19e5: ; lspci -d 10de: ; npu-smi info; nvidia-smi -L
+    Check manually: ls /dev/davinci* /dev/nvidia*; lspci -d 19e5: ; lspci -d 10de: ; npu-smi info; nvidia-smi -L
 
-    Mend: product under [cluster] of the inventory; an inventory of its own for hosts of another kind
+    Fix: Set product under [cluster] of the inventory. Use a separate inventory for hosts of another kind.
     """
-    product = all_.cluster.product
+    product = scribe.cluster.product
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)  # (accelerators, line for the inventory) → hosts
-    for host in all_.hosts:
-        host_accelerators = accelerators[host.name]
-        if host_accelerators is None:
-            yield all_.skip("the facts do not tell which accelerators the host has", host=host.name)
-        elif other_kind(product, host_accelerators):
-            hosts[_described(host_accelerators), _fitting(host_accelerators)].append(host.name)
-    fit = {
-        host.name
-        for host in all_.hosts
-        if (host_accelerators := accelerators[host.name]) and _fits(product, host_accelerators)
-    }
-    if len(hosts) == 1 and not fit:
+    for host in scribe.hosts:
+        own = accelerators[host.name]
+        if own is None:
+            yield scribe.skip("the facts do not tell which accelerators the host has", host=host.name)
+        elif other_kind(product, own):
+            hosts[_described(own), _inventory_line(own)].append(host.name)
+    if len(hosts) == 1 and not any(_fits(product, own) for own in accelerators.values()):
         ((described, line),) = hosts
-        yield all_.bad(
-            f"the product looks wrong: {_folded(hosts[described, line])}: {described}; the inventory says {product}",
+        yield scribe.bad(
+            f"the product looks wrong: {fold(hosts[described, line])}: {described}; the inventory says {product}",
             host=None,
             expected=product.value,
             found=described,
@@ -51,7 +48,7 @@ def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator
         return
     for (described, line), names in hosts.items():
         for name in names:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: the product looks wrong: {described}; the inventory says {product}",
                 host=name,
                 expected=product.value,
@@ -60,28 +57,26 @@ def kind(all_: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator
             )
 
 
-def _fits(product: Product, seen: Accelerators) -> bool:
-    return seen.has_npus if product.is_npu else seen.has_gpus
+def _fits(product: Product, accelerators: Accelerators | None) -> bool:
+    return accelerators is not None and (accelerators.has_npus if product.is_npu else accelerators.has_gpus)
 
 
-def _described(seen: Accelerators) -> str:
-    if seen.has_gpus:
-        return f"{seen.gpus or seen.gpu_nodes} NVIDIA GPUs and no NPU"
-    names = Counter(seen.chips)
+def _described(accelerators: Accelerators) -> str:
+    if accelerators.has_gpus:
+        return f"{accelerators.gpus or accelerators.gpu_nodes} NVIDIA GPUs and no NPU"
+    names = Counter(accelerators.chips)
     chips = f" ({', '.join(map(quote, sorted(names)))})" if names else ""
-    return f"{len(seen.chips) or len(seen.npus) or seen.npu_nodes} NPUs{chips} and no NVIDIA GPU"
+    return (
+        f"{len(accelerators.chips) or len(accelerators.npus) or accelerators.npu_nodes} NPUs{chips} and no NVIDIA GPU"
+    )
 
 
-def _fitting(seen: Accelerators) -> str:
+def _inventory_line(accelerators: Accelerators) -> str:
     """Return the line of the inventory that fits."""
-    if seen.has_gpus:
+    if accelerators.has_gpus:
         return 'product = "nvidia"'
-    chip_products = {product_of(chip) for chip in seen.chips} or {_BY_PCI_ID.get(id_) for id_ in seen.npus}
+    chip_products = {product_of(chip) for chip in accelerators.chips} or {
+        _BY_PCI_ID.get(id_) for id_ in accelerators.npus
+    }
     products = [product for product in chip_products if product]
     return f'product = "{products[0]}"' if len(products) == 1 else _ATLAS
-
-
-def _folded(hosts: list[str]) -> str:
-    from preflight.inventory import fold  # ClusterShell is slow to load
-
-    return fold(hosts)

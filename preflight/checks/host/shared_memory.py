@@ -16,20 +16,21 @@ _EVERYBODY, _STICKY = 0o777, 0o1000
 
 
 @host_check("HST130", "What jobs share in memory outlives a logout", severity=Outcome.WARN)
-def kept_at_logout(here: Here, os: Os, job: Job) -> Iterator[Finding]:
-    """Why: with RemoveIPC=yes, which Debian and Ubuntu have unless told otherwise, systemd-logind removes all that a
-    user has in /dev/shm when its last session ends. Jobs that are started by ssh or mpirun, or go on in the background,
-    then miss their own files: "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory". root and
-    system users are left alone, and so are jobs of slurmd.
+def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
+    """Why: RemoveIPC=yes is the default of Debian and Ubuntu. systemd-logind then removes all files of a user in
+    /dev/shm when the user's last session ends. Jobs that ssh or mpirun starts, or that continue in the background, then
+    lose their own files. The error is "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory".
+    The check warns for such jobs. root, system users and jobs of slurmd are not affected.
 
-    By hand: systemd-analyze cat-config systemd/logind.conf | grep RemoveIPC
+    Check manually: systemd-analyze cat-config systemd/logind.conf | grep RemoveIPC
 
-    Mend: RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then systemctl restart systemd-logind
+    Fix: Set RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then run systemctl restart
+    systemd-logind
     """
-    by_a_scheduler = here.cluster.job.launcher == "srun" or job.contained
+    by_a_scheduler = scribe.cluster.job.launcher == "srun" or job.contained
     if os.remove_ipc and job.uid >= FIRST_USER and not by_a_scheduler:
-        yield here.bad(
-            f"{here.host.name}: logind removes what {job.user} has in /dev/shm when it logs out",
+        yield scribe.bad(
+            f"{scribe.host.name}: logind removes what {job.user} has in /dev/shm when it logs out",
             expected="RemoveIPC=no",
             found="RemoveIPC=yes",
             remedy="RemoveIPC=no under [Login] in /etc/systemd/logind.conf.d/90-training.conf, then systemctl restart "
@@ -38,20 +39,21 @@ def kept_at_logout(here: Here, os: Os, job: Job) -> Iterator[Finding]:
 
 
 @host_check("HST131", "Everybody may make files in /dev/shm, and nobody remove another's")
-def shared_by_all(here: Here, limits: Limits, job: Job) -> Iterator[Finding]:
-    """Why: the processes of a host hand data over in /dev/shm. Where its mode is not 1777, as after a remount or in an
-    image, jobs of users end with "Call to shm_open failed : Permission denied", and those of root do not. Without the
-    last bit, the sticky one, anybody can remove a job's files.
+def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
+    """Why: The processes of a host exchange data in /dev/shm. Its mode may differ from 1777 after a remount or in an
+    image. Jobs of users then end with "Call to shm_open failed : Permission denied", and those of root do not. Without
+    the last bit, the sticky bit, any user can remove a job's files. A closed /dev/shm is a failure, and for root a
+    warning. A missing sticky bit is a warning.
 
-    By hand: stat -c %a /dev/shm   (where jobs run)
+    Check manually: stat -c %a /dev/shm (where jobs run)
 
-    Mend: chmod 1777 /dev/shm, and mode=1777 in its line of /etc/fstab
+    Fix: Run chmod 1777 /dev/shm, and set mode=1777 in its line of /etc/fstab.
     """
     mode = limits.shm.mode if limits.shm else _EVERYBODY | _STICKY
     closed = mode & _EVERYBODY != _EVERYBODY
     if closed or not mode & _STICKY:
-        yield (here.bad if closed and job.uid else here.warn)(
-            f"{here.host.name}: /dev/shm has mode {mode:o} where jobs run",
+        yield (scribe.bad if closed and job.uid else scribe.warn)(
+            f"{scribe.host.name}: /dev/shm has mode {mode:o} where jobs run",
             expected="1777",
             found=f"{mode:o}",
             remedy="chmod 1777 /dev/shm, and mode=1777 in its line of /etc/fstab",
@@ -59,19 +61,20 @@ def shared_by_all(here: Here, limits: Limits, job: Job) -> Iterator[Finding]:
 
 
 @host_check("HST132", "No shared memory is left from an earlier job", severity=Outcome.WARN, products=NVIDIA)
-def left_in_memory(here: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: a job that was killed leaves the files of NCCL in /dev/shm, which are memory, until it is full: "Call to
-    posix_fallocate failed : No space left on device".
+def left_in_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
+    """Why: A job that was killed leaves the files of NCCL in /dev/shm, which is memory. When /dev/shm is full, jobs end
+    with "Call to posix_fallocate failed : No space left on device". The check warns if files without a process fill 1
+    GiB or a tenth of /dev/shm.
 
-    By hand: ls -l /dev/shm/nccl-*; fuser /dev/shm/nccl-*   (nobody has them open)
+    Check manually: ls -l /dev/shm/nccl-*; fuser /dev/shm/nccl-* (no process has them open)
 
-    Mend: rm /dev/shm/nccl-*, when no job runs
+    Fix: Run rm /dev/shm/nccl-* when no job runs.
     """
     shm = limits.shm
     if shm and shm.left_bytes >= min(SHM_ENOUGH, limits.shm_bytes // 10) and shm.left:
-        yield here.bad(
-            f"{here.host.name}: {shm.left} files of NCCL with {shm.left_bytes >> 20} MiB are left in /dev/shm, and no "
-            "process has them open",
+        yield scribe.bad(
+            f"{scribe.host.name}: {shm.left} files of NCCL with {shm.left_bytes >> 20} MiB are left in /dev/shm, and "
+            "no process has them open",
             found=f"{shm.left_bytes} bytes",
-            remedy=f"when no job runs, on {here.host.name}: rm /dev/shm/nccl-*",
+            remedy=f"when no job runs, on {scribe.host.name}: rm /dev/shm/nccl-*",
         )

@@ -1,7 +1,7 @@
 """Checks of ARP tables: each device address is answered by its device."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
@@ -11,33 +11,37 @@ from preflight.facts.types import Hccn
 from preflight.model.finding import Finding
 
 _VIRTUAL_ROUTERS = ("00:00:5e:00:01:", "00:00:5e:00:02:")  # VRRP, RFC 5798; also used by EVPN's gateways
+_MacTable = Mapping[str, Mapping[str, list[str]]]  # address → MAC → the devices ("node02/3") with that entry
 
 
 @dataclass(frozen=True)
 class _Owner:
+    """The device that has an address."""
+
     host: str
     device: int
     mac: str | None
 
 
 @cluster_check("NIC106", "Every address is answered by the device that has it", products=NPU, several=False)
-def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: a second machine with a device's address takes its packets, now and then: connections come up and break at
-    random. Duplicates among the cluster's devices are NPU102's; here it is a stranger, or a table that is out of date.
-    A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be meant so, and an address of nobody
-    here (a gateway) that has several MACs: warnings.
+def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
+    """Why: A machine outside the cluster may have a device's address and take its packets intermittently. Connections
+    then come up and break at random. The check fails if another MAC answers for a device. The cause may also be an
+    outdated ARP table. A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be intended, so it
+    is a warning. So is an address of no device here (a gateway) that has several MACs. NPU102 reports an address that
+    two of the cluster's devices have.
 
-    By hand: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g on the host that has the address
+    Check manually: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g   (on the host that has the address)
 
-    Mend: find the port of the MAC on the switch (display mac-address), and give its owner another address
+    Fix: Find the port of the MAC on the switch (display mac-address), and give the machine there another address.
     """
-    for host in all_.hosts:
+    for host in scribe.hosts:
         devices = nic[host.name].devices
-        yield from untold(all_, host, {d.index: d.arp for d in devices}, {d.index: d.mac for d in devices})
-    owners, macs_by_address = _owners(nic, hccn), _seen(nic)
+        yield from untold(scribe, host, {d.index: d.arp for d in devices}, {d.index: d.mac for d in devices})
+    owners, macs_by_address = _owners(nic, hccn), _macs(nic)
     switches = _switches(owners, macs_by_address)
     for mac, addresses in switches.items():
-        yield all_.warn(
+        yield scribe.warn(
             f"{mac} answers for {len(addresses)} of the devices' addresses, as a switch does: {_some(addresses)}",
             host=None,
             expected="every device answers for itself",
@@ -46,25 +50,31 @@ def arp(all_: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator
         )
     for address, macs in macs_by_address.items():
         holders = owners.get(address, [])
-        for holder in holders if len(holders) == 1 else ():
-            for mac, seers in macs.items():
-                if holder.mac and mac != holder.mac and mac not in switches:
-                    yield all_.bad(
-                        f"{holder.host}: device {holder.device}: another one answers to its address {address}: {mac}",
-                        host=holder.host,
-                        device=holder.device,
-                        expected=holder.mac,
-                        found=f"{mac}, for {_some(seers)}",
-                        remedy=f"find {mac} on the switches, and take {address} from it; then hccn_tool -i "
-                        f"{holder.device} -send_arp -s enable 1 on {holder.host}",
-                    )
-        if not holders and len(macs) > 1:
-            each = "; ".join(f"{mac} for {_some(seers)}" for mac, seers in sorted(macs.items())[:4])
-            yield all_.warn(
-                f"{address} has {len(macs)} MACs: {each}",
+        if len(holders) == 1:
+            yield from _foreign_macs(scribe, holders[0], address, macs, switches)
+        elif not holders and len(macs) > 1:
+            entries = "; ".join(f"{mac} for {_some(devices)}" for mac, devices in sorted(macs.items())[:4])
+            yield scribe.warn(
+                f"{address} has {len(macs)} MACs: {entries}",
                 host=None,
                 expected="one MAC for an address",
                 remedy=f"if {address} is not an address that several switches share, find out who else has it",
+            )
+
+
+def _foreign_macs(
+    scribe: All, owner: _Owner, address: str, macs: Mapping[str, list[str]], switches: Collection[str]
+) -> Iterator[Finding]:
+    for mac, devices in macs.items():
+        if owner.mac and mac != owner.mac and mac not in switches:
+            yield scribe.bad(
+                f"{owner.host}: device {owner.device}: another one answers to its address {address}: {mac}",
+                host=owner.host,
+                device=owner.device,
+                expected=owner.mac,
+                found=f"{mac}, for {_some(devices)}",
+                remedy=f"find {mac} on the switches, and take {address} from it; then hccn_tool -i {owner.device} "
+                f"-send_arp -s enable 1 on {owner.host}",
             )
 
 
@@ -80,27 +90,25 @@ def _owners(nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Mapping[str, li
     return owners
 
 
-def _seen(nic: Mapping[str, Nic]) -> Mapping[str, Mapping[str, list[str]]]:
-    """Return address → MAC → the devices ("node02/3") with that entry."""
+def _macs(nic: Mapping[str, Nic]) -> _MacTable:
+    """Return the entries of all devices' ARP tables."""
     macs_by_address: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, devices in nic.items():
         for device in devices.devices:
-            for address, mac in _outward(device):
+            for address, mac in _outward_entries(device):
                 macs_by_address[address][mac].append(f"{host}/{device.index}")
     return macs_by_address
 
 
-def _switches(
-    owners: Mapping[str, list[_Owner]], seen: Mapping[str, Mapping[str, list[str]]]
-) -> Mapping[str, list[str]]:
+def _switches(owners: Mapping[str, list[_Owner]], macs_by_address: _MacTable) -> Mapping[str, list[str]]:
     """Return the MAC of each switch → the devices' addresses that it answers for.
 
     Such a MAC is no device's. It answers for several devices, or is that of a virtual router. A stranger with a
     device's address answers for one."""
-    own = {holder.mac for holders in owners.values() for holder in holders if holder.mac}
+    own = {owner.mac for owners_of_address in owners.values() for owner in owners_of_address if owner.mac}
     addresses_by_mac = defaultdict(list)
-    for address in sorted(owners.keys() & seen.keys()):
-        for mac in sorted(seen[address].keys() - own):
+    for address in sorted(owners.keys() & macs_by_address.keys()):
+        for mac in sorted(macs_by_address[address].keys() - own):
             addresses_by_mac[mac].append(address)
     return {
         mac: addresses
@@ -109,7 +117,7 @@ def _switches(
     }
 
 
-def _outward(device: NicDevice) -> Iterator[tuple[str, str]]:
+def _outward_entries(device: NicDevice) -> Iterator[tuple[str, str]]:
     """Yield the complete entries of the device's own ports (eth0 …). Those of endXvY belong to the server's inner
     networks, which are alike everywhere."""
     for entry in device.arp.value or ():

@@ -8,7 +8,7 @@ from typing import Any
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.checks.shared.npu import untold
 from preflight.facts.sections.nic import Nic
-from preflight.model.cluster import Fabric
+from preflight.model.cluster import Fabric, Host
 from preflight.model.finding import Finding
 
 Leaves = Mapping[int, str]  # device → the system name of its switch
@@ -27,17 +27,18 @@ class _Group:
 
 
 class _Fabric:
-    """The leaves of all hosts. A set of hosts is a number, a bit a host, since thousands are compared with
-    thousands."""
+    """The leaves of all hosts.
+
+    A set of hosts is an integer with one bit a host, because thousands of hosts are compared with thousands."""
 
     def __init__(self, leaves: Iterable[Leaves]) -> None:
         self.on: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))  # device → leaf → hosts
-        self.told: dict[int, int] = defaultdict(int)  # device → hosts that report its leaf
+        self.reporting: dict[int, int] = defaultdict(int)  # device → hosts that report its leaf
         self.with_devices: dict[tuple[str, int], int] = defaultdict(int)  # (leaf, n) → hosts with n or more there
         for number, own in enumerate(leaves):
             for device, leaf in own.items():
                 self.on[device][leaf] |= 1 << number
-                self.told[device] |= 1 << number
+                self.reporting[device] |= 1 << number
             for leaf, devices in Counter(own.values()).items():
                 for at_least in range(1, devices + 1):
                     self.with_devices[leaf, at_least] |= 1 << number
@@ -53,14 +54,14 @@ class _Fabric:
             for leaf, devices in Counter(own.values()).items()
             for at_least in range(1, devices + 1)
         ]
-        kin = _in_at_least((len(own) + 1) // 2, common) & ~(1 << number)
-        home = {device: leaf for device in own if (leaf := self._home(device, kin))}
-        return _Group(home, kin)
+        peers = _in_at_least((len(own) + 1) // 2, common) & ~(1 << number)
+        home = {device: leaf for device in own if (leaf := self._home(device, peers))}
+        return _Group(home, peers)
 
-    def _home(self, device: int, kin: int) -> str:
+    def _home(self, device: int, peers: int) -> str:
         """Return the leaf on which nearly all of them have the device; empty if there is none."""
-        enough = max(2, _AGREED * (self.told[device] & kin).bit_count())
-        return next((leaf for leaf, hosts in self.shared[device].items() if (hosts & kin).bit_count() >= enough), "")
+        enough = max(2, _AGREED * (self.reporting[device] & peers).bit_count())
+        return next((leaf for leaf, hosts in self.shared[device].items() if (hosts & peers).bit_count() >= enough), "")
 
 
 def _in_at_least(number: int, sets: Iterable[int]) -> int:
@@ -73,30 +74,35 @@ def _in_at_least(number: int, sets: Iterable[int]) -> int:
 
 
 @cluster_check("NIC105", "Every device is cabled as the same device of the other hosts", products=NPU)
-def cabling(all_: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
-    """Why: fabrics for accelerators put the same device of every host on one leaf switch. Two swapped cables still give
-    links that are up; traffic then takes a longer way, or none where every rail has a subnet of its own. Hosts are
-    compared with those on the same leaves, so several leaves a rail are no fault; only what nearly all others (three
-    quarters, at least two) have differently is.
+def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
+    """Why: Fabrics for accelerators connect the same device of every host to one leaf switch. With two swapped cables,
+    all links are still up. Traffic then takes a longer path, or none if every rail has a separate subnet. Each host is
+    compared with those on the same leaves, so several leaves a rail are no fault. A difference counts if nearly all
+    others (three quarters, at least two) agree. Swapped cables and the leaf of another device fail; another leaf is a
+    warning. If there are only two hosts, swapped cables are a warning.
 
-    By hand: hccn_tool -i 0 -lldp -g, for each device of two hosts
+    Check manually: hccn_tool -i 0 -lldp -g   (for each device of two hosts)
 
-    Mend: put the cables where the other hosts have theirs
+    Fix: Connect the cables as on the other hosts.
     """
-    if all_.cluster.fabric is Fabric.DIRECT:
-        yield all_.skip("the device NICs are wired to each other, not to a switch")
+    if scribe.cluster.fabric is Fabric.DIRECT:
+        yield scribe.skip("the device NICs are wired to each other, not to a switch")
         return
-    leaves = {host.name: _leaves(nic[host.name]) for host in all_.hosts}
-    for host in all_.hosts:
-        yield from untold(all_, host, {d.index: d.neighbour for d in nic[host.name].devices}, unset=True)
-        if not leaves[host.name] and not any(device.neighbour.error for device in nic[host.name].devices):
-            yield all_.skip("no switch tells its name over LLDP", host=host.name)
+    leaves = {host.name: _leaves(nic[host.name]) for host in scribe.hosts}
+    for host in scribe.hosts:
+        yield from _without_leaves(scribe, host, nic[host.name], leaves[host.name])
     with_leaves = {name: own for name, own in leaves.items() if own}
     fabric = _Fabric(with_leaves.values())
     for number, (name, own) in enumerate(with_leaves.items()):
-        yield from _odd(all_, name, own, fabric.group(number, own), fabric)
+        yield from _miscabled(scribe, name, own, fabric.group(number, own), fabric)
     if len(with_leaves) == len(leaves) == 2:
-        yield from _crossed_somewhere(all_, leaves)
+        yield from _swapped_on_either(scribe, leaves)
+
+
+def _without_leaves(scribe: All, host: Host, nic: Nic, leaves: Leaves) -> Iterator[Finding]:
+    yield from untold(scribe, host, {device.index: device.neighbour for device in nic.devices}, unset=True)
+    if not leaves and not any(device.neighbour.error for device in nic.devices):
+        yield scribe.skip("no switch tells its name over LLDP", host=host.name)
 
 
 def _leaves(nic: Nic) -> Leaves:
@@ -107,42 +113,45 @@ def _leaves(nic: Nic) -> Leaves:
     }
 
 
-def _odd(all_: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> Iterator[Finding]:
+def _miscabled(scribe: All, name: str, own: Leaves, group: _Group, fabric: _Fabric) -> Iterator[Finding]:
     wrong = {device: leaf for device, leaf in own.items() if device in group.home and leaf != group.home[device]}
     reported = set[int]()
     for device, leaf in wrong.items():
         if device in reported:
             continue
         home = group.home[device]
-        swapped = (
-            partner
-            for partner in wrong
-            if partner not in reported and (wrong[partner], group.home[partner]) == (home, leaf)
-        )
         usual_device = group.rail_of(leaf)
         details: dict[str, Any] = {"host": name, "device": device, "rail": device, "expected": home, "found": leaf}
-        if (partner := next(swapped, None)) is not None:
+        partner = _swapped_with(device, wrong, group.home, reported)
+        if partner is not None:
             reported.add(partner)
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: device {device}: its cable and that of device {partner} are swapped: on {leaf} and {home}",
                 remedy=f"swap the cables of devices {device} and {partner} of {name}",
                 **details,
             )
         elif usual_device is not None:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: device {device}: on {leaf}, where the other hosts have device {usual_device}",
                 remedy=f"put the cable of device {device} of {name} into {home}",
                 **details,
             )
         elif not group.hosts & fabric.on[device][leaf]:
-            yield all_.warn(
+            yield scribe.warn(
                 f"{name}: device {device}: on {leaf}; that of nearly all other hosts is on {home}",
                 remedy=f"put the cable of device {device} of {name} into {home}, if it is not meant so",
                 **details,
             )
 
 
-def _crossed_somewhere(all_: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:
+def _swapped_with(device: int, wrong: Leaves, home: Leaves, reported: set[int]) -> int | None:
+    """Return the first device on the home leaf of `device` that belongs on its leaf."""
+    swapped = (home[device], wrong[device])
+    partners = (partner for partner in wrong if (wrong[partner], home[partner]) == swapped and partner not in reported)
+    return next(partners, None)
+
+
+def _swapped_on_either(scribe: All, leaves: Mapping[str, Leaves]) -> Iterator[Finding]:
     """Yield the device pairs that two hosts have on the same leaves in swapped order. One host has swapped cables, and
     nothing shows which."""
     (name, own), (peer, peer_leaves) = leaves.items()
@@ -156,7 +165,7 @@ def _crossed_somewhere(all_: All, leaves: Mapping[str, Leaves]) -> Iterator[Find
                 and (peer_leaves.get(device), peer_leaves.get(second)) == (own[second], leaf)
             ):
                 reported |= {device, second}
-                yield all_.warn(
+                yield scribe.warn(
                     f"{name}: device {device}: its cable and that of device {second} are swapped, here or on {peer}",
                     host=name,
                     device=device,

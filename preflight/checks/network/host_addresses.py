@@ -15,57 +15,70 @@ _VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "t
 
 
 @host_check("HST103", "The host NIC is up and has exactly one routable IPv4 address")
-def one_address(here: Here, network: Network) -> Iterator[Finding]:
-    """Why: ranks tell each other one host address. With several to choose from, libraries take the lexically first
-    interface, which may be one that the other hosts cannot reach; the job then hangs until its connect timeout.
+def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
+    """Why: Ranks give each other one host address. If there are several, libraries take the lexically first interface,
+    which the other hosts may not reach. The job then hangs until its connect timeout. The check fails if the
+    inventory's NIC is missing or down, or has no or several routable IPv4 addresses. Without a NIC in the inventory, no
+    such address fails, and several are a warning.
 
-    By hand: ip -4 -brief address show
+    Check manually: ip -4 -brief address show
 
-    Mend: name the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in), and in the job
+    Fix: Set the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in). Set it in the job, too
     (HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME).
     """
-    name, nic = here.host.name, here.host.nic
+    name, nic = scribe.host.name, scribe.host.nic
     if nic is None:
-        usable = [i for i in network.interfaces if i.up and not i.name.startswith(_VIRTUAL) and routable(i)]
-        listed = ", ".join(f"{i.name} {a.ip}" for i in usable for a in routable(i))
-        if not usable:
-            yield here.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
-        elif sum(len(routable(interface)) for interface in usable) > 1:
-            yield here.warn(
-                f"{name}: several interfaces could be the host NIC: {listed}",
-                found=listed,
-                expected="one address",
-                remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
-            )
+        yield from _candidates(scribe, network)
         return
     interfaces = named_by(nic, network)
     if len(interfaces) != 1:
         listed = ", ".join(interface.name for interface in interfaces or network.interfaces)
         count = "no interface" if not interfaces else "more than one interface"
-        yield here.bad(f"{name}: {count} is the inventory's nic {nic}; there are {listed}", expected=nic, found=listed)
+        summary = f"{name}: {count} is the inventory's nic {nic}; there are {listed}"
+        yield scribe.bad(summary, expected=nic, found=listed)
         return
     interface, addresses = interfaces[0], routable(interfaces[0])
     if not interface.up:
-        yield here.bad(f"{name}: host NIC {interface.name} is down", remedy=f"ip link set {interface.name} up")
+        yield scribe.bad(f"{name}: host NIC {interface.name} is down", remedy=f"ip link set {interface.name} up")
     elif len(addresses) != 1:
         listed = ", ".join(str(address) for address in addresses) or "none"
-        yield here.bad(f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses", found=listed)
+        yield scribe.bad(
+            f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses", found=listed
+        )
+
+
+def _candidates(scribe: Here, network: Network) -> Iterator[Finding]:
+    """Yield the finding about a host of which the inventory names no host NIC."""
+    name = scribe.host.name
+    interfaces = [nic for nic in network.interfaces if nic.up and not nic.name.startswith(_VIRTUAL)]
+    usable = [f"{nic.name} {address.ip}" for nic in interfaces for address in routable(nic)]
+    if not usable:
+        yield scribe.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
+    elif len(usable) > 1:
+        listed = ", ".join(usable)
+        yield scribe.warn(
+            f"{name}: several interfaces could be the host NIC: {listed}",
+            found=listed,
+            expected="one address",
+            remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
+        )
 
 
 @host_check("HST104", "The host name does not resolve to loopback")
-def own_name(here: Here, names: Names) -> Iterator[Finding]:
-    """Why: gloo, torchrun and MPI give the address of their own host name to the other hosts. Debian's installer
-    writes 127.0.1.1 for it, and then every rank on another host connects to itself. Only a warning where the
-    inventory names the host NIC, since the job's environment then says the interface.
+def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
+    """Why: gloo, torchrun and MPI give the address of their own host name to the other hosts. Debian's installer writes
+    127.0.1.1 for that name, and every rank on another host then connects to itself. A name that resolves to loopback,
+    or does not resolve, fails. It is a warning if the inventory names the host NIC, because the job's environment then
+    sets the interface.
 
-    By hand: getent ahosts "$(hostname)"; grep "$(hostname)" /etc/hosts
+    Check manually: getent ahosts "$(hostname)"; grep "$(hostname)" /etc/hosts
 
-    Mend: in /etc/hosts, give the host name the host NIC's address instead of 127.x
+    Fix: Set the host NIC's address for the host name in /etc/hosts, instead of 127.x.
     """
-    name = here.host.name
-    report = here.warn if here.host.nic else here.bad
+    name = scribe.host.name
+    report = scribe.warn if scribe.host.nic else scribe.bad
     loopback = [address for address in names.hostname if ip_address(address.partition("%")[0]).is_loopback]
-    remedy = f"in /etc/hosts on {name}, put {here.host.address} in front of the host name"
+    remedy = f"in /etc/hosts on {name}, put {scribe.host.address} in front of the host name"
     if loopback:
         yield report(
             f"{name}: its own name resolves to {', '.join(loopback)}", found=", ".join(loopback), remedy=remedy
@@ -75,16 +88,16 @@ def own_name(here: Here, names: Names) -> Iterator[Finding]:
 
 
 @host_check("HST105", "The cluster's host names resolve to the inventory's addresses", severity=Outcome.WARN)
-def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
-    """Why: MASTER_ADDR, host files and rank tables are often written with names. A stale line in one host's
-    /etc/hosts sends its ranks to another machine.
+def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
+    """Why: MASTER_ADDR, host files and rank tables often contain names. An outdated line in one host's /etc/hosts sends
+    its ranks to another machine. The check warns if a name does not resolve to the inventory's address.
 
-    By hand: getent ahostsv4 NAME, on every host
+    Check manually: getent ahostsv4 NAME   (on every host)
 
-    Mend: the same lines in /etc/hosts everywhere, or names in DNS
+    Fix: Write the same lines in /etc/hosts on every host, or add the names to DNS.
     """
-    resolved, own = names.cluster, here.host.name
-    planned = here.cluster.ipv4_hosts
+    resolved, own = names.cluster, scribe.host.name
+    planned = scribe.cluster.ipv4_hosts
     unresolved = [name for name, address in planned.items() if address not in resolved.get(name, ()) and name != own]
     wrong = [
         f"{name} is {', '.join(resolved.get(name, ())) or 'not known'} (inventory: {planned[name]})"
@@ -93,8 +106,8 @@ def cluster_names(here: Here, names: Names) -> Iterator[Finding]:
     if len(unresolved) > _NAMED:
         wrong.append(f"and {len(unresolved) - _NAMED} more")
     if unresolved:
-        yield here.bad(
-            f"{here.host.name}: {len(unresolved)} of the cluster's names do not resolve as in the inventory: "
+        yield scribe.bad(
+            f"{scribe.host.name}: {len(unresolved)} of the cluster's names do not resolve as in the inventory: "
             f"{wrong[0]}",
             evidence=tuple(wrong),
             remedy="use addresses in the job, or correct /etc/hosts or DNS",

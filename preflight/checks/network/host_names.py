@@ -20,25 +20,25 @@ _NO_NAMES = ("", "localhost", "localhost.localdomain")
 
 
 @host_check("HST124", "The host's name cannot be read as a number")
-def no_number(here: Here, os: Os) -> Iterator[Finding]:
-    """Why: whoever resolves a name reads a number as an IPv4 address first: 6841231 is 0.104.99.143, 05 is 0.0.0.5,
-    0x1f is 0.0.0.31. A host that is called so cannot be reached by its name: "The client socket has failed to connect
-    to [::ffff:0.104.99.143]".
+def no_number(scribe: Here, os: Os) -> Iterator[Finding]:
+    """Why: Name resolution reads a number as an IPv4 address first: 6841231 is 0.104.99.143, 05 is 0.0.0.5, 0x1f is
+    0.0.0.31. A host with such a name cannot be reached by it: "The client socket has failed to connect to
+    [::ffff:0.104.99.143]". Such a host name fails. If only the inventory has such a name, it is a warning.
 
-    By hand: hostname; getent ahostsv4 "$(hostname)"
+    Check manually: hostname; getent ahostsv4 "$(hostname)"
 
-    Mend: hostnamectl set-hostname node-6841231: a name with a letter that is no hexadecimal digit behind 0x
+    Fix: Run hostnamectl set-hostname node-6841231, or use another name with a letter (after 0x, no hexadecimal digit).
     """
-    host = here.host
+    host = scribe.host
     if (address := _as_number(os.hostname)) is not None:
-        yield here.bad(
+        yield scribe.bad(
             f"{host.name}: the name {os.hostname} is read as the address {address}",
             expected="a name with a letter",
             found=address,
             remedy=f"hostnamectl set-hostname node-{os.hostname}, and the same in the inventory",
         )
     if host.name != os.hostname and (address := _as_number(host.name)) is not None:
-        yield here.warn(
+        yield scribe.warn(
             f"{host.name}: the inventory's name is read as the address {address}",
             expected="a name with a letter",
             found=address,
@@ -58,21 +58,22 @@ def _as_number(name: str) -> str | None:
 
 
 @host_check("HST125", "The name localhost is this host")
-def localhost(here: Here, naming: Naming) -> Iterator[Finding]:
-    """Why: processes of one host meet at localhost. Where it is no loopback address, or none at all, as in images
-    without /etc/hosts: "The IPv6 network addresses of (localhost, …) cannot be retrieved".
+def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
+    """Why: Processes of one host meet at localhost. The check fails if that name is not a loopback address or does not
+    resolve, as in images without /etc/hosts. The error is "The IPv6 network addresses of (localhost, …) cannot be
+    retrieved".
 
-    By hand: getent ahosts localhost
+    Check manually: getent ahosts localhost
 
-    Mend: 127.0.0.1 localhost and ::1 localhost in /etc/hosts
+    Fix: Write 127.0.0.1 localhost and ::1 localhost in /etc/hosts.
     """
     if naming.localhost is None:
-        yield here.unknown(f"{here.host.name}: localhost did not resolve within {naming.seconds:g} s")
+        yield scribe.unknown(f"{scribe.host.name}: localhost did not resolve within {naming.seconds:g} s")
         return
     foreign = [text for text in naming.localhost if not _is_loopback(text)]
     if foreign or not naming.localhost:
-        yield here.bad(
-            f"{here.host.name}: localhost " + (f"is {', '.join(foreign)}" if foreign else "does not resolve"),
+        yield scribe.bad(
+            f"{scribe.host.name}: localhost " + (f"is {', '.join(foreign)}" if foreign else "does not resolve"),
             expected="127.0.0.1",
             found=", ".join(naming.localhost),
             remedy="127.0.0.1 localhost in /etc/hosts",
@@ -87,20 +88,22 @@ def _is_loopback(text: str) -> bool:
 
 
 @host_check("HST126", "Names of other hosts' addresses are found at once, or not at all", severity=Outcome.WARN)
-def reverse(here: Here, naming: Naming) -> Iterator[Finding]:
-    """Why: torch's store asks for the name of every client that connects, sshd for that of who logs in. With a name
-    server that does not answer each of these takes seconds: "The hostname of the client socket cannot be retrieved.
-    err=-3", and a large job is through with it after its timeout.
+def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
+    """Why: torch's store looks up the name of every client that connects, and sshd looks up the name of every client
+    that logs in. If the name server does not answer, each lookup takes seconds: "The hostname of the client socket
+    cannot be retrieved. err=-3". In a large job, all lookups together exceed its timeout. A lookup of 1 s or more is a
+    warning.
 
-    By hand: time getent hosts ADDRESS; cat /etc/resolv.conf
+    Check manually: time getent hosts ADDRESS; cat /etc/resolv.conf
 
-    Mend: the hosts in /etc/hosts, or name servers that answer; options timeout:1 attempts:1 in /etc/resolv.conf
+    Fix: Add the hosts to /etc/hosts, or use name servers that answer. Set options timeout:1 attempts:1 in
+    /etc/resolv.conf.
     """
     for address, seconds in naming.reverse.items():
         if seconds is None or seconds >= SLOW:
             took = f"more than {naming.seconds:g} s" if seconds is None else f"{seconds:.1f} s"
-            yield here.bad(
-                f"{here.host.name}: the name of {address} takes {took}",
+            yield scribe.bad(
+                f"{scribe.host.name}: the name of {address} takes {took}",
                 expected=f"less than {SLOW:g} s",
                 found=took,
                 cause="a name server of /etc/resolv.conf does not answer",
@@ -110,38 +113,28 @@ def reverse(here: Here, naming: Naming) -> Iterator[Finding]:
 
 
 @cluster_check("HST127", "Exactly the first host takes its name and address for its own")
-def endpoint(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
-    """Why: every torchrun decides by itself whether --rdzv-endpoint means its own host, and serves the store there.
-    Where none does, by an alias or the address of another NIC, all wait for a store that nobody serves:
-    "RendezvousConnectionError: The connection to the C10d store has failed"; two of them are two jobs. The first host
-    of the inventory is taken for the endpoint, by its name or its address. A failure where the inventory says that
-    torchrun starts the jobs, and neither of the two would do.
+def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
+    """Why: Every torchrun decides by itself whether --rdzv-endpoint is its own host, and serves the store there. With
+    an alias or the address of another NIC, no host may serve it, and all wait. The error is "RendezvousConnectionError:
+    The connection to the C10d store has failed". If two hosts serve a store, there are two jobs. The check takes the
+    inventory's first host as the endpoint, by its name or its address. With launcher = "torchrun" under [job], it fails
+    if that host accepts neither, or another host accepts one. Other mismatches are warnings.
 
-    By hand: python -c 'from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname as own;
+    Check manually: python -c 'from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname as own;
     print(own("ENDPOINT"))'   (on every host)
 
-    Mend: in /etc/hosts of the first host, its address in front of its name; or --rdzv-conf is_host=1 there and
-    is_host=0 on the others
+    Fix: Put the first host's address in front of its name in its /etc/hosts. Or use --rdzv-conf is_host=1 there and
+    is_host=0 on the others.
     """
-    first = all_.cluster.hosts[0]
-    strict = all_.cluster.job.launcher == "torchrun"
+    first = scribe.cluster.hosts[0]
+    strict = scribe.cluster.job.launcher == "torchrun"
     names = tuple(dict.fromkeys((first.name, first.address)))
     served = [name for name in names if first.name in naming and naming[first.name].endpoints.get(name)]
     for name in names:
         answers = {host: naming_of_host.endpoints.get(name) for host, naming_of_host in naming.items()}
-        for host, answer in answers.items():
-            if answer is None:
-                yield all_.unknown(f"{host}: whether it takes {name} for its own was not found out in time", host=host)
-            elif answer and host != first.name:
-                yield (all_.bad if strict else all_.warn)(
-                    f"{host}: takes {name} for its own, which is {first.name}",
-                    host=host,
-                    peer=first.name,
-                    found=name,
-                    remedy=f"on {host}, correct what {name} and the host's own name resolve to (/etc/hosts)",
-                )
+        yield from _wrong_owners(scribe, name, answers)
         if answers.get(first.name) is False:
-            yield (all_.bad if strict and not served else all_.warn)(
+            yield (scribe.bad if strict and not served else scribe.warn)(
                 f"{first.name}: does not take {name} for its own, so no torchrun serves the store there",
                 host=first.name,
                 expected="yes",
@@ -151,15 +144,33 @@ def endpoint(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
             )
 
 
+def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) -> Iterator[Finding]:
+    """Yield the other hosts that accept the first host's name or address as theirs, or may do so."""
+    first = scribe.cluster.hosts[0].name
+    report = scribe.bad if scribe.cluster.job.launcher == "torchrun" else scribe.warn
+    for host, answer in answers.items():
+        if answer is None:
+            yield scribe.unknown(f"{host}: whether it takes {name} for its own was not found out in time", host=host)
+        elif answer and host != first:
+            yield report(
+                f"{host}: takes {name} for its own, which is {first}",
+                host=host,
+                peer=first,
+                found=name,
+                remedy=f"on {host}, correct what {name} and the host's own name resolve to (/etc/hosts)",
+            )
+
+
 @cluster_check("HST128", "The hosts know each other by their full names", severity=Outcome.WARN)
-def full_names(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
-    """Why: torchrun and others give rank 0's full name (hostname -f) to the other hosts as MASTER_ADDR. Where they
-    cannot resolve it the job hangs after the rendezvous, though every short name works. Every host is asked for the
-    names of its neighbours in the inventory, and of the first host.
+def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
+    """Why: torchrun and others give rank 0's full name (hostname -f) to the other hosts as MASTER_ADDR. If they cannot
+    resolve it, the job hangs after the rendezvous, although every short name works. Every host resolves the full names
+    of its neighbours in the inventory, and of the first host. A name that does not resolve is a warning, and so is one
+    that is empty or localhost.
 
-    By hand: hostname -f; getent hosts NAME   (on the other hosts)
+    Check manually: hostname -f; getent hosts NAME   (on the other hosts)
 
-    Mend: full names in /etc/hosts, too, or in DNS; torchrun --local-addr=ADDRESS
+    Fix: Add the full names to /etc/hosts or DNS, or use torchrun --local-addr=ADDRESS.
     """
     strangers: dict[str, list[str]] = defaultdict(list)  # full name → the hosts that cannot resolve it
     for name, naming_of_host in naming.items():
@@ -168,18 +179,18 @@ def full_names(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
                 strangers[peer].append(name)
     for name, naming_of_host in naming.items():
         if naming_of_host.full_name is None:
-            yield all_.unknown(f"{name}: its full name was not found within {naming_of_host.seconds:g} s", host=name)
+            yield scribe.unknown(f"{name}: its full name was not found within {naming_of_host.seconds:g} s", host=name)
             continue
         own = naming_of_host.full_name.name
         if own.lower() in _NO_NAMES:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: its full name is {own or 'empty'}, which every host takes for itself",
                 host=name,
                 found=own,
                 remedy=f"in /etc/hosts, {name} and its full name behind its own address, not behind 127.x",
             )
         elif own in strangers:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{name}: its full name {own} does not resolve on {', '.join(strangers[own][:3])}",
                 host=name,
                 peer=strangers[own][0],
@@ -189,20 +200,20 @@ def full_names(all_: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
 
 
 @cluster_check("HST129", "All hosts have IPv6, or none", severity=Outcome.WARN, products=_NO_NPU)
-def families(all_: All, network: Mapping[str, Network]) -> Iterator[Finding]:
-    """Why: NCCL takes an address of either family, and the one that a host offers another may not have: "Socket
-    creation failed : Address family not supported by protocol".
+def families(scribe: All, network: Mapping[str, Network]) -> Iterator[Finding]:
+    """Why: NCCL takes an address of either family, and another host may not have that family. The error is "Socket
+    creation failed : Address family not supported by protocol". The check warns if only some hosts have IPv6.
 
-    By hand: cat /proc/sys/net/ipv6/conf/all/disable_ipv6; ip -6 address show
+    Check manually: cat /proc/sys/net/ipv6/conf/all/disable_ipv6; ip -6 address show
 
-    Mend: NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment; or IPv6 on, or off, on all hosts
+    Fix: Set NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment, or turn IPv6 on, or off, on all hosts.
     """
     has = {
         name: any(":" in address for nic in network_of_host.interfaces if nic.up for address in nic.addresses)
         for name, network_of_host in network.items()
     }
     for odd in odd_ones(has):
-        yield all_.bad(
+        yield scribe.bad(
             f"{odd.host}: has {'an' if odd.value else 'no'} IPv6 address, {odd.elsewhere} "
             + ("has none" if odd.value else "has one"),
             host=odd.host,

@@ -31,19 +31,21 @@ _ArrivalsOf = Mapping[str, Arrivals | None]
     optional=("arrivals",),
 )
 def reached(
-    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+    scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    """Why: the ranks meet on the host NICs (port 60000), and each host chooses its own: HCCL_IF_IP, else the NIC that
-    HCCL_SOCKET_IFNAME names, else the first by name that is not docker's. A storage NIC or a bridge whose name comes
-    first is enough for EI0015 after two minutes. Connections that were tried to the chosen address settle it;
-    otherwise networks and routes are compared.
+    """Why: The ranks meet on the host NICs (port 60000), and each host chooses its NIC. HCCL takes HCCL_IF_IP, else the
+    NIC of HCCL_SOCKET_IFNAME, else the first by name that is not docker's. If the name of a storage NIC or a bridge
+    comes first, the job ends with EI0015 after two minutes. The check fails if other hosts cannot reach the chosen
+    address. Connections that were tried to it decide; otherwise networks and routes are compared. It warns if only the
+    default route leads there, or if the inventory names another NIC.
 
-    By hand: env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'; ip -brief address show; ip route get ADDRESS-OF-THE-OTHER-HOST
+    Check manually: env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'; ip -brief address show; ip route get
+    ADDRESS-OF-THE-OTHER-HOST
 
-    Mend: name the NIC in the jobs' environment: HCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
+    Fix: Set HCCL_SOCKET_IFNAME==eth0 in the jobs' environment (the second = means: exactly this one).
     """
-    chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in all_.hosts}
-    yield from judged(all_, HCCL, _not_alone(chosen), network, arrivals)
+    chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in scribe.hosts}
+    yield from judged(scribe, HCCL, _without_loopback(chosen), network, arrivals)
 
 
 @cluster_check(
@@ -54,31 +56,32 @@ def reached(
     optional=("arrivals",),
 )
 def reached_by_nccl(
-    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+    scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    """Why: every rank tells the others one address of its host NIC. NCCL_SOCKET_IFNAME is a list of beginnings: eth1
-    fits eth10, too; = before it means whole names, ^ all others. Where nothing fits, a job ends with "no socket
-    interface found"; ^docker alone lets the loopback in. Without it NCCL takes ib* first, then the first that is
-    neither docker's nor the loopback, which on one host may be a bridge that no other host reaches.
+    """Why: Every rank gives the others one address of its host NIC. NCCL_SOCKET_IFNAME is a list of prefixes, so eth1
+    also matches eth10. A leading = means whole names, and ^ all others; ^docker alone admits the loopback. Without a
+    match, a job ends with "no socket interface found". Without the variable, NCCL takes ib* first, then the first
+    interface that is neither docker's nor the loopback. On one host, this may be a bridge that no other host reaches.
+    The check fails if other hosts cannot reach the chosen address. It warns if a NIC's name also matches other NICs.
 
-    By hand: env | grep NCCL_SOCKET; cat /etc/nccl.conf ~/.nccl.conf; ip -brief address show; NCCL_DEBUG=INFO says which
-    NIC it took
+    Check manually: env | grep NCCL_SOCKET; cat /etc/nccl.conf ~/.nccl.conf; ip -brief address show   (NCCL_DEBUG=INFO
+    logs the chosen NIC)
 
-    Mend: name the NIC in the jobs' environment: NCCL_SOCKET_IFNAME==eth0 (the second = means: exactly this one)
+    Fix: Set NCCL_SOCKET_IFNAME==eth0 in the jobs' environment (the second = means: exactly this one).
     """
     chosen = {
         host.name: library_nics.nccl(
             job[host.name].variables, network[host.name], job[host.name].nccl_files.get("NCCL_SOCKET_IFNAME", "")
         )
-        for host in all_.hosts
+        for host in scribe.hosts
     }
-    yield from judged(all_, NCCL, _not_alone(chosen), network, arrivals)
-    for host in all_.hosts:
+    yield from judged(scribe, NCCL, _without_loopback(chosen), network, arrivals)
+    for host in scribe.hosts:
         names = job[host.name].variables.get("NCCL_SOCKET_IFNAME", "")
         surplus = library_nics.more_than_meant(names, network[host.name])
         if surplus:
             word, extra_nics = surplus
-            yield all_.warn(
+            yield scribe.warn(
                 f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} fits {', '.join(extra_nics)} beside {word}: NCCL "
                 "takes names by their beginning, and spreads its traffic over all that fit",
                 host=host.name,
@@ -90,57 +93,60 @@ def reached_by_nccl(
 
 @cluster_check("HST118", "gloo chooses a host NIC that every other host reaches", several=False, optional=("arrivals",))
 def reached_by_gloo(
-    all_: All,
+    scribe: All,
     job: Mapping[str, Job],
     network: Mapping[str, Network],
     names: Mapping[str, Names],
     arrivals: _ArrivalsOf,
 ) -> Iterator[Finding]:
-    """Why: groups of torch that work on the host (gloo) meet on an interface of GLOO_SOCKET_IFNAME: whole names between
-    commas, all of which must exist, so that a value made for NCCL or HCCL (a beginning, ^ or =) ends the job. Without
-    it they take the address of the host's own name; where jobs use NPUs, that is HST104's to judge.
+    """Why: Groups of torch that work on the host (gloo) meet on an interface of GLOO_SOCKET_IFNAME. The value lists
+    whole names between commas, and all must exist. A value made for NCCL or HCCL (a prefix, ^ or =) ends the job.
+    Without the variable, gloo takes the address of the host's own name; if jobs use NPUs, HST104 judges that. The check
+    fails if other hosts cannot reach the chosen address.
 
-    By hand: echo $GLOO_SOCKET_IFNAME; ip -brief address show; getent ahosts "$(hostname)"
+    Check manually: echo $GLOO_SOCKET_IFNAME; ip -brief address show; getent ahosts "$(hostname)"
 
-    Mend: name the NIC in the jobs' environment: GLOO_SOCKET_IFNAME=eth0
+    Fix: Set GLOO_SOCKET_IFNAME=eth0 in the jobs' environment.
     """
     chosen: dict[str, NicChoice | str] = {}
-    for host in all_.hosts:
+    for host in scribe.hosts:
         choice = library_nics.gloo(job[host.name].variables, network[host.name], names[host.name].hostname)
         by_itself = isinstance(choice, NicChoice) and choice.why == library_nics.BY_NAME
-        if choice is not None and not (by_itself and all_.cluster.product.is_npu):
+        if choice is not None and not (by_itself and scribe.cluster.product.is_npu):
             chosen[host.name] = choice
-    yield from judged(all_, GLOO, chosen, network, arrivals)
+    yield from judged(scribe, GLOO, chosen, network, arrivals)
 
 
 @cluster_check(
     "HST119", "Open MPI is told a host NIC that every other host reaches", several=False, optional=("arrivals",)
 )
 def reached_by_mpi(
-    all_: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
+    scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    """Why: btl_tcp_if_include is a list of whole names and of networks; a name that a host does not have leaves it
-    without Open MPI's TCP, and the job says that processes cannot reach each other. It is read from
-    OMPI_MCA_btl_tcp_if_include, then from the user's file, then from that of the installation; what stands behind
-    `mpirun --mca` cannot be seen here. A network serves hosts whose NICs have different names.
+    """Why: btl_tcp_if_include is a list of whole names and of networks. On a host without one of the names, Open MPI
+    has no TCP, and the job reports that processes cannot reach each other. The value is read from
+    OMPI_MCA_btl_tcp_if_include, then from the user's file, then from that of the installation. Options of `mpirun
+    --mca` are not visible here. A network works for hosts with different NIC names. The check fails if other hosts
+    cannot reach the chosen address.
 
-    By hand: env | grep OMPI_MCA; grep if_include ~/.openmpi/mca-params.conf /etc/openmpi/openmpi-mca-params.conf
+    Check manually: env | grep OMPI_MCA; grep if_include ~/.openmpi/mca-params.conf /etc/openmpi/openmpi-mca-params.conf
 
-    Mend: OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs
+    Fix: Set OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs.
     """
-    choices = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in all_.hosts}
-    yield from judged(all_, MPI, {name: choice for name, choice in choices.items() if choice}, network, arrivals)
+    choices = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in scribe.hosts}
+    yield from judged(scribe, MPI, {name: choice for name, choice in choices.items() if choice}, network, arrivals)
 
 
 @host_check("ENV111", "The libraries' variables lead to the same host NIC", products=EVERY, severity=Outcome.WARN)
-def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
-    """Why: HCCL, NCCL and gloo read their interface variables by different rules, so that one value may name two NICs:
-    eth is every NIC that begins so for HCCL and NCCL, and one of that name for gloo. A job whose groups of the devices
-    meet in one network and those of the hosts in another needs both, and fails in half of its steps if one is closed.
+def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
+    """Why: HCCL, NCCL and gloo read their interface variables by different rules. For HCCL and NCCL, eth is every NIC
+    with that prefix; for gloo, it is the NIC of that name. One value may therefore select two NICs, which is a warning.
+    The groups of the devices then meet in one network, and those of the hosts in another. The job needs both, and fails
+    in half of its steps if one is closed.
 
-    By hand: env | grep SOCKET_IFNAME; ip -brief address show
+    Check manually: env | grep SOCKET_IFNAME; ip -brief address show
 
-    Mend: name one NIC to each in its own way: HCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0
+    Fix: Set the same NIC in each: HCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0
     """
     libraries = {
         "HCCL": choose(job.variables, network),
@@ -154,15 +160,15 @@ def same_nic(here: Here, job: Job, network: Network, names: Names) -> Iterator[F
     }
     if len({choice.nic for choice in by_variable.values()}) > 1:
         nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in by_variable.items())
-        yield here.bad(
-            f"{here.host.name}: {nics}",
+        yield scribe.bad(
+            f"{scribe.host.name}: {nics}",
             found=", ".join(choice.nic for choice in by_variable.values()),
             expected="one NIC",
             remedy="name the same NIC to each: HCCL and NCCL take =NIC, gloo NIC",
         )
 
 
-def _not_alone(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
+def _without_loopback(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
     """Return the choices without hosts that took the loopback because nothing else is up, which HST103 reports."""
     return {
         name: choice

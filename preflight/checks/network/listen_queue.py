@@ -9,23 +9,23 @@ from preflight.model.outcome import Outcome
 
 
 @cluster_check("HST114", "The first host can queue a connection of every rank", severity=Outcome.WARN)
-def backlog(all_: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
-    """Why: all ranks connect to rank 0 within a second or two. What its backlog cannot hold, the kernel drops without
-    a word; the others try again after 1, 2, 4 seconds, and the last of a large job are too late. The first host of the
-    inventory is taken for the one of rank 0.
+def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
+    """Why: All ranks connect to rank 0 within a second or two. The kernel drops connections that exceed the backlog,
+    without a message. Those ranks try again after 1, 2, 4 seconds, and the last of a large job are too late. The check
+    takes the inventory's first host as that of rank 0. A limit below the number of ranks is a warning.
 
-    By hand: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
+    Check manually: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
 
-    Mend: net.core.somaxconn = 65535 and net.ipv4.tcp_max_syn_backlog = 65535 in a file of /etc/sysctl.d, then
+    Fix: Set net.core.somaxconn = 65535 and net.ipv4.tcp_max_syn_backlog = 65535 in a file of /etc/sysctl.d, then run
     sysctl --system
     """
-    host, ranks = all_.hosts[0].name, all_.cluster.device_count
+    host, ranks = scribe.hosts[0].name, scribe.cluster.device_count
     settings = {"net.core.somaxconn": sysctl[host].somaxconn, "net.ipv4.tcp_max_syn_backlog": sysctl[host].syn_backlog}
     if not any(settings.values()):
-        yield all_.skip(f"{host}: neither {' nor '.join(settings)} is known")
+        yield scribe.skip(f"{host}: neither {' nor '.join(settings)} is known")
     for key, value in settings.items():
         if 0 < value < ranks:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{host}: {key} is {value}, and the cluster has {ranks} ranks",
                 host=host,
                 expected=f"at least {ranks}",

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.facts.sections.neighbours import Entry, Neighbours, Visit
+from preflight.facts.sections.neighbours import Entry, Neighbours, SshVisit
 from preflight.model.finding import Finding
 
+_EACH = "each host"
 _SHOWN = 4  # attempts that a finding lists as evidence
 _REMEDY = {
     Entry.UNKNOWN_KEY: "compare fingerprints, then ssh-keyscan {port}{place} >> ~/.ssh/known_hosts on {source}, or one "
@@ -24,9 +25,11 @@ _REMEDY = {
 
 
 @dataclass(frozen=True)
-class _Try:
+class _Attempt:
+    """An attempt of one host to get into another."""
+
     source: str
-    visit: Visit
+    visit: SshVisit
 
     @property
     def target(self) -> str:
@@ -34,63 +37,71 @@ class _Try:
 
 
 @cluster_check("HST123", "Hosts get into each other over ssh without a password")
-def between_hosts(all_: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
+def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
     """Why: mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh, mpirun from host to
-    host in a tree. A question for a password or about a host key has nobody to answer it: the launcher stands still,
-    or says nothing but that a daemon was lost. Each host tries the next, the previous and the first of the inventory,
-    by its address and ssh port there, as the jobs' user, with the keys and the known hosts that it has; none are added.
+    host in a tree. A question for a password or about a host key gets no answer. The launcher then hangs, or reports
+    only that a daemon was lost. Each host tries to log in to the next, the previous and the first of the inventory. The
+    check fails if one of these logins fails. They use the inventory's addresses and ssh ports, and the jobs' user with
+    its keys and known hosts. No keys are added.
 
-    By hand: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
+    Check manually: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
 
-    Mend: one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts
+    Fix: Use one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts.
     """
-    tries = [
-        _Try(host, visit) for host, neighbours_of_host in neighbours.items() for visit in neighbours_of_host.visits
+    attempts = [
+        _Attempt(host, visit) for host, neighbours_of_host in neighbours.items() for visit in neighbours_of_host.visits
     ]
-    failed = [attempt for attempt in tries if attempt.visit.entry is not Entry.IN]
-    if len(failed) == len(tries) > 1 and len({attempt.visit.entry for attempt in failed}) == 1:
-        yield _told(all_, failed, None, "no host gets into another one")
+    if _failed_alike(attempts):
+        yield _failure(scribe, attempts, None, "no host gets into another one")
         return
-    reported: set[_Try] = set()
-    for group, target in _alike(tries, failed, lambda attempt: attempt.target):
-        yield _told(all_, group, target, f"{target}: no other host gets in")
-        reported.update(group)
-    failed = [attempt for attempt in failed if attempt not in reported]
-    for group, source in _alike(tries, failed, lambda attempt: attempt.source):
-        yield _told(all_, group, source, f"{source}: gets into no other host")
-        reported.update(group)
-    for attempt in (attempt for attempt in failed if attempt not in reported):
-        yield _told(all_, [attempt], attempt.source, f"{attempt.source}: does not get into {attempt.target}")
+    reported: set[_Attempt] = set()
+    for target, group in _failed_groups(attempts, reported, lambda attempt: attempt.target):
+        yield _failure(scribe, group, target, f"{target}: no other host gets in")
+    for source, group in _failed_groups(attempts, reported, lambda attempt: attempt.source):
+        yield _failure(scribe, group, source, f"{source}: gets into no other host")
+    for attempt in attempts:
+        if attempt.visit.entry is not Entry.IN and attempt not in reported:
+            yield _failure(scribe, [attempt], attempt.source, f"{attempt.source}: does not get into {attempt.target}")
 
 
-def _alike(
-    tries: Sequence[_Try], failed: Sequence[_Try], whose: Callable[[_Try], str]
-) -> Iterator[tuple[list[_Try], str]]:
-    """Yield the groups of two or more attempts that all failed in the same way."""
-    bad = set(failed)
-    groups: dict[str, list[_Try]] = defaultdict(list)
-    for attempt in tries:
-        groups[whose(attempt)].append(attempt)
-    for name, group in groups.items():
-        if len(group) > 1 and bad.issuperset(group) and len({attempt.visit.entry for attempt in group}) == 1:
-            yield group, name
+def _failed_alike(attempts: Sequence[_Attempt]) -> bool:
+    """Return whether there are two or more attempts, all of which failed in the same way."""
+    entries = {attempt.visit.entry for attempt in attempts}
+    return len(attempts) > 1 and len(entries) == 1 and Entry.IN not in entries
 
 
-def _told(all_: All, group: Sequence[_Try], host: str | None, what: str) -> Finding:
+def _failed_groups(
+    attempts: Sequence[_Attempt], reported: set[_Attempt], key: Callable[[_Attempt], str]
+) -> Iterator[tuple[str, list[_Attempt]]]:
+    """Yield the groups of attempts that all failed in the same way, by host, and add them to those reported."""
+    groups: dict[str, list[_Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        groups[key(attempt)].append(attempt)
+    for host, group in groups.items():
+        if _failed_alike(group) and reported.isdisjoint(group):
+            yield host, group
+            reported.update(group)
+
+
+def _failure(scribe: All, group: Sequence[_Attempt], host: str | None, summary: str) -> Finding:
     first = group[0]
-    entry, several = first.visit.entry, len(group) > 1
-    source = "each host" if several and len({attempt.source for attempt in group}) > 1 else first.source
-    target = "each host" if several and len({attempt.target for attempt in group}) > 1 else first.target
-    place = "HOST" if target == "each host" else first.visit.place
+    source = _name({attempt.source for attempt in group})
+    target = _name({attempt.target for attempt in group})
+    place = "HOST" if target == _EACH else first.visit.place
     port = f"-p {first.visit.port} " if first.visit.port else ""
     key = f"'[{place}]:{first.visit.port}'" if port else place
-    return all_.bad(
-        f"{what} over ssh: {entry}",
+    remedy = _REMEDY.get(first.visit.entry, "")
+    return scribe.bad(
+        f"{summary} over ssh: {first.visit.entry}",
         host=host,
-        peer=None if several else first.target,
-        remedy=_REMEDY.get(entry, "").format(source=source, target=target, place=place, port=port, key=key),
+        peer=None if len(group) > 1 else first.target,
+        remedy=remedy.format(source=source, target=target, place=place, port=port, key=key),
         evidence=tuple(
             f"{attempt.source}: ssh {port}{attempt.visit.place} true: {attempt.visit.said}"
             for attempt in group[:_SHOWN]
         ),
     )
+
+
+def _name(hosts: set[str]) -> str:
+    return hosts.pop() if len(hosts) == 1 else _EACH

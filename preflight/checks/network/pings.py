@@ -7,7 +7,7 @@ from ipaddress import AddressValueError, IPv4Address
 
 from preflight.attribution.lost_pings import causes
 from preflight.attribution.ping_reasons import reason
-from preflight.attribution.ping_types import Attachment, Cause, end, is_lost, own
+from preflight.attribution.ping_types import Attachment, Cause, PingEnd, end, is_lost, own
 from preflight.attribution.ping_words import LARGE, LARGE_DIRECT, REACH, REACH_DIRECT, Words, mend, said
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.types import Hccn, HccnDevice, Ping
@@ -16,82 +16,95 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Culprit
 
 _SHOWN = 12  # lines of evidence
+# Kind of a cause → kind of its culprit.
+_CULPRITS = {
+    "fabric": "system",
+    "host": "host",
+    "device": "device",
+    "rail": "rail",
+    "partition": "partition",
+    "gateway": "partition",
+    "hosts": "link",
+    "link": "link",
+}
 
 
 @cluster_check("PNG101", "The devices reach their peers", products=NPU, several=False, optional=("hccn",))
 def reach(
-    all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
+    scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
-    """Why: address, mask and link may all look right on each device by itself; whether two of them reach each other
-    depends on cables, switch ports and VLANs between them, and only a packet tells. What lost pings have in common is
-    named once: a device that loses those to all its peers, a rail, a host, a gateway, a part of the fabric that reaches
-    itself and not the rest (with the leaf, where LLDP tells it), two leaves. Its peers are not. A gateway that does not
-    answer while its devices reach others, is only a warning: many switches refuse ICMP, or limit it. Of a device whose
-    link is DOWN, NPU107 speaks. Where another check has found why (an address that two devices have, a wrong mask),
-    its finding is the cause. Neighbours ask few others: where that leaves open whether a part is cut off, --mesh
-    tells.
+    """Why: Address, mask and link may be right on each device, and two devices still cannot reach each other. This
+    depends on cables, switch ports and VLANs between them, and only a packet shows it. Lost pings fail, with one
+    finding for their common cause; healthy peers are not reported. A cause is a device that loses the pings to all its
+    peers, a rail, a host, a gateway, or two leaves. It may be a part of the fabric that reaches only itself (with the
+    leaf, if LLDP reports it). A gateway that does not answer while its devices reach others is a warning, because many
+    switches refuse or limit ICMP. NPU107 reports devices with a link that is DOWN. If another check has found the
+    reason (an address that two devices have, a wrong mask), its finding is the cause. Neighbours ping few others;
+    --mesh shows whether a part is cut off if they leave that open.
 
-    By hand: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
+    Check manually: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
 
-    Mend: one device to all peers: its cable and switch port; a whole rail: its switch; a leaf: its uplinks
+    Fix: Check the cable and switch port of a device that loses all pings. For a whole rail, check its switch; for a
+    leaf, its uplinks.
     """
     attempts = [ping for ping in pings if ping.purpose == "reach"]
-    pinging_hosts = {ping.host for ping in attempts}
-    for host in all_.hosts:
-        if host.name not in pinging_hosts:
-            yield all_.skip("no device here has both an address and somebody to ping", host=host.name)
-    yield from _not_made(all_, attempts)
+    yield from _untried(scribe, attempts, "no device here has both an address and somebody to ping")
     places = _places(hccn)
-    yield from _down(all_, attempts, {device for device, place in places.items() if place.down})
-    words = REACH_DIRECT if all_.cluster.fabric is Fabric.DIRECT else REACH
+    yield from _devices_down(scribe, attempts, {device for device, place in places.items() if place.down})
+    words = REACH_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else REACH
     for cause in causes(attempts, places):
-        if cause.kind == "link":
-            yield from (_explained(_link(all_, ping, cause, words), [ping], known) for ping in cause.lost)
-        else:
-            shared = _shared(cause, words, all_.warn if cause.kind == "silent" else all_.bad)
-            yield _explained(shared, cause.lost, known)
+        yield from _lost_pings(cause, words, scribe.warn if cause.kind == "silent" else scribe.bad, known)
 
 
 @cluster_check(
     "PNG102", "Packets as large as the devices' MTU reach their peers", products=NPU, several=False, optional=("hccn",)
 )
 def path_mtu(
-    all_: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
+    scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
-    """Why: a switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job,
-    which then hangs at its first large message. Only what small pings reach is judged. A gateway that takes no large
-    ping may still pass large packets on, so that is a warning.
+    """Why: A switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job.
+    The job then hangs at its first large message. Only paths that small pings pass are judged, and lost large pings
+    fail. A gateway that answers no large ping may still pass large packets on, so that is a warning. So is a partial
+    loss.
 
-    By hand: hccn_tool -i 0 -mtu -g, then hccn_tool -i 0 -ping -g address A pkt N, N = MTU - 28
+    Check manually: hccn_tool -i 0 -mtu -g; hccn_tool -i 0 -ping -g address A pkt N   (N = MTU - 28)
 
-    Mend: raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu)
+    Fix: Raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu).
     """
-    small = {(own(ping), ping.address) for ping in pings if ping.purpose == "reach" and ping.sent and not is_lost(ping)}
-    large = [ping for ping in pings if ping.purpose == "mtu" and (own(ping), ping.address) in small]
-    pinging_hosts = {ping.host for ping in large}
-    for host in all_.hosts:
-        if host.name not in pinging_hosts:
-            yield all_.skip(
-                "no large ping was sent: a size was asked for, no MTU is known, or small ones are lost", host=host.name
-            )
-    yield from _not_made(all_, large)
-    words = LARGE_DIRECT if all_.cluster.fabric is Fabric.DIRECT else LARGE
+    large = _large_pings(pings)
+    reason_for_none = "no large ping was sent: a size was asked for, no MTU is known, or small ones are lost"
+    yield from _untried(scribe, large, reason_for_none)
+    words = LARGE_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):
-        report = all_.warn if all(end(ping).is_gateway for ping in cause.lost) else all_.bad
-        if cause.kind == "link":
-            findings = [(_large_link(ping, words, report, cause), [ping]) for ping in cause.lost]
-        else:
-            findings = [(_shared(cause, words, report), [*cause.lost])]
-        yield from (_explained(finding, lost, known, large=True) for finding, lost in findings)
+        report = scribe.warn if all(end(ping).is_gateway for ping in cause.lost) else scribe.bad
+        yield from _lost_pings(cause, words, report, known)
     for ping in large:
         if is_lost(ping) and ping.received:
-            yield _explained(_large_link(ping, words, all_.warn), [ping], known, large=True)
+            yield _with_explanation(_link(ping, words, scribe.warn), [ping], known)
 
 
-def _explained(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding], *, large: bool = False) -> Finding:
+def _large_pings(pings: Sequence[Ping]) -> list[Ping]:
+    """Return the large pings to addresses that answer all small ones."""
+    answering = {
+        (own(ping), ping.address) for ping in pings if ping.purpose == "reach" and ping.sent and not is_lost(ping)
+    }
+    return [ping for ping in pings if ping.purpose == "mtu" and (own(ping), ping.address) in answering]
+
+
+def _lost_pings(
+    cause: Cause, words: Words, report: Callable[..., Finding], known: Sequence[Finding]
+) -> Iterator[Finding]:
+    if cause.kind == "link":
+        for ping in cause.lost:
+            yield _with_explanation(_link(ping, words, report, cause), [ping], known)
+    else:
+        yield _with_explanation(_common_cause(cause, words, report), cause.lost, known)
+
+
+def _with_explanation(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding]) -> Finding:
     """Return the finding with cause and remedy of the check that explains it, if there is one."""
-    why = reason(lost, known, large=large)
-    return replace(finding, cause=why.words, remedy=why.remedy) if why else finding
+    explanation = reason(lost, known, large=lost[0].purpose == "mtu")
+    return replace(finding, cause=explanation.words, remedy=explanation.remedy) if explanation else finding
 
 
 def _is_silent(ping: Ping) -> bool:
@@ -115,52 +128,57 @@ def _subnet(device: HccnDevice) -> tuple[int, int] | None:
         return None
 
 
-def _down(all_: All, pings: Sequence[Ping], down: Collection[tuple[str, int]]) -> Iterator[Finding]:
+def _devices_down(scribe: All, pings: Sequence[Ping], down: Collection[tuple[str, int]]) -> Iterator[Finding]:
     """Yield the hosts of devices that lost pings because their link is down."""
     devices: dict[str, set[int]] = defaultdict(set)
     for ping in pings:
         if is_lost(ping) and own(ping) in down:
             devices[ping.host].add(ping.device)
     for host, indices in devices.items():
-        named = f"device {min(indices)}" if len(indices) == 1 else f"devices {', '.join(map(str, sorted(indices)))}"
-        yield all_.skip(f"{host}: {named}: link is DOWN, which NPU107 says; lost pings are not counted", host=host)
+        noun = "device" if len(indices) == 1 else "devices"
+        subject = f"{host}: {noun} {', '.join(map(str, sorted(indices)))}"
+        yield scribe.skip(f"{subject}: link is DOWN, which NPU107 says; lost pings are not counted", host=host)
 
 
-def _not_made(all_: All, pings: Sequence[Ping]) -> Iterator[Finding]:
-    """Yield the pings without a result, by host and reason. A host that died between the rounds is one finding."""
-    reasons: dict[tuple[str, str], list[Ping]] = defaultdict(list)
+def _untried(scribe: All, pings: Sequence[Ping], reason_for_none: str) -> Iterator[Finding]:
+    """Yield the hosts without any ping, then the pings without a result, by host and error."""
+    of_host = Counter(ping.host for ping in pings)
+    for host in scribe.hosts:
+        if host.name not in of_host:
+            yield scribe.skip(reason_for_none, host=host.name)
+    failed: dict[tuple[str, str], list[Ping]] = defaultdict(list)
     for ping in pings:
         if ping.error or not ping.sent:
-            reasons[ping.host, ping.error or "no ping was sent"].append(ping)
-    of_host = Counter(ping.host for ping in pings)
-    for (host, why), failed in reasons.items():
-        devices = sorted({ping.device for ping in failed})
-        device = devices[0] if len(devices) == 1 else None
-        single = failed[0] if len(failed) == 1 else None
-        subject = f"{host}: device {device}" if device is not None else f"{host}: {len(devices)} devices"
-        objects = (
-            f"{single.peer} ({single.address})" if single else f"{len(failed)} of the host's {of_host[host]} pings"
-        )
-        yield all_.unknown(
-            f"{subject}: {objects} could not be tried: {why}",
-            host=host,
-            device=device,
-            peer=single.peer if single else None,
-        )
+            failed[ping.host, ping.error or "no ping was sent"].append(ping)
+    for (name, error), pings_of_host in failed.items():
+        yield _failed_pings(scribe, error, pings_of_host, of_host[name])
 
 
-def _shared(cause: Cause, words: Words, tell: Callable[..., Finding]) -> Finding:
+def _failed_pings(scribe: All, error: str, pings: Sequence[Ping], total: int) -> Finding:
+    """Return the one finding about a host's pings with the same error, such as a host that died between the rounds."""
+    host, devices = pings[0].host, {ping.device for ping in pings}
+    device = pings[0].device if len(devices) == 1 else None
+    subject = f"device {device}" if device is not None else f"{len(devices)} devices"
+    if len(pings) == 1:
+        peer, objects = pings[0].peer, f"{pings[0].peer} ({pings[0].address})"
+    else:
+        peer, objects = None, f"{len(pings)} of the host's {total} pings"
+    summary = f"{host}: {subject}: {objects} could not be tried: {error}"
+    return scribe.unknown(summary, host=host, device=device, peer=peer)
+
+
+def _common_cause(cause: Cause, words: Words, report: Callable[..., Finding]) -> Finding:
     """Return the one finding about the common cause of many lost pings."""
     host, device = cause.names[0] if cause.kind in ("host", "device") else None, cause.device
     if cause.kind == "silent" and len(alone := {own(ping) for ping in cause.lost}) == 1:
         ((host, device),) = alone
-    summary, why = said(cause, words.pings)
-    return tell(
+    summary, explanation = said(cause, words.pings)
+    return report(
         summary,
         host=host,
         device=device if host else None,
         rail=cause.device,
-        cause=why,
+        cause=explanation,
         expected=f"{sum(ping.sent for ping in cause.lost)} answers",
         found=f"{sum(ping.received for ping in cause.lost)}",
         evidence=_evidence(cause.lost),
@@ -170,73 +188,62 @@ def _shared(cause: Cause, words: Words, tell: Callable[..., Finding]) -> Finding
 
 
 def _culprit(cause: Cause, words: Words) -> Culprit | None:
-    """Return what a program is to leave out.
+    """Return the culprit that a program is to leave out.
 
     None for two leaves, for a gateway and a device, and for a gateway that is silent."""
-    name = cause.names[0] if cause.names else ""
-    devices = {place for ping in cause.lost for place in (own(ping), end(ping)) if not place.is_gateway}
+    kind = _CULPRITS.get(cause.kind)
+    if kind is None or (cause.kind == "link" and len(_devices(cause)) != 2):
+        return None
+    return Culprit(kind, tuple(sorted(_members(cause))), (), words.trouble)
+
+
+def _members(cause: Cause) -> Collection[str]:
     match cause.kind:
         case "fabric":
-            kind, members = "system", []
-        case "host":
-            kind, members = "host", [name]
+            return ()
         case "device":
-            kind, members = "device", [f"{name}/{cause.device}"]
+            return [f"{cause.names[0]}/{cause.device}"]
         case "rail":
-            kind, members = "rail", [str(place) for place in devices if place.device == cause.device]
+            return [str(place) for place in _devices(cause) if place.device == cause.device]
         case "partition":
-            kind, members = "partition", list(cause.members)
+            return cause.members
         case "gateway":
-            asking = {own(ping) for ping in cause.lost if end(ping).is_gateway}
-            kind, members = "partition", [str(place) for place in asking]
-        case "hosts":
-            kind, members = "link", list(cause.names)
-        case "link" if len(devices) == 2:
-            kind, members = "link", list(cause.names)
-        case _:
-            return None
-    return Culprit(kind, tuple(sorted(members)), (), words.trouble)
+            return {str(own(ping)) for ping in cause.lost if end(ping).is_gateway}
+    return cause.names
 
 
-def _link(all_: All, ping: Ping, cause: Cause, words: Words) -> Finding:
-    return all_.bad(
-        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {_silent(ping)}",
+def _devices(cause: Cause) -> set[PingEnd]:
+    """Return the devices at both ends of the lost pings."""
+    return {place for ping in cause.lost for place in (own(ping), end(ping)) if not place.is_gateway}
+
+
+def _link(ping: Ping, words: Words, report: Callable[..., Finding], cause: Cause | None = None) -> Finding:
+    """Return the finding about one ping; without `cause` only a part of its packets is lost."""
+    symptom, command = _symptom(ping), f"hccn_tool -i {ping.device} -ping -g address {ping.address}"
+    if ping.purpose == "mtu":
+        symptom = f"answers small pings, and {ping.received} of {ping.sent} with {ping.size} bytes"
+        command += f" pkt {ping.size}"
+    return report(
+        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {symptom}",
         host=ping.host,
         device=ping.device,
         rail=_rail(ping),
         peer=ping.peer,
         expected=f"{ping.sent} of {ping.sent}",
         found=f"{ping.received} of {ping.sent}",
-        cause=said(cause, words.pings)[1],
-        remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address}; then {mend(cause, words)}",
-        culprit=_culprit(cause, words),
-    )
-
-
-def _large_link(ping: Ping, words: Words, tell: Callable[..., Finding], cause: Cause | None = None) -> Finding:
-    return tell(
-        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) answers small pings, and {ping.received} of "
-        f"{ping.sent} with {ping.size} bytes",
-        host=ping.host,
-        device=ping.device,
-        rail=_rail(ping),
-        peer=ping.peer,
-        expected=f"{ping.sent} of {ping.sent}",
-        found=f"{ping.received} of {ping.sent}",
-        remedy=f"on {ping.host}: hccn_tool -i {ping.device} -ping -g address {ping.address} pkt {ping.size}; then "
-        f"{mend(cause, words) if cause else words.mend['link']}",
         cause=said(cause, words.pings)[1] if cause else "",
+        remedy=f"on {ping.host}: {command}; then {mend(cause, words) if cause else words.mend['link']}",
         culprit=_culprit(cause, words) if cause else None,
     )
 
 
 def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:
-    lines = [f"{own(ping)} to {ping.peer} ({ping.address}): {_silent(ping)}" for ping in lost[:_SHOWN]]
+    lines = [f"{own(ping)} to {ping.peer} ({ping.address}): {_symptom(ping)}" for ping in lost[:_SHOWN]]
     hidden = len(lost) - len(lines)
     return (*lines, f"and {hidden:,} more") if hidden else tuple(lines)
 
 
-def _silent(ping: Ping) -> str:
+def _symptom(ping: Ping) -> str:
     return "does not answer" if not ping.received else f"answers {ping.received} of {ping.sent} pings"
 
 

@@ -12,20 +12,20 @@ from preflight.rules.gpus import GPU, gpus
 
 
 @cluster_check("GPU119", "The NVIDIA driver is the same everywhere", products=GPU)
-def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: the driver decides which CUDA a job may use and how NCCL reaches memory of GPUs; where releases differ, one
-    host says "invalid usage" or falls back to slower ways, and the others wait. Of the same release the open and the
-    proprietary kernel module work together; that they differ is a warning.
+def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: The driver determines which CUDA a job may use and how NCCL reaches GPU memory. If releases differ, one host
+    reports "invalid usage" or falls back to slower paths, and the others wait. Different releases fail. The open and
+    the proprietary kernel module of the same release work together, so this difference is a warning.
 
-    By hand: cat /proc/driver/nvidia/version
+    Check manually: cat /proc/driver/nvidia/version
 
-    Mend: install the same release and kind of module on every host, and reboot
+    Fix: Install the same release and kind of module on every host, then reboot.
     """
     versions = {
         name: nvidia_of_host.module.version if nvidia_of_host.module else None
         for name, nvidia_of_host in nvidia.items()
     }
-    yield from differing(all_, "the NVIDIA driver", versions)
+    yield from differing(scribe, "the NVIDIA driver", versions)
     for version in dict.fromkeys(versions.values()):
         kinds = {
             name: "open" if nvidia_of_host.module.is_open else "proprietary"
@@ -33,7 +33,7 @@ def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             if nvidia_of_host.module and nvidia_of_host.module.version == version
         }
         for odd in odd_ones(kinds):
-            yield all_.warn(
+            yield scribe.warn(
                 f"{odd.host}: the kernel module of the NVIDIA driver is the {odd.value} one, but the {odd.usual} one "
                 f"on {odd.elsewhere}",
                 host=odd.host,
@@ -45,13 +45,14 @@ def driver(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 
 @cluster_check("GPU120", "The GPUs' VBIOS is the same everywhere", severity=Outcome.WARN, products=GPU)
-def vbios(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: releases of the VBIOS differ in limits of power and clocks, and in what they mend. A GPU that was exchanged
-    often comes with another one. Compared among hosts whose GPUs have one name.
+def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: VBIOS releases differ in limits of power and clocks, and in the faults that they fix. A GPU that was
+    exchanged often comes with another release. The check compares hosts with GPUs of the same name, and warns about a
+    difference.
 
-    By hand: nvidia-smi -q | grep VBIOS
+    Check manually: nvidia-smi -q | grep VBIOS
 
-    Mend: update the firmware of the server's GPU board, with the vendor's tool
+    Fix: Update the firmware of the server's GPU board with the vendor's tool.
     """
     models: dict[tuple[str, ...], dict[str, str | None]] = {}
     for name, nvidia_of_host in nvidia.items():
@@ -61,34 +62,35 @@ def vbios(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             model = tuple(sorted({gpu.product or "" for gpu in answering}))
             models.setdefault(model, {})[name] = " and ".join(releases)
         elif answering:
-            yield all_.skip("nvidia-smi told no VBIOS", host=name)
+            yield scribe.skip("nvidia-smi told no VBIOS", host=name)
     for versions in models.values():
-        yield from differing(all_, "the GPUs' VBIOS", versions)
+        yield from differing(scribe, "the GPUs' VBIOS", versions)
 
 
 @host_check("GPU121", "The driver's libraries are those of the loaded module", products=GPU)
-def libraries(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: an update in the background puts new libraries beside the module that is still loaded. From then on every
-    new program fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while those that run go on. Where
-    nvidia-smi answers, it found its library in another place, and what lies here is a warning: CUDA may still take it.
+def libraries(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: An update in the background installs new libraries while the old module is still loaded. Every new program
+    then fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), and running programs continue. Libraries of
+    other versions fail. If nvidia-smi answers, it found its library in another place, and this is a warning. CUDA may
+    still take the wrong one.
 
-    By hand: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+    Check manually: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
 
-    Mend: reboot; or end all jobs and load the nvidia modules anew; keep the driver's packages from updating themselves
+    Fix: Reboot, or end all jobs and load the nvidia modules again. Keep the driver's packages from updating themselves.
     """
     if nvidia.module is None:
-        yield here.skip("no NVIDIA driver is loaded, see GPU101")
+        yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
     elif not nvidia.libraries:
-        yield here.skip("the driver's libraries are in no usual place")
+        yield scribe.skip("the driver's libraries are in no usual place")
     elif nvidia.module.version not in nvidia.libraries:
         answers = nvidia.gpus.value is not None
-        report = here.warn if answers else here.bad
+        report = scribe.warn if answers else scribe.bad
         yield report(
-            f"{here.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
+            f"{scribe.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
             f"{', '.join(nvidia.libraries)}",
             expected=nvidia.module.version,
             found=", ".join(nvidia.libraries),
             remedy="remove the libraries that no driver uses, or reboot if the driver was updated"
             if answers
-            else f"reboot {here.host.name}, or load its nvidia modules anew",
+            else f"reboot {scribe.host.name}, or load its nvidia modules anew",
         )

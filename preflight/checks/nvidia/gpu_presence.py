@@ -2,158 +2,162 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
+from preflight.checks.shared.by_host import by_host
 from preflight.checks.shared.gpu import silent
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known
 from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
 from preflight.facts.sections.accelerators import Accelerators
 from preflight.facts.sections.nvidia import Nvidia
-from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.rules.accelerator_kind import other_kind
 from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, gpus, numbered, profile, xids_of
 
 _GSP = (119, 120)  # Xids of a GPU's system processor that does not answer
 _NO_HANDLE = "Unable to determine the device handle for GPU"
-_TOLD = 3  # unreadable values that a finding names
+_SHOWN = 3  # unreadable values that a finding names
 
 
 @host_check("GPU101", "nvidia-smi answers", products=GPU, optional=("accelerators",))
-def answers(here: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
-    """Why: what nvidia-smi cannot do, CUDA cannot do either. A nvidia-smi that hangs waits for a driver that waits for
-    a GPU (Xid 119); a job hangs in the same place, when it sets up CUDA. Answers that are not understood are
-    named: a GPU that says "Unknown Error" has not said that it is well.
+def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
+    """Why: If nvidia-smi cannot do something, CUDA cannot do it either. If it hangs, the driver waits for a GPU (Xid
+    119), and a job hangs when it sets up CUDA. A hang fails, and so does a known error, a missing GPU or a missing
+    driver. Answers that are not understood are unknown: a GPU that reports "Unknown Error" may be unhealthy.
 
-    By hand: timeout 30 nvidia-smi -q; dmesg | grep -e NVRM -e Xid; cat /proc/driver/nvidia/version
+    Check manually: timeout 30 nvidia-smi -q; dmesg | grep -e NVRM -e Xid; cat /proc/driver/nvidia/version
 
-    Mend: what the message asks for; of a hang: reset the GPU that Xid 119 names, else reboot the host
+    Fix: Follow the error message. For a hang, reset the GPU that Xid 119 names, else reboot the host.
     """
-    host, error = here.host.name, nvidia.gpus.error
-    if other_kind(here.cluster.product, accelerators):
-        yield here.skip("the host has NPUs and no GPU, see HST135")
+    host, error = scribe.host.name, nvidia.gpus.error
+    if other_kind(scribe.cluster.product, accelerators):
+        yield scribe.skip("the host has NPUs and no GPU, see HST135")
         return
     if nvidia.gpus.value:
-        yield from _not_answered(here, tuple(missing.error for missing in nvidia.gpus.value.unread))
+        yield from _unread_values(scribe, tuple(missing.error for missing in nvidia.gpus.value.unread))
     elif nvidia.hung:
-        hung_gpus = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
-        yield here.bad(
-            f"{host}: nvidia-smi hangs: {error}",
-            expected="an answer within 25 s",
-            cause=f"the system processor (GSP) of GPU {', '.join(hung_gpus)} does not answer the driver (Xid 119)"
-            if hung_gpus
-            else "the driver waits for a GPU; Xid 119 in dmesg names it",
-            remedy=f"reset the GPU (nvidia-smi --gpu-reset -i {hung_gpus[0]}), else reboot {host}"
-            if hung_gpus
-            else f"dmesg | grep Xid on {host}; reboot it",
-        )
+        yield _hang(scribe, nvidia)
     elif not nvidia.pci and nvidia.module is None:
-        yield here.bad(
+        yield scribe.bad(
             f"{host}: there is no NVIDIA GPU here: none on the PCI bus, and no driver",
             expected="GPUs",
             found="none",
             remedy="give the container or virtual machine its GPUs; or the product in the inventory is another one",
         )
     elif nvidia.module is None:
-        yield here.bad(
+        yield scribe.bad(
             f"{host}: {len(nvidia.pci)} GPUs on the PCI bus, and no NVIDIA driver is loaded",
             expected="a driver",
             found="no /proc/driver/nvidia/version",
             remedy=f"modprobe nvidia on {host}; after a new kernel the driver has to be built for it first",
         )
     elif known(error):
-        yield here.bad(f"{host}: {error}", expected="an answer")
+        yield scribe.bad(f"{host}: {error}", expected="an answer")
     else:
-        yield here.unknown(f"{host}: {error}", remedy=f"run nvidia-smi -q on {host}")
+        yield scribe.unknown(f"{host}: {error}", remedy=f"run nvidia-smi -q on {host}")
 
 
-def _not_answered(here: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
+def _hang(scribe: Here, nvidia: Nvidia) -> Finding:
+    host = scribe.host.name
+    hung_gpus = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
+    if hung_gpus:
+        cause = f"the system processor (GSP) of GPU {', '.join(hung_gpus)} does not answer the driver (Xid 119)"
+        remedy = f"reset the GPU (nvidia-smi --gpu-reset -i {hung_gpus[0]}), else reboot {host}"
+    else:
+        cause = "the driver waits for a GPU; Xid 119 in dmesg names it"
+        remedy = f"dmesg | grep Xid on {host}; reboot it"
+    summary = f"{host}: nvidia-smi hangs: {nvidia.gpus.error}"
+    return scribe.bad(summary, expected="an answer within 25 s", cause=cause, remedy=remedy)
+
+
+def _unread_values(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
     """Yield the values that some GPU did not report, while others did."""
     lost_gpus = tuple(error for error in errors if _NO_HANDLE in error)
     other_errors = tuple(error for error in errors if error not in lost_gpus)
     for error in dict.fromkeys(lost_gpus):
-        yield here.bad(f"{here.host.name}: {error}", expected="an answer of every GPU")
+        yield scribe.bad(f"{scribe.host.name}: {error}", expected="an answer of every GPU")
     if other_errors:
-        suffix = f", and {len(other_errors) - _TOLD} more" if len(other_errors) > _TOLD else ""
-        yield here.unknown(
-            f"{here.host.name}: {'; '.join(other_errors[:_TOLD])}{suffix}",
-            remedy=f"read nvidia-smi -q on {here.host.name}",
+        suffix = f", and {len(other_errors) - _SHOWN} more" if len(other_errors) > _SHOWN else ""
+        yield scribe.unknown(
+            f"{scribe.host.name}: {'; '.join(other_errors[:_SHOWN])}{suffix}",
+            remedy=f"read nvidia-smi -q on {scribe.host.name}",
         )
 
 
+@dataclass(frozen=True)
+class _PeerCount:
+    """The number of GPUs that is most frequent among the hosts. `hosts`: text for these hosts."""
+
+    number: int
+    hosts: str
+
+
 @cluster_check("GPU102", "No GPU is lost", products=GPU, several=False)
-def lost(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: a GPU that fell off the bus (Xid 79) takes the job's rank with it; after a reboot it may be gone without a
-    word. The number is held against the inventory, else against the other hosts; the PCI bus says which one is lost.
-    In a container only the GPUs that were given count.
+def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: A GPU that fell off the bus (Xid 79) ends the job's rank. After a reboot, it may be missing without a
+    message. The number of GPUs is compared with the inventory, else with the other hosts. The PCI bus shows which one
+    is lost. A lost GPU or a wrong number fails; a number that is unusual for the model is a warning. In a container,
+    only the GPUs that it was given count.
 
-    By hand: nvidia-smi -L; lspci -D -d 10de: (`rev ff`: fell off the bus); dmesg | grep Xid
+    Check manually: nvidia-smi -L; lspci -D -d 10de: ; dmesg | grep Xid   (rev ff in lspci: the GPU fell off the bus)
 
-    Mend: reboot the host, power it off and on if that does not help; then the board, its cables or its slot
+    Fix: Reboot the host. If that does not help, power it off and on, then check the board, its cables or its slot.
     """
     counts = {
         host.name: len(answer.gpus)
-        for host in all_.hosts
+        for host in scribe.hosts
         if (answer := nvidia[host.name].gpus.value) and not answer.cut
     }
     hosts_with = Counter(counts.values())
     usual = max(hosts_with, key=lambda number: (hosts_with[number], number), default=0)  # on a tie, the larger
-    reference = "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts"
-    for host in all_.hosts:
-        nvidia_of_host = nvidia[host.name]
-        missing = gone(nvidia_of_host)
-        for bus, why in missing.items():
-            fell_off = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(nvidia_of_host))
-            yield all_.bad(
-                f"{host.name}: the GPU at {bus} {why}",
-                host=host.name,
-                expected="in nvidia-smi",
-                found="lost",
-                cause="Xid 79: it fell off the PCIe bus" if fell_off else "",
-                remedy=f"reboot {host.name}; power it off and on if the GPU stays lost, then look at the board",
+    peers = _PeerCount(usual, "most hosts" if 2 * hosts_with[usual] > len(counts) else "other hosts")
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        name, missing = host_scribe.host.name, gone(nvidia_of_host)
+        yield from _lost_gpus(host_scribe, nvidia_of_host, missing)
+        if name in counts:
+            number = len({gpu.bus for gpu in gpus(nvidia_of_host)} | set(missing))
+            yield from _odd_number(host_scribe, nvidia_of_host, number, peers)
+        elif nvidia_of_host.gpus.value:
+            yield host_scribe.unknown(
+                f"{name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
+                remedy=f"run nvidia-smi -L on {name}",
             )
-        if host.name not in counts:
-            if nvidia_of_host.gpus.value:
-                yield all_.unknown(
-                    f"{host.name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
-                    host=host.name,
-                    remedy=f"run nvidia-smi -L on {host.name}",
-                )
-            elif not missing:
-                yield from silent(all_, host, nvidia_of_host)
-            continue
-        number = len({gpu.bus for gpu in gpus(nvidia_of_host)} | set(missing))
-        yield from _number(all_, host, nvidia_of_host, number, usual, reference)
+        elif not missing:
+            yield from silent(host_scribe, nvidia_of_host)
 
 
-def _number(all_: All, host: Host, seen: Nvidia, found: int, usual: int, whose: str) -> Iterator[Finding]:
-    planned = len(host.devices)
-    model = next((gpu.product for gpu in gpus(seen)), None)
+def _lost_gpus(scribe: Here, nvidia: Nvidia, missing: Mapping[str, str]) -> Iterator[Finding]:
+    for bus, symptom in missing.items():
+        fell_off = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(nvidia))
+        yield scribe.bad(
+            f"{scribe.host.name}: the GPU at {bus} {symptom}",
+            expected="in nvidia-smi",
+            found="lost",
+            cause="Xid 79: it fell off the PCIe bus" if fell_off else "",
+            remedy=f"reboot {scribe.host.name}; power it off and on if the GPU stays lost, then look at the board",
+        )
+
+
+def _odd_number(scribe: Here, nvidia: Nvidia, number: int, peers: _PeerCount) -> Iterator[Finding]:
+    """Yield the finding about the number of GPUs, the lost ones among them."""
+    planned = len(scribe.host.devices)
+    model = next((gpu.product for gpu in gpus(nvidia)), None)
     plan = profile(model)
-    remedy = "compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong"
-    if planned and found != planned:
-        yield all_.bad(
-            f"{host.name}: {_gpus(found)}; the inventory plans {planned}",
-            host=host.name,
-            expected=f"{planned} GPUs",
-            found=str(found),
-            remedy=remedy,
+    if number != planned if planned else number < peers.number:
+        reference = f"the inventory plans {planned}" if planned else f"{peers.hosts} have {peers.number}"
+        yield scribe.bad(
+            f"{scribe.host.name}: {_gpus(number)}; {reference}",
+            expected=f"{planned or peers.number} GPUs",
+            found=str(number),
+            remedy="compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong",
         )
-    elif not planned and found < usual:
-        yield all_.bad(
-            f"{host.name}: {_gpus(found)}; {whose} have {usual}",
-            host=host.name,
-            expected=f"{usual} GPUs",
-            found=str(found),
-            remedy=remedy,
-        )
-    elif not planned and plan and found not in plan.gpus and not seen.contained:
+    elif not planned and plan and number not in plan.gpus and not nvidia.contained:
         numbers = " or ".join(map(str, plan.gpus))
-        yield all_.warn(
-            f"{host.name}: {_gpus(found)}; servers with {model} have {numbers}",
-            host=host.name,
+        yield scribe.warn(
+            f"{scribe.host.name}: {_gpus(number)}; servers with {model} have {numbers}",
             expected=f"{numbers} GPUs",
-            found=str(found),
+            found=str(number),
             remedy="lspci -D -d 10de: ; devices under [cluster] of the inventory says how many there should be",
         )
 
@@ -163,47 +167,45 @@ def _gpus(number: int) -> str:
 
 
 @cluster_check("GPU106", "Every GPU has all its PCIe lanes", products=GPU, several=False)
-def lanes(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: a GPU on 8 of 16 lanes works, and is half as fast to and from the host and the NICs; every job waits for it.
-    The width does not fall while a GPU idles, as the generation does. A failure where the GPUs of that number on most
-    hosts have more, or, where that is not decided, most GPUs of the name; else the servers may be made like that, and
-    it is a warning.
+def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: A GPU on 8 of 16 lanes works, but is half as fast to and from the host and the NICs, and every job waits for
+    it. The width does not fall while a GPU idles; only the generation does. Fewer lanes fail if the GPUs of that number
+    have more on most hosts. If that is undecided, most GPUs of the name decide. Otherwise the servers may be built like
+    that, and it is a warning.
 
-    By hand: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
+    Check manually: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
-    Mend: power the host off and on; then the seat of the board, its riser or retimer
+    Fix: Power the host off and on. Then check the seat of the board, its riser or retimer.
     """
     lanes_by_gpu = {
-        (host.name, index): (gpu, *_lanes(nvidia[host.name], gpu))
-        for host in all_.hosts
-        for index, gpu in numbered(nvidia[host.name])
+        (host_scribe.host.name, index): (host_scribe, gpu, *_lanes(nvidia_of_host, gpu))
+        for host_scribe, nvidia_of_host in by_host(scribe, nvidia)
+        for index, gpu in numbered(nvidia_of_host)
     }
     widths: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)  # by product, and by product and number
-    for (_, index), (gpu, width, _) in lanes_by_gpu.items():
+    for (_, index), (_, gpu, width, _) in lanes_by_gpu.items():
         if width is not None:
             widths[gpu.product, None].append(width)
             widths[gpu.product, index].append(width)
-    for host in all_.hosts:
-        yield from silent(all_, host, nvidia[host.name])
-    hosts = {host.name: host for host in all_.hosts}
-    for (name, index), (gpu, width, width_max) in lanes_by_gpu.items():
-        if width is None or width_max is None or width >= width_max:
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        yield from silent(host_scribe, nvidia_of_host)
+    for (name, index), (host_scribe, gpu, width, width_max) in lanes_by_gpu.items():
+        if width is None or width >= width_max:
             continue
-        fewer = _fewer(width, widths[gpu.product, index], widths[gpu.product, None])
-        report = all_.bad if fewer else all_.warn
+        if _most_have_more(width, widths[gpu.product, index], widths[gpu.product, None]):
+            report, remedy = host_scribe.bad, f"power {name} off and on; then look at the board's seat and riser"
+        else:
+            report, remedy = host_scribe.warn, "none, where the server's slots have no more lanes"
         yield report(
-            f"{called(hosts[name], index, gpu)}: {width} PCIe lanes of {width_max}",
-            host=name,
+            f"{called(host_scribe.host, index, gpu)}: {width} PCIe lanes of {width_max}",
             device=index,
             expected=f"{width_max} lanes",
             found=str(width),
-            remedy=f"power {name} off and on; then look at the board's seat and riser"
-            if fewer
-            else "none, where the server's slots have no more lanes",
+            remedy=remedy,
         )
 
 
-def _fewer(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> bool:
+def _most_have_more(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> bool:
     """Return whether most GPUs have more lanes.
 
     First the GPUs of this number on all hosts decide, which have the same slot. All GPUs of the name decide on a tie,
@@ -214,9 +216,9 @@ def _fewer(width: int, same_number: Sequence[int], same_name: Sequence[int]) -> 
     return 2 * sum(peer_width > width for peer_width in same_name) > len(same_name)
 
 
-def _lanes(seen: Nvidia, gpu: Gpu) -> tuple[int | None, int | None]:
+def _lanes(nvidia: Nvidia, gpu: Gpu) -> tuple[int | None, int]:
     """Return the lanes in use and the most, from nvidia-smi, or from the kernel where nvidia-smi does not report
-    them."""
+    them. The most are 0 where they are not known."""
     if gpu.pcie.width is not None and gpu.pcie.width_max is not None:
         return gpu.pcie.width, gpu.pcie.width_max
-    return next(((card.width, card.width_max) for card in seen.pci if card.bus == gpu.bus), (None, None))
+    return next(((card.width, card.width_max or 0) for card in nvidia.pci if card.bus == gpu.bus), (None, 0))

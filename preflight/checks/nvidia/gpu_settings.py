@@ -1,15 +1,16 @@
 """Checks of GPU settings and use: persistence, compute mode, MIG, processes."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
+from preflight.checks.shared.by_host import by_host
 from preflight.checks.shared.gpu import silent
+from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.rules.gpus import GPU, called, numbered
+from preflight.rules.gpus import GPU, called, gpus, numbered
 from preflight.rules.own_processes import Owner, end, owner, wait
 
 _ONE_PROCESS = "Exclusive_Process"
@@ -17,16 +18,16 @@ _NOBODY = "Prohibited"
 
 
 @host_check("GPU108", "The GPUs are idle", severity=Outcome.WARN, products=GPU, optional=("os",))
-def idle(here: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
-    """Why: a process left over from an earlier job keeps memory of the GPU, and a job that needs all of it fails. A
-    running job is no fault, but the probe keeps away from it. Processes of other containers are seen from the host
-    alone. What this run of preflight has started there is passed over.
+def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
+    """Why: A process that is left over from an earlier job keeps GPU memory, and a job that needs all of it fails. Any
+    process is a warning. A running job is no fault, but the probe avoids it. Processes of other containers are visible
+    only from the host. Processes that this run of preflight started are ignored.
 
-    By hand: nvidia-smi; fuser -v /dev/nvidia*
+    Check manually: nvidia-smi; fuser -v /dev/nvidia*
 
-    Mend: wait for the job, or end what is left of it: kill PID
+    Fix: Wait for the job, or end its leftover processes: kill PID
     """
-    yield from silent(here, here.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         for process in gpu.processes or ():
             if "C" not in process.kind:
@@ -35,99 +36,105 @@ def idle(here: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
             if holder is Owner.THIS_RUN:
                 continue
             other_run = holder is Owner.OTHER_RUN
-            yield here.bad(
-                f"{called(here.host, index, gpu)}: used by {process.name or 'a process'}"
+            yield scribe.bad(
+                f"{called(scribe.host, index, gpu)}: used by {process.name or 'a process'}"
                 + (", of another preflight run" if other_run else ""),
                 device=index,
                 expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
-                remedy=wait(here.host.name, process.pid)
+                remedy=wait(scribe.host.name, process.pid)
                 if other_run
-                else f"wait for the job, or {end(here.host.name, process.pid)}",
+                else f"wait for the job, or {end(scribe.host.name, process.pid)}",
             )
 
 
 @host_check("GPU109", "The driver stays awake while no program uses a GPU", severity=Outcome.WARN, products=GPU)
-def persistence(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: without persistence mode the driver lets go of a GPU when the last program ends, and sets it up anew for the
-    next one: seconds a GPU at every start, settings of clocks and power lost, and on NVSwitch hosts the GPU joins the
-    fabric again.
+def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: Without persistence mode, the driver releases a GPU when the last program ends, and sets it up again for the
+    next one. Every start takes seconds a GPU, and settings of clocks and power are lost. On NVSwitch hosts, the GPU
+    also joins the fabric again. Persistence mode that is off is a warning, unless nvidia-persistenced runs.
 
-    By hand: nvidia-smi -q | grep Persistence; systemctl status nvidia-persistenced
+    Check manually: nvidia-smi -q | grep Persistence; systemctl status nvidia-persistenced
 
-    Mend: systemctl enable --now nvidia-persistenced; or nvidia-smi -pm 1, until the next reboot
+    Fix: Run systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1 (until the next reboot).
     """
-    yield from silent(here, here.host, nvidia)
+    yield from silent(scribe, nvidia)
     off = [index for index, gpu in numbered(nvidia) if gpu.persistence is False]
     if off and not nvidia.persistence_daemon:
-        yield here.bad(
-            f"{here.host.name}: persistence mode is off: GPU {', '.join(map(str, off))}",
+        yield scribe.bad(
+            f"{scribe.host.name}: persistence mode is off: GPU {', '.join(map(str, off))}",
             expected="Enabled",
             found="Disabled",
-            remedy=f"systemctl enable --now nvidia-persistenced on {here.host.name}",
+            remedy=f"systemctl enable --now nvidia-persistenced on {scribe.host.name}",
         )
 
 
 @host_check("GPU110", "Every GPU takes any number of programs", products=GPU)
-def compute_mode(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: in compute mode Prohibited no program gets the GPU. Exclusive_Process takes one: enough for a job, but a
-    process that is left, or a second one that looks (a data loader, a profiler), stops the next with "all
-    CUDA-capable devices are busy or unavailable".
+def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: In compute mode Prohibited, no program gets the GPU, and the check fails. Exclusive_Process admits one
+    program, which is enough for a job; it is a warning. A leftover process or a second one (a data loader, a profiler)
+    stops the next. The error is "all CUDA-capable devices are busy or unavailable".
 
-    By hand: nvidia-smi -q -d COMPUTE
+    Check manually: nvidia-smi -q -d COMPUTE
 
-    Mend: nvidia-smi -c DEFAULT
+    Fix: Run nvidia-smi -c DEFAULT
     """
-    yield from silent(here, here.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         if gpu.compute_mode in (_NOBODY, _ONE_PROCESS):
-            report = here.bad if gpu.compute_mode == _NOBODY else here.warn
+            report = scribe.bad if gpu.compute_mode == _NOBODY else scribe.warn
             yield report(
-                f"{called(here.host, index, gpu)}: compute mode is {gpu.compute_mode}",
+                f"{called(scribe.host, index, gpu)}: compute mode is {gpu.compute_mode}",
                 device=index,
                 expected="Default",
                 found=gpu.compute_mode,
-                remedy=f"on {here.host.name}: nvidia-smi -i {gpu.bus} -c DEFAULT",
+                remedy=f"on {scribe.host.name}: nvidia-smi -i {gpu.bus} -c DEFAULT",
             )
 
 
 @cluster_check("GPU111", "MIG is as planned on every GPU", products=GPU, several=False)
-def mig(all_: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: a GPU that is cut into MIG instances shows a job one of them, without NVLink; ranks with a whole GPU and
-    ranks with a part of one do not go together. MIG is expected off, unless the inventory says `mig = true` under
-    [machine]; where all GPUs have it without that, it is a warning.
+def mig(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
+    """Why: A job sees only one instance of a GPU that is split by MIG, without NVLink. Ranks with a whole GPU and ranks
+    with a part of one do not work together. MIG is expected off, unless the inventory has `mig = true` under [machine].
+    A difference fails. If all GPUs have MIG on without that setting, it is a warning, and so is a pending change.
 
-    By hand: nvidia-smi -q | grep -A2 'MIG Mode'
+    Check manually: nvidia-smi -q | grep -A2 'MIG Mode'
 
-    Mend: nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU; or say in the inventory that MIG is meant
+    Fix: Run nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU. If MIG is intended, set that in the
+    inventory.
     """
-    wanted = all_.cluster.machine.mig
-    entries = [(host, *entry) for host in all_.hosts for entry in numbered(nvidia[host.name])]
-    modes = Counter(gpu.mig.current for _, _, gpu in entries if gpu.mig.current is not None)
-    for host in all_.hosts:
-        yield from silent(all_, host, nvidia[host.name])
-    for host, index, gpu in entries:
-        mode, name = gpu.mig.current, called(host, index, gpu)
-        if mode is not None and mode is not wanted:
-            report = all_.warn if len(modes) == 1 and not wanted else all_.bad
-            yield report(
-                f"{name}: MIG is {_word(mode)}",
-                host=host.name,
-                device=index,
-                expected=_word(wanted),
-                found=_word(mode),
-                remedy=f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}, then reset the GPU"
-                + ("; or mig = true under [machine]" if mode else ""),
-            )
-        elif None not in (mode, gpu.mig.pending) and gpu.mig.pending is not mode:
-            yield all_.warn(
-                f"{name}: MIG is {_word(mode)}, and {_word(gpu.mig.pending)} after the next reset",
-                host=host.name,
-                device=index,
-                expected=_word(wanted),
-                found=f"pending: {_word(gpu.mig.pending)}",
-                remedy=f"on {host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}",
-            )
+    modes = {gpu.mig.current for nvidia_of_host in nvidia.values() for gpu in gpus(nvidia_of_host)} - {None}
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        yield from silent(host_scribe, nvidia_of_host)
+    for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
+        report = host_scribe.warn if modes == {True} else host_scribe.bad
+        for index, gpu in numbered(nvidia_of_host):
+            yield from _mig_of(host_scribe, index, gpu, report)
+
+
+def _mig_of(scribe: Here, index: int, gpu: Gpu, report: Callable[..., Finding]) -> Iterator[Finding]:
+    """Yield the finding about one GPU. `report`: for a mode that is not the planned one."""
+    wanted, mode, pending = scribe.cluster.machine.mig, gpu.mig.current, gpu.mig.pending
+    name = called(scribe.host, index, gpu)
+    command = f"on {scribe.host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}"
+    if mode is None:
+        return
+    if mode is not wanted:
+        yield report(
+            f"{name}: MIG is {_word(mode)}",
+            device=index,
+            expected=_word(wanted),
+            found=_word(mode),
+            remedy=f"{command}, then reset the GPU" + ("; or mig = true under [machine]" if mode else ""),
+        )
+    elif pending not in (None, mode):
+        yield scribe.warn(
+            f"{name}: MIG is {_word(mode)}, and {_word(pending)} after the next reset",
+            device=index,
+            expected=_word(wanted),
+            found=f"pending: {_word(pending)}",
+            remedy=command,
+        )
 
 
 def _word(mode: bool | None) -> str:

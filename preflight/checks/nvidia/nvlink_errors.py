@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import Here, host_check
+from preflight.checks.nvidia.nvlinks import gpu_links
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import lacks
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import LinkErrors, NvLinkErrors
 from preflight.facts.sections.nvidia import Nvidia
@@ -15,81 +16,79 @@ Place = tuple[int, int]  # GPU and link
 
 
 @host_check("GPU122", "NVLinks carry their data without errors", severity=Outcome.WARN, products=GPU)
-def link_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a link that sends packets again, or is trained anew, is slow from time to time, and often the one that goes
-    down next. A healthy link counts nothing since the driver was loaded. Only a warning: the format is known from what
-    users posted, not from a capture. A link of which no counter is known is unknown. Not asked where the kernel log has
-    to be read from journald.
+def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: A link that resends packets, or is trained again, is slow intermittently, and often goes down next. A
+    healthy link counts no errors since the driver was loaded. An error is only a warning, because the format is known
+    from users' posts, not from a capture. A link without a known counter is unknown. The counters are not read if the
+    kernel log has to be read from journald.
 
-    By hand: nvidia-smi nvlink -e
+    Check manually: nvidia-smi nvlink -e
 
-    Mend: reset all GPUs of the host together, or reboot it, and see whether the counts rise again; then the board, or
-    the bridge between the GPUs
+    Fix: Reset all GPUs of the host together, or reboot it, and check whether the counts rise again. Then check the
+    board, or the bridge between the GPUs.
     """
     counters = nvidia.nvlink_errors
     if counters.value is None:
-        yield _silent(here, nvidia)
+        yield _without_counters(scribe, nvidia)
         return
     if counters.value.unread:
-        yield here.unknown(f"{here.host.name}: {counters.value.unread[0].error}")
+        yield scribe.unknown(f"{scribe.host.name}: {counters.value.unread[0].error}")
     else:
-        yield from _uncounted(here, nvidia, counters.value)
+        yield from _links_without_counts(scribe, nvidia, counters.value)
     for gpu in counters.value.gpus:
-        bad = {link.number: counts for link in gpu.links if (counts := _counted(link))}
+        bad = {link.number: counts for link in gpu.links if (counts := _counts_above_zero(link))}
         if bad:
             first = next(iter(bad))
             suffix = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
-            yield here.bad(
-                f"{here.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{suffix}",
+            yield scribe.bad(
+                f"{scribe.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{suffix}",
                 device=gpu.index,
                 expected="no errors",
                 found=bad[first],
                 evidence=tuple(f"link {number}: {counts}" for number, counts in bad.items()),
-                remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of {here.host.name} "
-                "together, then look at the board",
+                remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of "
+                f"{scribe.host.name} together, then look at the board",
             )
 
 
-def _silent(here: Here, nvidia: Nvidia) -> Finding:
+def _without_counters(scribe: Here, nvidia: Nvidia) -> Finding:
     """Return the finding of a host without counters: unknown where it has links that were to be queried, else skip."""
     error = nvidia.nvlink_errors.error
     answers = nvidia.gpus.value is not None  # else GPU101 reports it
-    up = bool(nvidia.nvlinks.error) or bool(_up(nvidia))
+    up = bool(nvidia.nvlinks.error) or bool(_active_links(nvidia))
     missed = answers and up and _NOT_ASKED not in error and not lacks(error)
-    return here.finding(
-        Outcome.UNKNOWN if missed else Outcome.SKIP,
-        f"{here.host.name}: {error or 'nvidia-smi nvlink -e tells of no NVLink'}",
-        host=here.host.name,
-    )
+    report = scribe.unknown if missed else scribe.skip
+    return report(f"{scribe.host.name}: {error or 'nvidia-smi nvlink -e tells of no NVLink'}")
 
 
-def _uncounted(here: Here, nvidia: Nvidia, said: NvLinkErrors) -> Iterator[Finding]:
+def _links_without_counts(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) -> Iterator[Finding]:
     """Yield the links without any counter.
 
     These are links that are up, or all listed ones where it is not known which are up. A host for which the driver
     reports N/A for all of them is skipped."""
-    has_counts = {(gpu.index, link.number): bool(_counts(link)) for gpu in said.gpus for link in gpu.links}
-    places = sorted(_up(nvidia) or has_counts)
-    silent = [place for place in places if not has_counts.get(place)]
+    counts = {(gpu.index, link.number): _counts(link) for gpu in errors.gpus for link in gpu.links}
+    places = sorted(_active_links(nvidia) or counts)
+    silent = [place for place in places if not counts.get(place)]
     if not places:
-        yield here.skip(f"{here.host.name}: nvidia-smi tells of no NVLink that is up")
+        yield scribe.skip(f"{scribe.host.name}: nvidia-smi tells of no NVLink that is up")
     elif silent:
-        does_not_count = silent == places and set(places) <= set(has_counts)
         (index, number), *further = silent
         suffix = f", and of {len(further)} more" if further else ""
-        yield here.finding(
-            Outcome.SKIP if does_not_count else Outcome.UNKNOWN,
-            f"{here.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{suffix}",
-            host=here.host.name,
+        report = scribe.skip if set(silent) == set(places) <= counts.keys() else scribe.unknown
+        yield report(
+            f"{scribe.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{suffix}"
         )
 
 
-def _up(nvidia: Nvidia) -> set[Place]:
+def _active_links(nvidia: Nvidia) -> set[Place]:
     """Return the links that are up, without those of GPUs in MIG mode, for which GPU115 expects none."""
     split_gpus = {gpu.uuid for gpu in gpus(nvidia) if gpu.mig.current}
-    gpu_links = nvidia.nvlinks.value.gpus if nvidia.nvlinks.value else ()
     return {
-        (gpu.index, link.number) for gpu in gpu_links if gpu.uuid not in split_gpus for link in gpu.links if link.speed
+        (gpu.index, link.number)
+        for gpu in gpu_links(nvidia)
+        if gpu.uuid not in split_gpus
+        for link in gpu.links
+        if link.speed
     }
 
 
@@ -99,6 +98,6 @@ def _counts(link: LinkErrors) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count is not None}
 
 
-def _counted(link: LinkErrors) -> str:
+def _counts_above_zero(link: LinkErrors) -> str:
     """Return the counters above zero as `3 replays, 1 recoveries`; "" if there are none."""
     return ", ".join(f"{count} {name}" for name, count in _counts(link).items() if count)

@@ -13,48 +13,49 @@ _READY, _FINE = "Completed", "Success"
 
 
 @host_check("GPU112", "Fabric manager runs where there are NVSwitches, also after a reboot", products=GPU)
-def fabric_manager(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: it sets up the NVSwitches. Without it CUDA says "system not yet initialized" (802) on all GPUs of the host,
-    or NCCL fails when it sets up NVLink SHARP. One that is started by hand is gone after the next reboot. Hosts without
-    NVSwitches on their PCI bus (also virtual machines, and B200) are told by GPU114.
+def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: Fabric manager sets up the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
+    GPUs of the host, or NCCL fails when it sets up NVLink SHARP. The check then fails. A manager that was started
+    manually is gone after the next reboot, which is a warning. GPU114 reports on hosts without NVSwitches on their PCI
+    bus (also virtual machines, and B200).
 
-    By hand: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
+    Check manually: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
 
-    Mend: systemctl enable --now nvidia-fabricmanager, of the package of that name; /var/log/fabricmanager.log says why
-    it does not start
+    Fix: Run systemctl enable --now nvidia-fabricmanager (from the package of that name). If it does not start, read
+    /var/log/fabricmanager.log
     """
     manager = nvidia.fabric_manager
     if not nvidia.switches:
-        yield here.skip("no NVSwitch on the PCI bus")
+        yield scribe.skip("no NVSwitch on the PCI bus")
     elif not manager.running and nvidia.contained:
-        yield here.skip("this is a container: fabric manager runs on its host")
+        yield scribe.skip("this is a container: fabric manager runs on its host")
     elif not manager.running:
-        yield here.bad(
-            f"{here.host.name}: fabric manager does not run, and there are {len(nvidia.switches)} NVSwitches",
+        yield scribe.bad(
+            f"{scribe.host.name}: fabric manager does not run, and there are {len(nvidia.switches)} NVSwitches",
             expected="nv-fabricmanager runs",
             found="no such process",
-            remedy=_start(here, nvidia),
+            remedy=_start(scribe, nvidia),
         )
     elif manager.at_boot is False and manager.unit:
-        yield here.warn(
-            f"{here.host.name}: fabric manager runs, but does not start at boot",
+        yield scribe.warn(
+            f"{scribe.host.name}: fabric manager runs, but does not start at boot",
             expected="enabled",
             found="disabled",
-            remedy=f"systemctl enable nvidia-fabricmanager on {here.host.name}",
+            remedy=f"systemctl enable nvidia-fabricmanager on {scribe.host.name}",
         )
     elif manager.at_boot is False:
-        yield here.warn(
-            f"{here.host.name}: fabric manager runs, but systemd has no unit that starts it at boot",
+        yield scribe.warn(
+            f"{scribe.host.name}: fabric manager runs, but systemd has no unit that starts it at boot",
             expected="enabled",
             found="no nvidia-fabricmanager.service",
-            remedy=f"see that what started it does so after a boot of {here.host.name}; its package has a unit",
+            remedy=f"see that what started it does so after a boot of {scribe.host.name}; its package has a unit",
         )
 
 
-def _start(here: Here, nvidia: Nvidia) -> str:
+def _start(scribe: Here, nvidia: Nvidia) -> str:
     if nvidia.fabric_manager.at_boot is None:
-        return f"start nv-fabricmanager on {here.host.name}, which has no systemd; /var/log/fabricmanager.log"
-    start = f"systemctl enable --now nvidia-fabricmanager on {here.host.name}; /var/log/fabricmanager.log"
+        return f"start nv-fabricmanager on {scribe.host.name}, which has no systemd; /var/log/fabricmanager.log"
+    start = f"systemctl enable --now nvidia-fabricmanager on {scribe.host.name}; /var/log/fabricmanager.log"
     if nvidia.fabric_manager.unit:
         return start
     release = f" {nvidia.module.version}" if nvidia.module else ", of the driver's release,"
@@ -62,74 +63,76 @@ def _start(here: Here, nvidia: Nvidia) -> str:
 
 
 @host_check("GPU113", "Fabric manager is of the driver's version", products=GPU)
-def manager_version(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: fabric manager has to be of exactly the driver's release. After an update of one of the two it does not
-    start, or one that was started before fails half: NVLink SHARP in NCCL ("transport/nvls.cc … Cuda failure 1").
+def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: Fabric manager must have exactly the driver's release; another release fails. After an update of one of the
+    two, it does not start. If it was started before, only a part fails: NVLink SHARP in NCCL ("transport/nvls.cc … Cuda
+    failure 1").
 
-    By hand: nv-fabricmanager -v; cat /proc/driver/nvidia/version
+    Check manually: nv-fabricmanager -v; cat /proc/driver/nvidia/version
 
-    Mend: install the package of the driver's release, end the jobs, then systemctl restart nvidia-fabricmanager
+    Fix: Install the package of the driver's release, end the jobs, then run systemctl restart nvidia-fabricmanager
     """
     manager, module = nvidia.fabric_manager.version, nvidia.module
     if manager is None or module is None:
-        yield here.skip("the version of fabric manager, or of the driver, is not known (known of Debian packages)")
+        yield scribe.skip("the version of fabric manager, or of the driver, is not known (known of Debian packages)")
     elif nvidia.switches and manager != module.version:
-        yield here.bad(
-            f"{here.host.name}: fabric manager {manager}, and the driver is {module.version}",
+        yield scribe.bad(
+            f"{scribe.host.name}: fabric manager {manager}, and the driver is {module.version}",
             expected=module.version,
             found=manager,
-            remedy=f"install nvidia-fabricmanager {module.version} on {here.host.name}, end its jobs, "
+            remedy=f"install nvidia-fabricmanager {module.version} on {scribe.host.name}, end its jobs, "
             "then systemctl restart nvidia-fabricmanager",
         )
 
 
 @host_check("GPU114", "Every GPU has joined the NVLink fabric", products=GPU)
-def joined(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. Until
-    fabric manager has set it up, which takes minutes after a boot, the state is In Progress.
+def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The check
+    then fails. The state is In Progress until fabric manager has set the GPU up, which takes minutes after a boot.
 
-    By hand: nvidia-smi -q | grep -A2 Fabric
+    Check manually: nvidia-smi -q | grep -A2 Fabric
 
-    Mend: wait some minutes after a boot; else end the jobs, systemctl restart nvidia-fabricmanager, then reset the GPUs
+    Fix: Wait some minutes after a boot. Otherwise end the jobs, run systemctl restart nvidia-fabricmanager, then reset
+    the GPUs.
     """
-    yield from silent(here, here.host, nvidia)
+    yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         state, status = gpu.fabric.state, gpu.fabric.status
         if state is not None and (state != _READY or status not in (None, _FINE)):
             problem = state if state != _READY else f"{state}, {status}"
-            yield here.bad(
-                f"{called(here.host, index, gpu)}: its NVLink fabric is {problem}",
+            yield scribe.bad(
+                f"{called(scribe.host, index, gpu)}: its NVLink fabric is {problem}",
                 device=index,
                 expected=f"{_READY}, {_FINE}",
                 found=problem,
-                remedy=f"end the jobs of {here.host.name}, then systemctl restart nvidia-fabricmanager; "
+                remedy=f"end the jobs of {scribe.host.name}, then systemctl restart nvidia-fabricmanager; "
                 "/var/log/fabricmanager.log",
             )
 
 
 @host_check("GPU116", "No NVSwitch reports a fatal error", severity=Outcome.WARN, products=GPU)
-def switch_errors(here: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a fatal SXid takes NVLinks, or a whole NVSwitch, out of use until GPUs and switches are reset. Only a
-    warning: the format is known from the driver's source and other tools, not from a capture.
+def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: A fatal SXid takes NVLinks, or a whole NVSwitch, out of use until GPUs and switches are reset. It is only a
+    warning, because the format is known from the driver's source and other tools, not from a capture.
 
-    By hand: dmesg | grep SXid; /var/log/fabricmanager.log
+    Check manually: dmesg | grep SXid; cat /var/log/fabricmanager.log
 
-    Mend: end the jobs, reset all GPUs of the host together, or reboot it; if it comes again, call the vendor
+    Fix: End the jobs, then reset all GPUs of the host together, or reboot it. If the error returns, call the vendor.
     """
     if nvidia.module is None:
-        yield here.skip("no NVIDIA driver is loaded, see GPU101")
+        yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
         return
     if nvidia.log.value is None:
-        yield here.skip("the driver's lines of the kernel log are not known, see GPU107")
+        yield scribe.skip("the driver's lines of the kernel log are not known, see GPU107")
         return
     for error in nvidia.log.value.lines.sxids:
         if error.fatal is not False:
-            yield here.bad(
-                f"{here.host.name}: {error.switch} ({error.bus}): SXid {error.code}"
+            yield scribe.bad(
+                f"{scribe.host.name}: {error.switch} ({error.bus}): SXid {error.code}"
                 + (f", {error.count} times" if error.count > 1 else "")
                 + " (format unconfirmed)",
                 expected="no SXid",
                 found=f"SXid {error.code}",
                 evidence=(line(error),),
-                remedy=f"reset all GPUs of {here.host.name} together, or reboot it",
+                remedy=f"reset all GPUs of {scribe.host.name} together, or reboot it",
             )

@@ -19,73 +19,75 @@ from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unr
 _DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
 
 
-def said(ports: PortSet, how: str) -> str:
-    """Return `port 29500 is free`, or `ports 29500,60000-60031 are free`."""
-    return f"port {ports} is {how}" if len(ports) == 1 else f"ports {ports} are {how}"
+def _not_reserved(ports: PortSet) -> str:
+    """Return `port 29500 is not reserved`, or `ports 29500,60000-60031 are not reserved`."""
+    return f"port {ports} is not reserved" if len(ports) == 1 else f"ports {ports} are not reserved"
 
 
 @host_check("PRT101", "The HCCL and job ports are reserved", configures=Area.PORTS)
-def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: an outgoing connection of any program may be given port 60005 as its source port, and the job that wants
-    to listen there a second later fails to bind. Reserving keeps automatic port assignment away from a range and
-    costs nothing else; an explicit bind still works. What is already reserved stays reserved.
+def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
+    """Why: The kernel may give port 60005 to an outgoing connection of any program as its source port. A job that wants
+    to listen on that port a second later fails to bind. Reserving excludes a range from automatic port assignment and
+    has no other effect; an explicit bind still works. The check fails if a job port is not reserved. Ports that are
+    already reserved stay reserved.
 
-    By hand: sysctl net.ipv4.ip_local_reserved_ports
+    Check manually: sysctl net.ipv4.ip_local_reserved_ports
 
-    Mend: preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
-    the whole list, so the old value has to be part of it). In a container: docker run --sysctl KEY=VALUE, in a pod
-    securityContext.sysctls, and with the host's network on the host itself
+    Fix: Run preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
+    the whole list, so include the old value). In a container, use docker run --sysctl KEY=VALUE; in a pod,
+    securityContext.sysctls. With the host's network, reserve the ports on the host itself.
     """
     before = sysctl.reserved_ports.strip()
     reserved = PortSet.parse(before)
-    missing = here.cluster.ports - reserved
-    united = reserved | here.cluster.ports
+    missing = scribe.cluster.ports - reserved
+    united = reserved | scribe.cluster.ports
     if missing and sysctl.read_only:
-        yield here.unknown(
-            f"{here.host.name}: {said(missing, 'not reserved')} as seen here, where /proc/sys is read-only, as in a "
-            "container: nothing can be set from inside",
-            expected=str(here.cluster.ports),
+        yield scribe.unknown(
+            f"{scribe.host.name}: {_not_reserved(missing)} as seen here, where /proc/sys is read-only, as "
+            "in a container: nothing can be set from inside",
+            expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
             remedy=f"docker run --sysctl {KEY}={united}; a pod: securityContext.sysctls; with the host's network: "
             "preflight configure-ports for the host itself",
         )
     elif missing and len(str(united)) > LONGEST:
-        yield _too_long(here, united)
+        yield _too_long(scribe, united)
     elif missing:
-        yield here.bad(
-            f"{here.host.name}: {said(missing, 'not reserved')}",
-            expected=str(here.cluster.ports),
+        yield scribe.bad(
+            f"{scribe.host.name}: {_not_reserved(missing)}",
+            expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
             remedy=f"preflight configure-ports, or: sysctl -w {KEY}={united}",
-            change=Change(here.host.name, Area.PORTS, Kind.SYSCTL, KEY, before, str(united), here.check.id),
+            change=Change(scribe.host.name, Area.PORTS, Kind.SYSCTL, KEY, before, str(united), scribe.check.id),
         )
 
 
 @host_check("PRT102", "The HCCL and job ports are reserved after a reboot, too", configures=Area.PORTS)
-def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: a value set by hand is gone after a reboot. What stands in files depends on who loads them: the boot knows
-    the folders of sysctl.d(5), sysctl --system reads /etc/sysctl.conf after them, sysctl -p reads that file alone, and
-    tuned sets a value of its own; a short list that is read last undoes all others. Every file that sets the key
-    therefore gets the same united set: what the files say, what is reserved now, and what the inventory wants.
+def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
+    """Why: A value that was set manually is gone after a reboot. Values in files depend on the program that loads them.
+    The boot reads the folders of sysctl.d(5), and sysctl --system reads /etc/sysctl.conf after them. sysctl -p reads
+    that file alone, and tuned sets its own value. A short list that is read last replaces all others, and the check
+    fails. A short list that a later file makes up for is a warning. Therefore every file that sets the key gets the
+    same list: the ports of the files, the ports reserved now and the inventory's ports.
 
-    By hand: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d
-    /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
+    Check manually: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d
+    /usr/local/lib/sysctl.d /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
 
-    Mend: preflight configure-ports, or edit the files found; none is found: write /etc/sysctl.d/90-preflight.conf
+    Fix: Run preflight configure-ports, or edit the files that grep finds. If it finds none, write
+    /etc/sysctl.d/90-preflight.conf
     """
     if sysctl.read_only:
-        yield here.skip(f"/proc/sys of {here.host.name} is read-only: no file that is seen there decides (PRT101)")
+        yield scribe.skip(f"/proc/sys of {scribe.host.name} is read-only: no file that is seen there decides (PRT101)")
         return
-    wanted = here.cluster.ports
     unknown = unread(sysctl)
     for path, error in unknown:
-        yield here.unknown(
-            f"{here.host.name}: it is not known what {path} reserves at boot: {error}; no file is changed"
+        yield scribe.unknown(
+            f"{scribe.host.name}: it is not known what {path} reserves at boot: {error}; no file is changed"
         )
     refused = [] if unknown else unreadable(sysctl)
     for path, value in refused:
-        yield here.bad(
-            f"{here.host.name}: {path} sets {KEY} to {quote(value)}, which is no list of ports and which the kernel "
+        yield scribe.bad(
+            f"{scribe.host.name}: {path} sets {KEY} to {quote(value)}, which is no list of ports and which the kernel "
             "refuses: no file is changed",
             expected="a list like 8080,60000-60031",
             found=quote(value),
@@ -93,62 +95,67 @@ def reserved_at_boot(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         )
     if unknown or refused:
         return
-    plan = repair(sysctl, wanted)
+    plan = repair(sysctl, scribe.cluster.ports)
     if len(str(plan.united)) > LONGEST:
-        yield _too_long(here, plan.united)
+        yield _too_long(scribe, plan.united)
         return
-    yield from (_file(here, plan, edit) for edit in plan.edits)
+    yield from (_file(scribe, plan, edit) for edit in plan.edits)
+    yield from _not_writable(scribe, sysctl, plan)
+
+
+def _not_writable(scribe: Here, sysctl: Sysctl, plan: Repair) -> Iterator[Finding]:
+    """Yield the files that set the key last and that preflight may not write."""
     deciding: dict[tuple[str, str], list[LoadPath]] = {}
-    for way in plan.left:
-        deciding.setdefault(_decides(way, sysctl, plan.united), []).append(way)
-    for (path, remedy), ways in deciding.items():
-        yield here.bad(
-            f"{here.host.name}: after {_any(ways)} {said(plan.left[ways[0]], 'not reserved')}, and no file "
-            f"that preflight may write changes that: {path} decides",
-            expected=str(wanted),
+    for load_path in plan.left:
+        deciding.setdefault(_deciding_file(load_path, sysctl, plan.united), []).append(load_path)
+    for (path, remedy), load_paths in deciding.items():
+        yield scribe.bad(
+            f"{scribe.host.name}: after {_alternatives(load_paths)} {_not_reserved(plan.left[load_paths[0]])}, and "
+            f"no file that preflight may write changes that: {path} decides",
+            expected=str(scribe.cluster.ports),
             found=path,
             remedy=remedy,
         )
 
 
-def _file(here: Here, mending: Repair, edit: Edit) -> Finding:
+def _file(scribe: Here, plan: Repair, edit: Edit) -> Finding:
     """Return the finding about a file that has to change; a warning if another file makes up for it."""
-    change = Change(here.host.name, Area.PORTS, Kind.FILE, edit.path, edit.before, edit.after, here.check.id)
-    remedy = f"preflight configure-ports, or make {edit.path} set {KEY} = {mending.united}"
-    if not mending.short:
-        text = f"{here.host.name}: {edit.path} {edit.found}, which only a file that is read later makes good"
-        return here.warn(text, expected=str(mending.united), found=edit.found, remedy=remedy, change=change)
-    missing = PortSet.of(part for ports in mending.short.values() for part in ports.ranges)
-    return here.bad(
-        f"{here.host.name}: after {_any(mending.short)} {said(missing, 'not reserved')}: {edit.path} {edit.found}",
-        expected=str(here.cluster.ports),
+    change = Change(scribe.host.name, Area.PORTS, Kind.FILE, edit.path, edit.before, edit.after, scribe.check.id)
+    remedy = f"preflight configure-ports, or make {edit.path} set {KEY} = {plan.united}"
+    if not plan.short:
+        text = f"{scribe.host.name}: {edit.path} {edit.found}, which only a file that is read later makes good"
+        return scribe.warn(text, expected=str(plan.united), found=edit.found, remedy=remedy, change=change)
+    missing = PortSet.of(part for ports in plan.short.values() for part in ports.ranges)
+    return scribe.bad(
+        f"{scribe.host.name}: after {_alternatives(plan.short)} {_not_reserved(missing)}: {edit.path} {edit.found}",
+        expected=str(scribe.cluster.ports),
         found=edit.found,
         remedy=remedy,
         change=change,
     )
 
 
-def _any(ways: Iterable[LoadPath]) -> str:
+def _alternatives(load_paths: Iterable[LoadPath]) -> str:
     """Return `a reboot, sysctl --system or sysctl -p`."""
-    *first_ways, last = ways
-    return f"{', '.join(first_ways)} or {last}" if first_ways else str(last)
+    *first_paths, last = load_paths
+    return f"{', '.join(first_paths)} or {last}" if first_paths else str(last)
 
 
-def _decides(way: LoadPath, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
+def _deciding_file(load_path: LoadPath, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
     """Return the file that sets the key last in a way of loading that cannot be fixed, and the manual fix."""
-    tuned, file = sysctl.tuned, winner(way, sysctl)
-    if way is LoadPath.TUNED and tuned and not tuned.reapply:
-        how = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
-        return tuned.source, how
+    tuned, file = sysctl.tuned, winner(load_path, sysctl)
+    if load_path is LoadPath.TUNED and tuned and not tuned.reapply:
+        remedy = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
+        return tuned.source, remedy
     if file is None:
         return OWN_FILE, f"somebody made {OWN_FILE} a link: remove it, then run preflight configure-ports again"
-    how = f"copy {file.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy"
-    return file.path, how
+    remedy = f"copy {file.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy"
+    return file.path, remedy
 
 
-def _too_long(here: Here, ports: PortSet) -> Finding:
-    return here.bad(
-        f"{here.host.name}: the ports to reserve, with those reserved already, make a list of {len(str(ports))} "
+def _too_long(scribe: Here, ports: PortSet) -> Finding:
+    return scribe.bad(
+        f"{scribe.host.name}: the ports to reserve, with those reserved already, make a list of {len(str(ports))} "
         f"characters, and the kernel takes {LONGEST} in one write: nothing is changed",
         expected=f"at most {LONGEST} characters",
         found=f"{len(ports.ranges)} ranges",
@@ -157,67 +164,78 @@ def _too_long(here: Here, ports: PortSet) -> Finding:
 
 
 @host_check("PRT103", "The HCCL and job ports are free", optional=("os",), configures=Area.PORTS)
-def free(here: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
-    """Why: a job that finds one of its ports taken fails to bind, often on one host only, and the other hosts wait
-    for it. A listener is easy to see; an outgoing connection that happens to use the port as its own end blocks a
-    bind just as well, and no list of listeners shows it. Connections that are only waiting to be forgotten
-    (TIME-WAIT) are a warning: they block programs that bind without SO_REUSEADDR. So is a port of another preflight
-    run, which ends with it; those of this run are passed over.
+def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
+    """Why: A job fails to bind if one of its ports is taken, often on one host only, and the other hosts wait for it.
+    The check fails for a listener. It also fails for an outgoing connection with the port as its local end. Such a
+    connection blocks a bind just as well, and no list of listeners shows it. Finished connections (TIME-WAIT) are a
+    warning, because they block programs that bind without SO_REUSEADDR. A port of another preflight run is a warning
+    and becomes free when that run ends. Ports of this run are ignored.
 
-    By hand: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
+    Check manually: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
 
-    Mend: stop the process that is named, or move the job to other ports
+    Fix: Stop the process in the finding, or move the job to other ports.
     """
     finished: dict[str, list[str]] = defaultdict(list)  # port → its finished connections; a job leaves many
     of_other_run: set[str] = set()  # reported ports; a store has a connection of each rank
     for socket in sockets.on_job_ports:
         holder = owner(os, socket.pid, socket.process)
-        if socket.local_port not in here.cluster.ports or holder is Owner.THIS_RUN:
+        if socket.local_port not in scribe.cluster.ports or holder is Owner.THIS_RUN:
             continue
-        connection = _who(socket)
-        port = f"port {socket.local_port} ({here.cluster.purpose(socket.local_port)})"
+        port = f"port {socket.local_port} ({scribe.cluster.purpose(socket.local_port)})"
         if socket.state in _DEAD:
-            finished[port].append(connection)
-        elif holder is Owner.OTHER_RUN and port in of_other_run:
-            continue
-        elif holder is Owner.OTHER_RUN:
+            finished[port].append(_process_or_peer(socket))
+        elif holder is Owner.JOB:
+            yield _taken(scribe, socket, port)
+        elif port not in of_other_run:
             of_other_run.add(port)
-            yield here.warn(
-                f"{here.host.name}: {port} is taken by another preflight run: {connection}",
+            connection = _process_or_peer(socket)
+            yield scribe.warn(
+                f"{scribe.host.name}: {port} is taken by another preflight run: {connection}",
                 expected="free",
                 found=connection,
-                remedy=wait(here.host.name, socket.pid),
+                remedy=wait(scribe.host.name, socket.pid),
             )
-        elif socket.state == "LISTEN":
-            yield here.bad(
-                f"{here.host.name}: {port} is taken by {connection}",
-                expected="free",
-                found=connection,
-                remedy=end(here.host.name, socket.pid, "stop its service")
-                if socket.pid
-                else f"on {here.host.name}, as root: ss -tlnp",
-            )
-        else:
-            yield here.bad(
-                f"{here.host.name}: {port} is the local end of a connection ({connection})",
-                expected="free",
-                found=connection,
-                cause="it blocks a bind, and no list of listeners shows it",
-                remedy=(end(here.host.name, socket.pid) if socket.pid else f"end that connection on {here.host.name}")
-                + "; reserve the ports so that it does not happen again (PRT101)",
-            )
-    for port, (first, *further) in finished.items():
-        connections = f"{first} and {len(further)} more" if further else first
-        yield here.warn(
-            f"{here.host.name}: {port} is still held by "
-            f"{'finished connections' if further else 'a finished connection'} "
-            f"({connections})",
-            found=connections,
-            remedy=f"wait a minute, then on {here.host.name}: ss -tan",
+    for port, connections in finished.items():
+        yield _finished(scribe, port, connections)
+
+
+def _taken(scribe: Here, socket: Socket, port: str) -> Finding:
+    """Return the finding about a port with a listener, or with a connection that uses it as its own end."""
+    holder = _process_or_peer(socket)
+    if socket.state == "LISTEN":
+        return scribe.bad(
+            f"{scribe.host.name}: {port} is taken by {holder}",
+            expected="free",
+            found=holder,
+            remedy=end(scribe.host.name, socket.pid, "stop its service")
+            if socket.pid
+            else f"on {scribe.host.name}, as root: ss -tlnp",
         )
+    return scribe.bad(
+        f"{scribe.host.name}: {port} is the local end of a connection ({holder})",
+        expected="free",
+        found=holder,
+        cause="it blocks a bind, and no list of listeners shows it",
+        remedy=(end(scribe.host.name, socket.pid) if socket.pid else f"end that connection on {scribe.host.name}")
+        + "; reserve the ports so that it does not happen again (PRT101)",
+    )
 
 
-def _who(socket: Socket) -> str:
+def _finished(scribe: Here, port: str, connections: list[str]) -> Finding:
+    """Return the finding about connections that are only waiting to be forgotten."""
+    first, *further = connections
+    subject, summary = "a finished connection", first
+    if further:
+        subject, summary = "finished connections", f"{first} and {len(further)} more"
+    return scribe.warn(
+        f"{scribe.host.name}: {port} is still held by {subject} ({summary})",
+        found=summary,
+        remedy=f"wait a minute, then on {scribe.host.name}: ss -tan",
+    )
+
+
+def _process_or_peer(socket: Socket) -> str:
+    """Return the process that listens, or the connection's state, peer and process."""
     process = f"{socket.process or 'a process'} (pid {socket.pid})" if socket.pid else socket.process or ""
     if socket.state == "LISTEN":
         return process or "a process that this user may not see"
@@ -227,22 +245,23 @@ def _who(socket: Socket) -> str:
 @host_check(
     "PRT104", "Reserving leaves enough ports for outgoing connections", severity=Outcome.WARN, configures=Area.PORTS
 )
-def enough_left(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: outgoing connections, and listeners of gloo and NCCL, get their ports from ip_local_port_range without what
-    is reserved. Where that is most of the range, a busy host runs out: connect says EADDRNOTAVAIL, bind EADDRINUSE.
+def enough_left(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
+    """Why: Outgoing connections, and listeners of gloo and NCCL, get unreserved ports of ip_local_port_range. If most
+    of that range is reserved, a busy host runs out of ports. Then connect fails with EADDRNOTAVAIL, and bind with
+    EADDRINUSE. The check warns if less than half of the range is left.
 
-    By hand: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+    Check manually: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
 
-    Mend: move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range:
-    sysctl -w net.ipv4.ip_local_port_range="20000 60999"
+    Fix: Move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range: sysctl
+    -w net.ipv4.ip_local_port_range="20000 60999"
     """
     low, high = sysctl.local_port_range
     whole = PortSet.of([sysctl.local_port_range])
-    ports_left = len(whole - (PortSet.parse(sysctl.reserved_ports) | here.cluster.ports))
+    ports_left = len(whole - (PortSet.parse(sysctl.reserved_ports) | scribe.cluster.ports))
     if ports_left * 2 < len(whole):
-        yield here.bad(
-            f"{here.host.name}: with the job's ports reserved, {ports_left} of the {len(whole)} ports of {low}-{high} "
-            "are left for outgoing connections",
+        yield scribe.bad(
+            f"{scribe.host.name}: with the job's ports reserved, {ports_left} of the {len(whole)} ports of "
+            f"{low}-{high} are left for outgoing connections",
             expected=f"at least {(len(whole) + 1) // 2}",
             found=str(ports_left),
             remedy="widen net.ipv4.ip_local_port_range, or move the job's ports out of it",

@@ -1,14 +1,15 @@
 """Checks of the probe's figures against the saved baseline (`preflight baseline`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.bandwidth_findings import Judged, spoken
+from preflight.checks.shared.bandwidth_findings import ComparedBandwidth, slow_findings
 from preflight.model.figures import (
     LIMITS,
     Baseline,
     Comparison,
+    Figure,
     comparable,
     compare,
     figures,
@@ -21,50 +22,54 @@ from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 
 
 @cluster_check("PRB115", "The probe's figures are those of the saved baseline", several=False)
-def as_saved(all_: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
-    """Why: what is equally slow everywhere shows in no comparison among peers: a switch with another configuration, a
-    new driver, a job beside the probe. Each bandwidth, at the largest size that both have, is compared with that of the
-    same operation over the same ranks in the saved run: a warning below 93 % and a failure below 80 % for pairs and
-    hosts, below 90 % and 75 % for rails and all devices. A pair that is slow among its peers, and what it slows, is
-    left to PRB103. A baseline over other hosts, scopes or sizes than were asked for is no measure.
+def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
+    """Why: If all hosts and links are equally slow, a comparison among peers shows nothing. Typical causes are a
+    changed switch configuration, a new driver or a job that runs beside the probe. The check compares each bandwidth
+    with the saved run, for the same operation and the same ranks, at the largest size that both runs have. Pairs and
+    hosts below 93 % of the baseline are a warning, below 80 % a failure. For rails and all devices the limits are 90 %
+    and 75 %. PRB103 reports pairs that are slow among their peers, so these and the groups that they slow are left out.
+    A baseline of other hosts, scopes or sizes is not compared.
 
-    By hand: preflight baseline compare
+    Check manually: preflight baseline compare
 
-    Mend: look at what has changed since the baseline was saved; where the figures of now are the right ones: preflight
-    baseline save
+    Fix: Find the change since the baseline was saved. If the new figures are right: preflight baseline save
     """
-    slow = {_places(observation.test) for observation in observations if observation.test.outcome is TestOutcome.SLOW}
-    now = figures(
-        observation.test for observation in observations if not any(pair <= _places(observation.test) for pair in slow)
-    )
-    compared = compare(baseline, now)
+    tests = [observation.test for observation in observations]
+    slow = {_places(test) for test in tests if test.outcome is TestOutcome.SLOW}
+    now = figures(test for test in tests if not any(pair <= _places(test) for pair in slow))
     if not comparable(now):
-        yield all_.skip("PRB103 names what is slow" if slow else "the probe measured no bandwidth")
+        yield scribe.skip("PRB103 names what is slow" if slow else "the probe measured no bandwidth")
         return
-    scopes_apart = strangers(baseline, now) if compared else [*LIMITS]
-    due_scopes = _due(baseline, [observation.test for observation in observations], {host.name for host in all_.hosts})
-    if missing_scopes := [scope for scope in scopes_apart if scope in due_scopes]:
-        yield all_.unknown(
-            f"run {baseline.run}, the baseline, has figures of {', '.join(missing_scopes)} that this one lacks: it "
-            "measured fewer ranks, or not those sizes",
-            host=None,
-            remedy="preflight baseline compare shows both; preflight baseline save makes a new one",
-        )
-    elif scopes_apart:
-        scopes_note = f" of {', '.join(scopes_apart)}" if compared else ""
-        yield all_.skip(
-            f"run {baseline.run}, the baseline, was over other hosts, scopes or sizes than were asked for now: its "
-            f"figures{scopes_note} are no measure"
-        )
-    yield from spoken(
-        all_,
-        map(_judged, compared),
+    yield from _not_compared(scribe, baseline, now, tests)
+    yield from slow_findings(
+        scribe,
+        map(_compared, compare(baseline, now)),
         "something has changed since the baseline was saved",
         "preflight history lists what was done since; preflight baseline compare shows all figures",
     )
 
 
-def _due(baseline: Baseline, tests: list[TestResult], hosts: set[str]) -> set[Scope]:
+def _not_compared(
+    scribe: All, baseline: Baseline, now: Sequence[Figure], tests: Sequence[TestResult]
+) -> Iterator[Finding]:
+    compared = compare(baseline, now)
+    scopes = strangers(baseline, now) if compared else [*LIMITS]
+    due_scopes = _due(baseline, tests, {host.name for host in scribe.hosts})
+    if missing_scopes := [scope for scope in scopes if scope in due_scopes]:
+        yield scribe.unknown(
+            f"run {baseline.run}, the baseline, has figures of {', '.join(missing_scopes)} that this one lacks: it "
+            "measured fewer ranks, or not those sizes",
+            remedy="preflight baseline compare shows both; preflight baseline save makes a new one",
+        )
+    elif scopes:
+        scopes_note = f" of {', '.join(scopes)}" if compared else ""
+        yield scribe.skip(
+            f"run {baseline.run}, the baseline, was over other hosts, scopes or sizes than were asked for now: its "
+            f"figures{scopes_note} are no measure"
+        )
+
+
+def _due(baseline: Baseline, tests: Sequence[TestResult], hosts: set[str]) -> set[Scope]:
     """Return the scopes for which the baseline has a figure that this run was to measure, too.
 
     Its tests hold the figure, or would if no host or device had been lost. `hosts`: those of this run."""
@@ -83,8 +88,8 @@ def _places(test: TestResult) -> frozenset[str]:
     return frozenset(member.place for member in test.members)
 
 
-def _judged(comparison: Comparison) -> Judged:
+def _compared(comparison: Comparison) -> ComparedBandwidth:
     was, now = comparison.was, comparison.now
     least = LIMITS[now.shape.scope][0]
     against = f"the baseline's {shown_GBps(was.busbw)} GB/s"
-    return Judged(now.shape, now.busbw, comparison.share, comparison.outcome, least, against)
+    return ComparedBandwidth(now.shape, now.busbw, comparison.share, comparison.outcome, least, against)

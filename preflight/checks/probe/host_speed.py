@@ -1,95 +1,97 @@
 """Checks of processor speed: every host's processors are as fast as those of the others."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from statistics import median
 
+from preflight.attribution.culprit_words import by_id
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import command
+from preflight.checks.shared.speed_limits import SpeedLimits, speed_limits
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Observation, Scope
-from preflight.model.peers import FEWEST, usual
+from preflight.model.peers import FEWEST
 
 OP = "processor"
-WARN, WARN_FAR = 1 / 1.5, 3.0  # share of the median rank, and spreads from it
-FAIL, FAIL_FAR = 1 / 2, 5.0
+WARN, FAIL = 1 / 1.5, 1 / 2  # shares of the median rank
 
 
 @cluster_check("PRB118", "No host's processors are slow, busy with something else, or wrong", several=False)
-def processors(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: a host whose processors belong to somebody else (a job that was left behind, a container with a share of
-    them, a throttled clock) feeds its devices late, and the whole job waits for it, while its devices and links are
-    well. One thread a rank multiplies matrices on the host's processor; a host is compared with the median rank: 1.5
-    times slower is a warning, twice as slow a failure, more where ranks differ from each other or from themselves.
+def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: A host with slow or busy processors feeds its devices late. The whole job waits for it, although its devices
+    and links are healthy. Typical causes are a leftover job, a container with a share of the processors, and a
+    throttled clock. One thread a rank multiplies matrices on the host's processor, and one wrong value is a failure. A
+    host that is 1.5 times slower than the median rank is a warning, twice as slow a failure. The limits are wider if
+    ranks vary by more than that, among each other or between measurements.
 
-    By hand: top; cat /sys/fs/cgroup/cpu.stat; the clock: grep MHz /proc/cpuinfo
+    Check manually: top; cat /sys/fs/cgroup/cpu.stat; grep MHz /proc/cpuinfo (the clock)
 
-    Mend: end what uses them, lift the limit, or take the host out of jobs
+    Fix: End the processes that use the processors, lift the limit, or take the host out of jobs.
     """
-    results = [observation for observation in observations if observation.test.op == OP]
-    for host in sorted({observation.test.members[0].host for observation in results if observation.test.wrong_values}):
-        own = [observation for observation in results if observation.test.members[0].host == host]
-        wrong = [observation for observation in own if observation.test.wrong_values]
-        yield all_.bad(
-            f"{host}: its processors compute wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
+    hosts = sorted(_by_host(observations).items())
+    for host, results in hosts:
+        yield from _wrong(scribe, host, results)
+    limits = speed_limits([speeds for _, results in hosts for speeds in _ranks(results).values()], WARN, FAIL)
+    if limits:
+        for host, results in hosts:
+            yield from _slow(scribe, host, results, limits)
+        return
+    planned = len({observation.test.members[0].place for _, results in hosts for observation in results})
+    if planned < FEWEST:
+        yield scribe.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
+    else:
+        yield scribe.unknown(f"fewer than {FEWEST} of {planned} ranks brought a time")
+
+
+def _by_host(observations: Sequence[Observation]) -> dict[str, list[Observation]]:
+    by_host: dict[str, list[Observation]] = defaultdict(list)
+    for observation in observations:
+        if observation.test.op == OP:
+            by_host[observation.test.members[0].host].append(observation)
+    return by_host
+
+
+def _ranks(results: Sequence[Observation]) -> dict[int, list[float]]:
+    """Return TFLOP/s by device."""
+    speeds: dict[int, list[float]] = defaultdict(list)
+    for test in (observation.test for observation in results):
+        if test.tflops:
+            speeds[test.members[0].device].append(test.tflops)
+    return speeds
+
+
+def _wrong(scribe: All, host: str, results: Sequence[Observation]) -> Iterator[Finding]:
+    wrong = [observation for observation in results if observation.test.wrong_values]
+    if wrong:
+        yield scribe.bad(
+            f"{host}: its processors compute wrongly: {len(wrong)} of {len(results)} tests brought wrong values",
             host=host,
             expected="0 wrong values",
             found=f"{sum(observation.test.wrong_values for observation in wrong)} wrong values",
             evidence=tuple(observation.ranks[0].first_wrong[:120] for observation in wrong),
             remedy="take the host out of jobs; look for memory errors: journalctl -k | grep -i -e mce -e edac",
-            culprit=Culprit(
-                "host", (host,), tuple(observation.test.id for observation in wrong), "processors compute wrongly"
-            ),
+            culprit=Culprit("host", (host,), tuple(by_id(wrong)), "processors compute wrongly"),
         )
-    ranks, steady = _ranks(results)
-    peers = usual(list(ranks.values()))
-    if peers is None:
-        planned = {observation.test.members[0].place for observation in results}
-        if len(planned) < FEWEST:
-            yield all_.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
-        else:
-            yield all_.unknown(f"fewer than {FEWEST} of {len(planned)} ranks brought a time", host=None)
+
+
+def _slow(scribe: All, host: str, results: Sequence[Observation], limits: SpeedLimits) -> Iterator[Finding]:
+    """Yield the finding about a host with slow processors. The better measurement of a rank counts."""
+    ranks = [max(speeds) for speeds in _ranks(results).values()]
+    speed = median(ranks) if ranks else limits.median
+    if speed >= limits.warn:
         return
-    steady_limit = peers.median * steady
-    for host, speed in sorted(_hosts(ranks).items()):
-        if speed >= min(steady_limit, peers.limit(WARN, WARN_FAR)):
-            continue
-        far = speed < min(steady_limit, peers.limit(FAIL, FAIL_FAR))
-        ids = tuple(observation.test.id for observation in results if observation.test.members[0].host == host)
-        yield (all_.bad if far else all_.warn)(
-            f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
-            f"has {_gflops(peers.median)}",
-            host=host,
-            expected=f"{WARN:.0%} of the median or more",
-            found=f"{speed / peers.median:.0%}",
-            cause="another job, a limit on what it may use, or a low clock",
-            remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
-            + command(all_, [host], Scope.DEVICE),
-            culprit=Culprit("host", (host,), ids, "processors slow or busy") if far else None,
-        )
-
-
-def _ranks(done: Sequence[Observation]) -> tuple[Mapping[str, float], float]:
-    """Return device → TFLOP/s of its rank, and the median of worse / better measurement of a rank.
-
-    The better measurement counts, since noise only makes a rank slower."""
-    measured: dict[str, list[float]] = defaultdict(list)
-    for observation in done:
-        if observation.test.tflops:
-            measured[observation.test.members[0].place].append(observation.test.tflops)
-    from statistics import median  # its import costs more than listing all checks
-
-    ratios = [min(speeds) / max(speeds) for speeds in measured.values()]
-    return {place: max(speeds) for place, speeds in measured.items()}, median(ratios) if ratios else 1.0
-
-
-def _hosts(ranks: Mapping[str, float]) -> dict[str, float]:
-    """Return the median of each host's ranks."""
-    of_host: dict[str, list[float]] = defaultdict(list)
-    for place, speed in ranks.items():
-        of_host[place.partition("/")[0]].append(speed)
-    from statistics import median
-
-    return {host: median(speeds) for host, speeds in of_host.items()}
+    far = speed < limits.fail
+    yield (scribe.bad if far else scribe.warn)(
+        f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
+        f"has {_gflops(limits.median)}",
+        host=host,
+        expected=f"{WARN:.0%} of the median or more",
+        found=f"{speed / limits.median:.0%}",
+        cause="another job, a limit on what it may use, or a low clock",
+        remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
+        + command(scribe, [host], Scope.DEVICE),
+        culprit=Culprit("host", (host,), tuple(by_id(results)), "processors slow or busy") if far else None,
+    )
 
 
 def _gflops(tflops: float) -> str:

@@ -1,10 +1,11 @@
 """Checks of the probe's bandwidths against the ports' line rate and the operator's expectation."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.bandwidth_findings import Judged, spoken
-from preflight.model.figures import Baseline, compare, figures, shape
+from preflight.checks.shared.bandwidth_findings import ComparedBandwidth, slow_findings
+from preflight.model.figures import Baseline, Figure, compare, figures, shape
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
@@ -20,64 +21,52 @@ _REMEDY = "cable, optical module, MTU and flow control; counters: hccn_tool -i N
 _MEASURED = (TestOutcome.PASS, TestOutcome.UNCHECKED)  # PRB103 reports a slow pair
 
 
-def _along_a_rail(seen: Observation) -> bool:
+def _is_measured_rail(observation: Observation) -> bool:
     """Return whether a pair's data left one port and entered the other, as busbw counts it."""
-    members, test = seen.test.members, seen.test
-    is_rail_pair = (
-        len(members) == 2 == len({member.host for member in members}) and members[0].device == members[1].device
+    test, members = observation.test, observation.test.members
+    return (
+        len(members) == 2 == len({member.host for member in members})
+        and members[0].device == members[1].device
+        and test.op in ("all_reduce", "send_recv")
+        and test.bytes >= FAR_LEAST
+        and test.outcome in _MEASURED
     )
-    return is_rail_pair and test.op in ("all_reduce", "send_recv") and test.bytes >= FAR_LEAST
 
 
 @cluster_check("PRB116", "Pairs along a rail reach their ports' line rate", several=False, optional=("baseline",))
-def line_rate(all_: All, observations: tuple[Observation, ...], baseline: Baseline | None) -> Iterator[Finding]:
-    """Why: where all rails are equally slow, no comparison shows it. Two ranks along a rail that move 256 MiB or more
-    get 88 to 95 % of what a healthy port carries; below 85 % is a warning, below 70 % a failure. Where less was moved,
-    a pair below 10 % at the largest size is a warning, from 4 MiB on. It is none where the saved baseline has the same
-    figure, or where it is what the inventory expects: `expect = { pair = 1.2 }` under `[probe]`.
+def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Baseline | None) -> Iterator[Finding]:
+    """Why: If all rails are equally slow, a comparison among them shows nothing. Two ranks along a rail that move 256
+    MiB or more reach 88 to 95 % of a healthy port's line rate. Below 85 % is a warning, below 70 % a failure. With less
+    data, from 4 MiB on, a pair below 10 % at the largest size is a warning. Such a pair passes if the saved baseline
+    has the same figure. It also passes if the inventory expects that bandwidth: `expect = { pair = 1.2 }` under
+    `[probe]`.
 
-    By hand: hccn_tool -i 0 -speed -g (Mb/s; 200000 are 25 GB/s), and preflight probe --sizes 256M
+    Check manually: hccn_tool -i 0 -speed -g (Mb/s; 200000 are 25 GB/s); preflight probe --sizes 256M
 
-    Mend: cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two
+    Fix: Check cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two.
     """
-    pairs = [
-        observation
-        for observation in observations
-        if _along_a_rail(observation) and observation.test.outcome in _MEASURED
-    ]
+    pairs = list(filter(_is_measured_rail, observations))
     large = [observation for observation in pairs if observation.test.bytes >= LARGE]
     pairs = large or pairs
+    tests = [observation.test for observation in pairs]
     if why := _why_not(pairs):
-        yield all_.skip(why)
-        return
-    if not large:
-        small_judgements = list(_far_below(all_, [observation.test for observation in pairs], baseline))
-        yield from spoken(all_, small_judgements, _CAUSE, _REMEDY)
-        if all(judgement.outcome is Outcome.PASS for judgement in small_judgements):
-            yield all_.skip(_TOO_LITTLE)
-        return
-    measured = [
-        observation.test
-        for observation in large
-        if observation.test.line_rate is not None and observation.test.busbw_GBps
-    ]
-    if len(measured) < len(large):
-        yield all_.unknown(
-            f"of {len(large) - len(measured)} of {len(large)} measurements it is not known how fast the ports are",
-            host=None,
-            remedy="hccn_tool -i N -speed -g on both hosts",
-        )
-    best = {shape(test): test for test in sorted(measured, key=lambda test: test.line_rate or 0.0)}
-    judged = []
-    for measured_shape, test in best.items():
-        share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
-        outcome = Outcome.FAIL if share < FAIL else Outcome.WARN if share < WARN else Outcome.PASS
-        judged.append(Judged(measured_shape, busbw, share, outcome, WARN, f"the {busbw / share:.2f} GB/s of its port"))
-    yield from spoken(all_, judged, _CAUSE, _REMEDY)
+        yield scribe.skip(why)
+    elif large:
+        if unknown := len(tests) - len(_with_known_rate(tests)):
+            yield scribe.unknown(
+                f"of {unknown} of {len(tests)} measurements it is not known how fast the ports are",
+                remedy="hccn_tool -i N -speed -g on both hosts",
+            )
+        yield from slow_findings(scribe, map(_near_line_rate, _best(tests)), _CAUSE, _REMEDY)
+    else:
+        small = list(_far_below(scribe, tests, baseline))
+        yield from slow_findings(scribe, small, _CAUSE, _REMEDY)
+        if all(bandwidth.outcome is Outcome.PASS for bandwidth in small):
+            yield scribe.skip(_TOO_LITTLE)
 
 
 def _why_not(pairs: Sequence[Observation]) -> str:
-    """Return why the pairs prove nothing about their ports; empty where they may."""
+    """Return why the pairs prove nothing about their ports; empty if they may."""
     if not pairs:
         return _TOO_LITTLE
     if any(view.on_host for observation in pairs for view in observation.ranks):
@@ -87,58 +76,74 @@ def _why_not(pairs: Sequence[Observation]) -> str:
     return ""
 
 
-def _far_below(all_: All, tests: Sequence[TestResult], baseline: Baseline | None) -> Iterator[Judged]:
-    """Yield the judgement of each pair's best measurement at the largest size of all."""
+def _with_known_rate(tests: Iterable[TestResult]) -> list[TestResult]:
+    return [test for test in tests if test.line_rate is not None and test.busbw_GBps]
+
+
+def _best(tests: Iterable[TestResult]) -> list[TestResult]:
+    """Return each pair's best measurement."""
+    ranked = sorted(_with_known_rate(tests), key=lambda test: test.line_rate or 0.0)
+    return list({shape(test): test for test in ranked}.values())
+
+
+def _compared(test: TestResult, outcome: Outcome, least: float) -> ComparedBandwidth:
+    share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
+    return ComparedBandwidth(shape(test), busbw, share, outcome, least, f"the {busbw / share:.2f} GB/s of its port")
+
+
+def _near_line_rate(test: TestResult) -> ComparedBandwidth:
+    share = test.line_rate or 0.0
+    return _compared(test, Outcome.FAIL if share < FAIL else Outcome.WARN if share < WARN else Outcome.PASS, WARN)
+
+
+def _far_below(scribe: All, tests: Sequence[TestResult], baseline: Baseline | None) -> Iterator[ComparedBandwidth]:
+    """Yield the comparison of each pair's best measurement at the largest size of all."""
     largest = max(test.bytes for test in tests)
-    measured = [test for test in tests if test.bytes == largest and test.line_rate is not None and test.busbw_GBps]
-    best = {shape(test): test for test in sorted(measured, key=lambda test: test.line_rate or 0.0)}
-    saved = compare(baseline, figures(best.values())) if baseline else []
+    best = _best(test for test in tests if test.bytes == largest)
+    saved = compare(baseline, figures(best)) if baseline else []
     normal = {comparison.now.shape for comparison in saved if comparison.outcome is Outcome.PASS}
-    least = all_.cluster.probe.expect.get(Scope.PAIR, 0.0)
-    for measured_shape, test in best.items():
-        share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
-        is_normal = share >= FAR or measured_shape in normal or (least and busbw >= least)
-        outcome = Outcome.PASS if is_normal else Outcome.WARN
-        yield Judged(measured_shape, busbw, share, outcome, FAR, f"the {busbw / share:.2f} GB/s of its port")
+    for test in best:
+        is_normal = _is_enough(scribe, test) or shape(test) in normal
+        yield _compared(test, Outcome.PASS if is_normal else Outcome.WARN, FAR)
+
+
+def _is_enough(scribe: All, test: TestResult) -> bool:
+    """Return whether a pair is not far below the line rate, or not below the inventory's expectation."""
+    least = scribe.cluster.probe.expect.get(Scope.PAIR, math.inf)
+    return (test.line_rate or 0.0) >= FAR or (test.busbw_GBps or 0.0) >= least
 
 
 @cluster_check("PRB117", "The probe measures what the inventory expects", several=False)
-def expected(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: who knows what the cluster gave when it was handed over, or what a job needs, can say so: `expect = { pair =
-    20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. all_reduce at its largest size may not stay below it.
+def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: The inventory can hold the bandwidth that the cluster had at its handover, or that a job needs. The setting
+    is `expect = { pair = 20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. The check fails if all_reduce
+    at its largest size stays below that.
 
-    By hand: preflight probe --scope all,pair; the column busbw
+    Check manually: preflight probe --scope all,pair (the column busbw)
 
-    Mend: whatever PRB103, PRB115 and PRB116 name; where they are content, the number is too high, or the size too
-    small: `sizes` under `[probe]`
+    Fix: Follow PRB103, PRB115 and PRB116. If these pass, the number is too high, or the size too small: `sizes` under
+    `[probe]`
     """
-    wanted = all_.cluster.probe.expect
-    if not wanted:
-        yield all_.skip("the inventory expects no bandwidth: expect under [probe]")
+    if not scribe.cluster.probe.expect:
+        yield scribe.skip("the inventory expects no bandwidth: expect under [probe]")
         return
-    judged = []
-    for scope, least in wanted.items():
-        tests = [
-            observation.test
-            for observation in observations
-            if observation.test.scope == scope and observation.test.op == "all_reduce"
-        ]
+    bandwidths: list[ComparedBandwidth] = []
+    all_reduces = [observation.test for observation in observations if observation.test.op == "all_reduce"]
+    for scope, least in scribe.cluster.probe.expect.items():
+        tests = [test for test in all_reduces if test.scope == scope]
         measured = figures(tests)
         if not measured and any(test.outcome in _MEASURED for test in tests):
-            yield all_.unknown(f"{scope}: all_reduce brought no bandwidth to hold against {least:g} GB/s", host=None)
-        largest = max((figure.shape.bytes for figure in measured), default=0)
-        judged += [
-            Judged(
-                figure.shape,
-                figure.busbw,
-                share := figure.busbw / least,
-                Outcome.FAIL if share < 1 else Outcome.PASS,
-                1.0,
-                f"the {least:g} GB/s that the inventory expects",
-            )
-            for figure in measured
-            if figure.shape.bytes == largest
-        ]
-    yield from spoken(
-        all_, judged, "", "what PRB103, PRB115 and PRB116 say of it; else a smaller number in the inventory"
-    )
+            yield scribe.unknown(f"{scope}: all_reduce brought no bandwidth to hold against {least:g} GB/s")
+        bandwidths += _expected(measured, least)
+    remedy = "what PRB103, PRB115 and PRB116 say of it; else a smaller number in the inventory"
+    yield from slow_findings(scribe, bandwidths, "", remedy)
+
+
+def _expected(measured: Sequence[Figure], least: float) -> Iterator[ComparedBandwidth]:
+    largest = max((figure.shape.bytes for figure in measured), default=0)
+    for figure in measured:
+        if figure.shape.bytes == largest:
+            share = figure.busbw / least
+            outcome = Outcome.FAIL if share < 1 else Outcome.PASS
+            against = f"the {least:g} GB/s that the inventory expects"
+            yield ComparedBandwidth(figure.shape, figure.busbw, share, outcome, 1.0, against)

@@ -2,16 +2,20 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
-from preflight.model.measure import Observation, RankView
+from preflight.model.measure import Observation, RankView, Sending
 from preflight.rules.nics.nccl_networks import ways_between
 
 _NO_DEVICE = re.compile(r"NET/IB ?: ?No device found")
 _SOCKET = "Socket"
+_REMEDIES = {  # by the network that jobs are to use
+    "ib": "see ENV115 and ENV116: a variable, devices that the container was not given, or no libibverbs",
+    "socket": 'NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
+}
 
 
 @cluster_check(
@@ -19,64 +23,63 @@ _SOCKET = "Socket"
     "NCCL sends between hosts as jobs are to, and not over sockets unasked",
     products=frozenset({Product.NVIDIA}),
 )
-def transport(all_: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: where NCCL cannot use RDMA it takes sockets, and says so in its log alone: the job runs, ten times slower. A
-    container without /dev/infiniband or libibverbs is enough, or NCCL_IB_DISABLE=1 of an old trial. The probe's ranks
-    write NCCL's log, and what it says of the network counts, not what is installed. It is judged where the inventory's
-    probe.transport says what jobs are to use (ib, socket); with ib, the probe sets NCCL_NET=IB, and NCCL ends with an
-    error where there is none.
+def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
+    """Why: If NCCL cannot use RDMA, it uses sockets and reports that only in its log. The job runs ten times slower. A
+    container without /dev/infiniband or libibverbs is enough, or NCCL_IB_DISABLE=1 from an old trial. The check reads
+    the network from the NCCL log of the probe's ranks, not from the installed software. It fails if the network is not
+    the one that probe.transport (ib, socket) in the inventory sets. Without probe.transport, sockets are not judged.
+    With ib, the probe sets NCCL_NET=IB, and NCCL ends with an error if there is no RDMA.
 
-    By hand: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep -E 'NET/|via NET'
+    Check manually: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep -E 'NET/|via NET'
 
-    Mend: what ENV115 and ENV116 say; in a container --device /dev/infiniband and libibverbs1
+    Fix: Follow ENV115 and ENV116. In a container, add --device /dev/infiniband and libibverbs1.
     """
-    wanted = all_.cluster.probe.transport
+    wanted = scribe.cluster.probe.transport
     views = ways_between(observations)
     if not views:
-        yield all_.skip("no ranks of several hosts met over NCCL")
-        return
-    sockets = [view for view in views if view.way and view.way.between_hosts == _SOCKET]
-    if not wanted and sockets:
-        yield all_.skip(
+        yield scribe.skip("no ranks of several hosts met over NCCL")
+    elif wanted:
+        by_host: dict[str, list[RankView]] = defaultdict(list)
+        for view in views:
+            by_host[view.member.host].append(view)
+        for host, own_views in by_host.items():
+            yield from _of_host(scribe, host, own_views, wanted)
+    elif any(way.between_hosts == _SOCKET for way in _ways(views)):
+        yield scribe.skip(
             "NCCL sends over sockets, and the inventory does not say what it is to use: transport under [probe]"
         )
-        return
-    by_host: dict[str, list[RankView]] = defaultdict(list)
-    for view in views if wanted else ():
-        by_host[view.member.host].append(view)
-    for host, own in by_host.items():
-        yield from _judged(all_, host, own, wanted)
 
 
-def _judged(all_: All, host: str, views: Sequence[RankView], wanted: str) -> Iterator[Finding]:
+def _ways(views: Iterable[RankView]) -> list[Sending]:
+    return [view.way for view in views if view.way and view.way.between_hosts]
+
+
+def _of_host(scribe: All, host: str, views: Sequence[RankView], wanted: str) -> Iterator[Finding]:
     """Yield the finding of one host, in which the first wrong rank represents all."""
-    with_network = [view for view in views if view.way and view.way.between_hosts]
-    wrong = [view for view in with_network if view.way and (view.way.between_hosts == _SOCKET) == (wanted == "ib")]
-    missing = [line for view in views for line in view.logs if _NO_DEVICE.search(line)]
-    if wrong and wrong[0].way:
-        way = wrong[0].way
-        yield all_.bad(
-            f"{host}: NCCL sends over {way.between_hosts}, and jobs are to use {wanted} ({len(wrong)} of {len(views)} "
-            "ranks)",
+    ways = _ways(views)
+    wrong = [way for way in ways if (way.between_hosts == _SOCKET) == (wanted == "ib")]
+    no_device = [line for view in views for line in view.logs if _NO_DEVICE.search(line)]
+    if wrong:
+        network = wrong[0].between_hosts
+        yield scribe.bad(
+            f"{host}: NCCL sends over {network}, and jobs are to use {wanted} ({len(wrong)} of {len(views)} ranks)",
             host=host,
             expected=wanted,
-            found=way.between_hosts,
-            evidence=way.lines,
-            remedy="see ENV115 and ENV116: a variable, devices that the container was not given, or no libibverbs"
-            if wanted == "ib"
-            else 'NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
+            found=network,
+            evidence=wrong[0].lines,
+            remedy=_REMEDIES[wanted],
         )
-    elif wanted == "ib" and missing:
-        yield all_.bad(
+    elif wanted == "ib" and no_device:
+        yield scribe.bad(
             f"{host}: NCCL finds no RDMA device",
             host=host,
             expected="ib",
             found="none",
-            evidence=tuple(missing[:3]),
+            evidence=tuple(no_device[:3]),
             remedy="see ENV116; ls /sys/class/infiniband /dev/infiniband where jobs run",
         )
-    elif not with_network:
-        yield all_.unknown(
+    elif not ways:
+        yield scribe.unknown(
             f"{host}: NCCL's log does not say by what it sends",
             host=host,
             remedy="unset NCCL_DEBUG and NCCL_DEBUG_FILE where jobs run; ranks that never connected: PRB101",

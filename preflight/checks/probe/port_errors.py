@@ -1,7 +1,7 @@
 """Checks of the errors that ports counted while the probe sent over them."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.link_counts import DAMAGED, FLAPS, LinkCounts, PortCount, told_of
@@ -19,51 +19,59 @@ SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as h
     products=NPU | {Product.NVIDIA},
     several=False,
 )
-def counted_meanwhile(all_: All, link_counts: LinkCounts) -> Iterator[Finding]:
-    """Why: counters that go back to the start of the driver tell of cables that were changed long ago. What they count
-    while the probe sends is of today: a link that went away, damaged packets, packets that were sent again. So they are
-    read before the tests and after them whenever the probe sent over RDMA, also where all tests passed: a collective
-    hides a lost packet, and is slow. A link that went down, or one damaged packet, is a warning; of packets sent again
-    more than ten, and one in a million.
+def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
+    """Why: Counters run since the driver started, so they include errors of cables that were changed long ago. Errors
+    during the probe are current: a lost link, damaged packets, packets that were sent again. If the probe sent over
+    RDMA, the counters are read before and after the tests, even if all tests passed. A collective hides a lost packet,
+    but becomes slow. A link that went down, or one damaged packet, is a warning. Packets that were sent again are a
+    warning if they are at least ten, and at least one in a million.
 
-    By hand: grep . /sys/class/infiniband/*/ports/*/counters/*, or hccn_tool -i 0 -stat -g, before a job and after it
+    Check manually: grep . /sys/class/infiniband/*/ports/*/counters/*, or hccn_tool -i 0 -stat -g (before a job and
+    after it)
 
-    Mend: clean or change optics and cable; sent again or out of sequence: look at PFC and congestion on the switches
+    Fix: Clean or change optics and cable. For packets sent again or out of sequence, check PFC and congestion on the
+    switches.
     """
     by_host: dict[str, list[PortCount]] = defaultdict(list)
     for port in link_counts.ports:
         by_host[port.host].append(port)
-    for host in (host.name for host in all_.hosts):
-        if why := link_counts.unknown.get(host):
-            yield all_.unknown(f"{host}: what its ports counted is not known: {why}", host=host)
-        if host in link_counts.without:
-            yield all_.skip(f"{host}: its ports tell no counters", host=host)
+    yield from _not_counted(scribe, link_counts)
     used_rdma = any(port.packets is None or port.packets or port.errors for port in link_counts.ports)
-    for host in (host.name for host in all_.hosts if by_host[host.name]):
-        ports = by_host[host]
-        if not used_rdma:
-            yield all_.skip(f"{host}: no RDMA port counted a packet during the tests: they went another way", host=host)
-            continue
-        bad = [port for port in ports if _are_many(port)]
-        for port in bad:
-            yield all_.bad(
-                f"{host}: {port.port}: {told_of(port.errors)} during the tests",
-                host=host,
-                device=port.device,
-                expected="none",
-                found=told_of(port.errors),
-                evidence=() if port.packets is None else (f"{port.packets} packets during the tests",),
-                remedy=f"probe again: if they rise again on {port.port}, clean or change optics and cable of it and of "
-                "its port of the switch",
+    for host in (host.name for host in scribe.hosts if by_host[host.name]):
+        if used_rdma:
+            yield from _counted(scribe, host, by_host[host])
+        else:
+            yield scribe.skip(
+                f"{host}: no RDMA port counted a packet during the tests: they went another way", host=host
             )
-        if not bad:
-            packets = sum(port.packets or 0 for port in ports)
-            error_note = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
-            yield all_.finding(
-                Outcome.PASS,
-                f"{host}: {len(ports)} ports counted {packets} packets during the tests{error_note}",
-                host=host,
-            )
+
+
+def _not_counted(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
+    for host in (host.name for host in scribe.hosts):
+        if why := link_counts.unknown.get(host):
+            yield scribe.unknown(f"{host}: what its ports counted is not known: {why}", host=host)
+        if host in link_counts.without:
+            yield scribe.skip(f"{host}: its ports tell no counters", host=host)
+
+
+def _counted(scribe: All, host: str, ports: Sequence[PortCount]) -> Iterator[Finding]:
+    bad = list(filter(_are_many, ports))
+    for port in bad:
+        yield scribe.bad(
+            f"{host}: {port.port}: {told_of(port.errors)} during the tests",
+            host=host,
+            device=port.device,
+            expected="none",
+            found=told_of(port.errors),
+            evidence=() if port.packets is None else (f"{port.packets} packets during the tests",),
+            remedy=f"probe again: if they rise again on {port.port}, clean or change optics and cable of it and of its "
+            "port of the switch",
+        )
+    if not bad:
+        packets = sum(port.packets or 0 for port in ports)
+        errors = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
+        summary = f"{host}: {len(ports)} ports counted {packets} packets during the tests{errors}"
+        yield scribe.finding(Outcome.PASS, summary, host=host)
 
 
 def _are_many(port: PortCount) -> bool:

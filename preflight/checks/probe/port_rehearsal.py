@@ -1,9 +1,11 @@
 """The port rehearsal before any torch: hosts have listened on the job's ports, and others have connected."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from preflight.attribution.blocked_ports import Path, Wall, hows, lost, rejecting, told, untried
+from preflight.attribution.culprit_words import folded
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.firewall.policy import BETWEEN
 from preflight.facts.sections.firewall import Arrivals
@@ -19,72 +21,66 @@ _RANGE = "net.ipv4.ip_local_port_range"
 
 
 @cluster_check("PRB114", "Every host reaches the ports that the job will use", optional=("arrivals", "sockets"))
-def reaches_the_ports(
-    all_: All,
+def port_reachability(
+    scribe: All,
     rehearsal: Rehearsal,
     arrivals: Mapping[str, Arrivals | None],
     sockets: Mapping[str, Sockets | None],
 ) -> Iterator[Finding]:
-    """Why: a port that a firewall closes, or that somebody holds, makes no error: all ranks wait for a time-out, whose
-    message names a host that is fine. gloo and NCCL listen on ports that the kernel chooses, so opening the master's is
-    not enough. Before torch, every host listens on the job's ports and on ephemeral ones, the others connect, and both
-    ends prove that they are of this run. Where FWL104 or PRT103 has seen the same, nothing is said here.
+    """Why: If a firewall closes a port, or another process holds it, no error appears. All ranks wait for a timeout,
+    and its message points to a healthy host. Both gloo and NCCL listen on ports that the kernel chooses, so opening the
+    master's port is not enough. Before torch, every host listens on the job's ports and on ephemeral ones, and the
+    others connect. Both ends prove that they are of this run. The check fails for lost connections and for ports that
+    are held. A port held by another run of preflight is a warning. Faults that FWL101, FWL104 or PRT103 reports are
+    left out.
 
-    By hand: python3 -m http.server 29500 --bind ADDRESS on one host; nc -vz -w 2 ADDRESS 29500 on another
+    Check manually: python3 -m http.server 29500 --bind ADDRESS (on one host); nc -vz -w 2 ADDRESS 29500 (on another)
 
-    Mend: preflight configure-firewall; then security groups of the cloud and ACLs of switches; end who holds a port
+    Fix: Run preflight configure-firewall. Then check security groups of the cloud and ACLs of switches. End the process
+    that holds a port.
     """
-    host_names = {host.name for host in all_.hosts}
+    hosts = {host.name for host in scribe.hosts}
     if not rehearsal.hosts:
-        yield all_.unknown("nobody took part in the port rehearsal", host=None)
+        yield scribe.unknown("nobody took part in the port rehearsal")
     for attendance in rehearsal.hosts:
-        if attendance.host in host_names:
-            yield from _of_itself(all_, attendance, sockets.get(attendance.host))
-    lost_connections = lost(rehearsal)
-    blocked_hosts = {wall.target.host for wall in lost_connections.walls if wall.all_ports}
-    findings = [
-        (visits_of_host, _cut_off(all_, attendance, visits_of_host, both_ways=attendance in blocked_hosts))
-        for attendance, visits_of_host in lost_connections.cut_off.items()
-    ]
-    walls = [
-        wall for wall in lost_connections.walls if not (wall.all_ports and wall.target.host in lost_connections.cut_off)
-    ]
-    findings += [(wall.visits, _wall(all_, wall, len(rehearsal.hosts))) for wall in walls]
-    findings += [(path.visits, _path(all_, path)) for path in lost_connections.paths]
-    for visits, finding in findings:
-        if _said_before(visits, arrivals):
-            yield all_.skip("FWL101 or FWL104 has seen the same connections die", host=finding.host)
+        if attendance.host in hosts:
+            yield from _own_findings(scribe, attendance, sockets.get(attendance.host))
+    for visits, finding in _lost_connections(scribe, rehearsal):
+        if _is_reported(visits, arrivals):
+            yield scribe.skip("FWL101 or FWL104 has seen the same connections die", host=finding.host)
         else:
             yield finding
     for source, reasons in untried(rehearsal.visits).items():
         for why, count in reasons.items():
-            yield all_.unknown(f"{source}: it could not try {count} connections: {why}", host=source)
+            yield scribe.unknown(f"{source}: it could not try {count} connections: {why}", host=source)
 
 
-def _of_itself(all_: All, one: Attendance, sockets: Sockets | None) -> Iterator[Finding]:
+def _own_findings(scribe: All, attendance: Attendance, sockets: Sockets | None) -> Iterator[Finding]:
     """Yield the findings of a host without the others: its absence, or the holders of its ports."""
-    if one.error:
-        yield all_.unknown(f"{one.host}: it took no part: {one.error}", host=one.host)
-    reported_ports = {socket.local_port for socket in sockets.on_job_ports} if sockets else set()
+    host = attendance.host
+    if attendance.error:
+        yield scribe.unknown(f"{host}: it took no part: {attendance.error}", host=host)
+    reported_ports = {socket.local_port for socket in sockets.on_job_ports} if sockets else set()  # by PRT103
     holders: dict[str, list[Taken]] = defaultdict(list)
-    for busy_port in one.taken:
-        if busy_port.port not in reported_ports:  # else PRT103 reports it
+    for busy_port in attendance.taken:
+        if busy_port.port not in reported_ports:
             holders[_holder(busy_port)].append(busy_port)
     for holder, busy_ports in holders.items():
-        ports, first = [busy_port.port for busy_port in busy_ports], busy_ports[0]
-        other_run = owner(None, first.pid, first.process) is Owner.OTHER_RUN
-        yield (all_.warn if other_run else all_.bad)(
-            f"{one.host}: {_named(all_, ports)} held by {holder}",
-            host=one.host,
-            expected="free",
-            found=holder,
-            culprit=None if other_run else _culprit("port held", one.host),
-            remedy=wait(one.host, first.pid)
-            if other_run
-            else end(one.host, first.pid, "stop its service")
-            if first.pid
-            else f"on {one.host}, as root: ss -tanp",
-        )
+        yield _busy(scribe, host, holder, busy_ports)
+
+
+def _busy(scribe: All, host: str, holder: str, busy_ports: Sequence[Taken]) -> Finding:
+    pid, ports = busy_ports[0].pid, [busy_port.port for busy_port in busy_ports]
+    other_run = owner(None, pid, busy_ports[0].process) is Owner.OTHER_RUN
+    remedy = end(host, pid, "stop its service") if pid else f"on {host}, as root: ss -tanp"
+    return (scribe.warn if other_run else scribe.bad)(
+        f"{host}: {_port_words(scribe, ports)} held by {holder}",
+        host=host,
+        expected="free",
+        found=holder,
+        culprit=None if other_run else _culprit("port held", host),
+        remedy=wait(host, pid) if other_run else remedy,
+    )
 
 
 def _holder(taken: Taken) -> str:
@@ -98,14 +94,37 @@ def _culprit(cause: str, *hosts: str) -> Culprit:
     return Culprit("link" if len(hosts) > 1 else "host", tuple(sorted(hosts)), (), cause)
 
 
-def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:
-    nor = ", and none comes in" if both_ways else ""
-    return all_.bad(
-        f"{source}: its connections reach none of {len(visits)} other hosts{nor}",
-        host=source,
+def _lost_connections(scribe: All, rehearsal: Rehearsal) -> Iterator[tuple[tuple[Visit, ...], Finding]]:
+    """Yield the findings about connections that failed, each with the visits that it explains."""
+    by_cause = lost(rehearsal)
+    unreached = {wall.target.host for wall in by_cause.walls if wall.all_ports}
+    for source, visits in by_cause.cut_off.items():
+        yield visits, _cut_off(scribe, source, visits, both_ways=source in unreached)
+    for wall in by_cause.walls:
+        if not (wall.all_ports and wall.target.host in by_cause.cut_off):
+            yield wall.visits, _wall(scribe, wall, len(rehearsal.hosts))
+    for path in by_cause.paths:
+        yield path.visits, _path(scribe, path)
+
+
+def _lost(scribe: All, summary: str, visits: tuple[Visit, ...], ports: Iterable[int] = (), **details: Any) -> Finding:
+    """Return a finding about failed connections. `ports`: those that it is about, all if it is empty."""
+    return scribe.bad(
+        summary,
         expected="connected",
-        found=told(visits),
-        evidence=_evidence(visits),
+        found=told(visits, ports),
+        evidence=tuple(f"{visit.source} to {visit.target}: {told([visit], ports)}" for visit in visits[:8]),
+        **details,
+    )
+
+
+def _cut_off(scribe: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:
+    nor = ", and none comes in" if both_ways else ""
+    return _lost(
+        scribe,
+        f"{source}: its connections reach none of {len(visits)} other hosts{nor}",
+        visits,
+        host=source,
         cause=f"these are reached from elsewhere, so {source} itself is the place to look",
         culprit=_culprit("its connections come to nobody", source),
         remedy=f"on {source} the address and route, then the output chain: nft list ruleset, iptables -S OUTPUT; "
@@ -113,60 +132,53 @@ def _cut_off(all_: All, source: str, visits: tuple[Visit, ...], *, both_ways: bo
     )
 
 
-def _wall(all_: All, wall: Wall, hosts: int) -> Finding:
-    senders = {visit.source for visit in wall.visits}
+def _wall(scribe: All, wall: Wall, hosts: int) -> Finding:
+    host, senders = wall.target.host, {visit.source for visit in wall.visits}
     # No connection succeeds, and no other host tried.
     lone_sender = senders if wall.all_ports and len(senders) == 1 else ()
     subject = "the other host does" if hosts == 2 else "other hosts do"
-    objects = "any port that it listens on" if wall.all_ports else _ports(all_, wall)
-    return all_.bad(
-        f"{wall.target.host}: {subject} not reach {objects}",
-        host=wall.target.host,
+    objects = "any port that it listens on" if wall.all_ports else _ports(scribe, wall)
+    return _lost(
+        scribe,
+        f"{host}: {subject} not reach {objects}",
+        wall.visits,
+        wall.ports,
+        host=host,
         peer=wall.visits[0].source,
-        expected="connected",
-        found=told(wall.visits, wall.ports),
-        evidence=_evidence(wall.visits, wall.ports),
         cause=_cause(wall.target, wall.visits),
-        remedy=_remedy(all_, wall.ephemeral),
-        culprit=_culprit("port blocked", wall.target.host, *lone_sender),
+        remedy=_remedy(scribe, wall.ephemeral),
+        culprit=_culprit("port blocked", host, *lone_sender),
     )
 
 
-def _path(all_: All, path: Path) -> Finding:
-    from preflight.inventory import fold  # ClusterShell is slow to load
-
+def _path(scribe: All, path: Path) -> Finding:
     host = path.target.host
     senders = [visit.source for visit in path.visits if visit.target == host]
-    sources = fold(senders)
-    connections = (
-        f"between it and {sources} do not come through, either way"
-        if path.both_ways
-        else (f"from {sources} do not come through")
-    )
-    return all_.bad(
-        f"{host}: connections {connections}, others do",
+    sources = folded(senders)
+    way = f"between it and {sources} do not come through, either way"
+    return _lost(
+        scribe,
+        f"{host}: connections {way if path.both_ways else f'from {sources} do not come through'}, others do",
+        path.visits,
         host=host,
         peer=path.visits[0].source,
-        expected="connected",
-        found=told(path.visits),
-        evidence=_evidence(path.visits),
-        cause=_by_strangers(path.visits) or "the path between them, or a rule about these senders",
+        cause=_other_listener(path.visits) or "the path between them, or a rule about these senders",
         remedy=f"{BETWEEN}; on {sources} the route and the output chain",
         culprit=_culprit("port blocked on the way", host, *dict.fromkeys(senders)),
     )
 
 
-def _ports(all_: All, wall: Wall) -> str:
+def _ports(scribe: All, wall: Wall) -> str:
     ephemeral = wall.ports & set(wall.target.ephemeral)
-    words = [_named(all_, sorted(wall.ports - ephemeral))] if wall.ports - ephemeral else []
+    words = [_port_words(scribe, sorted(wall.ports - ephemeral))] if wall.ports - ephemeral else []
     if ephemeral:
         words.append(f"ports that the kernel chooses ({PortSet.of((port, port) for port in ephemeral)})")
     return " and ".join(words)
 
 
-def _named(all_: All, ports: list[int]) -> str:
+def _port_words(scribe: All, ports: list[int]) -> str:
     """Return `port 29500 (master)`, or `ports 29500,60000-60031 (master, HCCL)`."""
-    purposes = ", ".join(dict.fromkeys(all_.cluster.purpose(port) for port in ports))
+    purposes = ", ".join(dict.fromkeys(scribe.cluster.purpose(port) for port in ports))
     return f"port{'s' if len(ports) > 1 else ''} {PortSet.of((port, port) for port in ports)} ({purposes})"
 
 
@@ -178,17 +190,17 @@ def _cause(target: Attendance, visits: tuple[Visit, ...]) -> str:
         return f"rejected by {', '.join(by[:4])}: a router or firewall on the way"
     if How.REFUSED in hows(visits):
         return "a firewall, its own or one on the way, resets them (REJECT): the port listens"
-    return _by_strangers(visits) or "its firewall drops them, or something in between does"
+    return _other_listener(visits) or "its firewall drops them, or something in between does"
 
 
-def _by_strangers(visits: tuple[Visit, ...]) -> str:
+def _other_listener(visits: tuple[Visit, ...]) -> str:
     if not hows(visits) <= {How.MUTE, How.STRANGER}:
         return ""
     return "somebody else is at that address or port: a proxy, a rule that redirects, another host with the address"
 
 
-def _remedy(all_: All, ephemeral: bool) -> str:
-    cluster = all_.cluster
+def _remedy(scribe: All, ephemeral: bool) -> str:
+    cluster = scribe.cluster
     if ephemeral and not cluster.listens_anywhere:
         return f"open {_RANGE} between the hosts, or use hccl: gloo and nccl listen where the kernel chooses"
     opens = f"{_RANGE} between the hosts" if ephemeral else "the job's ports between the hosts"
@@ -197,11 +209,7 @@ def _remedy(all_: All, ephemeral: bool) -> str:
     return f"preflight configure-firewall (it opens {opens}); where it finds nothing to do: {BETWEEN}"
 
 
-def _evidence(visits: tuple[Visit, ...], only: Iterable[int] = ()) -> tuple[str, ...]:
-    return tuple(f"{visit.source} to {visit.target}: {told([visit], only)}" for visit in visits[:8])
-
-
-def _said_before(visits: Iterable[Visit], arrivals: Mapping[str, Arrivals | None]) -> bool:
+def _is_reported(visits: Iterable[Visit], arrivals: Mapping[str, Arrivals | None]) -> bool:
     """Return whether connections of one of these already died in the collected facts, so that FWL101 or FWL104 reports
     them."""
     died = {

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from preflight.attribution import short_budget
 from preflight.attribution.causes import ON_THE_WIRE
-from preflight.attribution.culprit_words import Named, by_id, named, partners
-from preflight.attribution.culprit_words import evidence as with_partners
+from preflight.attribution.culprit_words import Named, by_id, hosts_of, named, partners
+from preflight.attribution.culprit_words import evidence as partner_evidence
 from preflight.attribution.rank_positions import HANDS, device_ranges, evidence, first_line, found_at, waiting
 from preflight.attribution.stopped_ranks import (
     TROUBLE,
@@ -21,13 +21,14 @@ from preflight.attribution.stopped_ranks import (
     passed_later,
 )
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.culprit_findings import tell
+from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding, unproven
 from preflight.facts.error_meanings import Meaning, meaning
 from preflight.facts.hung_rank_causes import usual
+from preflight.model.cluster import Cluster
 from preflight.model.finding import Finding
 from preflight.model.measure import End, Located, Observation, RankView, Scope, TestOutcome, TimeLimit, kept_waiting
+from preflight.model.outcome import Outcome
 
-_LOST = "was lost"
 _SHOWN = 8  # hangs that one finding lists as evidence
 _MANY = 3  # pairs without a known culprit; more of them are one finding
 
@@ -35,358 +36,395 @@ _MANY = 3  # pairs without a known culprit; more of them are one finding
 @cluster_check(
     "PRB101", "Every rank arrives at every stage of the probe", several=False, optional=("located", "causes", "limit")
 )
-def all_arrive(
-    all_: All,
+def rank_progress(
+    scribe: All,
     observations: tuple[Observation, ...],
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
     limit: TimeLimit | None = None,
 ) -> Iterator[Finding]:
-    """Why: a collective needs every rank; one that is missing makes all others wait until a time-out, whose message
-    names whoever waited. The probe asks each rank how far it came, so those that stayed behind are named, with the
-    last stage they got through: spawned, python, torch, backend, device, store, peers,
-    communicator, warm-up, iteration, values, closed. Where all came equally far, tests with other partners tell: a
-    device or host that fails with two which are well elsewhere, a link, a rail, groups that do not reach each other, or
-    how many it takes. What facts know of those is the cause, and what else failed because of them is evidence.
+    """Why: A collective needs every rank. If one rank hangs, all others wait until a timeout, and its message points to
+    a rank that waited. The check fails for hung ranks and reports the last stage that each completed. The stages are
+    spawned, python, torch, backend, device, store, peers, communicator, warm-up, iteration, values and closed. If all
+    ranks stopped at the same stage, tests with other partners identify the culprit. It can be a device or host that
+    fails with two healthy partners, a link or a rail. It can also be groups that do not reach each other, or the number
+    of hosts at which tests begin to fail. Known facts about the culprit are the cause, and failures that follow from it
+    are evidence.
 
-    By hand: the job's log of the rank that is named, not of the one that complained
+    Check manually: read the job's log of the hung rank (not of the rank that reported the timeout)
 
-    Mend: by the stage: before device: software on the host; store: route, firewall or port of the first rank;
-    communicator: the device's address, link and TLS switch; iteration: the fabric
+    Fix: Check the software on the host if the rank stopped before device. Check the route, firewall or port of the
+    first rank if it stopped before store. For communicator, check the device's address, link and TLS switch. For
+    iteration, check the fabric.
     """
     if not observations:
-        yield all_.unknown("the probe brought no results", host=None)
-    cut_views = {
-        view.member.host: view for observation in observations for view in observation.ranks if _not_waited_for(view)
-    }
-    for host, view in cut_views.items():
-        yield all_.unknown(
-            f"{host}: it came as far as {view.stage} in the time that there was for it: {view.error}",
-            host=host,
-            evidence=view.logs,
-            remedy="probe without --budget, or with more: it has a minute for this then",
-        )
-    not_run = [observation for observation in observations if observation.test.outcome is TestOutcome.NOT_RUN]
-    skipped_tests = [observation.test.id for observation in not_run if not any(map(_not_waited_for, observation.ranks))]
-    # Tests may be skipped because of failed ones, which are findings themselves.
-    if skipped_tests and not any(observation.test.outcome in TROUBLE for observation in observations):
-        spent = f": the budget of {limit.budget:.0f} s was spent; {limit.enough:.0f} s would do" if limit else ""
-        yield all_.unknown(
-            f"{len(skipped_tests)} tests did not run{spent}",
-            host=None,
-            remedy=short_budget.remedy(limit) if limit else "",
-            evidence=(f"tests {', '.join(skipped_tests[:8])}",),
-        )
-    objects = None if located is None else named(located, *TROUBLE)
+        yield scribe.unknown("the probe brought no results")
+    yield from _cut_off(scribe, observations)
+    yield from _not_run(scribe, observations, limit)
+    results = ProbeResults(scribe, observations, causes)
     other_tests = {test for fault in located or () if fault.outcome not in TROUBLE for test in fault.tests}
-    slow = named(located, TestOutcome.SLOW)
-    yield from _stopped(_HangInputs(all_, observations, causes, limit), objects, slow, other_tests)
+    yield from _findings(results, _sorted_hangs(results, located, limit), limit, other_tests)
 
 
-def _not_waited_for(view: RankView) -> bool:
+def _was_busy(view: RankView) -> bool:
     """Return whether the time ran out while the rank was busy with a known step. Only the roll call reports the
     step."""
     return view.end is End.CUT and bool(view.error)
 
 
-@dataclass(frozen=True)
-class _HangInputs:
-    """The common inputs of all findings of a run."""
+def _cut_off(scribe: All, observations: Sequence[Observation]) -> Iterator[Finding]:
+    busy = {view.member.host: view for observation in observations for view in filter(_was_busy, observation.ranks)}
+    for host, view in busy.items():
+        yield scribe.unknown(
+            f"{host}: it came as far as {view.stage} in the time that there was for it: {view.error}",
+            host=host,
+            evidence=view.logs,
+            remedy="probe without --budget, or with more: it has a minute for this then",
+        )
 
-    all_: All
-    observations: Sequence[Observation]
-    causes: Sequence[Finding] | None
-    limit: TimeLimit | None = None
+
+def _not_run(scribe: All, observations: Sequence[Observation], limit: TimeLimit | None) -> Iterator[Finding]:
+    """Yield that tests did not run, unless others failed: then they may be skipped because of those, which are findings
+    themselves."""
+    if any(observation.test.outcome in TROUBLE for observation in observations):
+        return
+    not_run = [observation for observation in observations if observation.test.outcome is TestOutcome.NOT_RUN]
+    ids = [observation.test.id for observation in not_run if not any(map(_was_busy, observation.ranks))]
+    if ids:
+        spent = f": the budget of {limit.budget:.0f} s was spent; {limit.enough:.0f} s would do" if limit else ""
+        yield scribe.unknown(
+            f"{len(ids)} tests did not run{spent}",
+            remedy=short_budget.remedy(limit) if limit else "",
+            evidence=(f"tests {', '.join(ids[:8])}",),
+        )
 
 
 @dataclass(frozen=True)
 class _Suspect:
     """An object that may be at fault for hung ranks.
 
-    `it`: the object, which stayed behind like `own`. `more`: other tests in which it stayed behind, or in which
-    partners identify it."""
+    `culprit`: the object, which stayed behind like `straggler`. `lines`: other tests in which it stayed behind, or in
+    which partners identify it."""
 
-    it: Named
-    own: Behind
-    more: tuple[str, ...] = ()
+    culprit: Named
+    straggler: Behind
+    lines: tuple[str, ...] = ()
 
     def explains(self, stop: Stop) -> bool:
-        return self.it.explains(stop.places) if self.it.proven else self.own.explains(stop)
+        return self.culprit.explains(stop.places) if self.culprit.proven else self.straggler.explains(stop)
 
 
-def _stopped(
-    run: _HangInputs, located: Sequence[Named] | None, slow: Sequence[Named], told: AbstractSet[str]
+@dataclass(frozen=True)
+class _Hangs:
+    """The hangs of a probe, by their explanation.
+
+    `stops`: all groups that stopped as one. `unexplained`: those of them that no suspect and no slow object explains.
+    `slow_alone`, `slow_stops`: ranks and groups that may only be slow, since the budget was short."""
+
+    culprits: Sequence[Named]
+    suspects: Sequence[_Suspect]
+    stops: Sequence[Stop]
+    unexplained: Sequence[Stop]
+    slow_alone: Sequence[Behind]
+    slow_stops: Sequence[Stop]
+
+    @property
+    def suspect_places(self) -> set[str]:
+        return {place for suspect in self.suspects for place in suspect.straggler.places}
+
+    def needs_finding(self, culprit: Named, wire_hosts: AbstractSet[str]) -> bool:
+        """Return whether the findings about suspects and about the budget leave out this culprit.
+
+        `wire_hosts`: hosts at fault for an address that two devices answer for."""
+        kind, members = culprit.kind, set(culprit.one.members)
+        if kind in ("system", "scale") and self.slow_stops and not self.unexplained:
+            return False  # its evidence is the hangs that may only be slow
+        # Groups of hosts fail even without the device, because its port still answers.
+        if kind in ("link", "scale") and wire_hosts & members:
+            return False
+        if kind == "system":
+            return not self.suspects or bool(self.unexplained)
+        return kind not in ("host", "device") or not culprit.part(self.suspect_places)
+
+
+def _sorted_hangs(results: ProbeResults, located: Sequence[Located] | None, limit: TimeLimit | None) -> _Hangs:
+    culprits, slow = named(located, *TROUBLE), named(located, TestOutcome.SLOW)
+    stragglers, stops = late(results.observations, None if located is None else culprits)
+    slow_alone = _slow_alone(results.observations, stragglers, limit)
+    suspects = _suspects(results, [straggler for straggler in stragglers if straggler not in slow_alone], culprits)
+    stops_left = [stop for stop in stops if not _follows(stop, suspects, slow)]
+    slow_stops = [stop for stop in stops_left if _may_be_slow(stop, culprits, limit)]
+    unexplained = [stop for stop in stops_left if stop not in slow_stops]
+    return _Hangs(culprits, suspects, stops, unexplained, slow_alone, slow_stops)
+
+
+def _slow_alone(
+    observations: Sequence[Observation], stragglers: Sequence[Behind], limit: TimeLimit | None
+) -> list[Behind]:
+    return [straggler for straggler in stragglers if short_budget.is_slow_or_hung_alone(straggler, observations, limit)]
+
+
+def _follows(stop: Stop, suspects: Sequence[_Suspect], slow: Sequence[Named]) -> bool:
+    """Return whether a stop follows from a suspect, or from an object that was too slow for the deadline."""
+    if any(suspect.explains(stop) for suspect in suspects):
+        return True
+    return stop.moving and any(culprit.explains(stop.places) for culprit in slow)
+
+
+def _may_be_slow(stop: Stop, culprits: Sequence[Named], limit: TimeLimit | None) -> bool:
+    """Return whether a stop may only be slow: the budget was short, and no comparison with passed tests shows a
+    hang."""
+    compared = (culprit for culprit in culprits if culprit.kind not in ("system", "scale"))
+    return short_budget.is_slow_or_hung(stop, limit) and not any(culprit.explains(stop.places) for culprit in compared)
+
+
+def _findings(
+    results: ProbeResults, hangs: _Hangs, limit: TimeLimit | None, other_tests: AbstractSet[str]
 ) -> Iterator[Finding]:
     """Yield the findings about hosts and devices, then about links between them, then about stops without a known
     culprit.
 
-    `slow`: slow objects, which may be too slow for a deadline. `told`: ids of tests that another check attributes to an
-    object, for wrong data or slowness."""
-    behind, stops = late(run.observations, located)
-    objects = located or ()
-    unsure = [own for own in behind if short_budget.is_slow_or_hung_alone(own, run.observations, run.limit)]
-    behind = [own for own in behind if own not in unsure]
-    suspects = _suspects(run, behind, [fault for fault in objects if fault.single])
-    on_the_wire: set[str] = set()  # hosts
-    for suspect in suspects:
-        follows = [stop.told for stop in stops if suspect.explains(stop) and stop.seen[0] not in suspect.own.seen]
-        finding = _blamed(run, suspect, follows)
-        yield finding
-        for cause in run.causes or ():
-            if cause.check in ON_THE_WIRE and finding.cause.endswith(f"({cause.check})"):
-                on_the_wire |= {place.partition("/")[0] for place in (cause.host, cause.peer) if place}
-    stops_left = [stop for stop in stops if not any(suspect.explains(stop) for suspect in suspects)]
-    stops_left = [
-        stop for stop in stops_left if not (stop.moving and any(fault.explains(stop.places) for fault in slow))
-    ]
-    # Objects that were found by comparison with tests that passed.
-    compared = [fault for fault in objects if fault.kind not in ("system", "scale")]
-    slow_or_hung = [
-        stop
-        for stop in stops_left
-        if short_budget.is_slow_or_hung(stop, run.limit) and not any(fault.explains(stop.places) for fault in compared)
-    ]
-    yield from _too_short(run, unsure, slow_or_hung)
-    stops_left = [stop for stop in stops_left if stop not in slow_or_hung]
-    suspect_places = {place for suspect in suspects for place in suspect.own.places}
-    for fault in objects:
-        if fault.kind in ("system", "scale") and slow_or_hung and not stops_left:
-            continue  # its evidence is the hangs that may only be slow
-        known_by = (
-            fault.part(suspect_places)
-            if fault.kind in ("host", "device")
-            else fault.kind == "system" and suspects and not stops_left
-        )
-        # Groups of hosts fail even without the device, because its port still answers.
-        if not known_by and not (fault.kind in ("link", "scale") and on_the_wire & set(fault.one.members)):
-            yield _between(run, fault, [stop for stop in stops_left if fault.explains(stop.places)])
-    stops_left = [
-        stop
-        for stop in stops_left
-        if not any(fault.explains(stop.places) for fault in objects) and not told & set(stop.ids)
-    ]
-    nearest_ = [
-        (stop, [neighbour.told for neighbour in neighbours])
-        for stop, neighbours in nearest(stops_left, run.observations)
-    ]
-    pairs = [stop for stop, _ in nearest_ if len(stop.members) == 2 and not passed_later(stop, run.observations)]
-    if len(pairs) > _MANY:
-        yield _many_pairs(run, pairs)
-    for stop, neighbours in nearest_:
-        if len(pairs) <= _MANY or stop not in pairs:
-            yield from _all_stopped(run, stop, neighbours)
+    `other_tests`: ids of tests that another check attributes to an object, for wrong data or slowness."""
+    findings = [_suspect_finding(results, suspect, hangs.stops) for suspect in hangs.suspects]
+    yield from findings
+    if limit:
+        yield from _too_short(results.scribe, limit, hangs)
+    wire_hosts = _wire_hosts(results.causes or (), findings)
+    for culprit in hangs.culprits:
+        if hangs.needs_finding(culprit, wire_hosts):
+            yield _between(results, culprit, hangs.unexplained)
+    yield from _without_culprit(
+        results,
+        [
+            stop
+            for stop in hangs.unexplained
+            if not any(culprit.explains(stop.places) for culprit in hangs.culprits) and not other_tests & set(stop.ids)
+        ],
+    )
 
 
-def _too_short(run: _HangInputs, alone: Sequence[Behind], stops: Sequence[Stop]) -> Iterator[Finding]:
+def _wire_hosts(causes: Sequence[Finding], findings: Sequence[Finding]) -> set[str]:
+    """Return both hosts of each address that two devices answer for, if that is the cause of a finding."""
+    checks = [check for check in ON_THE_WIRE if any(finding.cause.endswith(f"({check})") for finding in findings)]
+    conflicts = [cause for cause in causes if cause.check in checks]
+    return hosts_of(place for cause in conflicts for place in (cause.host, cause.peer) if place)
+
+
+def _too_short(scribe: All, limit: TimeLimit, hangs: _Hangs) -> Iterator[Finding]:
     """Yield one finding for all stops that may be hangs, or only slow."""
-    lines = [f"{_tests(own)}: {', '.join(sorted(own.places))} stopped after {own.stage}" for own in alone]
-    lines += [stop.told for stop in stops]
-    if run.limit and lines:
-        yield run.all_.unknown(
-            short_budget.sentence(run.limit, lines[0]),
-            host=None,
-            remedy=short_budget.remedy(run.limit),
+    lines = [
+        f"{_tests(straggler)}: {', '.join(sorted(straggler.places))} stopped after {straggler.stage}"
+        for straggler in hangs.slow_alone
+    ]
+    lines += [stop.told for stop in hangs.slow_stops]
+    if lines:
+        yield scribe.unknown(
+            short_budget.sentence(limit, lines[0]),
+            remedy=short_budget.remedy(limit),
             evidence=tuple(lines[:_SHOWN]),
         )
 
 
-def _suspects(run: _HangInputs, behind: Sequence[Behind], convicted: Sequence[Named]) -> list[_Suspect]:
+def _suspects(results: ProbeResults, stragglers: Sequence[Behind], culprits: Sequence[Named]) -> list[_Suspect]:
     """Return one suspect an object. The ranks that stayed behind and the object that partners identify may be the
     same."""
     suspects: list[_Suspect] = []
-    behind_left = list(behind)
-    for fault in convicted:
-        matching = [straggler for straggler in behind_left if fault.part(straggler.places) == straggler.places]
-        wider = [straggler for straggler in behind_left if straggler not in matching and fault.part(straggler.places)]
-        own = matching[0] if matching else of_its_tests(fault, run.observations)
-        if own and not wider:
-            suspects.append(_Suspect(fault, own, more=tuple(map(_tests, matching[1:]))))
-        behind_left = [straggler for straggler in behind_left if straggler not in matching]
-    for straggler in behind_left:
-        enclosing = [fault.one for fault in convicted if fault.part(straggler.places)]
-        partner_lines = [line for fault in enclosing for line in with_partners(fault, by_id(run.observations))]
-        suspects.append(_Suspect(_by_stage(straggler), straggler, more=tuple(partner_lines)))
-    return suspects
+    singles = [culprit for culprit in culprits if culprit.single]
+    for culprit in singles:
+        if suspect := _by_partners(results, culprit, stragglers):
+            suspects.append(suspect)
+        stragglers = [straggler for straggler in stragglers if culprit.part(straggler.places) != straggler.places]
+    return suspects + [_by_stage(results, straggler, singles) for straggler in stragglers]
 
 
-def _by_stage(own: Behind) -> Named:
+def _by_partners(results: ProbeResults, culprit: Named, stragglers: Sequence[Behind]) -> _Suspect | None:
+    """Return the culprit as suspect, or None if ranks outside of it stayed behind with its own."""
+    overlapping = [straggler for straggler in stragglers if culprit.part(straggler.places)]
+    own = [straggler for straggler in overlapping if culprit.part(straggler.places) == straggler.places]
+    first = own[0] if own else of_its_tests(culprit, results.observations)
+    return _Suspect(culprit, first, tuple(map(_tests, own[1:]))) if first and own == overlapping else None
+
+
+def _by_stage(results: ProbeResults, straggler: Behind, culprits: Sequence[Named]) -> _Suspect:
     """Return the host if all its ranks of the test stayed behind, if it was lost, or if no stage began; else its
     devices."""
-    first, host = own.seen[0], own.views[0].member.host
-    whole = len(own.views) > 1 and len(own.views) == sum(view.member.host == host for view in first.ranks)
-    kind = "host" if whole or own.stage == "none" or own.views[0].end is End.LOST else "device"
-    members = (host,) if kind == "host" else tuple(sorted(own.places))
-    ids = tuple(observation.test.id for observation in own.seen)
-    return Named(Located(kind, members, ids, first.test.outcome), proven=False)
-
-
-def _tests(own: Behind) -> str:
-    return f"tests {', '.join(observation.test.id for observation in own.seen[:8])}"
-
-
-def _blamed(run: _HangInputs, suspect: _Suspect, follows: Iterable[str]) -> Finding:
-    own, first, views, stage = suspect.own, suspect.own.seen[0], suspect.own.views, suspect.own.stage
-    other_views = [view for view in first.ranks if view.member not in own.members and view not in kept_waiting(first)]
-    partner_places = partners(suspect.it.one, by_id(run.observations)) if suspect.it.proven else []
-    apart = (
-        f"so with {' and '.join(partner_places[:3])}, which do well with others"
-        if len(partner_places) > 1
-        else waiting(first, other_views)
+    first, views, host = straggler.seen[0], straggler.views, straggler.views[0].member.host
+    whole = len(views) > 1 and len(views) == sum(view.member.host == host for view in first.ranks)
+    kind = "host" if whole or straggler.stage == "none" or views[0].end is End.LOST else "device"
+    members = (host,) if kind == "host" else tuple(sorted(straggler.places))
+    lines = (
+        line
+        for culprit in culprits
+        if culprit.part(straggler.places)
+        for line in partner_evidence(culprit.one, results.tests)
     )
-    how, member = _how(views[0]), views[0].member
-    if stage == "none" or how.startswith(_LOST):
-        ranks = len(own.places | {view.member.place for view in first.ranks if view.member.host == member.host})
-        its_ranks = "its rank" if ranks == 1 else f"its {ranks} ranks"
-        summary = f"{member.host}: {its_ranks} came as far as {stage}, and the host {how}"
-    elif len(views) == 1 and suspect.it.kind == "device":
+    return _Suspect(unproven(kind, members, straggler.seen, first.test.outcome), straggler, tuple(lines))
+
+
+def _tests(straggler: Behind) -> str:
+    return f"tests {', '.join(observation.test.id for observation in straggler.seen[:8])}"
+
+
+def _suspect_finding(results: ProbeResults, suspect: _Suspect, stops: Sequence[Stop]) -> Finding:
+    culprit, straggler, cluster = suspect.culprit, suspect.straggler, results.scribe.cluster
+    first, views, view = straggler.seen[0], straggler.views, straggler.views[0]
+    errors = [*(view.error for view in views), *(line for view in views for line in view.logs)]
+    error_meaning = _meaning(cluster, first, straggler.stage, errors, view.state)
+    follows = [stop.told for stop in stops if suspect.explains(stop) and stop.seen[0] not in straggler.seen]
+    return culprit_finding(
+        results,
+        culprit,
+        Symptom(
+            _trouble(view),
+            "; ".join(filter(None, (_progress(suspect), _contrast(results, suspect)))),
+            likely=error_meaning.cause,
+            remedy=error_meaning.remedy,
+            expected="closed",
+            found=_stage(first, straggler.stage),
+            details=(
+                *evidence(cluster, first, views),
+                _tests(straggler),
+                *suspect.lines,
+                *follows,
+                *others_do_well(culprit, results.observations),
+            ),
+            alone=by_itself(view) and view.state != "D",
+        ),
+    )
+
+
+def _progress(suspect: _Suspect) -> str:
+    """Return a sentence: which ranks stayed behind, at which stage, and how they ended."""
+    straggler, views, member = suspect.straggler, suspect.straggler.views, suspect.straggler.views[0].member
+    stage, first, end = f"came as far as {straggler.stage}", straggler.seen[0], _how(views[0])
+    if straggler.stage == "none" or views[0].end is End.LOST:
+        tested = {view.member.place for view in first.ranks if view.member.host == member.host}
+        number = len(straggler.places | tested)
+        return f"{member.host}: {'its rank' if number == 1 else f'its {number} ranks'} {stage}, and the host {end}"
+    if len(views) == 1 and suspect.culprit.kind == "device":
         # The rank within a pair is not that of a job.
         rank = "" if first.test.scope is Scope.PAIR else f" (rank {member.rank})"
-        summary = f"{member.host}: device {member.device}{rank} came as far as {stage} and {how}"
-    else:
-        word = "rank" if len(views) == 1 else "ranks"
-        summary = f"{member.host}: {len(views)} {word} ({device_ranges(views)}) came as far as {stage} and {how}"
-    errors = [*(view.error for view in views), *(line for view in views for line in view.logs)]
-    error_meaning = _meaning(run.all_, first, stage, errors, views[0].state)
-    return tell(
-        run.all_,
-        suspect.it,
-        run.observations,
-        run.causes,
-        summary="; ".join(filter(None, (summary, apart))),
-        trouble=_trouble(views[0]),
+        return f"{member.host}: device {member.device}{rank} {stage} and {end}"
+    ranks = f"{len(views)} {'rank' if len(views) == 1 else 'ranks'}"
+    return f"{member.host}: {ranks} ({device_ranges(views)}) {stage} and {end}"
+
+
+def _contrast(results: ProbeResults, suspect: _Suspect) -> str:
+    """Return the partners that pass with others, or the ranks that waited for the suspect."""
+    partner_places = partners(suspect.culprit.one, results.tests) if suspect.culprit.proven else []
+    if len(partner_places) > 1:
+        return f"so with {' and '.join(partner_places[:3])}, which do well with others"
+    first = suspect.straggler.seen[0]
+    members = suspect.straggler.members.union(view.member for view in kept_waiting(first))
+    return waiting(first, [view for view in first.ranks if view.member not in members])
+
+
+def _symptom(results: ProbeResults, failures: Sequence[Observation], stage: str) -> Symptom:
+    """Return the symptom of groups that stopped together, without summary and details."""
+    errors = [view.error for observation in failures for view in observation.ranks if view.error]
+    error_meaning = _meaning(results.scribe.cluster, failures[0], stage, errors)
+    return Symptom(
+        _trouble(failures[0].ranks[0]),
         likely=error_meaning.cause,
         remedy=error_meaning.remedy,
-        details=(
-            *evidence(run.all_.cluster, first, views),
-            _tests(own),
-            *suspect.more,
-            *follows,
-            *others_do_well(suspect.it, run.observations),
-        ),
         expected="closed",
-        found=_found(first, stage),
-        alone=by_itself(views[0]) and views[0].state != "D",
+        found=stage,
     )
 
 
-def _between(run: _HangInputs, it: Named, follows: Sequence[Stop]) -> Finding:
+def _between(results: ProbeResults, culprit: Named, stops: Sequence[Stop]) -> Finding:
     """Return the finding about a link, a rail, groups … or about an object that fails intermittently."""
     failures = [
         observation
-        for observation in run.observations
-        if observation.test.id in it.one.tests and observation.test.outcome in TROUBLE
+        for observation in results.observations
+        if observation.test.id in culprit.one.tests and observation.test.outcome in TROUBLE
     ]
     if not failures:
-        return tell(run.all_, it, run.observations, run.causes, trouble="tests fail")
-    first, stage = failures[0], failures[0].test.stage
-    error_meaning = _meaning(
-        run.all_, first, stage, [view.error for observation in failures for view in observation.ranks if view.error]
-    )
-    return tell(
-        run.all_,
-        it,
-        run.observations,
-        run.causes,
-        trouble=_trouble(first.ranks[0]),
-        likely=error_meaning.cause,
-        remedy=error_meaning.remedy,
-        expected="closed",
-        found=stage,
-        details=(
-            *evidence(run.all_.cluster, first, first.ranks),
-            *(
-                stop.told
-                for stop in follows
-                if not {observation.test.id for observation in failures}.issuperset(stop.ids)
-            ),
+        return culprit_finding(results, culprit, Symptom("tests fail"))
+    first, ids = failures[0], by_id(failures).keys()
+    other_stops = [stop.told for stop in stops if culprit.explains(stop.places) and not ids >= set(stop.ids)]
+    details = (*evidence(results.scribe.cluster, first, first.ranks), *other_stops)
+    return culprit_finding(results, culprit, replace(_symptom(results, failures, first.test.stage), details=details))
+
+
+def _without_culprit(results: ProbeResults, stops: Sequence[Stop]) -> Iterator[Finding]:
+    groups = list(nearest(stops, results.observations))
+    pairs = [stop for stop, _ in groups if len(stop.members) == 2 and not passed_later(stop, results.observations)]
+    many_pairs = pairs if len(pairs) > _MANY else []
+    if many_pairs:
+        yield _many_pairs(results, many_pairs)
+    for stop, neighbours in groups:
+        if stop not in many_pairs:
+            yield from _stop_findings(results, stop, [neighbour.told for neighbour in neighbours])
+
+
+def _many_pairs(results: ProbeResults, stops: Sequence[Stop]) -> Finding:
+    """Return the finding about so many pairs that their links are not the cause. It reports only their common
+    properties."""
+    first, failures = stops[0], [observation for stop in stops for observation in stop.seen]
+    places = {place for stop in stops for place in stop.places}
+    return culprit_finding(
+        results,
+        unproven("group", sorted(places), failures, failures[0].test.outcome),
+        replace(
+            _symptom(results, failures, first.stage),
+            summary=f"{len(stops)} pairs of devices stopped together, and nobody can be named",
+            found=", ".join(dict.fromkeys(stop.stage for stop in stops)),
+            details=[f"{' with '.join(sorted(stop.places))}: {stop.told}" for stop in stops],
         ),
     )
 
 
-def _many_pairs(run: _HangInputs, stops: Sequence[Stop]) -> Finding:
-    """Return the finding about so many pairs that their links are not the cause. It reports only their common
-    properties."""
-    first = stops[0]
-    errors = [view.error for stop in stops for observation in stop.seen for view in observation.ranks if view.error]
-    error_meaning = _meaning(run.all_, first.seen[0], first.stage, errors)
-    members = tuple(sorted({place for stop in stops for place in stop.places}))
-    ids = tuple(id_ for stop in stops for id_ in stop.ids)
-    return tell(
-        run.all_,
-        Named(Located("group", members, ids, first.seen[0].test.outcome), proven=False),
-        run.observations,
-        run.causes,
-        summary=f"{len(stops)} pairs of devices stopped together, and nobody can be named",
-        trouble=_trouble(first.seen[0].ranks[0]),
-        likely=error_meaning.cause,
-        remedy=error_meaning.remedy,
-        expected="closed",
-        found=", ".join(dict.fromkeys(stop.stage for stop in stops)),
-        details=[f"{' with '.join(sorted(stop.places))}: {stop.told}" for stop in stops],
-    )
-
-
-def _all_stopped(run: _HangInputs, stop: Stop, others: Sequence[str]) -> Iterator[Finding]:
-    """Yield the findings about a group that stopped together.
-
-    A pair names its link, and so both its hosts, each in a finding. Neither is proven at fault, and neither is ruled
-    out, unless facts decide between them, or the pair passed when it was tried again."""
-    all_, first, stage = run.all_, stop.seen[0], stop.stage
-    errors = [view.error for observation in stop.seen for view in observation.ranks if view.error]
-    error_meaning = _meaning(all_, first, stage, errors)
-    details = (*evidence(all_.cluster, first, first.ranks), f"tests {', '.join(stop.ids[:8])}", *others)
-    trouble = _trouble(first.ranks[0])
-    later = passed_later(stop, run.observations)
+def _stop_findings(results: ProbeResults, stop: Stop, neighbours: Sequence[str]) -> Iterator[Finding]:
+    """Yield the findings about a group that stopped together. `neighbours`: the stops that follow from it."""
+    first = stop.seen[0]
+    details = (*evidence(results.scribe.cluster, first, first.ranks), f"tests {', '.join(stop.ids[:8])}", *neighbours)
+    symptom = replace(_symptom(results, stop.seen, stop.stage), details=details)
+    later = passed_later(stop, results.observations)
     once = f", and did well when tried again ({later})" if later else ""
     if len(stop.members) == 2:
-        findings = [
-            tell(
-                all_,
-                _group("link", stop, (member.place, peer.place)),
-                run.observations,
-                run.causes,
-                summary=f"{member.host}: device {member.device} and {peer.place} stopped together after {stage}{once}",
-                likely=error_meaning.cause or "either end, or the path between them",
-                remedy=error_meaning.remedy,
-                details=details,
-                report=all_.warn if later else all_.bad,
-                trouble=trouble,
-                expected="closed",
-                found=stage,
-            )
-            for member, peer in (stop.members, stop.members[::-1])
-        ]
-        attributed = [
-            finding
-            for finding in findings
-            if finding.culprit and {finding.host, _place(finding)} & set(finding.culprit.members)
-        ]
-        on_two_hosts = len({member.host for member in stop.members}) == 2 and not later
-        yield from attributed or (findings if on_two_hosts else findings[:1])
+        yield from _pair_findings(results, stop, symptom, once)
         return
-    common = "common to all ranks"
-    yield tell(
-        all_,
-        _group("group", stop, tuple(sorted(stop.places))),
-        run.observations,
-        run.causes,
-        summary=f"all {len(stop.members)} ranks stopped after {stage}: they waited for one another "
-        f"{found_at(first.ranks[0])}{once}",
-        likely=f"{common}: {error_meaning.cause}" if error_meaning.cause else common,
-        remedy=error_meaning.remedy,
-        details=details,
-        trouble=trouble,
-        expected="closed",
-        found=stage,
+    yield culprit_finding(
+        results,
+        unproven("group", sorted(stop.places), stop.seen, first.test.outcome),
+        replace(
+            symptom,
+            summary=f"all {len(stop.members)} ranks stopped after {stop.stage}: they waited for one another "
+            f"{found_at(first.ranks[0])}{once}",
+            likely=": ".join(filter(None, ("common to all ranks", symptom.likely))),
+        ),
     )
 
 
-def _place(finding: Finding) -> str:
-    return f"{finding.host}/{finding.device}"
+def _pair_findings(results: ProbeResults, stop: Stop, symptom: Symptom, once: str) -> list[Finding]:
+    """Return the findings about a pair, one for each of its hosts.
+
+    Neither is proven at fault, and neither is ruled out, unless facts decide between them, or the pair passed when it
+    was tried again, as `once` says."""
+    findings = [
+        culprit_finding(
+            results,
+            unproven("link", (member.place, peer.place), stop.seen, stop.seen[0].test.outcome),
+            replace(
+                symptom,
+                summary=f"{member.host}: device {member.device} and {peer.place} stopped together after {stop.stage}"
+                f"{once}",
+                likely=symptom.likely or "either end, or the path between them",
+            ),
+            Outcome.WARN if once else Outcome.FAIL,
+        )
+        for member, peer in (stop.members, stop.members[::-1])
+    ]
+    attributed = [finding for finding in findings if _is_at_fault(finding)]
+    hosts = {member.host for member in stop.members}
+    return attributed or (findings if len(hosts) == 2 and not once else findings[:1])
 
 
-def _group(kind: str, stop: Stop, members: tuple[str, ...]) -> Named:
-    return Named(Located(kind, members, stop.ids, stop.seen[0].test.outcome), proven=False)
+def _is_at_fault(finding: Finding) -> bool:
+    """Return whether the finding is about the object that facts show to be at fault."""
+    members = finding.culprit.members if finding.culprit else ()
+    return finding.host in members or f"{finding.host}/{finding.device}" in members
 
 
 def _trouble(view: RankView) -> str:
@@ -400,14 +438,15 @@ def _trouble(view: RankView) -> str:
     return endings.get(view.end or End.OVERDUE, f"{'failed' if view.error else 'stuck'} {found_at(view)}")
 
 
-def _found(seen: Observation, stage: str) -> str:
+def _stage(observation: Observation, stage: str) -> str:
     """Return the stage; before ranks meet, also the place where they are to meet."""
-    return f"{stage}, and no way to {seen.meeting.place}" if stage == "device" and seen.meeting else stage
+    meeting = observation.meeting
+    return f"{stage}, and no way to {meeting.place}" if stage == "device" and meeting else stage
 
 
-def _meaning(all_: All, seen: Observation, stage: str, errors: Iterable[str], state: str = "") -> Meaning:
+def _meaning(cluster: Cluster, observation: Observation, stage: str, errors: Iterable[str], state: str = "") -> Meaning:
     """Return the meaning of a known error, else that of the process's state or of the stage alone."""
-    backend = seen.meeting.backend if seen.meeting else all_.cluster.probe.backend
+    backend = observation.meeting.backend if observation.meeting else cluster.probe.backend
     return next(filter(None, map(meaning, errors)), None) or usual(stage, backend, state)
 
 
@@ -417,7 +456,7 @@ def _how(view: RankView) -> str:
     how = {
         End.EXITED: "left without a word",
         End.KILLED: "was killed by a signal",
-        End.LOST: _LOST,
+        End.LOST: "was lost",
         End.UNBORN: "was never started",
     }.get(view.end or End.OVERDUE, "died" if error else "did not go on")
     state = f" (process state {view.state}{HANDS.get(view.state, '')})" if view.stands_still else ""

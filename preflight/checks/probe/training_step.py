@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.attribution.culprit_words import named
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.culprit_findings import tell
+from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Located, Member, Observation, RankView, TestOutcome
 
@@ -16,90 +16,105 @@ _TROUBLE = "trains wrongly"
 @cluster_check(
     "PRB113", "A training step brings the same parameters on every rank", several=False, optional=("located", "causes")
 )
-def same_parameters(
-    all_: All,
+def training_step(
+    scribe: All,
     observations: tuple[Observation, ...],
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: replicas of a model that drift apart bring no error, only a job that learns worse. A few steps of a small
-    model under DistributedDataParallel have to end in the same parameters on all ranks, bit by bit, and in those of one
-    process that is given the same batches.
+    """Why: If replicas of a model drift apart, no error appears, but the job learns worse. The probe trains a small
+    model for a few steps under DistributedDataParallel. The parameters must be the same on all ranks, bit by bit, and
+    the same as in one process with the same batches. Wrong parameters are a failure. A difference in the last bits only
+    is a warning.
 
-    By hand: compare the parameters' checksums of all ranks of a job after a few steps
+    Check manually: compare the parameters' checksums of all ranks of a job after a few steps
 
-    Mend: take the device that is named out of jobs; where ranks differ in the last bits only, HCCL_DETERMINISTIC=true
+    Fix: Take the identified device out of jobs. If ranks differ in the last bits only, set HCCL_DETERMINISTIC=true
     """
     steps = [observation for observation in observations if observation.test.op == STEP]
     if not steps:
-        yield all_.skip("no training step was tried")
-    elif not any(view.seconds is not None for observation in steps for view in observation.ranks):
-        yield all_.unknown("the training step was not done", host=None)
+        yield scribe.skip("no training step was tried")
+    elif not any(map(_was_done, steps)):
+        yield scribe.unknown("the training step was not done")
     # Wrong copies, products or collectives are the cause, and a wrong training step follows from them.
     elif not any(observation.test.wrong_values for observation in observations if observation not in steps):
-        wrong = [observation for observation in steps if _bad(observation)]
-        yield from _wrong(all_, wrong, located, causes)
-        if not wrong:
-            yield from _drifting(all_, steps)
+        wrong = list(filter(_wrong_views, steps))
+        yield from (
+            _wrong_parameters(ProbeResults(scribe, wrong, causes), located) if wrong else _drifting(scribe, steps)
+        )
 
 
-def _bad(seen: Observation) -> list[RankView]:
-    return [view for view in seen.ranks if view.wrong_values]
+def _was_done(observation: Observation) -> bool:
+    return any(view.seconds is not None for view in observation.ranks)
+
+
+def _wrong_views(observation: Observation) -> list[RankView]:
+    return [view for view in observation.ranks if view.wrong_values]
 
 
 def _evidence(views: Sequence[RankView]) -> tuple[str, ...]:
     return tuple(f"{view.member.place}: {view.first_wrong[:200]}" for view in views[:5])
 
 
-def _wrong(
-    all_: All, wrong: Sequence[Observation], located: Sequence[Located] | None, causes: Sequence[Finding] | None
-) -> Iterator[Finding]:
+def _sources(wrong: Iterable[Observation]) -> dict[str, list[tuple[Member, Observation]]]:
+    """Return each device with a part that was wrong: its member and the observation of each such test."""
+    sources: dict[str, list[tuple[Member, Observation]]] = defaultdict(list)
+    for observation in wrong:
+        suspects = {view.suspect_rank for view in _wrong_views(observation)}
+        for member in observation.test.members:
+            if member.rank in suspects:
+                sources[member.place].append((member, observation))
+    return sources
+
+
+def _wrong_parameters(results: ProbeResults, located: Sequence[Located] | None) -> Iterator[Finding]:
     """Yield each device with a part that was wrong once, even if smaller groups were tried after all ranks.
 
     Without such a device, yield the objects that these groups identify."""
-    sources: dict[str, list[tuple[Member, Observation]]] = defaultdict(list)
-    for observation in wrong:
-        suspects = {view.suspect_rank for view in _bad(observation)} - {None}
-        for member in (member for member in observation.test.members if member.rank in suspects):
-            sources[member.place].append((member, observation))
-    for place, results in sources.items():
-        (member, first), *_ = results
-        yield all_.bad(
+    scribe, wrong = results.scribe, results.observations
+    sources = _sources(wrong)
+    for place, tests in sources.items():
+        (member, first), *_ = tests
+        yield scribe.bad(
             f"{member.host}: device {member.device} (rank {member.rank}) trains wrongly",
             host=member.host,
             device=member.device,
             expected="the parameters of all others",
-            found=f"seen by {len(_bad(first))} ranks",
-            evidence=_evidence(_bad(first)),
+            found=f"seen by {len(_wrong_views(first))} ranks",
+            evidence=_evidence(_wrong_views(first)),
             remedy="take the device out of jobs, then test it alone: preflight probe "
             f"--limit {member.host} --scope device",
-            culprit=Culprit("device", (place,), tuple(observation.test.id for _, observation in results), _TROUBLE),
+            culprit=Culprit("device", (place,), tuple(observation.test.id for _, observation in tests), _TROUBLE),
         )
-    if sources or not wrong:
-        return
-    bad, ids = _bad(wrong[0]), {observation.test.id for observation in wrong}
-    objects = [fault for fault in named(located, TestOutcome.WRONG_DATA) if ids & set(fault.one.tests)]
+    if not sources:
+        yield from _without_source(results, located)
+
+
+def _without_source(results: ProbeResults, located: Sequence[Located] | None) -> Iterator[Finding]:
+    views = _wrong_views(results.observations[0])
+    culprits = [
+        culprit for culprit in named(located, TestOutcome.WRONG_DATA) if results.tests.keys() & set(culprit.one.tests)
+    ]
     summary, remedy = "a training step ends in wrong parameters", "compare versions on all hosts"
-    for fault in objects:
-        yield tell(all_, fault, wrong, causes, trouble=_TROUBLE, remedy=remedy, details=(summary, *_evidence(bad)))
-    if not objects:
-        yield all_.bad(
-            f"{summary} on {len(bad)} of {len(wrong[0].ranks)} ranks",
-            host=None,
+    for culprit in culprits:
+        symptom = Symptom(_TROUBLE, remedy=remedy, details=(summary, *_evidence(views)))
+        yield culprit_finding(results, culprit, symptom)
+    if not culprits:
+        yield results.scribe.bad(
+            f"{summary} on {len(views)} of {len(results.observations[0].ranks)} ranks",
             expected="those of one process",
-            evidence=_evidence(bad),
+            evidence=_evidence(views),
             remedy=remedy,
         )
 
 
-def _drifting(all_: All, steps: Iterable[Observation]) -> Iterator[Finding]:
+def _drifting(scribe: All, steps: Iterable[Observation]) -> Iterator[Finding]:
     for observation in steps:
         drifting = [view for view in observation.ranks if view.first_wrong]
         if drifting:
-            yield all_.warn(
+            yield scribe.warn(
                 f"after a training step {len(drifting)} of {len(observation.ranks)} ranks differ from the others in "
                 "the last bits",
-                host=None,
                 expected="the same bits on all ranks",
                 cause="all_reduce adds up in another order on each rank",
                 evidence=tuple(view.member.place for view in drifting[:5]),

@@ -1,11 +1,12 @@
 """Checks of the path between GPUs and RDMA NICs on a host, as the kernel allows it."""
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from preflight.checks.engine.registry import Here, host_check
+from preflight.checks.rdma.ports import active_ports
 from preflight.facts.sections.job import Job
-from preflight.facts.sections.rdma import PciFunction, Rdma
+from preflight.facts.sections.rdma import Rdma
 from preflight.facts.types import Limits, Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
@@ -20,27 +21,30 @@ _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h.
 @host_check(
     "RDM109", "RDMA NICs may read and write the GPUs' memory", severity=Outcome.WARN, products=NVIDIA, optional=("job",)
 )
-def gpu_direct(here: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Finding]:
-    """Why: without GPUDirect RDMA every byte goes through the host's memory, or registering fails: "Failed to register
-    memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module and Linux 5.12, which do
-    it by DMA-BUF.
+def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Finding]:
+    """Why: Without GPUDirect RDMA, every byte passes through the host's memory, or registration fails: "Failed to
+    register memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module on Linux 5.12 or
+    later, which uses DMA-BUF. If both are missing, it is a warning.
 
-    By hand: lsmod | grep peermem; head -1 /proc/driver/nvidia/version; uname -r
+    Check manually: lsmod | grep peermem; head -1 /proc/driver/nvidia/version; uname -r
 
-    Mend: modprobe nvidia_peermem, and its name in a file of /etc/modules-load.d; or install the open kernel module
+    Fix: Run modprobe nvidia_peermem, and add its name to a file of /etc/modules-load.d. Or install the open kernel
+    module.
     """
-    ports = used_or_all(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])
+    ports = used_or_all(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):
-        yield here.skip(ports)
+        yield scribe.skip(ports)
     elif not any(function.kind == "gpu" for function in rdma.functions):
-        yield here.skip("no GPU on the PCI bus")
-    elif not rdma.peermem and rdma.open_driver is None:
-        yield here.unknown(f"{here.host.name}: the kind of NVIDIA's kernel module is not known; is it loaded?")
-    elif not rdma.peermem and not (rdma.open_driver and _version(os.kernel) >= DMABUF_SINCE):
+        yield scribe.skip("no GPU on the PCI bus")
+    elif rdma.peermem:
+        return
+    elif rdma.open_driver is None:
+        yield scribe.unknown(f"{scribe.host.name}: the kind of NVIDIA's kernel module is not known; is it loaded?")
+    elif not rdma.open_driver or _version(os.kernel) < DMABUF_SINCE:
         module = "open" if rdma.open_driver else "proprietary"
-        yield here.bad(
-            f"{here.host.name}: nvidia_peermem is not loaded, and the {module} kernel module on Linux {os.kernel} has "
-            "no DMA-BUF for RDMA",
+        yield scribe.bad(
+            f"{scribe.host.name}: nvidia_peermem is not loaded, and the {module} kernel module on Linux {os.kernel} "
+            "has no DMA-BUF for RDMA",
             expected="nvidia_peermem, or the open module on Linux 5.12",
             found=f"{module} module, Linux {os.kernel}",
             remedy="modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia-peermem.conf",
@@ -59,35 +63,35 @@ def _version(kernel: str) -> tuple[int, ...]:
     severity=Outcome.WARN,
     products=NVIDIA,
 )
-def redirected(here: Here, rdma: Rdma) -> Iterator[Finding]:
-    """Why: what a GPU writes to a NIC, or to a GPU, below the same PCI switch stays in the switch, unless Access
-    Control Services (ACS) redirect it to the root and back: slow at best; NCCL is known to hang, or to bring wrong
-    numbers.
-    Only the bridges below the switch that both share count. Virtual machines need ACS.
+def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
+    """Why: Data from a GPU to a NIC or a GPU below the same PCI switch stays in the switch. Access Control Services
+    (ACS) may redirect it to the root and back. This is slow at best; NCCL is known to hang, or to produce wrong
+    numbers. A bridge that redirects is a warning. Only the bridges below the switch that both share count. Virtual
+    machines need ACS and are skipped.
 
-    By hand: lspci -vvv -s BRIDGE | grep ACSCtl   (as root: ReqRedir- CmpltRedir- is right)
+    Check manually: lspci -vvv -s BRIDGE | grep ACSCtl   (as root: ReqRedir- CmpltRedir- is right)
 
-    Mend: setpci -s BRIDGE ECAP_ACS+0x6.w=0000 at every boot, or switch ACS off in the firmware's setup
+    Fix: Run setpci -s BRIDGE ECAP_ACS+0x6.w=0000 at every boot, or turn ACS off in the firmware's setup.
     """
     if rdma.virtual:
-        yield here.skip("a virtual machine, which needs ACS")
+        yield scribe.skip("a virtual machine, which needs ACS")
         return
-    between = _between(rdma)
+    between = _bridges_between(rdma)
     if not between:
-        yield here.skip("no two GPUs or RDMA NICs share a PCI switch")
+        yield scribe.skip("no two GPUs or RDMA NICs share a PCI switch")
         return
-    hidden = [bridge for bridge in between if rdma.acs.get(bridge) is None]
+    hidden = sum(rdma.acs.get(bridge) is None for bridge in between)
     if hidden:
-        yield here.unknown(
-            f"{here.host.name}: the ACS bits of {len(hidden)} bridges are not shown: only root may see them",
+        yield scribe.unknown(
+            f"{scribe.host.name}: the ACS bits of {hidden} bridges are not shown: only root may see them",
             remedy="sudo = true under [ssh], or look as root",
         )
-    redirecting = [bridge for bridge in between if (rdma.acs.get(bridge) or 0) & REDIRECT]
+    redirecting = [bridge for bridge in between if _redirects(rdma, bridge)]
     if redirecting:
         first = redirecting[0]
         suffix = f" and {len(redirecting) - 1} more" if len(redirecting) > 1 else ""
-        yield here.bad(
-            f"{here.host.name}: bridge {first}{suffix} redirects what goes between {' and '.join(between[first])}",
+        yield scribe.bad(
+            f"{scribe.host.name}: bridge {first}{suffix} redirects what goes between {' and '.join(between[first])}",
             expected="ReqRedir- CmpltRedir-",
             found=f"ACS control 0x{rdma.acs[first]:04x}",
             evidence=tuple(f"{bridge}: {' and '.join(between[bridge])}" for bridge in redirecting),
@@ -95,7 +99,12 @@ def redirected(here: Here, rdma: Rdma) -> Iterator[Finding]:
         )
 
 
-def _between(rdma: Rdma) -> dict[str, tuple[str, str]]:
+def _redirects(rdma: Rdma, bridge: str) -> bool:
+    """Return whether a bridge is known to redirect packets to the root."""
+    return bool((rdma.acs.get(bridge) or 0) & REDIRECT)
+
+
+def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
     """Return bridges below a switch that two functions share → the first two functions with the bridge between them.
 
     Two NICs do not send to each other."""
@@ -103,7 +112,8 @@ def _between(rdma: Rdma) -> dict[str, tuple[str, str]]:
     for first, second in combinations(rdma.functions, 2):
         if first.kind == second.kind == "nic":
             continue
-        shared = sum(1 for _ in _same(first, second))
+        levels = zip(first.path[:-1], second.path[:-1], strict=False)  # from the root down
+        shared = len(list(takewhile(lambda bridges: bridges[0] == bridges[1], levels)))
         # A shared root port is not a switch. A shared switch has its upstream port below the root port, too.
         if shared >= 2:
             for bridge in (*first.path[shared:-1], *second.path[shared:-1]):
@@ -111,67 +121,64 @@ def _between(rdma: Rdma) -> dict[str, tuple[str, str]]:
     return bridges
 
 
-def _same(one: PciFunction, other: PciFunction) -> Iterator[str]:
-    """Yield the bridges above both, from the root down."""
-    for bridge, other_bridge in zip(one.path[:-1], other.path[:-1], strict=False):
-        if bridge != other_bridge:
-            return
-        yield bridge
-
-
 @host_check("RDM111", "The IOMMU leaves GPUs and RDMA NICs alone", severity=Outcome.WARN, products=NVIDIA)
-def iommu(here: Here, rdma: Rdma) -> Iterator[Finding]:
-    """Why: an IOMMU that translates sends what GPUs write to each other, and to NICs, through the root. Jobs were slow
-    by it, hung, and in a reported case computed wrong numbers without any error.
+def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
+    """Why: An IOMMU that translates sends data from GPUs to each other, and to NICs, through the root. Jobs were slow,
+    hung, and in a reported case computed wrong numbers without any error. An IOMMU that translates, or is on without
+    iommu=pt, is a warning.
 
-    By hand: ls /sys/class/iommu; cat /proc/cmdline; cat /sys/bus/pci/devices/ADDRESS/iommu_group/type   (identity is
-    right)
+    Check manually: ls /sys/class/iommu; cat /proc/cmdline; cat /sys/bus/pci/devices/ADDRESS/iommu_group/type
+    (identity is right)
 
-    Mend: iommu=pt on the kernel's command line (/etc/default/grub, update-grub, reboot), or the IOMMU off in the
-    firmware's setup
+    Fix: Set iommu=pt on the kernel's command line (/etc/default/grub, update-grub, reboot), or turn the IOMMU off in
+    the firmware's setup.
     """
     if rdma.virtual:
-        yield here.skip("a virtual machine: its host decides")
+        yield scribe.skip("a virtual machine: its host decides")
         return
-    typed = [function for function in rdma.functions if function.iommu]
-    translated = [function.name for function in typed if function.iommu != "identity"]
-    by_arguments = not typed and rdma.iommus and rdma.functions and "iommu=pt" not in rdma.iommu_arguments
-    if translated or by_arguments:
-        problem = f"translates for {_few(translated)}" if translated else "is on, and iommu=pt is not set"
-        yield here.bad(
-            f"{here.host.name}: the IOMMU {problem}",
+    if problem := _iommu_problem(rdma):
+        yield scribe.bad(
+            f"{scribe.host.name}: the IOMMU {problem}",
             expected="iommu=pt",
             found=" ".join(rdma.iommu_arguments) or "no such argument",
             remedy="iommu=pt on the kernel's command line, then reboot",
         )
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _iommu_problem(rdma: Rdma) -> str:
+    """Return the problem of an IOMMU, by the types of its groups, or else by the kernel's arguments."""
+    translated = [function.name for function in rdma.functions if function.iommu not in ("", "identity")]
+    if translated:
+        suffix = f" and {len(translated) - 3} more" if len(translated) > 3 else ""
+        return f"translates for {', '.join(translated[:3])}{suffix}"
+    are_typed = any(function.iommu for function in rdma.functions)
+    if not are_typed and rdma.iommus and rdma.functions and "iommu=pt" not in rdma.iommu_arguments:
+        return "is on, and iommu=pt is not set"
+    return ""
 
 
 @host_check("RDM112", "A process may lock the memory that RDMA NICs use", products=NVIDIA, optional=("job",))
-def memlock(here: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator[Finding]:
-    """Why: memory that a NIC reads and writes is locked. With too small a limit NCCL ends with "Call to
-    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed".
-    Daemons and containers hand on their own
-    limit: it is looked at where jobs run, and may be another one behind a scheduler.
+def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator[Finding]:
+    """Why: Memory that a NIC reads and writes is locked. With too small a limit, NCCL ends with "Call to
+    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed". A limit below 1 GiB fails,
+    unless the job has CAP_IPC_LOCK. Daemons and containers pass on their own limit. It is read where jobs run, and may
+    differ behind a scheduler.
 
-    By hand: ulimit -l   (in the way the job starts: through sshd, the scheduler or the container)
+    Check manually: ulimit -l   (as the job starts: through sshd, the scheduler or the container)
 
-    Mend: * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d; docker run --ulimit
-    memlock=-1; LimitMEMLOCK=infinity for slurmd's unit
+    Fix: Set * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d. For containers,
+    use docker run --ulimit memlock=-1; for slurmd's unit, LimitMEMLOCK=infinity.
     """
-    ports = used(here.cluster, job, [port for port in rdma.ports if port.state == "ACTIVE"])
+    ports = used(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):
-        yield here.skip(ports)
+        yield scribe.skip(ports)
     elif not 0 <= limits.memlock_soft < ENOUGH:
         return
     elif job is None:
-        yield here.skip("whether jobs may lock more than their limit is known only where they run")
+        yield scribe.skip("whether jobs may lock more than their limit is known only where they run")
     elif not job.capabilities & _IPC_LOCK:
-        yield here.bad(
-            f"{here.host.name}: a process may lock {limits.memlock_soft >> 10} KiB where jobs run",
+        yield scribe.bad(
+            f"{scribe.host.name}: a process may lock {limits.memlock_soft >> 10} KiB where jobs run",
             expected="unlimited",
             found=f"{limits.memlock_soft} bytes",
             remedy="ulimit -l unlimited in the job's script, or memlock lines in /etc/security/limits.d",

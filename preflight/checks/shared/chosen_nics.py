@@ -25,7 +25,7 @@ class Library:
 
 
 def judged(
-    all_: All,
+    scribe: All,
     library: Library,
     chosen: Mapping[str, NicChoice | str],
     network: Mapping[str, Network],
@@ -38,17 +38,17 @@ def judged(
     choices = {name: choice for name, choice in chosen.items() if isinstance(choice, NicChoice)}
     for name, choice in chosen.items():
         if isinstance(choice, str):
-            yield all_.bad(f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=library.remedy)
-    unreached = list(_unreached(all_, library, choices, network, arrivals)) if len(all_.hosts) > 1 else []
+            yield scribe.bad(f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=library.remedy)
+    unreached = list(_connection_problems(scribe, library, choices, network, arrivals)) if len(scribe.hosts) > 1 else []
     yield from unreached
     unreached_hosts = {finding.host for finding in unreached}
-    for host in all_.hosts:
+    for host in scribe.hosts:
         if host.name in choices and host.name not in unreached_hosts:
-            yield from _other_than_planned(all_, library, host, choices[host.name], network[host.name])
+            yield from _unplanned(scribe, library, host, choices[host.name], network[host.name])
 
 
-def _unreached(
-    all_: All,
+def _connection_problems(
+    scribe: All,
     library: Library,
     choices: Mapping[str, NicChoice],
     network: Mapping[str, Network],
@@ -60,27 +60,25 @@ def _unreached(
         subject = f"{name}: {library.name} would take {choice.nic} {choice.address} ({choice.why})"
         first_host = first.setdefault(str(choice.address.ip), name)
         if choice.address.ip.is_loopback:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{subject}, which no other host reaches", host=name, found=choice.nic, remedy=library.remedy
             )
         elif first_host != name:
-            yield all_.bad(
+            yield scribe.bad(
                 f"{subject}, as {first_host} does", host=name, peer=first_host, found=choice.nic, remedy=library.remedy
             )
         else:
             places[name] = choice.address.network
-    crossed = _crossed(choices, places, arrivals)
+    connected = _connected_networks(choices, places, arrivals)
     for odd in odd_ones(places):
-        if odd.value not in crossed:
-            yield from _apart(all_, library, odd, choices, network[odd.host])
+        if odd.value not in connected:
+            yield from _in_other_network(scribe, library, odd, choices, network[odd.host])
 
 
-def _other_than_planned(
-    all_: All, library: Library, host: Host, choice: NicChoice, network: Network
-) -> Iterator[Finding]:
+def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, network: Network) -> Iterator[Finding]:
     wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
     if len(wanted) == 1 and choice.nic not in wanted:
-        yield all_.warn(
+        yield scribe.warn(
             f"{host.name}: {library.name} would take {choice.nic} ({choice.why}), and the inventory's host NIC is "
             f"{wanted[0]}",
             host=host.name,
@@ -90,7 +88,7 @@ def _other_than_planned(
         )
 
 
-def _crossed(
+def _connected_networks(
     choices: Mapping[str, NicChoice], places: Mapping[str, Place], arrivals: Mapping[str, Arrivals | None]
 ) -> set[Place]:
     """Return the networks with connections that were tried from another network to a chosen address.
@@ -106,8 +104,8 @@ def _crossed(
     }
 
 
-def _apart(
-    all_: All, library: Library, odd: Odd[Place], choices: Mapping[str, NicChoice], network: Network
+def _in_other_network(
+    scribe: All, library: Library, odd: Odd[Place], choices: Mapping[str, NicChoice], network: Network
 ) -> Iterator[Finding]:
     """Yield the finding about a host with its NIC in another network than the others' NICs. The route to them has to
     use that NIC."""
@@ -115,11 +113,11 @@ def _apart(
     route = _route(network, peer)
     if route and route.interface == own.nic and route.destination != "default":
         return
-    report, way = all_.bad, "no route between them"
+    report, way = scribe.bad, "no route between them"
     if route and route.interface != own.nic:
         way = f"the way to {peer.address.ip} leads through {route.interface}"
     elif route:
-        report, way = all_.warn, "only the default route leads there"
+        report, way = scribe.warn, "only the default route leads there"
     yield report(
         f"{odd.host}: {library.name} would take {own.nic} {own.address} ({own.why}), and {odd.elsewhere} {peer.nic} "
         f"{peer.address}: two networks, and {way}",

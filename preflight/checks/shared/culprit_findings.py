@@ -1,11 +1,11 @@
-"""Findings about culprits, in the words that PRB101, PRB102 and PRB103 share."""
+"""Findings about culprits, in the words that PRB101, PRB102, PRB103 and PRB113 share."""
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from preflight.attribution.causes import FailureMode, why
+from preflight.attribution.causes import FailureMode, LocatedFailure, Why, why
 from preflight.attribution.culprit_words import (
     SHOWN,
     Named,
@@ -17,102 +17,165 @@ from preflight.attribution.culprit_words import (
     partners,
     sentence,
 )
-from preflight.checks.engine.registry import All
+from preflight.checks.engine.registry import All, Subject
 from preflight.model.finding import Finding
-from preflight.model.measure import STAGES, Culprit, Observation, Scope, TestOutcome, TestResult
+from preflight.model.measure import STAGES, Culprit, Located, Observation, Scope, TestOutcome, TestResult
+from preflight.model.outcome import Outcome
 
-_WAYS = {TestOutcome.SLOW: FailureMode.SLOW, TestOutcome.WRONG_DATA: FailureMode.WRONG}
-
-
-def again(all_: All, it: Named, tests: Mapping[str, TestResult], backend: str = "") -> str:
-    """Return the command that shows the problem again."""
-    own = hosts_of(it.one.members)
-    failing = failed_tests(it.one, tests)
-    if it.kind == "partition":
-        return command(all_, (side[0].partition("/")[0] for side in it.sides), Scope.PAIR, backend)
-    if it.kind in ("rail", "scale"):
-        return command(all_, own, Scope.RAIL if it.kind == "rail" else Scope.ALL, backend)
-    if any(STAGES.index(test.stage) < STAGES.index("device") for test in failing):
-        return command(all_, own, Scope.DEVICE, backend)  # the device fails alone
-    if (
-        failing
-        and it.kind in ("host", "device", "group")
-        and all(test.scope is failing[0].scope is not Scope.PAIR for test in failing)
-    ):
-        return command(all_, (member.host for member in failing[0].members), failing[0].scope, backend)
-    partner = sorted(hosts_of(partners(it.one, tests)))[:1] if it.kind in ("host", "device") else []
-    return command(all_, (*own, *partner), Scope.PAIR, backend)
+_MODES = {TestOutcome.SLOW: FailureMode.SLOW, TestOutcome.WRONG_DATA: FailureMode.WRONG}
+_WHOLE_GROUPS = {"rail": Scope.RAIL, "scale": Scope.ALL}  # kinds of culprits that fail only as a whole
+_ALONE = STAGES[: STAGES.index("device")]  # stages in which a device needs no other rank
 
 
-def command(all_: All, hosts: Iterable[str], scope: Scope, backend: str = "") -> str:
+@dataclass(frozen=True)
+class ProbeResults:
+    """Observations of a probe, and the findings about facts that may explain its failures."""
+
+    scribe: All
+    observations: Sequence[Observation]
+    causes: Sequence[Finding] | None  # None: not collected
+
+    @cached_property
+    def tests(self) -> dict[str, TestResult]:
+        return by_id(self.observations)
+
+    def backend(self, fault: Located) -> str:
+        """Return the backend over which the ranks of the fault's tests met, else the configured one."""
+        backends = (
+            observation.meeting.backend
+            for observation in self.observations
+            if observation.test.id in fault.tests and observation.meeting
+        )
+        return next(backends, self.scribe.cluster.probe.backend)
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A failure in words, as tests alone show it.
+
+    `trouble`: the class of cause, for programs. `likely`: the same in a sentence. `alone`: the object failed without a
+    partner. An empty `summary` is that of the kind of culprit."""
+
+    trouble: str
+    summary: str = ""
+    likely: str = ""
+    remedy: str = ""
+    expected: str = ""
+    found: str = ""
+    details: Sequence[str] = ()
+    alone: bool = False
+
+
+def unproven(kind: str, members: Iterable[str], failures: Iterable[Observation], outcome: TestOutcome) -> Named:
+    """Return an object that failed as a whole, without proof which member is at fault."""
+    return Named(Located(kind, tuple(members), tuple(by_id(failures)), outcome), proven=False)
+
+
+def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, outcome: Outcome | None = None) -> Finding:
+    """Return the one finding about an object that tests identify, with the explanation from the facts.
+
+    The finding is a skip if another finding of the probe explains it. Without `outcome` it is a failure, or a warning
+    for an object that fails intermittently."""
+    scribe, fault, subject = results.scribe, culprit.one, _subject(culprit)
+    explanation = _explanation(results, fault, alone=symptom.alone)
+    summary = symptom.summary or sentence(culprit)
+    if _is_reported(culprit, explanation):
+        return scribe.skip(f"{summary}: {explanation.words} tells why", host=subject.get("host"))
+    outcome = outcome or (Outcome.WARN if culprit.intermittent else Outcome.FAIL)
+    retest = command(scribe, *_smallest_group(culprit, results.tests), results.backend(fault))
+    remedies = (explanation.remedy or symptom.remedy, f"to see it again: {retest}")
+    proof = evidence(fault, results.tests) if culprit.proven else ()
+    return scribe.finding(
+        outcome,
+        summary,
+        **subject,
+        expected=symptom.expected,
+        found=symptom.found,
+        cause=explanation.words or symptom.likely,
+        remedy="; ".join(filter(None, remedies)),
+        evidence=(*proof, *explanation.evidence, *symptom.details),
+        culprit=_at_fault(culprit, explanation, symptom.trouble) if outcome is Outcome.FAIL else None,
+    )
+
+
+def _subject(culprit: Named) -> Subject:
+    first, *peers = culprit.one.members or ("",)
+    host, _, digits = first.partition("/")
+    device = int(digits) if digits else None
+    match culprit.kind:
+        case "link":
+            return {"host": host, "device": device, "peer": peers[0]}
+        case "host" | "device":
+            return {"host": host, "device": None if peers else device}
+        case "rail":
+            return {"rail": device}
+    return {}
+
+
+def _explanation(results: ProbeResults, fault: Located, *, alone: bool) -> Why:
+    members = fault.members or tuple(sorted(host.name for host in results.scribe.hosts))
+    failure = LocatedFailure(
+        results.scribe.cluster,
+        replace(fault, members=members),
+        _MODES.get(fault.outcome, FailureMode.ALONE if alone else FailureMode.TOGETHER),
+        results.backend(fault),
+        _common_scope(failed_tests(fault, results.tests)) is Scope.ALL,
+    )
+    return why(failure, results.causes)
+
+
+def _is_reported(culprit: Named, explanation: Why) -> bool:
+    """Return whether another finding of the probe reports the cause, and this failure only follows from it."""
+    return explanation.elsewhere and (explanation.near or not culprit.proven)
+
+
+def _at_fault(culprit: Named, explanation: Why, trouble: str) -> Culprit | None:
+    """Return the object at fault, or None if tests cannot decide between objects, and facts do not, either."""
+    kind, members = _decided(culprit, explanation)
+    # A pair that failed once does not prove a faulty link, unless facts do, or unless both ends are in one host.
+    is_open = kind == "link" and not (culprit.proven or explanation.words) and len(hosts_of(members)) > 1
+    if kind == "group" or is_open:
+        return None
+    return Culprit(kind, members, culprit.one.tests, explanation.words or trouble)
+
+
+def _decided(culprit: Named, explanation: Why) -> tuple[str, tuple[str, ...]]:
+    """Return kind and members of the culprit. If tests cannot decide between objects, facts may."""
+    undecided = culprit.kind == "link" or (culprit.kind == "group" and not culprit.proven)
+    if explanation.blames and (undecided or explanation.facts_decide):
+        return explanation.blames
+    return culprit.kind, culprit.outside
+
+
+def _common_scope(tests: Iterable[TestResult]) -> Scope | None:
+    scopes = {test.scope for test in tests}
+    return scopes.pop() if len(scopes) == 1 else None
+
+
+def _smallest_group(culprit: Named, tests: Mapping[str, TestResult]) -> tuple[Iterable[str], Scope]:
+    """Return the fewest hosts with which the culprit fails again, and the scope of the tests."""
+    own, failures = hosts_of(culprit.one.members), failed_tests(culprit.one, tests)
+    if culprit.kind == "partition":
+        return hosts_of(side[0] for side in culprit.sides), Scope.PAIR
+    if scope := _WHOLE_GROUPS.get(culprit.kind):
+        return own, scope
+    if any(test.stage in _ALONE for test in failures):
+        return own, Scope.DEVICE
+    if culprit.kind in ("host", "device", "group") and _common_scope(failures) not in (None, Scope.PAIR):
+        return (member.host for member in failures[0].members), failures[0].scope
+    if culprit.kind in ("host", "device"):
+        own |= set(sorted(hosts_of(partners(culprit.one, tests)))[:1])
+    return own, Scope.PAIR
+
+
+def command(scribe: All, hosts: Iterable[str], scope: Scope, backend: str = "") -> str:
     """Return `preflight probe --limit node03,node05 --scope pair`; the report adds the inventory."""
     limit = sorted(set(hosts))
     words = ["preflight probe"]
-    if limit and len(limit) < len(all_.cluster.hosts):
+    if limit and len(limit) < len(scribe.cluster.hosts):
         words.append(f"--limit {','.join(limit) if len(limit) <= SHOWN else shlex.quote(folded(limit))}")
-    if backend not in ("", all_.cluster.probe.backend):
+    if backend not in ("", scribe.cluster.probe.backend):
         words.append(f"--backend {backend}")
-    if all_.cluster.probe.via != "ssh":
-        words.append(f"--via {all_.cluster.probe.via}")
+    if scribe.cluster.probe.via != "ssh":
+        words.append(f"--via {scribe.cluster.probe.via}")
     return " ".join([*words, f"--scope {scope}"])
-
-
-def tell(
-    all_: All,
-    it: Named,
-    observations: Sequence[Observation],
-    causes: Sequence[Finding] | None,
-    *,
-    trouble: str,
-    summary: str = "",
-    likely: str = "",
-    remedy: str = "",
-    details: Iterable[str] = (),
-    report: Callable[..., Finding] | None = None,
-    alone: bool = False,
-    **more: Any,
-) -> Finding:
-    """Return the one finding about an object that tests identify, with the explanation from the facts.
-
-    `trouble`: the class of cause without such an explanation, `likely` the same in a sentence. `alone`: the object
-    failed without a partner.
-
-    The finding is a skip if another finding of the probe explains it. Without `report` it is a failure, or a warning
-    for an object that fails intermittently. If tests cannot decide between objects, the culprit is the one that the
-    facts name."""
-    tests, fault = by_id(observations), it.one
-    report = report or (all_.warn if it.intermittent else all_.bad)
-    is_one_object = it.kind == "link" or len(fault.members) == 1
-    whole = fault if fault.members else replace(fault, members=tuple(sorted(host.name for host in all_.hosts)))
-    way = _WAYS.get(fault.outcome, FailureMode.ALONE if alone else FailureMode.TOGETHER)
-    meetings = (observation.meeting for observation in observations if observation.test.id in fault.tests)
-    backend = next((meeting.backend for meeting in meetings if meeting), all_.cluster.probe.backend)
-    together = [test.scope for test in failed_tests(fault, tests)]
-    all_devices = bool(together) and set(together) == {Scope.ALL}
-    explanation = why(all_.cluster, whole, way, backend, causes, all_devices=all_devices)
-    host, _, device = fault.members[0].partition("/") if it.kind in ("host", "device", "link") else ("", "", "")
-    summary = summary or sentence(it)
-    if explanation.elsewhere and (explanation.near or not it.proven):
-        return all_.skip(f"{summary}: {explanation.words} tells why", host=host or None)
-    # Facts may decide which object is at fault.
-    unknown = explanation.facts_decide or it.kind == "link" or (it.kind == "group" and not it.proven)
-    kind, members = (explanation.blames if unknown else None) or (it.kind, it.outside)
-    # A pair that failed once does not prove a faulty link, unless facts do, or unless both ends are in one host.
-    open_ = kind == "group" or (
-        kind == "link" and not it.proven and not explanation.words and len(hosts_of(members)) > 1
-    )
-    is_failure = report == all_.bad and not open_
-    return report(
-        summary,
-        host=host or None,
-        device=int(device) if device and is_one_object else None,
-        rail=int(fault.members[0].partition("/")[2]) if it.kind == "rail" else None,
-        peer=fault.members[1] if it.kind == "link" else None,
-        cause=explanation.words or likely,
-        remedy="; ".join(
-            filter(None, (explanation.remedy or remedy, f"to see it again: {again(all_, it, tests, backend)}"))
-        ),
-        evidence=(*(evidence(fault, tests) if it.proven else ()), *explanation.evidence, *details),
-        culprit=Culprit(kind, members, fault.tests, explanation.words or trouble) if is_failure else None,
-        **more,
-    )

@@ -4,16 +4,14 @@ GPU101 reports that, and the checks that need the answer are skipped."""
 
 from collections.abc import Iterator
 
-from preflight.checks.engine.registry import All, Here
+from preflight.checks.engine.registry import Here
 from preflight.facts.sections.nvidia import Nvidia
-from preflight.model.cluster import Host
 from preflight.model.finding import Finding
-from preflight.model.outcome import Outcome
 
 
-def silent(scribe: Here | All, host: Host, nvidia: Nvidia) -> Iterator[Finding]:
+def silent(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Yield the one skip of a host without an answer of nvidia-smi, or with an answer of names alone."""
     if nvidia.gpus.value is None:
-        yield scribe.finding(Outcome.SKIP, "nvidia-smi gives no answer, see GPU101", host=host.name)
+        yield scribe.skip("nvidia-smi gives no answer, see GPU101")
     elif nvidia.gpus.value.names_alone:
-        yield scribe.finding(Outcome.SKIP, "nvidia-smi tells no more than names, see GPU101", host=host.name)
+        yield scribe.skip("nvidia-smi tells no more than names, see GPU101")

@@ -3,23 +3,28 @@
 If one cause makes several readings wrong, only the check nearest to the cause reports it. For a device without an
 address, the mask, the health and /etc/hccn.conf are not reported as well."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Interface
+from itertools import product
 from typing import Any
 
 from preflight.checks.engine.registry import All, Here
 from preflight.facts.reading import Found
 from preflight.facts.refusal import refused
 from preflight.facts.types import Hccn, HccnDevice, Reading
-from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
-from preflight.model.outcome import Outcome
 
 
 def planned_device(host: Host, index: int) -> Device:
     """Return the inventory's plan for a device; a device that is not in the inventory has an empty plan."""
     return next((device for device in host.devices if device.index == index), Device(index))
+
+
+def devices_of(hosts: tuple[Host, ...], hccn: Mapping[str, Hccn]) -> Iterator[tuple[Host, HccnDevice]]:
+    """Yield every device with its host."""
+    return ((host, device) for host in hosts for device in hccn[host.name].devices)
 
 
 def interface_of(device: HccnDevice) -> IPv4Interface | None:
@@ -61,25 +66,26 @@ def untold(
     wholly unreadable device is reported once."""
     failed, refusals = set[tuple[int, str]](), set[tuple[tuple[int, ...], str]]()
     for reading in readings:
-        errors = {
-            device: result.error or ("" if unset else "its tool told nothing")
-            for device, result in reading.items()
-            if result.error or result.value is None
-        }
-        failed |= {(device, error) for device, error in errors.items() if error and not _silent(error)}
-        for error in {error for error in errors.values() if _silent(error)}:
-            devices = tuple(device for device in errors if errors[device] == error)
-            if len(devices) == len(reading):
+        for error, devices in _by_error(reading, unset=unset).items():
+            if not _silent(error):
+                failed.update(product(devices, [error]))
+            elif len(devices) == len(reading):
                 refusals.add(((), error))
             elif refused(error):
-                refusals.add((devices, error))
-    for devices, error in sorted(refusals):
-        subject = f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}: " if devices else ""
-        yield scribe.finding(Outcome.SKIP, f"{host.name}: {subject}not told: {error}", host=host.name)
+                refusals.add((tuple(devices), error))
+    for numbers, error in sorted(refusals):
+        subject = f"device{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
+        yield scribe.skip(f"{host.name}: {subject}not told: {error}", host=host.name)
     for device, error in sorted(failed):
-        yield scribe.finding(
-            Outcome.UNKNOWN, f"{host.name}: device {device}: could not look: {error}", host=host.name, device=device
-        )
+        yield scribe.unknown(f"{host.name}: device {device}: could not look: {error}", host=host.name, device=device)
+
+
+def _by_error(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[str, list[int]]:
+    by_error: dict[str, list[int]] = defaultdict(list)
+    for device, result in reading.items():
+        if result.error or (result.value is None and not unset):
+            by_error[result.error or "its tool told nothing"].append(device)
+    return by_error
 
 
 def _silent(error: str) -> bool:
@@ -89,20 +95,3 @@ def _silent(error: str) -> bool:
 def with_link(hccn: Hccn) -> frozenset[int]:
     """Return the devices with a link that is not known to be down. NPU107 reports the others."""
     return frozenset(device.index for device in hccn.devices if device.link.value != "DOWN")
-
-
-def device_change(
-    scribe: Here | All,
-    host: Host,
-    kind: Kind,
-    device: int,
-    before: str | None,
-    after: object,
-    *,
-    risk: Risk = Risk.SAFE,
-    note: str = "",
-) -> Change:
-    """Return a change of one setting of one device.
-
-    It is safe by default, since the plan does not touch a device that a job uses."""
-    return Change(host.name, Area.ADDRESSES, kind, str(device), before, str(after), scribe.check.id, risk, note)

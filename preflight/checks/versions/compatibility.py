@@ -4,7 +4,7 @@ imports."""
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.versions.equal_versions import changed, differing, install_cann
+from preflight.checks.versions.equal_versions import Replacement, differing, install_cann, replacement
 from preflight.facts.compatibility import (
     MINDSPORE,
     PYTHON,
@@ -30,44 +30,59 @@ IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 
 
 @host_check("VER108", "torch_npu is made for the installed CANN and Python", products=NPU)
-def torch_npu(here: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: torch_npu calls functions of CANN that older releases do not have: "undefined symbol" at the import, or an
-    internal error at the first communicator. A newer CANN than it was made for mostly works: a warning. Releases of
-    8.x that the vendor calls compatible with each other pass. Those that are not in the vendor's table are not judged.
-    A torch_npu that is not made for the installed torch is VER107's: that one is to be replaced.
+def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
+    """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" at
+    the import, or with an internal error at the first communicator. The check fails for a CANN that is too old, and for
+    a Python outside torch_npu's range. A newer CANN mostly works, so it is a warning. Releases of 8.x that the vendor
+    calls compatible with each other pass. Releases that are not in the vendor's table are not judged. VER107 reports a
+    torch_npu that is not made for the installed torch, because that one has to be replaced.
 
-    By hand: pip list | grep torch; cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+    Check manually: pip list | grep torch; cat
+    /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Mend: install the torch_npu that is made for this CANN, or the CANN for this torch_npu
+    Fix: Install the torch_npu that is made for this CANN, or the CANN for this torch_npu.
     """
-    build, cann, fit = versions.torch_npu or "", versions.cann or "", _fit(versions)
-    mismatch = bool(versions.torch and build) and release(versions.torch or "") != release(build)
-    advised = (fit.torch_npu if fit else "") if mismatch else build  # the release that VER107 advises
+    build, cann, mismatch = versions.torch_npu or "", versions.cann or "", _wheels_differ(versions)
+    advised = build
+    if mismatch:  # VER107 advises another release
+        fit = _fit(versions)
+        advised = fit.torch_npu if fit else ""
     if wrong := python_fits(advised, versions.python):
         first, last = PYTHON[release(advised)]
         remedy = f"run jobs in a Python from 3.{first} to 3.{last}"
-        yield here.bad(f"{here.host.name}: {wrong}", found=versions.python, remedy=remedy)
-    elif not build or not cann:
-        yield here.skip("torch_npu or CANN is not installed here")
-    elif mismatch:
-        yield here.skip(f"torch_npu {build} is not made for torch {versions.torch}: see VER107")
-    elif not cann_of(build) or not known_cann(cann):
-        yield here.skip(f"torch_npu {build} or CANN {cann} is not in the vendor's table as of torch_npu 2.12")
+        yield scribe.bad(f"{scribe.host.name}: {wrong}", found=versions.python, remedy=remedy)
+    elif reason := _not_in_table(versions):
+        yield scribe.skip(reason)
     if not mismatch and (wrong := cann_fits_torch_npu(build, cann)):
-        yield _of_another_cann(here, versions, wrong)
+        yield _of_another_cann(scribe, versions, wrong)
 
 
-def _of_another_cann(here: Here, versions: Versions, wrong: str) -> Finding:
+def _wheels_differ(versions: Versions) -> bool:
+    """Return whether torch_npu is made for another torch than the installed one, which VER107 reports."""
+    torch, build = versions.torch or "", versions.torch_npu or ""
+    return torch != "" and build != "" and release(torch) != release(build)
+
+
+def _not_in_table(versions: Versions) -> str:
+    """Return the reason why torch_npu and CANN are not compared; empty where the vendor's table has both."""
+    build, cann = versions.torch_npu, versions.cann
+    if not build or not cann:
+        return "torch_npu or CANN is not installed here"
+    if _wheels_differ(versions):
+        return f"torch_npu {build} is not made for torch {versions.torch}: see VER107"
+    if not cann_of(build) or not known_cann(cann):
+        return f"torch_npu {build} or CANN {cann} is not in the vendor's table as of torch_npu 2.12"
+    return ""
+
+
+def _of_another_cann(scribe: Here, versions: Versions, wrong: str) -> Finding:
     """Return the finding about a torch_npu and a CANN that are both in the table and not made for each other."""
     cann, made_for, fit = versions.cann or "", cann_of(versions.torch_npu or ""), _fit(versions)
-    report = here.bad if too_old(known_cann(cann), made_for) else here.warn
-    change = changed(versions, fit) if fit else None
-    return report(
-        f"{here.host.name}: {wrong}",
-        expected=change.expected if change else f"CANN {made_for}",
-        found=change.found if change else f"CANN {cann}",
-        remedy=change.remedy if change else install_cann(versions, made_for),
+    report = scribe.bad if too_old(known_cann(cann), made_for) else scribe.warn
+    change = replacement(versions, fit) or Replacement(
+        f"CANN {made_for}", f"CANN {cann}", install_cann(versions, made_for)
     )
+    return report(f"{scribe.host.name}: {wrong}", expected=change.expected, found=change.found, remedy=change.remedy)
 
 
 def _fit(versions: Versions) -> Stack | None:
@@ -78,66 +93,66 @@ def _fit(versions: Versions) -> Stack | None:
 
 
 @host_check("VER109", "The driver is new enough for CANN", products=NPU)
-def driver(here: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: CANN needs functions of the driver that older ones lack; HCCL then ends its first call with an internal
-    error, or says that a package does not support something. Driver and CANN each list the inner versions that they
-    know; that one of the two lists has to hold the other is inferred, so a warning. For CANN 8.5.0 and later the
-    release notes name the oldest driver.
+def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
+    """Why: CANN needs functions that older drivers lack. HCCL then ends its first call with an internal error, or
+    reports that a package does not support something. For CANN 8.5.0 and later, the release notes name the oldest
+    driver, and the check fails for an older one. Driver and CANN also list the inner versions that they know. If
+    neither list contains the other, it is a warning, because this rule is inferred.
 
-    By hand: grep -E 'nnerversion|compatible_version' /usr/local/Ascend/driver/version.info
+    Check manually: grep -E 'nnerversion|compatible_version' /usr/local/Ascend/driver/version.info
     /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Mend: install the driver and firmware that CANN's release notes name, then reboot; or an older CANN
+    Fix: Install the driver and firmware that CANN's release notes name, then reboot. Or install an older CANN.
     """
-    packages, name = versions.packages, here.host.name
+    packages, name = versions.packages, scribe.host.name
     installed, oldest = numbers(versions.driver or ""), oldest_driver(versions.cann or "")
-    fits = cann_fits(packages["driver"], packages["cann"]) if {"driver", "cann"} <= set(packages) else None
+    fits = cann_fits(packages["driver"], packages["cann"]) if {"driver", "cann"} <= packages.keys() else None
     if installed and installed < oldest:
         needed = ".".join(map(str, oldest))
-        yield here.bad(
+        yield scribe.bad(
             f"{name}: CANN {versions.cann} needs driver {needed} or later, and this is {versions.driver}",
             expected=needed,
             found=versions.driver,
-            remedy=_for_another_cann(versions) or f"install driver {needed} or later, then reboot",
+            remedy=_driver_remedy(versions, f"driver {needed} or later"),
         )
     elif fits is False:
-        yield here.warn(
+        yield scribe.warn(
             f"{name}: driver {versions.driver} and CANN {versions.cann} do not name each other as compatible",
             found=f"driver {packages['driver'].inner}, CANN {packages['cann'].inner}",
-            remedy=_for_another_cann(versions)
-            or f"install the driver that belongs to CANN {versions.cann}, then reboot",
+            remedy=_driver_remedy(versions, f"the driver that belongs to CANN {versions.cann}"),
         )
     elif fits is None and not (installed and oldest):
-        yield here.skip("what driver or CANN is compatible with is not known here")
+        yield scribe.skip("what driver or CANN is compatible with is not known here")
 
 
-def _for_another_cann(versions: Versions) -> str:
-    """Return the remedy for a driver if VER107 or VER108 replaces CANN; empty where CANN stays."""
+def _driver_remedy(versions: Versions, driver: str) -> str:
+    """Return the advice to install a driver, or to replace CANN first where VER107 or VER108 says so."""
     fit = _fit(versions)
     if fit is None or fit.cann == versions.cann:
-        return ""
-    check = "VER107" if versions.torch and release(versions.torch) != release(versions.torch_npu or "") else "VER108"
+        return f"install {driver}, then reboot"
+    check = "VER107" if _wheels_differ(versions) else "VER108"
     return f"{install_cann(versions, fit.cann)}, as {check} says; then check again: preflight check --only VER"
 
 
 @host_check("VER110", "MindSpore is made for the installed CANN", products=NPU, severity=Outcome.WARN)
-def mindspore(here: Here, versions: Versions, job: Job) -> Iterator[Finding]:
-    """Why: MindSpore is built against one release of CANN, and looks for it by name: with another it warns at the
-    import, and operators fail to compile. Releases that the vendor's pages do not name are not judged.
+def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
+    """Why: MindSpore is built against one release of CANN, and searches for it by name. With another release, it warns
+    at the import, and operators fail to compile. A mismatch is a warning. Releases that the vendor's pages do not name
+    are not judged.
 
-    By hand: pip list | grep -i mindspore; python3 -c 'import mindspore; mindspore.run_check()'
+    Check manually: pip list | grep -i mindspore; python3 -c 'import mindspore; mindspore.run_check()'
 
-    Mend: install the MindSpore that belongs to this CANN
+    Fix: Install the MindSpore that belongs to this CANN.
     """
     installed, cann = job.packages.get("mindspore", ""), versions.cann or ""
     if not installed or not cann:
-        yield here.skip("MindSpore or CANN is not installed here")
+        yield scribe.skip("MindSpore or CANN is not installed here")
     elif release(installed) not in MINDSPORE:
-        yield here.skip(f"MindSpore {installed} is not among the releases whose CANN is known here")
+        yield scribe.skip(f"MindSpore {installed} is not among the releases whose CANN is known here")
     elif wanted := mindspore_fits(installed, cann):
         fit = _fit(versions)
-        yield here.bad(
-            f"{here.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, and this is {cann}",
+        yield scribe.bad(
+            f"{scribe.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, and this is {cann}",
             expected=f"CANN {wanted[0]}",
             found=f"CANN {cann}",
             remedy=_other_mindspore(versions, wanted, fit.cann if fit else ""),
@@ -161,20 +176,21 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> st
 
 
 @host_check("VER111", "The Python packages that CANN imports are there", products=NPU, severity=Outcome.WARN)
-def imported_by_cann(here: Here, versions: Versions, job: Job) -> Iterator[Finding]:
-    """Why: CANN's compiler of operators is a Python program, and runs in the jobs' Python: without these packages the
-    first operator that has to be compiled ends with 500001 or "No module named", after everything else has worked.
+def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
+    """Why: CANN's compiler of operators is a Python program and runs in the jobs' Python. Without these packages, the
+    first operator that has to be compiled ends with 500001 or "No module named". Everything before that works. A
+    missing package is a warning.
 
-    By hand: python3 -c 'import numpy, scipy, decorator, attr'   (where jobs run)
+    Check manually: python3 -c 'import numpy, scipy, decorator, attr' (where jobs run)
 
-    Mend: pip install numpy scipy decorator attrs, in the jobs' Python
+    Fix: Run pip install numpy scipy decorator attrs in the jobs' Python.
     """
     missing = [name for name in IMPORTED_BY_CANN if name not in job.packages]
     if versions.cann is None or not {"torch_npu", "mindspore"} & set(job.packages):
-        yield here.skip("there is no CANN, or no framework that would use it")
+        yield scribe.skip("there is no CANN, or no framework that would use it")
     elif missing:
-        yield here.bad(
-            f"{here.host.name}: the jobs' Python has no {', no '.join(missing)}, which CANN imports",
+        yield scribe.bad(
+            f"{scribe.host.name}: the jobs' Python has no {', no '.join(missing)}, which CANN imports",
             expected=", ".join(IMPORTED_BY_CANN),
             found="missing",
             remedy=f"pip install {' '.join(missing)}",
@@ -182,14 +198,14 @@ def imported_by_cann(here: Here, versions: Versions, job: Job) -> Iterator[Findi
 
 
 @cluster_check("VER112", "MindSpore is the same everywhere", products=NPU)
-def mindspore_everywhere(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: its releases differ in how ranks find each other and in how they cut a model into parts; ranks with two of
-    them wait for each other.
+def mindspore_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: Releases of MindSpore differ in how ranks find each other and in how they divide a model into parts. Ranks
+    with different releases wait for each other. The check fails for a host that differs from most hosts.
 
-    By hand: pip list | grep -i mindspore   (where jobs run)
+    Check manually: pip list | grep -i mindspore (where jobs run)
 
-    Mend: install the same release on every host, or run the job in the same container image
+    Fix: Install the same release on every host, or run the job in the same container image.
     """
     return differing(
-        all_, "MindSpore", {name: job_of_host.packages.get("mindspore") for name, job_of_host in job.items()}
+        scribe, "MindSpore", {name: job_of_host.packages.get("mindspore") for name, job_of_host in job.items()}
     )

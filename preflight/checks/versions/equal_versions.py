@@ -18,107 +18,113 @@ from preflight.model.outcome import Outcome
 NVIDIA = frozenset({Product.NVIDIA})
 
 
-def differing(all_: All, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
+def differing(scribe: All, software: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
     """Yield a finding for each host with a version (None: not installed) that is not the majority's."""
     if set(versions.values()) == {None}:
-        yield all_.skip(f"{what} is installed on no host")
+        yield scribe.skip(f"{software} is installed on no host")
         return
     for odd in odd_ones(versions):
         actual, usual = odd.value or "not installed", odd.usual or "not installed"
-        yield all_.bad(
-            f"{odd.host}: {what} is {actual}, but {usual} on {odd.elsewhere}",
+        yield scribe.bad(
+            f"{odd.host}: {software} is {actual}, but {usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected="the same everywhere",
             found=actual,
-            remedy=f"install the same release of {what} on every host",
+            remedy=f"install the same release of {software} on every host",
         )
 
 
 @cluster_check("VER101", "The NPU driver is the same everywhere", products=NPU)
-def driver(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: devices of one job speak to each other through their drivers; different releases are not tested together,
-    and what fails between them fails late and without a name.
+def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: Devices of one job communicate through their drivers, and different releases are not tested together. Faults
+    between them appear late and without a clear error. The check fails for a host that differs from most hosts.
 
-    By hand: cat /usr/local/Ascend/driver/version.info
+    Check manually: cat /usr/local/Ascend/driver/version.info
 
-    Mend: install the same driver package on every host; it needs a reboot
+    Fix: Install the same driver package on every host, then reboot.
     """
-    return differing(all_, "the driver", {name: versions_of_host.driver for name, versions_of_host in versions.items()})
+    return differing(
+        scribe, "the driver", {name: versions_of_host.driver for name, versions_of_host in versions.items()}
+    )
 
 
 @cluster_check("VER102", "CANN is the same everywhere", products=NPU)
-def cann(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
-    wait for each other.
+    wait for each other. The check fails for a host that differs from most hosts.
 
-    By hand: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+    Check manually: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
 
-    Mend: install the same toolkit on every host, or run the job in the same container image
+    Fix: Install the same toolkit on every host, or run the job in the same container image.
     """
-    return differing(all_, "CANN", {name: versions_of_host.cann for name, versions_of_host in versions.items()})
+    return differing(scribe, "CANN", {name: versions_of_host.cann for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER103", "torch is the same everywhere")
-def torch(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: the ranks' store and process groups speak a protocol that changes between releases of torch; different
-    ones fail in the connection phase with messages about something else.
+def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: The ranks' store and process groups use a protocol that changes between releases of torch. Different
+    releases fail in the connection phase, with messages about something else. The check fails for a host that differs
+    from most hosts.
 
-    By hand: python3 -c 'from importlib.metadata import version; print(version("torch"))'
+    Check manually: python3 -c 'from importlib.metadata import version; print(version("torch"))'
 
-    Mend: install the same release on every host, or run the job in the same container image
+    Fix: Install the same release on every host, or run the job in the same container image.
     """
-    return differing(all_, "torch", {name: versions_of_host.torch for name, versions_of_host in versions.items()})
+    return differing(scribe, "torch", {name: versions_of_host.torch for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER104", "torch_npu is the same everywhere", products=NPU)
-def torch_npu(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: torch_npu brings the hccl backend; its releases differ in time-outs, defaults and supported types.
+def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: torch_npu provides the hccl backend. Its releases differ in timeouts, defaults and supported types. The
+    check fails for a host that differs from most hosts.
 
-    By hand: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
+    Check manually: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
 
-    Mend: install the same release on every host, or run the job in the same container image
+    Fix: Install the same release on every host, or run the job in the same container image.
     """
     return differing(
-        all_, "torch_npu", {name: versions_of_host.torch_npu for name, versions_of_host in versions.items()}
+        scribe, "torch_npu", {name: versions_of_host.torch_npu for name, versions_of_host in versions.items()}
     )
 
 
 @cluster_check("VER105", "Python is the same everywhere", severity=Outcome.WARN)
-def python(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: objects sent between ranks are pickled, and packages are installed for each Python apart: another Python
-    is another set of packages. Often it works, so it is a warning.
+def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: Objects that ranks send to each other are pickled. Each Python has separate packages, so another Python is
+    another set of packages. A job often works nevertheless, so a difference is a warning.
 
-    By hand: python3 --version, in the environment of the job
+    Check manually: python3 --version (in the environment of the job)
 
-    Mend: the same Python in the job's environment on every host
+    Fix: Use the same Python in the job's environment on every host.
     """
-    return differing(all_, "Python", {name: versions_of_host.python for name, versions_of_host in versions.items()})
+    return differing(scribe, "Python", {name: versions_of_host.python for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER106", "The NPU firmware is the same everywhere", products=NPU)
-def firmware(all_: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: the firmware runs the device's network port; releases differ in what they negotiate with switch and peer.
+def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
+    """Why: The firmware runs the device's network port. Releases differ in the settings that they negotiate with switch
+    and peer. The check fails for a host that differs from most hosts.
 
-    By hand: cat /usr/local/Ascend/firmware/version.info
+    Check manually: cat /usr/local/Ascend/firmware/version.info
 
-    Mend: install the same firmware package on every host; it needs a reboot
+    Fix: Install the same firmware package on every host, then reboot.
     """
     return differing(
-        all_, "the firmware", {name: versions_of_host.firmware for name, versions_of_host in versions.items()}
+        scribe, "the firmware", {name: versions_of_host.firmware for name, versions_of_host in versions.items()}
     )
 
 
 @cluster_check("VER113", "NCCL and the CUDA runtime are the same everywhere", products=NVIDIA)
-def nccl(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang where the release
-    is too old to say so; a runtime of CUDA that is newer than one host's driver takes fails there alone. The packages
-    are compared that torch's wheels bring (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). What another way of installing
-    has put there, or LD_PRELOAD puts in front of it, shows in the first lines of NCCL_DEBUG=VERSION alone.
+def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
+    """Why: Ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang if the release is
+    too old to report it. A CUDA runtime that is too new for one host's driver fails on that host alone. The check
+    compares the packages of torch's wheels (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). It fails for a host that
+    differs from most hosts. Libraries that were installed in another way, or loaded by LD_PRELOAD, show only in the
+    first lines of NCCL_DEBUG=VERSION.
 
-    By hand: pip list | grep -E 'nvidia-(nccl|cuda-runtime)'   (where jobs run)
+    Check manually: pip list | grep -E 'nvidia-(nccl|cuda-runtime)' (where jobs run)
 
-    Mend: install the same release of torch on every host, or run the job in the same container image
+    Fix: Install the same release of torch on every host, or run the job in the same container image.
     """
     by_family = {
         family: {host: _of_family(job_of_host, start) for host, job_of_host in job.items()}
@@ -126,9 +132,9 @@ def nccl(all_: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     }
     installed = {family: versions for family, versions in by_family.items() if set(versions.values()) != {None}}
     if not installed:
-        yield all_.skip("no wheel of NCCL or of the CUDA runtime is installed where jobs run")
+        yield scribe.skip("no wheel of NCCL or of the CUDA runtime is installed where jobs run")
     for family, versions in installed.items():
-        yield from differing(all_, family, versions)
+        yield from differing(scribe, family, versions)
 
 
 _FAMILIES = {"NCCL": "nvidia_nccl_cu", "the CUDA runtime": "nvidia_cuda_runtime"}
@@ -145,34 +151,35 @@ def _of_family(job: Job, start: str) -> str | None:
 
 
 @host_check("VER114", "The NVIDIA driver serves the CUDA that jobs' torch was made for", products=NVIDIA)
-def cuda(here: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: a driver runs what was made for its own CUDA and for older ones, and from CUDA 11 on also for newer ones of
-    the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility; 11.x runs
-    from driver 450.80.02 on, 12.x from 525.60.13 on). With a newer major release torch finds no GPU, or NCCL ends with
-    "invalid usage" or hangs. torch's CUDA is read from its version (2.4.1+cu124), else from the wheel of the runtime
-    that it brings; the driver's from nvidia-smi. In a container it is a warning: NVIDIA's package cuda-compat, which
-    does not show from outside, lets older drivers of data centre GPUs run a newer release.
+def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
+    """Why: A driver runs programs for its CUDA release and for older ones. From CUDA 11 on, it also runs newer releases
+    of the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility). CUDA
+    11.x needs driver 450.80.02 or later, and CUDA 12.x needs 525.60.13 or later. With a newer major release, torch
+    finds no GPU, or NCCL ends with "invalid usage" or hangs. The check then fails. The CUDA of torch is read from its
+    version (2.4.1+cu124), else from the wheel of the runtime that it brings. The CUDA of the driver is read from
+    nvidia-smi. In a container the check only warns, because NVIDIA's package cuda-compat is not visible from outside.
+    The package lets older drivers of data centre GPUs run a newer release.
 
-    By hand: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime'   (where jobs run)
+    Check manually: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime' (where jobs run)
 
-    Mend: a newer driver, and a reboot; or a torch that is made for the driver's CUDA (pip install torch --index-url
-    https://download.pytorch.org/whl/cu124)
+    Fix: Install a newer driver and reboot. Or install a torch that is made for the driver's CUDA: pip install torch
+    --index-url https://download.pytorch.org/whl/cu124
     """
     runtime, source = _cuda_of_torch(job)
     served = _cuda(nvidia.gpus.value.cuda or "") if nvidia.gpus.value else None
     if runtime is None:
-        yield here.skip(source)
+        yield scribe.skip(source)
     elif served is None:
-        yield here.skip("which CUDA the driver serves is not known, see GPU101")
-    elif runtime[0] > served[0] or (runtime > served and not _runs_newer_minor(runtime[0], nvidia)):
+        yield scribe.skip("which CUDA the driver serves is not known, see GPU101")
+    elif not _serves(served, runtime, nvidia):
         driver = f" {nvidia.module.version}" if nvidia.module else ""
         wanted, served_cuda = ".".join(map(str, runtime)), ".".join(map(str, served))
-        report = here.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else here.bad
+        report = scribe.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else scribe.bad
         yield report(
-            f"{here.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {served_cuda}",
+            f"{scribe.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {served_cuda}",
             expected=f"a driver of CUDA {runtime[0]}",
             found=f"CUDA {served_cuda}",
-            remedy=f"install a driver of CUDA {runtime[0]} and reboot {here.host.name}; or a torch "
+            remedy=f"install a driver of CUDA {runtime[0]} and reboot {scribe.host.name}; or a torch "
             f"for CUDA {served_cuda}",
         )
 
@@ -180,6 +187,11 @@ def cuda(here: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
 # Major release of CUDA → the first driver that runs all its minor releases; older majors have none. The table of
 # "minor version compatibility" in https://docs.nvidia.com/deploy/cuda-compatibility
 _FIRST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13)}
+
+
+def _serves(served: tuple[int, int], runtime: tuple[int, int], nvidia: Nvidia) -> bool:
+    """Return whether a driver of CUDA `served` runs programs that are made for CUDA `runtime`."""
+    return runtime <= served or (runtime[0] == served[0] and _runs_newer_minor(runtime[0], nvidia))
 
 
 def _runs_newer_minor(major: int, nvidia: Nvidia) -> bool:
@@ -214,30 +226,31 @@ def _cuda(version: str) -> tuple[int, int] | None:
 
 
 @host_check("VER107", "torch_npu is made for the installed torch", products=NPU)
-def torch_pair(here: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: torch_npu is compiled against one release of torch and carries its number; with another one the import
-    fails with a missing symbol, or works until an operator is called.
+def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
+    """Why: torch_npu is compiled against one release of torch and carries its number. With another release, the import
+    fails with a missing symbol, or works until an operator is called. The check fails for a mismatch.
 
-    By hand: pip list | grep -i torch
+    Check manually: pip list | grep -i torch
 
-    Mend: pip install the torch_npu whose version begins with torch's, or the torch whose version torch_npu begins with
+    Fix: Install the torch_npu with a version that begins with torch's (pip install), or the torch that torch_npu's
+    version begins with.
     """
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:
-        yield here.skip("torch or torch_npu is not installed here")
+        yield scribe.skip("torch or torch_npu is not installed here")
     elif release(torch) != release(npu):
         fit = fitting(Stack(torch, npu, versions.cann or ""))
-        change = changed(versions, fit) if fit else None
-        yield here.bad(
-            f"{here.host.name}: torch_npu {npu} is not made for torch {torch}",
-            expected=change.expected if change else f"torch_npu {release(torch)}",
-            found=change.found if change else npu,
-            remedy=change.remedy if change else _choice(torch),
+        change = replacement(versions, fit) or Replacement(f"torch_npu {release(torch)}", npu, _choice(torch))
+        yield scribe.bad(
+            f"{scribe.host.name}: torch_npu {npu} is not made for torch {torch}",
+            expected=change.expected,
+            found=change.found,
+            remedy=change.remedy,
         )
 
 
 @dataclass(frozen=True)
-class Replaced:
+class Replacement:
     """The first of torch, torch_npu and CANN that is to be replaced on a host, with the remedy."""
 
     expected: str
@@ -245,8 +258,10 @@ class Replaced:
     remedy: str
 
 
-def changed(versions: Versions, fit: Stack) -> Replaced | None:
-    """Return what leads from the host's releases to those that fit together; None where nothing differs."""
+def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
+    """Return the way from the host's releases to those that fit together; None where nothing differs, or none fit."""
+    if fit is None:
+        return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
     steps = [f"pip install {' '.join(f'{name}=={new}' for name, _, new in wheels)}"] if wheels else []
@@ -256,7 +271,7 @@ def changed(versions: Versions, fit: Stack) -> Replaced | None:
     if not steps:
         return None
     name, old, new = ("CANN", versions.cann, fit.cann) if other_cann else wheels[0]
-    return Replaced(f"{name} {new}", f"{name} {old}", ", then ".join(steps))
+    return Replacement(f"{name} {new}", f"{name} {old}", ", then ".join(steps))
 
 
 def install_cann(versions: Versions, cann: str) -> str:

@@ -18,7 +18,8 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.provision.host_run import JOURNAL
-from preflight.provision.render import Line, render, wrapped
+from preflight.provision.render import PlanLine as Line
+from preflight.provision.render import render, wrapped
 from preflight.provision.render_results import render_fixed, render_results
 from preflight.provision.rollout import failed_hosts
 from preflight.report.build import build

@@ -21,17 +21,18 @@ def run(args: argparse.Namespace) -> int:
     with session(host_options(args)) as s:
         way = Way(s.hosts, s.transport, args.pool, s.progress)
         planned = removing(way, force=args.force) if args.remove else installing(s.cluster, way, force=args.force)
-        notes = tuple(_notes(planned.kept_off))
+        notes = tuple(_notes({**planned.kept_off, **planned.kept_front}))
         if args.output == "console":
             settled = "no host has it" if args.remove else "every host has it already"
             shown(show_plan, s, planned.plan, notes, "nothing to change" if notes else settled)
         if args.dry_run:
             say(s, "nothing was changed (--dry-run)", f"next: {again(args)}")
-            return 1 if notes else 0
+            return 1 if planned.kept_off else 0
         if planned.plan.changes and not agreed(args, planned.plan):
             return PENDING
-        run_id, applied = carry_out(args, s, ChangeRun(planned.plan, started, bool(notes)))
-        return finish_run(args, s, RunResults(run_id, applied.results, notes, applied.at_work, bool(notes)))
+        short = bool(planned.kept_off)
+        run_id, applied = carry_out(args, s, ChangeRun(planned.plan, started, short))
+        return finish_run(args, s, RunResults(run_id, applied.results, notes, applied.at_work, short))
 
 
 def _notes(kept_off: Mapping[str, str]) -> Iterator[str]:

@@ -147,7 +147,7 @@ def _simulate(args: argparse.Namespace) -> None:
     from preflight.lab import fabric, simulate  # of no use for a lab
 
     faults = fabric.parse_faults(args.faults)
-    setting = simulate.Setting(args.hosts, args.rails, args.leaves, faults, args.noise, args.runs, args.seed)
+    setting = simulate.Simulation(args.hosts, args.rails, args.leaves, faults, args.noise, args.runs, args.seed)
     rows = simulate.simulate(setting, beside=not args.alone)
     if args.output == "json":
         options = {name: getattr(args, name) for name in ("hosts", "rails", "leaves", "faults", "noise", "seed")}

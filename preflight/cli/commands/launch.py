@@ -15,13 +15,13 @@ import argparse
 from pathlib import Path
 
 from preflight.cli.options import add_inventory_arguments, devices
-from preflight.launch.job import Launcher
+from preflight.launch.job import JobLauncher
 from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
-    names = [str(launcher) for launcher in Launcher]
+    names = [str(launcher) for launcher in JobLauncher]
     parser.add_argument(
         "--launcher", choices=names, default="torchrun", metavar="NAME", help=f"{', '.join(names)} (default: torchrun)"
     )

@@ -74,5 +74,5 @@ def markdown(checks: Iterable[CheckEntry]) -> str:
             parts.append(f"### {check.id} {check.title}\n\nSeverity `{check.severity}`; for {check.for_whom}{several}.")
             for paragraph in check.explanation.split("\n\n"):
                 label, _, text = " ".join(paragraph.split()).partition(": ")
-                parts.append(f"*{label}:* {f'`{text}`' if label == 'By hand' and '`' not in text else text}")
+                parts.append(f"*{label}:* {f'`{text}`' if label == 'Check manually' and '`' not in text else text}")
     return "\n\n".join(parts)

@@ -10,7 +10,7 @@ import msgspec
 
 from preflight.cli.history.baseline_output import alike, what, who
 from preflight.cli.history.history_document import figure_row
-from preflight.facts.documents.differences import Difference, Place, cut
+from preflight.facts.documents.differences import Difference, DifferencePlace, cut
 from preflight.inventory import fold
 from preflight.model.figures import Comparison, shown_GBps
 from preflight.model.outcome import Outcome
@@ -82,7 +82,7 @@ def _hosts(same: Sequence[Difference]) -> int:
     return len({place.host for difference in same for place in difference.places})
 
 
-def _places(places: Sequence[Place]) -> str:
+def _places(places: Sequence[DifferencePlace]) -> str:
     """Return the places, folded: "node[01-63]", "node07 device 3", or "node[01-02] eth0" for equal elements."""
     elements: dict[str, list[str]] = defaultdict(list)  # host → its elements
     for place in places:

@@ -11,7 +11,7 @@ from preflight import __version__
 from preflight.app.files import refuse_place, write_whole
 from preflight.app.session import Session, session, this_machine
 from preflight.cli.options import host_options
-from preflight.facts.collect import all_sections, look
+from preflight.facts.collect import FactsRequest, all_sections, collect_answers
 from preflight.facts.documents.capture import Capture, clean, documents, dump
 from preflight.facts.documents.capture import load as load_capture
 from preflight.facts.documents.capture import read as read_capture
@@ -19,7 +19,7 @@ from preflight.facts.redaction.identities import known
 from preflight.facts.redaction.pseudonyms import Pseudonyms
 from preflight.facts.round_trip import Seen
 from preflight.facts.types import Missing, Unreachable
-from preflight.facts.unknown_formats import Unknown, unknown
+from preflight.facts.unknown_formats import UnknownFormat, unknown
 from preflight.inventory import dump as dump_inventory
 from preflight.inventory import explicit_document, fold, load, parse, tables
 from preflight.model.cluster import Cluster
@@ -52,16 +52,8 @@ def inventory_to_give(path: Path) -> dict[str, Any]:
 
 
 def _look(args: argparse.Namespace, s: Session) -> dict[str, Seen | Unreachable]:
-    return look(
-        s.cluster,
-        s.hosts,
-        s.transport,
-        progress=s.progress,
-        ports=s.cluster.ports,
-        pool=args.pool,
-        sections=all_sections(s.cluster),
-        deep=True,
-    )
+    request = FactsRequest(s.cluster, s.hosts, sections=all_sections(s.cluster), deep=True)
+    return collect_answers(request, s.transport, progress=s.progress, pool=args.pool)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,7 +93,7 @@ def _has_sections(answer: Seen | Unreachable) -> bool:
     return isinstance(answer, Seen) and not isinstance(answer.raw, Missing)
 
 
-def _reads_as_before(text: str, unknown_formats: tuple[Unknown, ...]) -> None:
+def _reads_as_before(text: str, unknown_formats: tuple[UnknownFormat, ...]) -> None:
     """Raise PreflightError if the capture with pseudonyms is no longer understood.
 
     A pseudonym may have replaced a word that the parsers or the inventory need.
@@ -123,7 +115,7 @@ def _reads_as_before(text: str, unknown_formats: tuple[Unknown, ...]) -> None:
         )
 
 
-def _summary(place: Path, hosts: int, unknown_formats: tuple[Unknown, ...], *, anonymous: bool) -> Iterator[str]:
+def _summary(place: Path, hosts: int, unknown_formats: tuple[UnknownFormat, ...], *, anonymous: bool) -> Iterator[str]:
     yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"
     if not unknown_formats:
         yield "every answer was understood"

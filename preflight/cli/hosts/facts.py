@@ -10,7 +10,7 @@ from preflight.app.files import refuse_place, write_whole
 from preflight.app.session import session, this_machine
 from preflight.cli.options import host_options
 from preflight.cli.outline import outline
-from preflight.facts.collect import look
+from preflight.facts.collect import FactsRequest, collect_answers
 from preflight.facts.documents.facts_document import dump
 from preflight.facts.round_trip import Seen
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
@@ -43,15 +43,8 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
 def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, bytes]]]:
     """Return the hosts' facts, and the JSON that they were parsed from: host → collector section → JSON."""
     with this_machine() if args.local else session(host_options(args)) as s:
-        answers = look(
-            s.cluster,
-            s.hosts,
-            s.transport,
-            progress=s.progress,
-            ports=s.cluster.ports,
-            pool=args.pool,
-            deep=not args.basic,
-        )
+        request = FactsRequest(s.cluster, s.hosts, deep=not args.basic)
+        answers = collect_answers(request, s.transport, progress=s.progress, pool=args.pool)
     facts = ClusterFacts(
         {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}
     )

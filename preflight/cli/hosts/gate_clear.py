@@ -7,13 +7,14 @@ from preflight.cli.options import host_options
 from preflight.gate.publish import clear
 from preflight.inventory import fold
 from preflight.model.errors import UsageError
+from preflight.provision.apply import Way
 
 
 def run(args: argparse.Namespace) -> int:
     if not args.limit:
         raise UsageError("name the hosts that are fixed: --limit node02")
     with session(host_options(args)) as s:
-        answers = clear(s.cluster, s.hosts, s.transport, pool=args.pool, progress=s.progress)
+        answers = clear(s.cluster, Way(s.hosts, s.transport, s.pool, s.progress))
         s.progress.clear()
     errors = {name: answer.error for name, answer in answers.items()}
     for error in sorted(set(errors.values())):

@@ -12,11 +12,11 @@ from typing import Any
 from preflight.app.options import DEFAULT_INVENTORY
 from preflight.cli.pipe import reader_may_leave
 from preflight.diagnose import told
-from preflight.diagnose.fetched import Copy
+from preflight.diagnose.fetched import FetchedLog
 from preflight.diagnose.gather import Gathered
 from preflight.diagnose.judge import diagnosis
 from preflight.diagnose.reading import Source, Unread, read, sources
-from preflight.diagnose.types import Diagnosis, Group, LastLines, Seen
+from preflight.diagnose.types import Diagnosis, ErrorGroup, LastLines, LoggedError
 from preflight.model.errors import UsageError
 from preflight.report.console import show, width
 from preflight.report.text import Line, printable
@@ -31,7 +31,7 @@ class _ReadLogs:
     gathered: Gathered
     files: int
     unread: Sequence[Unread]
-    copies: Sequence[Copy] | None = None
+    copies: Sequence[FetchedLog] | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -104,7 +104,7 @@ def _verdict(result: Diagnosis, logs: _ReadLogs) -> Line:
     return Line(f"{files}: {', and '.join(parts)}", "fail" if result.is_error else "unknown" if logs.unread else "pass")
 
 
-def _fetched_files(copies: Sequence[Copy]) -> str:
+def _fetched_files(copies: Sequence[FetchedLog]) -> str:
     hosts = len({copy.host for copy in copies})
     size = sum(copy.size for copy in copies)
     amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
@@ -148,7 +148,7 @@ def _document(result: Diagnosis, logs: _ReadLogs, code: int) -> dict[str, Any]:
     }
 
 
-def _fetched(copies: Sequence[Copy] | None) -> dict[str, Any]:
+def _fetched(copies: Sequence[FetchedLog] | None) -> dict[str, Any]:
     """Return the document's part on the hosts' files; empty if none were asked for."""
     if copies is None:
         return {}
@@ -156,7 +156,7 @@ def _fetched(copies: Sequence[Copy] | None) -> dict[str, Any]:
     return {"fetched": files}
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: ErrorGroup) -> dict[str, Any]:
     sign = group.sign
     return {
         "error": sign.id,
@@ -182,7 +182,7 @@ def _last(last: LastLines) -> dict[str, Any]:
     }
 
 
-def _seen(seen: Seen) -> dict[str, Any]:
+def _seen(seen: LoggedError) -> dict[str, Any]:
     process = seen.who
     return {
         "rank": process.rank,

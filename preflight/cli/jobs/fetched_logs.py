@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from preflight.app.session import session
 from preflight.cli.options import host_options
-from preflight.diagnose.fetch import Wanted, fetch
+from preflight.diagnose.fetch import HostAccess, LogSelection, fetch
 from preflight.diagnose.fetched import Fetched
 from preflight.model.errors import PreflightError, UsageError
 
@@ -27,10 +27,10 @@ def fetched_logs(args: argparse.Namespace) -> Iterator[Fetched]:
         if not name.startswith(("/", "~/")):
             raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
     with session(host_options(args)) as s, ExitStack() as stack:
-        wanted = Wanted(tuple(args.log), s.cluster.probe, args.since or _SINCE, args.most or _MOST)
+        wanted = LogSelection(tuple(args.log), s.cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:
             folder = stack.enter_context(_folder())
-            fetched = fetch(s.hosts, s.transport, wanted, folder, pool=s.pool, progress=s.progress)
+            fetched = fetch(HostAccess(s.hosts, s.transport, s.pool, s.progress), wanted, folder)
         except OSError as error:
             where = f" in {error.filename}" if error.filename else ""
             raise PreflightError(

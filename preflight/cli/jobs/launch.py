@@ -5,7 +5,7 @@ from pathlib import Path
 
 from preflight.app.jobs.job_rules import refuse_port
 from preflight.cli.jobs.launch_job import print_job
-from preflight.launch.job import Launcher
+from preflight.launch.job import JobLauncher
 from preflight.model.errors import UsageError
 
 
@@ -37,7 +37,7 @@ def _refuse_wrong_table(path: str | None, copy: Path | None) -> None:
 
 
 def _refuse_wrong_mpi(args: argparse.Namespace) -> None:
-    if (args.forward or args.mpi_home is not None) and args.launcher != Launcher.MPIRUN:
+    if (args.forward or args.mpi_home is not None) and args.launcher != JobLauncher.MPIRUN:
         raise UsageError(f"--forward and --mpi-home are mpirun's; {args.launcher} has no use for them")
     if args.mpi_home is not None and not args.mpi_home.startswith("/"):
         raise UsageError(f"--mpi-home {args.mpi_home!r}: mpirun is started on every host, so write the whole path")

@@ -17,7 +17,7 @@ from preflight.facts.types import ClusterFacts
 from preflight.inventory import fold, limit, load
 from preflight.launch.document import document
 from preflight.launch.environment import checked
-from preflight.launch.job import LOOPBACK, HostLaunch, Job, JobHost, Launcher
+from preflight.launch.job import LOOPBACK, HostLaunch, JobHost, JobLauncher, LaunchedJob
 from preflight.launch.launchers import launches
 from preflight.launch.launchers.one_host import TAKE_A_PORT, ssh_port
 from preflight.launch.places import common_network, must_look, on_loopback, places, wants_addresses
@@ -55,15 +55,15 @@ def print_job(args: argparse.Namespace) -> None:
         print(blocks(started, job.cluster.probe, notes, fold), end="")
 
 
-def _job(args: argparse.Namespace) -> tuple[Job, list[str]]:
+def _job(args: argparse.Namespace) -> tuple[LaunchedJob, list[str]]:
     """Return the job, and notes for the user."""
     plan = _plan(args)
-    cluster, launcher = plan.cluster, Launcher(args.launcher)
+    cluster, launcher = plan.cluster, JobLauncher(args.launcher)
     port = args.master_port or master_port(cluster, launcher)
     own = checked(args.env, cluster.product, len(plan.hosts))
     refuse_job(cluster, port, places(cluster, plan.hosts, args.devices, None))
     _find_nics(args, plan)
-    job = Job(
+    job = LaunchedJob(
         launcher,
         cluster,
         tuple(_ordered(args, plan)),
@@ -100,7 +100,7 @@ def _find_nics(args: argparse.Namespace, plan: _JobPlan) -> None:
     cluster, hosts = plan.cluster, plan.hosts
     if on_loopback(hosts):
         plan.notes.append(f"one host: its ranks meet on {LOOPBACK}, and need no host NIC")
-    elif plan.facts is not None or not (must_look(hosts) or wants_addresses(cluster, Launcher(args.launcher))):
+    elif plan.facts is not None or not (must_look(hosts) or wants_addresses(cluster, JobLauncher(args.launcher))):
         return
     elif not args.offline:
         with session(host_options(args), cluster) as s:
@@ -126,7 +126,7 @@ def _ordered(args: argparse.Namespace, plan: _JobPlan) -> list[JobHost]:
     return in_plan
 
 
-def _ssh_notes(job: Job, hosts: Sequence[Host]) -> Iterator[str]:
+def _ssh_notes(job: LaunchedJob, hosts: Sequence[Host]) -> Iterator[str]:
     """Yield a note on the first host's ssh, where no option of the launcher has the others' users and ports."""
     if job.launcher not in OVER_SSH or len(hosts) < 2:
         return
@@ -165,7 +165,7 @@ def _head(path: Path) -> str:
         return ""
 
 
-def _write(args: argparse.Namespace, job: Job, started: Sequence[HostLaunch], notes: list[str]) -> None:
+def _write(args: argparse.Namespace, job: LaunchedJob, started: Sequence[HostLaunch], notes: list[str]) -> None:
     """Write all scripts or none: a folder with the scripts of two jobs would be started as one."""
     paths = [args.dir / f"{launch.host}.sh" for launch in started]
     texts = [script(launch, job.cluster.probe, [f"{launch.host}: {notes[0]}", *notes[1:]]) for launch in started]

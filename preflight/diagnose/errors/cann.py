@@ -1,8 +1,8 @@
 """Errors of CANN besides HCCL's: codes of six characters (EE1001), numbers of ACL and the runtime (507015), and the
-lines that say more than either.
+lines that are more precise than either.
 
-A code's second character names the module, its last four the error; from 9000 on it is an inner error, which says only
-which module failed (CANN, troubleshooting, "Error Code Reference"). Numbers: CANN's rt_error_codes.h.
+A code's second character is the module, its last four are the error. From 9000 on it is an inner error, which shows
+only which module failed (CANN, troubleshooting, "Error Code Reference"). Numbers: CANN's rt_error_codes.h.
 """
 
 import re
@@ -232,16 +232,27 @@ def of_line(text: str) -> Sign | None:
     """Return the sign of a CANN line by its code or number, None if it has neither, or no known one."""
     if match := _CODE.search(text):
         code = match["code"] or match["tvm"] or match["quoted"]
-        if code in _CODES:
-            role, cause, step = _CODES[code]
-            return Sign(code, role, (), cause, step, weight=Weight.SYMPTOM if code == "EE1001" else Weight.CAUSE)
-        module = _MODULES.get(code[1])
-        if module and not (code[1] in "IJ" and meaning(code)):
-            cause, step = module
-            message = shorten(match["message"] or code, _MESSAGE, placeholder=" …")
-            weight = Weight.SYMPTOM if code[2] == "9" or code[2:] == "8888" else Weight.CAUSE
-            return Sign(code, Role.OWN, (), cause.replace("{message}", message), step, weight=weight)
+        if sign := _of_known_code(code) or _of_module(code, match["message"] or code):
+            return sign
     return _of_number(text)
+
+
+def _of_known_code(code: str) -> Sign | None:
+    if code not in _CODES:
+        return None
+    role, cause, step = _CODES[code]
+    return Sign(code, role, (), cause, step, weight=Weight.SYMPTOM if code == "EE1001" else Weight.CAUSE)
+
+
+def _of_module(code: str, message: str) -> Sign | None:
+    """Return the sign of a code of which only the module is known."""
+    module = _MODULES.get(code[1])
+    if module is None or (code[1] in "IJ" and meaning(code)):
+        return None
+    cause, step = module
+    cause = cause.replace("{message}", shorten(message, _MESSAGE, placeholder=" …"))
+    weight = Weight.SYMPTOM if code[2] == "9" or code[2:] == "8888" else Weight.CAUSE
+    return Sign(code, Role.OWN, (), cause, step, weight=weight)
 
 
 WAITING_NUMBERS = frozenset({107019, 107020, 507046, 507047, 507048})

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.ascend.npu_smi import info
 from preflight.facts.sections.accelerators import Accelerators
 
@@ -15,7 +15,7 @@ class RawAccelerators:
     pci: list[tuple[str, str]]
     npu_nodes: int
     gpu_nodes: int
-    npu_smi: Output | None = None
+    npu_smi: ToolOutput | None = None
 
 
 def accelerators(raw: RawAccelerators) -> Accelerators:

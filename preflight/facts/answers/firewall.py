@@ -1,11 +1,12 @@
 """Typed facts from the collector's section `firewall`. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import TypeVar
 
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.linux import firewalld, iptables, nft, ufw
 from preflight.facts.quote import quote
 from preflight.facts.sections.firewall import (
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass
 class RawFirewalld:
-    zones: Output
+    zones: ToolOutput
     config: str | None
     module: str | None
     zone_files: dict[str, str]  # path → text
@@ -39,15 +40,15 @@ class RawFirewall:
     `iptables`, `nat`: output by program, None if the program is missing.
     """
 
-    nft: Output | None
+    nft: ToolOutput | None
     nft_boot_file: str | None
     nft_preflight_file: str | None
     ufw_installed: bool
     ufw_conf: str | None
     ufw_rules: list[str]
     ufw_default: str | None = None
-    iptables: dict[str, Output | None] = field(default_factory=dict)
-    nat: dict[str, Output] = field(default_factory=dict)
+    iptables: dict[str, ToolOutput | None] = field(default_factory=dict)
+    nat: dict[str, ToolOutput] = field(default_factory=dict)
     iptables_saved: dict[str, str] = field(default_factory=dict)
     firewalld: RawFirewalld | None = None
     at_boot: list[str] = field(default_factory=list)
@@ -73,25 +74,26 @@ def _sure(value: T | Missing) -> T:
 
 def _firewall(raw: RawFirewall) -> Firewall:
     ufw_rules = _sure(ufw.rules("\n".join(raw.ufw_rules)))
+    ufw_default = raw.ufw_default or ""
     return Firewall(
         nft_present=raw.nft is not None,
         nft_chains=_nft_chains(raw),
         nft_boot_file=raw.nft_boot_file,
         nft_preflight_file=raw.nft_preflight_file,
         ufw_installed=raw.ufw_installed,
-        ufw_enabled=_sure(ufw.enabled(raw.ufw_conf or "")) if raw.ufw_installed else False,
+        ufw_enabled=raw.ufw_installed and _sure(ufw.enabled(raw.ufw_conf or "")),
         ufw_rules=tuple(rule.text for rule in ufw_rules),
         ufw_ours=tuple(rule.text for rule in ufw_rules if rule.ours),
-        ufw_policy=ufw.policy(raw.ufw_default or ""),
-        ufw_ipv6=ufw.ipv6(raw.ufw_default or ""),
+        ufw_policy=ufw.policy(ufw_default),
+        ufw_ipv6=ufw.ipv6(ufw_default),
         firewalld=_firewalld(raw.firewalld) if raw.firewalld else None,
         iptables=tuple(_iptables_chains(raw)),
         iptables_unread=tuple(program for program, output in raw.iptables.items() if output is None),
-        iptables_saved=tuple(SavedRules(path, text) for path, text in raw.iptables_saved.items()),
+        iptables_saved=tuple(starmap(SavedRules, raw.iptables_saved.items())),
         translating=_translating(raw),
-        unjudged=nft.unjudged(raw.nft.out) if raw.nft else (),
+        unjudged=_unjudged(raw),
         at_boot=tuple(raw.at_boot),
-        login=_login(raw.ssh_connection or ""),
+        login=_login(raw.ssh_connection),
     )
 
 
@@ -124,13 +126,11 @@ def _firewalld(raw: RawFirewalld) -> Firewalld:
     if raw.zones.code:
         raise _NotUnderstood(f"firewall-cmd --list-all-zones ended with {raw.zones.code}: {quote(raw.zones.err)}")
     default = firewalld.default_zone(raw.config or "")
-    services = _by_name(raw.services.items())
-    own_files = _by_name(file for file in raw.zone_files.items() if file[0].startswith("/etc/"))
-    builtin_files = _by_name(file for file in raw.zone_files.items() if not file[0].startswith("/etc/"))
+    own_files, builtin_files = _by_name(raw.zone_files, "/etc/"), _by_name(raw.zone_files, "/usr/")
     zones = tuple(
         zone
-        for zone in _sure(firewalld.zones(raw.zones.out, services))
-        if _is_used(zone, default) or zone.ours or str(firewalld.PRIORITY) in own_files.get(zone.name, "")
+        for zone in _sure(firewalld.zones(raw.zones.out, _by_name(raw.services)))
+        if _is_used(zone, default) or _is_ours(zone, own_files.get(zone.name, ""))
     )
     return Firewalld(
         version=firewalld.version(raw.module or ""),
@@ -144,9 +144,18 @@ def _is_used(zone: Zone, default: str) -> bool:
     return bool(zone.interfaces or zone.sources) or zone.name == default
 
 
-def _by_name(files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the texts of files by the name of the zone or service."""
-    return {path.rpartition("/")[2].removesuffix(".xml"): text for path, text in files}
+def _is_ours(zone: Zone, file: str) -> bool:
+    return bool(zone.ours) or str(firewalld.PRIORITY) in file
+
+
+def _by_name(files: Mapping[str, str], folder: str = "") -> dict[str, str]:
+    """Return the texts of the files below `folder` by the name of the zone or service."""
+    texts = {path: text for path, text in files.items() if path.startswith(folder)}
+    return {path.rpartition("/")[2].removesuffix(".xml"): text for path, text in texts.items()}
+
+
+def _unjudged(raw: RawFirewall) -> tuple[str, ...]:
+    return nft.unjudged(raw.nft.out) if raw.nft else ()
 
 
 def _translating(raw: RawFirewall) -> tuple[str, ...]:
@@ -159,7 +168,7 @@ def _translating(raw: RawFirewall) -> tuple[str, ...]:
     return tuple(chains)
 
 
-def _login(text: str) -> Login | None:
+def _login(text: str | None) -> Login | None:
     """Parse SSH_CONNECTION: client address, its port, server address, its port."""
-    match = re.fullmatch(r"([0-9a-fA-F.:]{2,45})(?:%\S{1,20})? \d{1,5} \S{2,60} (\d{1,5})", text.strip())
+    match = re.fullmatch(r"([0-9a-fA-F.:]{2,45})(?:%\S{1,20})? \d{1,5} \S{2,60} (\d{1,5})", (text or "").strip())
     return Login(match[1], int(match[2])) if match and int(match[2]) < 65536 else None

@@ -14,7 +14,7 @@ import msgspec
 from preflight.facts import answer_frame
 from preflight.facts.answers.accelerators import RawAccelerators, accelerators
 from preflight.facts.answers.firewall import RawFirewall, firewall
-from preflight.facts.answers.job import RawDriver, RawJob, found_versions, job, limits
+from preflight.facts.answers.job import RawDriver, RawJob, job, job_versions, limits
 from preflight.facts.answers.npu import (
     RawChips,
     RawDeviceNodes,
@@ -32,8 +32,8 @@ from preflight.facts.answers.nvidia import RawNvidia, nvidia
 from preflight.facts.answers.rdma import RawRdma, rdma
 from preflight.facts.connections import Tried
 from preflight.facts.decode import decode
-from preflight.facts.documents.refused_document import json_error
-from preflight.facts.output import Output
+from preflight.facts.documents.refused_document import JSON_ERRORS, json_error
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.linux import ip, logind, ss, sysctl, tuned
 from preflight.facts.parsers.linux.os_release import os_release
 from preflight.facts.quote import quote
@@ -53,6 +53,7 @@ from preflight.facts.types import (
     Sockets,
     Sysctl,
     Tuned,
+    Unreachable,
 )
 from preflight.model.cluster import Product
 from preflight.model.ports import PortSet
@@ -88,7 +89,7 @@ class _Os:
 
 
 @dataclass
-class _File:
+class _SysctlFile:
     path: str
     target: str = ""
     text: str = ""
@@ -107,7 +108,7 @@ class _Tuned:
 @dataclass
 class _Sysctl:
     values: dict[str, str | None]
-    files: list[_File]
+    files: list[_SysctlFile]
     read_only: bool
     tuned: _Tuned | None
 
@@ -125,6 +126,23 @@ class _Names:
 
 
 Sections = Mapping[str, msgspec.Raw]
+
+
+@dataclass(frozen=True)
+class HostAnswer:
+    """The collector's answer. `devices`: those in the request.
+
+    `sent`, `received`: the controller's clock around the round trip. `refused`: why sudo did not make the collector
+    root; None if it was not refused.
+    """
+
+    raw: Sections | Missing
+    devices: tuple[int, ...]
+    sent: float
+    received: float
+    refused: Unreachable | None = None
+
+
 _PRINTED = "printed"  # a section that the controller adds
 
 
@@ -134,24 +152,24 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
         parts = decode(answer_frame.document(answer, marker), dict[str, msgspec.Raw])
     except answer_frame.NoAnswer as error:
         return Missing(str(error))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         return Missing(f"the collector's answer is not what was sent: {json_error(error)}")
     if printed := answer_frame.printed_before(answer, marker):
         parts[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
     return parts
 
 
-def tried(found: Sections | Missing) -> list[Tried] | Missing:
+def tried(answer: Sections | Missing) -> list[Tried] | Missing:
     """Return the outcomes of the host's own connections to other hosts."""
-    tries: list[Tried] | Missing = section(found, "connects", list[Tried])
+    tries: list[Tried] | Missing = section(answer, "connects", list[Tried])
     return tries
 
 
-def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:
+def section(answer: Sections | Missing, name: str, type_: type[Any]) -> Any | Missing:
     """Return one section, decoded and checked against its type."""
-    if isinstance(found, Missing):
-        return found
-    raw = found.get(name)
+    if isinstance(answer, Missing):
+        return answer
+    raw = answer.get(name)
     if raw is None:
         return Missing(f"the collector's answer has no section {name}")
     try:
@@ -161,7 +179,7 @@ def section(found: Sections | Missing, name: str, type_: type[Any]) -> Any | Mis
         return decode(parts["value"], type_)
     except KeyError:
         return Missing(f"section {name} of the collector's answer has neither a value nor an error")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         return Missing(f"section {name} of the collector's answer is not understood: {json_error(error)}")
 
 
@@ -231,7 +249,7 @@ def _tuned(raw: _Tuned) -> Tuned | None:
     return tuned.tuned(raw.active, raw.post_loaded, raw.main, raw.files)
 
 
-def _sockets(raw: Output) -> Sockets | Missing:
+def _sockets(raw: ToolOutput) -> Sockets | Missing:
     if raw.code != 0:
         return Missing(f"ss ended with {raw.code}: {quote(raw.err)}")
     sockets = ss.tcp(raw.out)
@@ -279,58 +297,47 @@ def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
     return Clock(offset=(low + high) / 2, uncertainty=max(0.0, (high - low) / 2))
 
 
-def _made(found: Sections | Missing, name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
-    raw = section(found, name, type_)
+def _facts(parts: Sections | Missing, name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+    raw = section(parts, name, type_)
     return raw if isinstance(raw, Missing) else make(raw)
 
 
-def host_facts(
-    found: Sections | Missing,
-    product: Product,
-    devices: tuple[int, ...],
-    *,
-    sent: float,
-    received: float,
-    deep: bool = True,
-) -> HostFacts:
-    """Return all sections of one host.
+def host_facts(answer: HostAnswer, product: Product, *, deep: bool = True) -> HostFacts:
+    """Return all sections of one host. `deep`: more than the basic set."""
+    parts = answer.raw
+    read = partial(_facts, parts)
 
-    `devices`: those in the request. `deep`: more than the basic set. `sent`, `received`: the controller's clock around
-    the round trip.
-    """
-    read = partial(_made, found)
-
-    def asked(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
+    def requested(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
         """Return a section of ON_REQUEST; None if the answer does not have it, as it was not requested."""
-        return read(name, type_, make) if not isinstance(found, Missing) and name in found else None
+        return read(name, type_, make) if not isinstance(parts, Missing) and name in parts else None
 
     def newer(name: str, type_: type[Any], make: Callable[[Any], Any]) -> Any:
         """Return a section that older collectors do not send."""
-        return read(name, type_, make) if isinstance(found, Missing) or name in found else None
+        return read(name, type_, make) if isinstance(parts, Missing) or name in parts else None
 
-    driver = section(found, "driver", RawDriver) if product.is_npu else None
-    printed = asked(_PRINTED, str, lambda raw: raw[:_LINE])
+    driver = section(parts, "driver", RawDriver) if product.is_npu else None
+    printed = requested(_PRINTED, str, lambda raw: raw[:_LINE])
     basic_facts = HostFacts(
         os=read("os", _Os, lambda raw: _os(raw, printed if isinstance(printed, str) else "")),
-        clock=read("clock", _Clock, lambda raw: _clock(raw, sent, received)),
+        clock=read("clock", _Clock, lambda raw: _clock(raw, answer.sent, answer.received)),
         sysctl=read("sysctl", _Sysctl, _sysctl),
-        sockets=read("sockets", Output, _sockets),
+        sockets=read("sockets", ToolOutput, _sockets),
         network=read("network", _Network, _network),
         firewall=read("firewall", RawFirewall, firewall),
         environment=read("environment", environment.RawEnvironment, environment.environment),
         naming=read("naming", naming.RawNaming, naming.naming),
-        arrivals=read("connects", list[Tried], lambda _: Arrivals()),  # `look` adds the connections of other hosts
+        arrivals=read("connects", list[Tried], lambda _: Arrivals()),  # with_arrivals adds those of other hosts
         accelerators=newer("accelerators", RawAccelerators, accelerators),
         names=read("names", _Names, _names),
         limits=read("job", RawJob, limits),
-        versions=read("job", RawJob, lambda raw: found_versions(raw, driver)),
-        shells=asked("shells", Shells, lambda raw: raw),
-        neighbours=asked("neighbours", RawNeighbours, neighbours.neighbours),
+        versions=read("job", RawJob, lambda raw: job_versions(raw, driver)),
+        shells=requested("shells", Shells, lambda raw: raw),
+        neighbours=requested("neighbours", RawNeighbours, neighbours.neighbours),
     )
-    return replace(basic_facts, **dict(_of_product(read, product, devices, deep=deep)))
+    return replace(basic_facts, **dict(_product_facts(read, product, answer.devices, deep=deep)))
 
 
-def _of_product(
+def _product_facts(
     read: Callable[[str, type[Any], Callable[[Any], Any]], Any],
     product: Product,
     devices: tuple[int, ...],

@@ -1,5 +1,6 @@
 """Limits, versions, environment and files of a job, from the collector's section `job`. Pure."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -66,7 +67,7 @@ def limits(raw: RawJob) -> Limits | Missing:
     return _NO_PYTHON if raw.python is None else Limits(*raw.nofile, raw.memlock[0], raw.shm_bytes, raw.stack, raw.shm)
 
 
-def found_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:
+def job_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | Missing:
     """Return the versions that a job uses. `driver` None: the host has no NPUs."""
     cann = version_files.cann(raw.cann_files)
     readings = {"cann": cann}
@@ -96,17 +97,26 @@ def _packages(raw: RawJob, driver: RawDriver | None) -> tuple[dict[str, Package]
 
     For CANN the first file with an inner version counts. Its version.cfg has the version alone.
     """
-    texts = [(name, f"{name}/version.info", getattr(driver, name)) for name in ("driver", "firmware")] if driver else []
-    texts += [("cann", path, text) for path, text in raw.cann_files if PurePosixPath(path).name != "version.cfg"]
     packages: dict[str, Package] = {}
     unread: dict[str, str] = {}
-    for name, path, text in texts:
-        read = Found() if text is None else package(text)
-        if read.error:
-            unread[path] = read.error
-        elif read.value and name not in packages and (name != "cann" or read.value.inner):
-            packages[name] = read.value
+    for name, path, text in _version_files(raw, driver):
+        reading = package(text)
+        if reading.error:
+            unread[path] = reading.error
+        elif reading.value and name not in packages and (name != "cann" or reading.value.inner):
+            packages[name] = reading.value
     return packages, unread
+
+
+def _version_files(raw: RawJob, driver: RawDriver | None) -> Iterator[tuple[str, str, str]]:
+    """Yield package, path and text."""
+    if driver and driver.driver is not None:
+        yield "driver", "driver/version.info", driver.driver
+    if driver and driver.firmware is not None:
+        yield "firmware", "firmware/version.info", driver.firmware
+    for path, text in raw.cann_files:
+        if PurePosixPath(path).name != "version.cfg":
+            yield "cann", path, text
 
 
 def job(raw: RawJob) -> Job | Missing:

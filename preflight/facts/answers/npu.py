@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.ascend import hccn_conf, hccn_tool, npu_smi
 from preflight.facts.parsers.ascend.device_nodes import Accelerator, DeviceNode, DeviceNodes, lspci
 from preflight.facts.parsers.ascend.packages import driver_install
@@ -14,7 +14,7 @@ from preflight.facts.sections.chips import Chip, Chips, Topology
 from preflight.facts.sections.nic import Nic, NicDevice
 from preflight.facts.types import Hccn, HccnConf, HccnDevice, Missing, NpuSmi, Reading
 
-RawHccn = dict[int, dict[str, Output]]  # device → reading → hccn_tool's output
+RawHccn = dict[int, dict[str, ToolOutput]]  # device → reading → hccn_tool's output
 
 
 @dataclass
@@ -24,8 +24,8 @@ class RawHccnConf:
 
 @dataclass
 class RawNpuSmi:
-    info: Output
-    mapping: Output
+    info: ToolOutput
+    mapping: ToolOutput
     users: dict[int, str] = field(default_factory=dict)
 
 
@@ -33,8 +33,8 @@ class RawNpuSmi:
 class RawChips:
     """The section `chips`. `queries`: by the arguments after `npu-smi info -t`, such as "health -i 0 -c 0"."""
 
-    mapping: Output
-    queries: dict[str, Output]
+    mapping: ToolOutput
+    queries: dict[str, ToolOutput]
 
 
 @dataclass
@@ -56,13 +56,13 @@ class RawDeviceNodes:
     """
 
     nodes: list[RawNode]
-    lspci: Output | None
+    lspci: ToolOutput | None
     pci: list[tuple[str, str]]
     install: str | None = None
     install_trouble: str = ""
 
 
-def only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
+def only_answer(name: str, output: ToolOutput | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
     """Return the only answer to a query of one device, or an error."""
     if output is None or output.trouble:
         return output.trouble if output else f"hccn_tool was not asked for {name}"
@@ -72,14 +72,14 @@ def only(name: str, output: Output | None, read: Callable[[str], tuple[Any, ...]
     return values[0] if len(values) == 1 else f"hccn_tool answered {len(values)} times where one answer was expected"
 
 
-def _hccn_device(index: int, outputs: Mapping[str, Output]) -> HccnDevice:
+def _hccn_device(index: int, outputs: Mapping[str, ToolOutput]) -> HccnDevice:
     def reading(name: str) -> Reading:
-        value = only(name, outputs.get(name), hccn_tool.READERS[name])
+        value = only_answer(name, outputs.get(name), hccn_tool.READERS[name])
         return Reading(error=value) if isinstance(value, str) else value
 
-    address = only("ip", outputs.get("ip"), hccn_tool.ip)
+    address = only_answer("ip", outputs.get("ip"), hccn_tool.ip)
     if isinstance(address, str):
-        address = hccn_tool.Address(Reading(error=address), Reading(error=address))
+        address = hccn_tool.DeviceAddress(Reading(error=address), Reading(error=address))
     return HccnDevice(
         index=index,
         address=address.address,
@@ -98,32 +98,32 @@ def _hccn_device(index: int, outputs: Mapping[str, Output]) -> HccnDevice:
 _LATE = "hccn_tool did not answer in time"
 
 
-def hccn(raw: RawHccn, asked: tuple[int, ...]) -> Hccn:
+def hccn(raw: RawHccn, requested: tuple[int, ...]) -> Hccn:
     """Return every device of the request, including those without readings after the timeout."""
-    indices = sorted(set(asked) | set(raw))
-    timeout_outputs = dict.fromkeys(("ip", *hccn_tool.READERS), Output("", "", -1, _LATE))
+    indices = sorted(set(requested) | set(raw))
+    timeout_outputs = dict.fromkeys(("ip", *hccn_tool.READERS), ToolOutput("", "", -1, _LATE))
     return Hccn(tuple(_hccn_device(index, raw.get(index) or timeout_outputs) for index in indices))
 
 
-def _deep_reading(name: str, output: Output | None) -> Found[Any]:
+def _deep_reading(name: str, output: ToolOutput | None) -> Found[Any]:
     if output is None and name not in hccn_tool.READERS:  # basic queries are sent even if the tool's help lacks them
         return Found(error=f"hccn_tool -{name}: {NOT_LISTED}")
-    value = only(name, output, hccn_tool.DEEP_READERS[name].read)
+    value = only_answer(name, output, hccn_tool.DEEP_READERS[name].read)
     if isinstance(value, str):
         return Found(error=value)
     return Found(error=f"hccn_tool -{name}: {value.error}") if refused(value.error) else value
 
 
-def nic(raw: RawHccn, asked: tuple[int, ...]) -> Nic:
+def nic(raw: RawHccn, requested: tuple[int, ...]) -> Nic:
     """Return the deep readings of the devices that `hccn` returns."""
-    timeout_outputs = dict.fromkeys(hccn_tool.DEEP_READERS, Output("", "", -1, _LATE))
+    timeout_outputs = dict.fromkeys(hccn_tool.DEEP_READERS, ToolOutput("", "", -1, _LATE))
 
     def device(index: int) -> NicDevice:
         outputs = raw.get(index) or timeout_outputs
         readings = {deep.field: _deep_reading(name, outputs.get(name)) for name, deep in hccn_tool.DEEP_READERS.items()}
         return NicDevice(index, **readings)
 
-    return Nic(tuple(map(device, sorted(set(asked) | set(raw)))))
+    return Nic(tuple(map(device, sorted(set(requested) | set(raw)))))
 
 
 def hccn_conf_file(raw: RawHccnConf) -> HccnConf | Missing:
@@ -138,7 +138,7 @@ def npu_smi_table(raw: RawNpuSmi) -> NpuSmi | Missing:
     return npu_smi.combined(npu_smi.info(raw.info.text), _mapping(raw.mapping), users)
 
 
-def _mapping(output: Output) -> tuple[npu_smi.ChipId, ...] | Missing:
+def _mapping(output: ToolOutput) -> tuple[npu_smi.ChipId, ...] | Missing:
     return Missing(output.trouble) if output.trouble else npu_smi.mapping(output.text)
 
 
@@ -158,7 +158,7 @@ CHIP_QUERIES = {
 }
 
 
-def _asked(output: Output | None, read: Callable[[str], Found[Any]]) -> Found[Any]:
+def _answer(output: ToolOutput | None, read: Callable[[str], Found[Any]]) -> Found[Any]:
     if output is None:
         return Found(error="npu-smi was not asked, or did not come to it in time")
     return Found(error=output.trouble) if output.trouble else read(output.text)
@@ -172,17 +172,17 @@ def chips(raw: RawChips) -> Chips | Missing:
     def chip(id_: npu_smi.ChipId) -> Chip:
         chip_options = f"-i {id_.npu} -c {id_.chip}"
         readings = {
-            query.field: _asked(raw.queries.get(f"{type_} {chip_options}"), query.read)
+            query.field: _answer(raw.queries.get(f"{type_} {chip_options}"), query.read)
             for type_, query in CHIP_QUERIES.items()
         }
-        board = _asked(raw.queries.get(f"board -i {id_.npu}"), npu_smi.board)
+        board = _answer(raw.queries.get(f"board -i {id_.npu}"), npu_smi.board)
         return Chip(id_.device, id_.npu, id_.chip, board=board, **readings)
 
     return Chips(tuple(map(chip, ids)), _topology(raw, ids))
 
 
 def _topology(raw: RawChips, ids: tuple[npu_smi.ChipId, ...]) -> Found[Topology]:
-    topology = _asked(raw.queries.get("topo"), npu_smi.topology)
+    topology = _answer(raw.queries.get("topo"), npu_smi.topology)
     if topology.value is None:
         return topology
     return npu_smi.by_device(topology.value, {(id_.npu, id_.chip): id_.device for id_ in ids})

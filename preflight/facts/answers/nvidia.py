@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.nvidia import nvidia_logs, nvidia_smi
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found, Missing
@@ -45,7 +45,7 @@ class RawNvidia:
     """
 
     tool: bool
-    answers: dict[str, Output]
+    answers: dict[str, ToolOutput]
     pci: list[tuple[str, str, str, bool]]
     switches: list[str]
     version: str | None
@@ -66,8 +66,8 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
     package = _PACKAGE.match(manager.package or "")
     return Nvidia(
         gpus=gpus,
-        nvlinks=_asked(raw, _LINKS, nvidia_smi.nvlink),
-        topology=_asked(raw, "topo -m", nvidia_smi.topology),
+        nvlinks=_answer(raw, _LINKS, nvidia_smi.nvlink),
+        topology=_answer(raw, "topo -m", nvidia_smi.topology),
         hung=_STILL_RUNS in gpus.error,
         pci=tuple(
             PciGpu(bus, _lanes(width), _lanes(widest), answers, raw.pci_drivers.get(bus), bus in raw.virtual)
@@ -82,18 +82,18 @@ def nvidia(raw: RawNvidia) -> Nvidia | Missing:
         persistence_daemon=raw.persistence_daemon,
         log=_log(raw.log),
         contained=raw.contained,
-        nvlink_errors=_asked(raw, _ERRORS, nvidia_smi.nvlink_errors),
+        nvlink_errors=_answer(raw, _ERRORS, nvidia_smi.nvlink_errors),
     )
 
 
 def _gpus(raw: RawNvidia) -> Found[nvidia_smi.Gpus]:
     """Return the GPUs of `-q`. If that failed, return those of another query, with the error of `-q` in `unread`."""
-    first = _asked(raw, "-q", nvidia_smi.query)
+    first = _answer(raw, "-q", nvidia_smi.query)
     if first.value is not None:
         return first
-    for question in raw.answers:
-        read = nvidia_smi.query if question == _XML else nvidia_smi.few if question.startswith(_FEW) else None
-        answer: Found[nvidia_smi.Gpus] = _asked(raw, question, read) if read else Found()
+    for query in raw.answers:
+        read = nvidia_smi.query if query == _XML else nvidia_smi.few if query.startswith(_FEW) else None
+        answer: Found[nvidia_smi.Gpus] = _answer(raw, query, read) if read else Found()
         if _STILL_RUNS in answer.error:
             return answer
         if answer.value is not None:
@@ -101,13 +101,13 @@ def _gpus(raw: RawNvidia) -> Found[nvidia_smi.Gpus]:
     return first
 
 
-def _asked(raw: RawNvidia, question: str, read: Callable[[str], Any]) -> Found[Any]:
+def _answer(raw: RawNvidia, query: str, read: Callable[[str], Any]) -> Found[Any]:
     if not raw.tool:
         return Found(error="nvidia-smi is not installed, or not on PATH")
-    output = raw.answers.get(question)
+    output = raw.answers.get(query)
     if output is None or output.trouble:
         return Found(error=output.trouble if output else "nvidia-smi did not answer in time")
-    if question in (_LINKS, _ERRORS) and not output.code and not output.text.strip():
+    if query in (_LINKS, _ERRORS) and not output.code and not output.text.strip():
         return Found()  # no GPU here has NVLink
     answer = read(output.text)
     return Found(error=answer.error) if isinstance(answer, Missing) else Found(answer)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from preflight.facts.output import Output
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.rdma.port import RdmaPort, RdmaPorts
 from preflight.facts.parsers.rdma.sysfs import SysfsPorts, infiniband
 from preflight.facts.parsers.rdma.verbs import ibv_devinfo
@@ -44,7 +44,7 @@ class RawRdma:
     iommu_arguments: list[str]
     hypervisor: bool
     dmi: list[str] = field(default_factory=list)
-    devinfo: Output | None = None  # of ibv_devinfo; None: no InfiniBand port, or no such tool
+    devinfo: ToolOutput | None = None  # of ibv_devinfo; None: no InfiniBand port, or no such tool
 
 
 def rdma(raw: RawRdma) -> Rdma | Missing:
@@ -84,18 +84,18 @@ def _has_pci_addresses(raw: RawRdma) -> bool:
     return all(map(_ADDRESS.fullmatch, [*paths, *raw.acs])) and all(map(_NAME.fullmatch, names))
 
 
-def _devinfo(said: Output | None) -> RdmaPorts | Missing | None:
+def _devinfo(output: ToolOutput | None) -> RdmaPorts | Missing | None:
     """Return the ports of ibv_devinfo; None if it was not called."""
-    if said is None:
+    if output is None:
         return None
-    if said.trouble:
-        return Missing(said.trouble)
-    return ibv_devinfo(said.text)
+    if output.trouble:
+        return Missing(output.trouble)
+    return ibv_devinfo(output.text)
 
 
-def _with_mtu(ports: tuple[RdmaPort, ...], told: RdmaPorts | Missing | None) -> tuple[RdmaPort, ...]:
+def _with_mtu(ports: tuple[RdmaPort, ...], devinfo: RdmaPorts | Missing | None) -> tuple[RdmaPort, ...]:
     """Return the ports with the MTU of InfiniBand, which sysfs lacks. Without ibv_devinfo it stays unknown."""
-    mtus = {(port.device, port.port): port.mtu for port in told.ports} if isinstance(told, RdmaPorts) else {}
+    mtus = {(port.device, port.port): port.mtu for port in devinfo.ports} if isinstance(devinfo, RdmaPorts) else {}
     return tuple(
         replace(port, mtu=mtus.get((port.device, port.port))) if port.link_layer == "InfiniBand" else port
         for port in ports

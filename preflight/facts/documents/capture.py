@@ -19,19 +19,20 @@ from typing import Any
 
 import msgspec
 
-from preflight.facts import round_trip as seen
-from preflight.facts.documents.refused_document import CAPTURE, json_error, refusal
+from preflight.facts import round_trip
+from preflight.facts.answers.host import HostAnswer
+from preflight.facts.documents.refused_document import CAPTURE, JSON_ERRORS, json_error, refusal
 from preflight.facts.redaction.anonymity import left
 from preflight.facts.redaction.pseudonyms import Pseudonyms
 from preflight.facts.redaction.redact import may_match, redact, redacted, without_value
-from preflight.facts.round_trip import Answered, Seen
+from preflight.facts.round_trip import Seen
 from preflight.facts.types import Missing, Unreachable
-from preflight.facts.unknown_formats import Unknown
+from preflight.facts.unknown_formats import UnknownFormat
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
 
 SCHEMA = "preflight.capture/1"
-_TOLD = 3  # places with a remaining name that the error lists
+_MOST_LEAKS = 3  # places with a remaining name that the error lists
 
 # A serial number follows such a key at the start of a line, or in quotes after a key in quotes.
 _CALLED = (
@@ -57,8 +58,8 @@ class Capture:
     taken: str
     anonymous: bool
     inventory: str
-    hosts: Mapping[str, Answered | Unreachable]
-    not_understood: Sequence[Unknown] = ()
+    hosts: Mapping[str, HostAnswer | Unreachable]
+    not_understood: Sequence[UnknownFormat] = ()
 
 
 def clean(value: Any) -> Any:
@@ -94,23 +95,23 @@ def _digests(sections: dict[str, Any], salt: str) -> None:
             file["digest"] = hashlib.sha256((salt + digest).encode()).hexdigest()
 
 
-def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) -> dict[str, Any]:
-    disguise = pseudonyms.value if pseudonyms else _as_it_is
-    if isinstance(it, Unreachable):
-        return {"unreachable": disguise(msgspec.to_builtins(it))}
+def _host(answer: HostAnswer | Unreachable, salt: str, pseudonyms: Pseudonyms | None) -> dict[str, Any]:
+    disguise = pseudonyms.value if pseudonyms else _unchanged
+    if isinstance(answer, Unreachable):
+        return {"unreachable": disguise(msgspec.to_builtins(answer))}
     common_fields = {
-        "devices": it.devices,
-        "sent": it.sent,
-        "received": it.received,
-        "refused": disguise(msgspec.to_builtins(it.refused)),
+        "devices": answer.devices,
+        "sent": answer.sent,
+        "received": answer.received,
+        "refused": disguise(msgspec.to_builtins(answer.refused)),
     }
-    if isinstance(it.raw, Missing):
-        return {**common_fields, "error": disguise(clean(it.raw.error))}
+    if isinstance(answer.raw, Missing):
+        return {**common_fields, "error": disguise(clean(answer.raw.error))}
     sections: dict[str, Any] = {}
-    for name, part in it.raw.items():
+    for name, part in answer.raw.items():
         try:
             sections[name] = clean(msgspec.json.decode(part))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except JSON_ERRORS as error:
             sections[name] = {"error": f"what the collector sent cannot be kept: {json_error(error)}"}
     _machine_id(sections, salt)
     if pseudonyms:
@@ -118,15 +119,15 @@ def _host(it: Answered | Unreachable, salt: str, pseudonyms: Pseudonyms | None) 
     return {**common_fields, "sections": disguise(sections)}
 
 
-def documents(hosts: Mapping[str, Answered | Unreachable]) -> Iterator[Any]:
+def documents(hosts: Mapping[str, HostAnswer | Unreachable]) -> Iterator[Any]:
     """Yield the hosts' answers, section by section, as JSON values without secrets."""
     for contact in hosts.values():
         for part in (
-            contact.raw.values() if isinstance(contact, Answered) and not isinstance(contact.raw, Missing) else ()
+            contact.raw.values() if isinstance(contact, HostAnswer) and not isinstance(contact.raw, Missing) else ()
         ):
             try:
                 yield clean(msgspec.json.decode(part))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            except JSON_ERRORS:
                 continue  # a capture does not keep it
 
 
@@ -136,7 +137,7 @@ def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> s
     `pseudonyms`: for names and addresses, which the inventory has replaced by marks already. Raises PreflightError if a
     known name or address would remain.
     """
-    disguise = pseudonyms.value if pseudonyms else _as_it_is
+    disguise = pseudonyms.value if pseudonyms else _unchanged
     hosts = {
         pseudonyms.name(name) if pseudonyms else name: _host(contact, salt, pseudonyms)
         for name, contact in capture.hosts.items()
@@ -153,10 +154,11 @@ def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> s
     text = msgspec.json.format(msgspec.json.encode(document).decode(), indent=1) + "\n"
     if pseudonyms is None:
         return text
-    if leaks := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _TOLD + 1)):
+    if leaks := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _MOST_LEAKS + 1)):
         raise PreflightError(
-            f"nothing was written: the capture would still hold {'; '.join(leaks[:_TOLD])}"
-            f"{' and more' if len(leaks) > _TOLD else ''}; report this, and take one without --anonymous meanwhile"
+            f"nothing was written: the capture would still hold {'; '.join(leaks[:_MOST_LEAKS])}"
+            f"{' and more' if len(leaks) > _MOST_LEAKS else ''}; "
+            "report this, and take one without --anonymous meanwhile"
         )
     return pseudonyms.shown(text)
 
@@ -168,11 +170,11 @@ def _tables(inventory: str) -> Any:
         return inventory
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-class _Host(msgspec.Struct):
+class _CapturedHost(msgspec.Struct):
     devices: tuple[int, ...] = ()
     sent: float = 0.0
     received: float = 0.0
@@ -182,14 +184,14 @@ class _Host(msgspec.Struct):
     unreachable: Unreachable | None = None
 
 
-class _Document(msgspec.Struct):
+class _CaptureDocument(msgspec.Struct):
     schema: str
     preflight: str
     taken: str
     anonymous: bool
     inventory: str
-    hosts: dict[str, _Host]
-    not_understood: tuple[Unknown, ...] = ()
+    hosts: dict[str, _CapturedHost]
+    not_understood: tuple[UnknownFormat, ...] = ()
 
 
 def is_capture(text: str) -> bool:
@@ -200,8 +202,8 @@ def is_capture(text: str) -> bool:
 def load(text: str, source: str) -> Capture:
     """Return the capture that `dump` wrote. `source` names it in errors. Raises UsageError for any other document."""
     try:
-        document = msgspec.json.decode(text, type=_Document)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        document = msgspec.json.decode(text, type=_CaptureDocument)
+    except JSON_ERRORS as error:
         raise UsageError(refusal(source, CAPTURE, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:
         raise UsageError(refusal(source, CAPTURE, SCHEMA, text))
@@ -210,23 +212,23 @@ def load(text: str, source: str) -> Capture:
         document.taken,
         document.anonymous,
         document.inventory,
-        {name: _answered(host) for name, host in document.hosts.items()},
+        {name: _host_answer(host) for name, host in document.hosts.items()},
         document.not_understood,
     )
 
 
-def _answered(host: _Host) -> Answered | Unreachable:
+def _host_answer(host: _CapturedHost) -> HostAnswer | Unreachable:
     if host.unreachable:
         return host.unreachable
     raw = Missing(host.error) if host.error is not None else host.sections
-    return Answered(raw, host.devices, host.sent, host.received, host.refused)
+    return HostAnswer(raw, host.devices, host.sent, host.received, host.refused)
 
 
 def read(capture: Capture, cluster: Cluster, hosts: Sequence[Host]) -> dict[str, Seen | Unreachable]:
-    """Return the facts of those `hosts` that the capture holds, as `collect.look` would return them."""
+    """Return the facts of those `hosts` that the capture holds, as `collect_answers` would return them."""
     results = {
-        host.name: seen.read(contact, cluster.product, deep=True) if isinstance(contact, Answered) else contact
+        host.name: round_trip.read(contact, cluster.product, deep=True) if isinstance(contact, HostAnswer) else contact
         for host in hosts
         if (contact := capture.hosts.get(host.name)) is not None
     }
-    return seen.with_arrivals(results, seen.targets(cluster, hosts))
+    return round_trip.with_arrivals(results, round_trip.targets(cluster, hosts))

@@ -6,17 +6,19 @@ A difference has a name as in the JSON of the facts, without positions in lists:
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from itertools import chain
-from typing import Any
+from itertools import chain, filterfalse
+from typing import Any, TypeVar
 
 from preflight.facts.documents.capture import clean
 from preflight.facts.documents.stable_fields import KNOWN_BY, RESTLESS, UNORDERED, is_passing, steady_text
 from preflight.facts.reading import Found, Missing
 from preflight.facts.redaction.redact import REDACTED, redact
 from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Unreachable
+
+T = TypeVar("T", str, list[str])
 
 ABSENT = "(not there)"
 UNSEEN = "(could not be looked at)"
@@ -27,7 +29,7 @@ _ID = re.compile(rf"{re.escape(REDACTED)}(?: \d+)?")
 
 
 @dataclass(frozen=True)
-class Place:
+class DifferencePlace:
     """A host, or a part of it. `element`: a device's number or an interface's name, empty for the host as a whole."""
 
     host: str
@@ -47,7 +49,7 @@ class Difference:
     name: str
     before: str
     after: str
-    places: tuple[Place, ...]
+    places: tuple[DifferencePlace, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def _rank(difference: Difference) -> tuple[int, str]:
 class _Comparison:
     """Differences so far by (name, before, after). `unseen`: sections that one of the runs lacks."""
 
-    places: dict[tuple[str, str, str], list[Place]] = field(default_factory=lambda: defaultdict(list))
+    places: dict[tuple[str, str, str], list[DifferencePlace]] = field(default_factory=lambda: defaultdict(list))
     unseen: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     sections: int = 0
 
@@ -98,7 +100,7 @@ class _Comparison:
             return
         self.unseen["all"].append(host)
         if was.__class__ is not now.__class__:
-            self.places["reached", _reached(was), _reached(now)].append(Place(host))
+            self.places["reached", _reached(was), _reached(now)].append(DifferencePlace(host))
 
     def _add_section(self, host: str, section: str, was: Any, now: Any) -> None:
         if was is None and now is None:
@@ -108,7 +110,7 @@ class _Comparison:
             return
         self.sections += 1
         for name, element, before, after in _walk(section, "", was, now):
-            self.places[name, before, after].append(Place(host, element))
+            self.places[name, before, after].append(DifferencePlace(host, element))
 
 
 def _reached(host: HostFacts | Unreachable) -> str:
@@ -130,11 +132,18 @@ def _walk(name: str, element: str, was: Any, now: Any) -> Iterator[_Found]:
         for part in _steady_fields(was.__class__):
             yield from _walk(f"{name}.{part}", element, getattr(was, part), getattr(now, part))
     elif _are(dict, was, now):
-        for key in dict.fromkeys(chain(was, now)):
-            yield from _pair(f"{name}.{key}", element, was.get(key, ABSENT), now.get(key, ABSENT))
+        for key, old, new in _value_pairs(was, now):
+            yield from _pair(f"{name}.{key}", element, old, new)
     elif _are(tuple, was, now):
         yield from _lists(name, element, was, now)
-    elif _are(str, was, now) and "\n" in was + now:
+    elif _are(str, was, now):
+        yield from _texts(name, element, was, now)
+    else:
+        yield from _leaf(name, element, _text(was), _text(now))
+
+
+def _texts(name: str, element: str, was: str, now: str) -> Iterator[_Found]:
+    if "\n" in was + now:
         was, now = _alike_redacted(was, now)
         yield from _sequences(name, element, was.splitlines(), now.splitlines())
     else:
@@ -150,6 +159,11 @@ def _readings(name: str, element: str, was: Found[Any], now: Any) -> Iterator[_F
     if isinstance(now, Found) and not (was.error and now.error):
         old, new = (UNSEEN if reading.error else reading.value for reading in (was, now))
         yield from _walk(name, element, old, new)
+
+
+def _value_pairs(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for key in dict.fromkeys(chain(was, now)):
+        yield key, was.get(key, ABSENT), now.get(key, ABSENT)
 
 
 def _pair(name: str, element: str, was: Any, now: Any) -> Iterator[_Found]:
@@ -174,9 +188,9 @@ def _is_secret(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def _alike_redacted(was: str, now: str) -> tuple[str, str]:
+def _alike_redacted(was: T, now: T) -> tuple[T, T]:
     """Return both redacted if one of them is, as in a support bundle: a secret is no difference."""
-    return (clean(was), clean(now)) if REDACTED in was or REDACTED in now else (was, now)
+    return (clean(was), clean(now)) if REDACTED in f"{was}{now}" else (was, now)
 
 
 def cut(was: str, now: str, most: int) -> tuple[str, str]:
@@ -195,14 +209,13 @@ def _part(text: str, begin: int, most: int) -> str:
 
 def _lists(name: str, element: str, was: tuple[Any, ...], now: tuple[Any, ...]) -> Iterator[_Found]:
     was, now = (tuple(item for item in items if not is_passing(item)) for items in (was, now))
-    elements = [_by_identity(items) for items in (was, now)]
-    first, second = elements
+    first, second = map(_by_identity, (was, now))
     if first is None or second is None:
-        pairs = _alike_lists([*map(_text, was)], [*map(_text, now)])
-        yield from _sequences(name, element, *pairs)
+        lines = _alike_redacted([*map(_text, was)], [*map(_text, now)])
+        yield from _sequences(name, element, *lines)
         return
-    for key in dict.fromkeys(chain(first, second)):
-        yield from _pair(name, f"{element} {key}".strip(), first.get(key, ABSENT), second.get(key, ABSENT))
+    for key, old, new in _value_pairs(first, second):
+        yield from _pair(name, f"{element} {key}".strip(), old, new)
 
 
 def _by_identity(items: Sequence[Any]) -> dict[str, Any] | None:
@@ -221,8 +234,7 @@ def _sequences(name: str, element: str, was: Sequence[str], now: Sequence[str]) 
         was, now = sorted(was), sorted(now)
     if was == now:
         return
-    old_lines, new_lines = set(was), set(now)
-    removed, added = [line for line in was if line not in new_lines], [line for line in now if line not in old_lines]
+    removed, added = _without(was, set(now)), _without(now, set(was))
     if not removed and not added:
         yield name, element, _REORDERED, _REORDERED
     else:
@@ -234,22 +246,23 @@ def _joined(lines: Sequence[str]) -> str:
     return ", ".join(map(redact, lines[:LONGEST])) or ABSENT
 
 
-def _alike_lists(was: list[str], now: list[str]) -> tuple[list[str], list[str]]:
-    redacted_ = any(REDACTED in item for item in chain(was, now))
-    return (clean(was), clean(now)) if redacted_ else (was, now)
+def _without(lines: Sequence[str], excluded: Collection[str]) -> list[str]:
+    return [line for line in lines if line not in excluded]
 
 
 def _text(value: Any) -> str:
     """Return one line for any value of the facts."""
-    if value in (ABSENT, UNSEEN):
-        return str(value)
     if isinstance(value, Found):
         return UNSEEN if value.error else _text(value.value)
     if is_dataclass(value):
         parts = (getattr(value, part) for part in _steady_fields(value.__class__))
-        return " ".join(_text(part) for part in parts if part not in (None, "", ()))
+        return " ".join(map(_text, filterfalse(_is_empty, parts)))
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(part)}" for key, part in value.items()) or "empty"
     if isinstance(value, tuple):
         return ", ".join(map(_text, value)) or "empty"
     return steady_text(value)
+
+
+def _is_empty(value: Any) -> bool:
+    return value in (None, "", ())

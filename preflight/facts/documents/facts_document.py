@@ -17,7 +17,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from preflight.bounded_file import read_bounded
-from preflight.facts.documents.refused_document import FACTS, KINDS, json_error, refusal
+from preflight.facts.documents.refused_document import FACTS, JSON_ERRORS, KINDS, json_error, refusal
 from preflight.facts.redaction.redact import redacted
 from preflight.facts.types import DEEP, ON_REQUEST, SECTIONS, ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.errors import UsageError
@@ -55,7 +55,7 @@ def _raw(section: str, raw: Mapping[str, bytes]) -> dict[str, Any]:
     parts = {name: raw[name] for name in _RAW_OF.get(section, (section,)) if name in raw}
     try:
         return {name: redacted(msgspec.json.decode(part).get("value")) for name, part in parts.items()}
-    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, RecursionError):
+    except (*JSON_ERRORS, AttributeError):
         return {}  # the section's error says that it could not be read
 
 
@@ -86,7 +86,7 @@ def compact(facts: ClusterFacts, raw: Mapping[str, Mapping[str, bytes]] | None =
     return msgspec.json.encode({"schema": SCHEMA, "hosts": hosts})
 
 
-class _Document(msgspec.Struct):
+class _FactsDocument(msgspec.Struct):
     schema: str
     hosts: dict[str, dict[str, msgspec.Raw]]
 
@@ -131,7 +131,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
             ):
                 values[section] = Missing(f"not in {source}")
         return HostFacts(**values)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         message = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
         raise UsageError(f"{message}; to write the facts again: {KINDS[FACTS].command}") from error
 
@@ -142,8 +142,8 @@ def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:
     Raises UsageError for any other document, and for another schema.
     """
     try:
-        document = msgspec.json.decode(text, type=_Document)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        document = msgspec.json.decode(text, type=_FactsDocument)
+    except JSON_ERRORS as error:
         raise UsageError(refusal(source, FACTS, SCHEMA, text, error)) from error
     if document.schema != SCHEMA:
         raise UsageError(refusal(source, FACTS, SCHEMA, text))

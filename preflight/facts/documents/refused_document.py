@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+JSON_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)  # of a decoder, for texts that are not valid
+
 _NAMES = {
     "object": "an object in { }",
     "array": "a list in [ ]",
@@ -42,17 +44,17 @@ class _Schema(msgspec.Struct):
     schema: str
 
 
-def refusal(source: str, wanted: str, version: str, text: str | bytes, error: Exception | None = None) -> str:
-    """Return the error of the file `source`, and the command that writes the `wanted` kind of document.
+def refusal(source: str, expected: str, version: str, text: str | bytes, error: Exception | None = None) -> str:
+    """Return the error of the file `source`, and the command that writes the `expected` kind of document.
 
     `version`: the schema that this version reads. `error`: the decoder's exception, None if it raised none.
     """
-    kind, schema = KINDS[wanted], schema_of(text)
+    kind, schema = KINDS[expected], schema_of(text)
     family = schema.partition("/")[0]
     write = f"to write {kind.name}: {kind.command}"
-    if family == wanted and schema != version:
+    if family == expected and schema != version:
         return f"{source}: the schema is {schema[:80]!r}, and this preflight reads {version}; {write}"
-    if family in KINDS and family != wanted:
+    if family in KINDS and family != expected:
         return f"{source}: this is {KINDS[family].name}, not {kind.name}; {write}"
     reason = json_error(error, text) if error else 'it has no "schema" of preflight'
     return f"{source}: not {kind.name}: {reason}; {write}"
@@ -62,7 +64,7 @@ def schema_of(text: str | bytes) -> str:
     """Return the schema that the document names, such as preflight.facts/1; empty if it names none."""
     try:
         return msgspec.json.decode(text, type=_Schema).schema
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except JSON_ERRORS:
         return ""
 
 
@@ -72,13 +74,17 @@ def json_error(error: Exception, text: str | bytes = "") -> str:
         return "it is not text in UTF-8"
     if isinstance(error, RecursionError):
         return "its brackets are nested too deeply"
-    if not isinstance(error, msgspec.MsgspecError):  # its message is a sentence already
-        return str(error)
+    if isinstance(error, msgspec.MsgspecError):
+        return _decoder_error(error, text)
+    return str(error)  # a sentence already
+
+
+def _decoder_error(error: msgspec.MsgspecError, text: str | bytes) -> str:
     sentence, _, path = str(error).partition(" - at `")
     place = path.rstrip("`").removeprefix("$").lstrip(".")
     place = f"item {place}" if place.startswith("[") else place or "it"
     if match := re.fullmatch(r"Expected `(.+)`, got `(.+)`", sentence):
-        return f"{place} should be {_named(match[1])}, and is {_named(match[2])}"
+        return f"{place} should be {_type_names(match[1])}, and is {_type_names(match[2])}"
     if match := re.fullmatch(r"Object missing required field `(.+)`", sentence):
         return f'{place} has no "{match[1]}"'
     if match := re.fullmatch(r"Invalid enum value (.+)", sentence):
@@ -91,7 +97,7 @@ def json_error(error: Exception, text: str | bytes = "") -> str:
     return prefix + sentence.replace("`", "'")[:_LONGEST]
 
 
-def _named(types: str) -> str:
+def _type_names(types: str) -> str:
     return " or ".join(_NAMES.get(name, name) for name in types.split(" | "))
 
 

@@ -18,27 +18,35 @@ def cleaner() -> Callable[[Any], Any]:
 
     It caches texts, because hosts have many texts in common.
     """
-    numbers: dict[str, str] = {}
-    clean_short, clean_long = lru_cache(maxsize=1 << 16)(clean), lru_cache(maxsize=1 << 8)(clean)
-
-    def of_text(text: str) -> Any:
-        return (clean_short if len(text) <= _SHORT else clean_long if len(text) <= _LONG else clean)(text)
-
-    def value(found: Any) -> Any:
-        if isinstance(found, dict):
-            return {key: named(key, item) for key, item in found.items()}
-        if isinstance(found, list) and any(isinstance(item, dict | list) for item in found):
-            return [value(item) for item in found]
-        return redacted(found, of_text)
-
-    def named(key: str, item: Any) -> Any:
-        if key in IDS and isinstance(item, str):
-            return numbers.setdefault(item, f"{REDACTED} {len(numbers) + 1}") if item else item
-        return REDACTED if isinstance(item, str) and item and is_secret(key) else value(item)
-
-    return value
+    return _Cleaner().value
 
 
-def shared(text: bytes, clean_: Callable[[Any], Any]) -> bytes:
+class _Cleaner:
+    def __init__(self) -> None:
+        self._numbers: dict[str, str] = {}  # of ids
+        self._clean_short = lru_cache(maxsize=1 << 16)(clean)
+        self._clean_long = lru_cache(maxsize=1 << 8)(clean)
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._field(key, item) for key, item in value.items()}
+        if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+            return [self.value(item) for item in value]
+        return redacted(value, self._text)
+
+    def _field(self, key: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return self.value(value)
+        if value and key in IDS:
+            return self._numbers.setdefault(value, f"{REDACTED} {len(self._numbers) + 1}")
+        return REDACTED if value and is_secret(key) else self._text(value)
+
+    def _text(self, text: str) -> Any:
+        if len(text) <= _SHORT:
+            return self._clean_short(text)
+        return self._clean_long(text) if len(text) <= _LONG else clean(text)
+
+
+def shared(text: bytes, clean_value: Callable[[Any], Any]) -> bytes:
     """Return a JSON document without secrets. Raises msgspec.MsgspecError for any other text."""
-    return msgspec.json.format(msgspec.json.encode(clean_(msgspec.json.decode(text))), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(clean_value(msgspec.json.decode(text))), indent=1) + b"\n"

@@ -17,7 +17,7 @@ from preflight.facts.sections.chips import Chip, Hccs, Usages
 from preflight.facts.sections.firewall import Firewall, IptablesChain, NftChain, SavedRules, Zone
 from preflight.facts.sections.load import Load
 from preflight.facts.sections.naming import Naming
-from preflight.facts.sections.neighbours import Visit
+from preflight.facts.sections.neighbours import SshVisit
 from preflight.facts.sections.nic import NicDevice, Optics
 from preflight.facts.sections.nvidia import Nvidia, PciGpu
 from preflight.facts.sections.rdma import PciFunction, Rdma
@@ -42,7 +42,7 @@ RESTLESS: dict[type, tuple[str, ...]] = {
     Firewall: ("login",),
     SharedMemory: ("free", "left", "left_bytes"),
     Naming: ("reverse", "seconds"),
-    Visit: ("said",),
+    SshVisit: ("said",),
     Load: ("wanted", "others", "seconds", "busiest"),
     HccnConf: ("text",),  # its lines are `entries`
     NpuSmi: ("processes",),
@@ -84,7 +84,7 @@ KNOWN_BY: dict[type, tuple[str, ...]] = {
     Zone: ("name",),
     DeviceNode: ("path",),
     Accelerator: ("bus",),
-    Visit: ("host", "port"),
+    SshVisit: ("host", "port"),
     Gpu: ("bus",),
     PciGpu: ("bus",),
     GpuNvLinks: ("index",),

@@ -84,18 +84,18 @@ class Rails:
         rail, place = self.rail(port)
         return rail[(place + 1) % len(rail)] if len(rail) > 1 else None
 
-    def behind_other_leaves(self, port: Port, most: int) -> Iterator[Port]:
-        """Yield a port of the same rail behind each of `most` other leaves. Ports without LLDP count as one leaf.
+    def behind_other_leaves(self, port: Port, limit: int) -> Iterator[Port]:
+        """Yield a port of the same rail behind each of `limit` other leaves. Ports without LLDP count as one leaf.
 
-        The first port of a leaf visits the first ports behind the next `most` leaves. The second one visits the second
-        ports behind the `most` leaves after these, and so on. So few ports visit the same port, and the ports of a full
-        leaf visit all other leaves.
+        The first port of a leaf visits the first ports behind the next `limit` leaves. The second one visits the second
+        ports behind the `limit` leaves after these, and so on. So few ports visit the same port, and the ports of a
+        full leaf visit all other leaves.
         """
         leaves, seat = self._behind[port.device], self._seat[port.name]
         own = self._number[port.device][port.leaf]
         other_leaves = len(leaves) - 1
-        for visit in range(min(most, other_leaves)):
-            leaf = leaves[(own + 1 + (seat * most + visit) % other_leaves) % len(leaves)]
+        for visit in range(min(limit, other_leaves)):
+            leaf = leaves[(own + 1 + (seat * limit + visit) % other_leaves) % len(leaves)]
             yield leaf[seat % len(leaf)]
 
     def other_rails_of_the_next_host(self, port: Port) -> Iterator[Port]:
@@ -112,7 +112,7 @@ class Rails:
             yield self._hosts[next_host][device]
 
 
-def is_way(one: Port, other: Port) -> bool:
+def is_routable(one: Port, other: Port) -> bool:
     """Return whether packets can be routed: the same subnet, or a gateway on both sides.
 
     Unknown settings count as routable.

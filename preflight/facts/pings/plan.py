@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from preflight.facts.pings.device_ports import Port, Rails, is_way, ports
+from preflight.facts.pings.device_ports import Port, Rails, is_routable, ports
 from preflight.facts.pings.tournament import opponent, steps
 from preflight.facts.sections.nic import Nic
 from preflight.facts.types import ClusterFacts, HostFacts, Ping
@@ -31,7 +31,7 @@ LARGEST = 65507  # bytes of data
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PingScope:
     """The requested scope of pings. `size`: bytes of data per packet, 0 for the tool's default.
 
     `mesh`: every host of the rail instead of neighbours. `cross_rail`: also the devices of other rails, those of the
@@ -51,10 +51,10 @@ class PingPlan:
     notes: tuple[str, ...] = ()
 
 
-NEIGHBOURS = Wanted()
+NEIGHBOURS = PingScope()
 
 
-def most_pings(devices: Mapping[str, Collection[int]], wanted: Wanted) -> int:
+def most_pings(devices: Mapping[str, Collection[int]], scope: PingScope) -> int:
     """Return an upper bound of the pings in a plan for `devices` (host → indices), without making the plan."""
     rails: dict[int, int] = defaultdict(int)
     for indices in devices.values():
@@ -62,17 +62,17 @@ def most_pings(devices: Mapping[str, Collection[int]], wanted: Wanted) -> int:
             rails[index] += 1
     device_count, highest_rail = sum(rails.values()), max(rails, default=0)
     total = 4 * device_count  # gateway and neighbour, small and large
-    if wanted.mesh and wanted.cross_rail:
+    if scope.mesh and scope.cross_rail:
         return total + device_count * (device_count - 1)
-    if wanted.mesh:
+    if scope.mesh:
         return total + sum(count * (count - 1) for count in rails.values())
-    return total + device_count * (OTHER_LEAVES + (highest_rail if wanted.cross_rail else 0))
+    return total + device_count * (OTHER_LEAVES + (highest_rail if scope.cross_rail else 0))
 
 
-def refuse_too_many(devices: Mapping[str, Collection[int]], wanted: Wanted) -> None:
+def refuse_too_many(devices: Mapping[str, Collection[int]], scope: PingScope) -> None:
     """Raise UsageError for a plan that would take too long and would not fit into memory."""
-    count = most_pings(devices, wanted)
-    options = [word for word, is_set in (("--mesh", wanted.mesh), ("--cross-rail", wanted.cross_rail)) if is_set]
+    count = most_pings(devices, scope)
+    options = [word for word, is_set in (("--mesh", scope.mesh), ("--cross-rail", scope.cross_rail)) if is_set]
     if options and count > MOST_PINGS:
         raise UsageError(
             f"{' '.join(options)}: {len(devices):,} hosts make {count:,} pings, and "
@@ -86,7 +86,7 @@ def planned_devices(hosts: Sequence[Host]) -> dict[str, list[int]]:
     return {host.name: [device.index for device in host.devices] for host in hosts}
 
 
-def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOURS) -> PingPlan:
+def plan_pings(cluster: Cluster, facts: ClusterFacts, scope: PingScope = NEIGHBOURS) -> PingPlan:
     """Return the planned pings, device by device, each device's in its order.
 
     Every device that has an address pings:
@@ -107,37 +107,41 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, wanted: Wanted = NEIGHBOUR
     Raises UsageError if the plan would have more than MOST_PINGS pings.
     """
     all_ports = ports(cluster, facts)
-    devices: dict[str, list[int]] = defaultdict(list)
-    for port in all_ports:
-        devices[port.host].append(port.device)
-    refuse_too_many(devices, wanted)
+    refuse_too_many(_devices(all_ports), scope)
     rails = Rails(all_ports)
     switched = cluster.fabric is Fabric.SWITCHED
     pings: list[Ping] = []
     unroutable = 0
     with _nothing_collected():
-        for port, peers in zip(all_ports, _peers(all_ports, rails, wanted, cluster), strict=True):
-            routable = [peer for peer in peers if peer.device == port.device or is_way(port, peer)]
+        for port, peers in zip(all_ports, _peers(all_ports, rails, scope, cluster), strict=True):
+            routable = [peer for peer in peers if peer.device == port.device or is_routable(port, peer)]
             unroutable += len(peers) - len(routable)
             gateway = port.gateway if switched else ""
             if gateway:
-                pings.append(Ping(port.host, port.device, gateway, "gateway", size=wanted.size))
-            pings += [Ping(port.host, port.device, peer.address, peer.name, size=wanted.size) for peer in routable]
-            if not wanted.size:
+                pings.append(Ping(port.host, port.device, gateway, "gateway", size=scope.size))
+            pings += [Ping(port.host, port.device, peer.address, peer.name, size=scope.size) for peer in routable]
+            if not scope.size:
                 pings += _large(port, gateway, rails.neighbour(port))
         if cluster.product is Product.ATLAS_A3:
             pings += _over_hccs(facts)
-        return PingPlan(tuple(pings), tuple(_notes(all_ports, wanted, switched=switched, no_way=unroutable)))
+        return PingPlan(tuple(pings), tuple(_notes(all_ports, scope, switched=switched, no_way=unroutable)))
 
 
-def _notes(all_ports: Sequence[Port], wanted: Wanted, *, switched: bool, no_way: int) -> Iterator[str]:
-    if wanted.cross_rail and not switched:
+def _devices(all_ports: Sequence[Port]) -> dict[str, list[int]]:
+    devices: dict[str, list[int]] = defaultdict(list)
+    for port in all_ports:
+        devices[port.host].append(port.device)
+    return devices
+
+
+def _notes(all_ports: Sequence[Port], scope: PingScope, *, switched: bool, no_way: int) -> Iterator[str]:
+    if scope.cross_rail and not switched:
         yield "no pings across rails: on a direct fabric rails do not reach each other"
     if no_way:
         yield f"{no_way:,} pings across rails are left out: two subnets, without a gateway on both sides"
-    small_mtus = sum(0 < port.mtu < wanted.size + HEADERS for port in all_ports) if wanted.size else 0
+    small_mtus = sum(0 < port.mtu < scope.size + HEADERS for port in all_ports) if scope.size else 0
     if small_mtus:
-        yield f"packets of {wanted.size} bytes exceed the MTU of {small_mtus:,} of the devices: split, or not sent"
+        yield f"packets of {scope.size} bytes exceed the MTU of {small_mtus:,} of the devices: split, or not sent"
 
 
 @contextmanager
@@ -155,14 +159,14 @@ def _nothing_collected() -> Iterator[None]:
             gc.enable()
 
 
-def _peers(all_ports: Sequence[Port], rails: Rails, wanted: Wanted, cluster: Cluster) -> Iterator[list[Port]]:
+def _peers(all_ports: Sequence[Port], rails: Rails, scope: PingScope, cluster: Cluster) -> Iterator[list[Port]]:
     """Yield for each port the other ports that it pings, without gateways."""
-    crosses_rails = wanted.cross_rail and cluster.fabric is Fabric.SWITCHED
+    crosses_rails = scope.cross_rail and cluster.fabric is Fabric.SWITCHED
     for position, port in enumerate(all_ports):
-        if wanted.mesh and crosses_rails:
-            yield list(_everybody(all_ports, position, cluster.product))
+        if scope.mesh and crosses_rails:
+            yield list(_all_peers(all_ports, position, cluster.product))
             continue
-        peers = list(_mesh(*rails.rail(port)) if wanted.mesh else _neighbours(rails, port))
+        peers = list(_mesh(*rails.rail(port)) if scope.mesh else _neighbours(rails, port))
         yield [*peers, *rails.other_rails_of_the_next_host(port)] if crosses_rails else peers
 
 
@@ -181,7 +185,7 @@ def _mesh(players: Sequence[Port], place: int) -> Iterator[Port]:
             yield players[peer]
 
 
-def _everybody(players: Sequence[Port], place: int, product: Product) -> Iterator[Port]:
+def _all_peers(players: Sequence[Port], place: int, product: Product) -> Iterator[Port]:
     port = players[place]
     for peer in _mesh(players, place):
         if peer.host != port.host or (

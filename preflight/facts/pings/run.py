@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from preflight.facts.answers import npu
 from preflight.facts.answers.host import Sections, section
-from preflight.facts.collect import POOL, Request, as_seen
-from preflight.facts.output import Output
+from preflight.facts.collect import POOL, CollectorRequest, without_sudo
+from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.ascend import hccn_tool
-from preflight.facts.types import ClusterFacts, HostFacts, Missing, Ping
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Ping
 from preflight.model.cluster import Cluster, Host
-from preflight.transport.fanout import fan_out
+from preflight.transport.fanout import FanOutLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport
 
@@ -33,7 +33,7 @@ def expected_seconds(plan: Sequence[Ping], pool: int = POOL) -> float:
     return _longest(plan) * rounds * PING_SECONDS
 
 
-def foretold(plan: Sequence[Ping], pool: int = POOL) -> str:
+def forecast(plan: Sequence[Ping], pool: int = POOL) -> str:
     """Return a forecast of the pings and their time for the user; empty for an empty plan."""
     if not plan:
         return ""
@@ -46,9 +46,18 @@ def foretold(plan: Sequence[Ping], pool: int = POOL) -> str:
     return text
 
 
+def reachable_hosts(cluster: Cluster, facts: ClusterFacts) -> list[Host]:
+    """Return the hosts with facts, as later rounds contact them: without sudo if sudo has refused before."""
+    contacts = [(host, facts.hosts.get(host.name)) for host in cluster.hosts]
+    return [
+        without_sudo(host) if isinstance(contact.os, Os) and contact.os.refused else host
+        for host, contact in contacts
+        if isinstance(contact, HostFacts)
+    ]
+
+
 def ping(
-    cluster: Cluster,
-    facts: ClusterFacts,
+    hosts: Sequence[Host],
     transport: Transport,
     plan: Sequence[Ping],
     progress: Callable[[Progress], None] | None,
@@ -57,21 +66,20 @@ def ping(
 ) -> tuple[Ping, ...]:
     """Send the pings of `plan`, in one round trip per host, and return them in its order with their results.
 
-    If a host cannot be reached (any more), its pings have an error. Only hosts with `facts` are tried.
+    `hosts`: those with facts. Pings of other hosts have an error, and those of hosts that cannot be reached any more.
     """
     pings_by_host: dict[str, list[Ping]] = {}
     for planned in plan:
         pings_by_host.setdefault(planned.host, []).append(planned)
-    reachable = {name for name, host in facts.hosts.items() if isinstance(host, HostFacts)}
-    hosts = [as_seen(host, facts) for host in cluster.hosts if host.name in pings_by_host and host.name in reachable]
-    request = Request(source("collect"), {"pings": _longest(plan) * PING_GRANTED}, {})
+    request = CollectorRequest(source("collect"), {"pings": _longest(plan) * PING_GRANTED}, {})
 
-    def one(host: Host) -> tuple[Ping, ...]:
+    def ping_from(host: Host) -> tuple[Ping, ...]:
         host_pings = pings_by_host[host.name]
         words = {"pings": [[planned.device, _words(planned)] for planned in host_pings], "ping_seconds": PING_GRANTED}
-        return _answered(replace(request, words=words).ask(transport, host), host_pings)
+        return _with_results(replace(request, words=words).ask(transport, host), host_pings)
 
-    outcomes = fan_out(hosts, one, pool=pool, deadline=request.timeout, progress=progress, phase="pings")
+    senders = [host for host in hosts if host.name in pings_by_host]
+    outcomes = fan_out(senders, ping_from, FanOutLimits(pool, request.timeout), progress=progress, phase="pings")
     results: dict[str, Iterator[Ping]] = {}
     for name, host_pings in pings_by_host.items():
         outcome = outcomes.get(name)
@@ -90,20 +98,20 @@ def _words(ping: Ping) -> list[str]:
     return ["-ping", "-g", "address", ping.address, *(["pkt", str(ping.size)] if ping.size else [])]
 
 
-def _answered(found: Sections | Missing, asked: Sequence[Ping]) -> tuple[Ping, ...]:
+def _with_results(answer: Sections | Missing, pings: Sequence[Ping]) -> tuple[Ping, ...]:
     """Return the pings of one host with their results. Each device has a list of answers, in the order of its pings."""
-    raw = section(found, "pings", dict[int, list[Output]])
+    raw = section(answer, "pings", dict[int, list[ToolOutput]])
     if isinstance(raw, Missing):
-        return tuple(replace(ping, error=raw.error) for ping in asked)
-    answers: Mapping[int, Iterator[Output]] = {device: iter(outputs) for device, outputs in raw.items()}
-    return tuple(_with(ping, next(answers.get(ping.device, iter(())), None)) for ping in asked)
+        return tuple(replace(ping, error=raw.error) for ping in pings)
+    answers: Mapping[int, Iterator[ToolOutput]] = {device: iter(outputs) for device, outputs in raw.items()}
+    return tuple(_with(ping, next(answers.get(ping.device, iter(())), None)) for ping in pings)
 
 
-def _with(ping: Ping, output: Output | None) -> Ping:
+def _with(ping: Ping, output: ToolOutput | None) -> Ping:
     if output is None:
         return replace(ping, error="hccn_tool did not answer in time")
     hccs = ping.purpose == "hccs"
-    result = npu.only("ping", output, hccn_tool.hccs_ping if hccs else hccn_tool.ping)
+    result = npu.only_answer("ping", output, hccn_tool.hccs_ping if hccs else hccn_tool.ping)
     if isinstance(result, str):
         return replace(ping, error=result)
     return replace(

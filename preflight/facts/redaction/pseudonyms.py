@@ -237,9 +237,9 @@ class Pseudonyms:
         """Return whether unknown numbers with dots are an address, by the text around them."""
         before = _ESCAPE.sub("", before)
         is_suffix = re.search(r"[A-Za-z0-9][-_]$", before)
-        if separator != "." or _VERSION.search(before) or (is_suffix and _OF_PACKAGE.match(after)):
+        if _VERSION.search(before) or (is_suffix and _OF_PACKAGE.match(after)):
             return False
-        if not re.search(r"[\w.]$", before) and not re.match(r"\.?\w", after):
+        if separator == "." and not re.search(r"[\w.]$", before) and not re.match(r"\.?\w", after):
             return True
         in_file_name = is_suffix or not re.search(r"[\w.]$", before)
         return bool(in_file_name and _AHEAD.match(after) and _is_private(text))

@@ -89,15 +89,29 @@ SUFFIXES = frozenset(
     for top in ("cn", "hk", "tw", "jp", "kr", "uk", "au", "sg", "in", "nz", "br", "za")
     for second in ("com", "net", "org", "edu", "ac", "gov", "co")
 )
-# Last labels of names of machines and domains. Those of the second list need at least three labels, because `rc.local`
-# and `java.io` are no such names. `info`, `sh` and `py` are left out, as files end in them.
-_ENDS = "com|org|cn|edu|gov|lan|intranet|corp"
-_ENDS_OF_LONGER = "net|io|ai|local|internal|cloud|xyz|jp|kr|hk|tw|sg|eu|uk|ru|de|fr|ch|nl|co|ca|au"
+# Last labels of names of machines and domains. `info`, `sh` and `py` are left out, as files end in them. Punycode
+# (`xn--…`) and the endings of the second list are those of domains in other scripts.
+_ENDS = (
+    "com|org|cn|edu|gov|lan|intranet|corp|net|io|ai|local|internal|cloud|xyz|jp|kr|hk|tw|sg|eu|uk|ru|de|fr|ch|nl|co|ca|au"
+    "|xn--[a-z0-9-]{1,59}"
+)
+_ENDS_IN_OTHER_SCRIPTS = "中国|中國|公司|网络|網絡|集团|商城|网址|网店|在线|香港|台湾|한국|рф"
+# Words before such an ending that make it a module, an attribute or a file: `java.io`, `self.local`, `rc.local`.
+_NO_DOMAINS = (
+    "ado|args?|asp|d|dist|entry|java|javax|kotlin|microsoft|opts?|options|os|parsed|rc|scala|self|setup|socket|std|sun|sys"
+    "|this|threading|tokio|typing|vb|version|vimrc"
+)
 LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"
+_ANY_LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
 FULL_NAME = re.compile(
-    rf"(?<![\w.-])(?:{LABEL}\.){{1,8}}(?:{_ENDS})(?![\w-]|\.\w)"
-    rf"|(?<![\w.-])(?:{LABEL}\.){{2,8}}(?:{_ENDS_OF_LONGER})(?![\w-]|\.\w)",
+    rf"(?<![\w.-])(?!(?:{_NO_DOMAINS})\.\w+(?![\w.-]))(?=[\d.-]*[A-Za-z][\w-]*\.)"
+    rf"(?:{LABEL}\.){{1,8}}(?:{_ENDS})(?![\w-]|\.\w)",
     re.IGNORECASE | re.ASCII,
+)
+FULL_NAME_IN_ANOTHER_SCRIPT = re.compile(
+    rf"(?<![\w.-])(?:{_ANY_LABEL}\.){{1,8}}(?:{_ENDS_IN_OTHER_SCRIPTS})(?![\w-]|\.\w)"
+    rf"|(?<![\w.-])(?=[^\s/]{{0,250}}?[^\x00-\x7f])(?:{_ANY_LABEL}\.){{1,8}}(?:{_ENDS})(?![\w-]|\.\w)",
+    re.IGNORECASE,
 )
 
 # Users that systems and their packages create.

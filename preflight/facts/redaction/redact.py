@@ -63,11 +63,15 @@ def is_random(word: str) -> bool:
         return False
     if _HEX.fullmatch(word):
         return True
-    shares = [word.count(char) / len(word) for char in set(word)]
-    entropy = -sum(share * log2(share) for share in shares)
     kinds = [next((kind for kind in _KINDS if char in kind), "") for char in word]
     changes = sum(kind != next_kind for kind, next_kind in pairwise(kinds))
-    return entropy >= _ENTROPY and len(set(kinds)) >= len(_KINDS) and changes >= _CHANGES * len(word)
+    return _entropy(word) >= _ENTROPY and len(set(kinds)) >= len(_KINDS) and changes >= _CHANGES * len(word)
+
+
+def _entropy(word: str) -> float:
+    """Return the entropy of the word's characters, in bits a character."""
+    shares = [word.count(char) / len(word) for char in set(word)]
+    return -sum(share * log2(share) for share in shares)
 
 
 def _without_ends_of_keys(text: str) -> str:
@@ -119,17 +123,19 @@ def redacted(value: Any, of_text: Callable[[str], str] = redact) -> Any:
     if isinstance(value, str):
         return of_text(value)
     if isinstance(value, list):
-        if any(isinstance(item, str) and _KEY in item for item in value) and all(
-            isinstance(item, str) for item in value
-        ):
-            value = redact("\n".join(value)).split("\n")  # a key, with one line per item
-        return [
-            REDACTED if isinstance(item, str) and _asks_for_secret(before) else redacted(item, of_text)
-            for before, item in zip([None, *value], value, strict=False)
-        ]
+        return _of_list(value, of_text)
     if isinstance(value, dict):
         return {key: _of_key(key, item, of_text) for key, item in value.items()}
     return value
+
+
+def _of_list(items: list[Any], of_text: Callable[[str], str]) -> list[Any]:
+    if all(isinstance(item, str) for item in items) and any(_KEY in item for item in items):
+        items = redact("\n".join(items)).split("\n")  # a key, with one line per item
+    return [
+        REDACTED if isinstance(item, str) and _asks_for_secret(before) else redacted(item, of_text)
+        for before, item in zip([None, *items], items, strict=False)
+    ]
 
 
 def _of_key(key: str, item: Any, of_text: Callable[[str], str]) -> Any:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from preflight.facts.redaction.encodings import decoded
-from preflight.facts.redaction.public_names import COMMON, FULL_NAME, LABEL, OF_KUBERNETES, USERS, is_common, is_public
+from preflight.facts.redaction.public_names import (
+    COMMON,
+    FULL_NAME,
+    FULL_NAME_IN_ANOTHER_SCRIPT,
+    LABEL,
+    OF_KUBERNETES,
+    USERS,
+    is_common,
+    is_public,
+)
 
 _NAME = r"[A-Za-z0-9](?:[\w.-]{0,252}[A-Za-z0-9])?"
 _USER = r"[A-Za-z_][\w.-]{0,31}"
@@ -27,7 +36,20 @@ _MACHINE_VARIABLE = re.compile(
     r"(?:\w*_)?(?:ADDR|ADDRESS|HOST|HOSTS|HOSTNAME|SERVER|SERVERS|MASTER|ENDPOINT|NODELIST|NODENAME|NODE_NAME)"
 )
 _VARIABLE = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]{1,60})=[\"']?([^\s\"';]{1,1000})")
+# A setting in lower case, also in YAML, whose value is a machine. Without a digit or a port it may be any word.
+_SETTING = re.compile(
+    r"(?i:(?<![\w$])(?:\w{0,40}[_.-])?(?:addr|address|broker|endpoint|host|hosts|hostname|master|mirror|nameserver"
+    r"|node|peer|proxy|registry|server|servers)[\"']?[ \t]{0,9}[=:][ \t]{0,9})"
+    rf"[\"']?({_NAME})(:\d{{2,5}})?(?![\w/:])"
+)
 _MOUNTED = re.compile(rf"({_NAME}):/")
+# The source in a command or a table of file systems: mount, /etc/fstab, rsync.
+_REMOTE_FOLDER = re.compile(rf"(?:^|(?<=[\s\"'@=]))(?!error:|warning:|file:)({_NAME}):/[\w.-]", re.MULTILINE)
+_MOUNTS = re.compile(r"\b(?:nfs4?|ceph|cifs|lustre|gpfs|mount|rsync|scp|sshfs)\b")
+# A folder or a file of logs for a machine: /var/log/remote/gpu-07/messages, /data/logs/gpu-07.log.
+_LOGS_OF_MACHINE = re.compile(
+    r"/logs?/(?:[\w.-]{1,64}/){0,3}?(?!plog|rank|worker)([A-Za-z][A-Za-z_-]{0,40}\d[\w-]{0,40})(?=/|\.log\b)"
+)
 _USERS = (
     re.compile(rf"/home/({_USER})"),
     re.compile(rf"\b[ug]id=\d{{1,10}}\(({_USER})\)"),
@@ -53,7 +75,7 @@ def search(documents: Iterable[Any]) -> UnlistedNames:
     users: set[str] = set()
     for document in documents:
         for key, text in _plain_texts(document):
-            full_names.update(name for match in FULL_NAME.finditer(text) if not is_public(name := match[0].lower()))
+            full_names.update(_full_names(text))
             for name in _machines(key, text):
                 (full_names if FULL_NAME.fullmatch(name) else machines).add(name)
             users.update(name.lower() for name in _users(key, text))
@@ -84,28 +106,59 @@ def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _texts(item_key, item)
 
 
+def _full_names(text: str) -> Iterator[str]:
+    """Yield the names with dots in a text, in lower case."""
+    yield from (match[0].lower() for match in FULL_NAME.finditer(text))
+    if not text.isascii():
+        yield from (match[0].lower() for match in FULL_NAME_IN_ANOTHER_SCRIPT.finditer(text))
+
+
 def _machines(key: str, text: str) -> Iterator[str]:
+    """Yield the names of machines in a text, in lower case, by the place that they have in it."""
+    for machines in (_in_urls_and_logins(text), _in_kubernetes(text), _in_variables(key, text), _in_paths(key, text)):
+        yield from map(str.lower, machines)
+
+
+def _in_urls_and_logins(text: str) -> Iterator[str]:
     for pattern in _MACHINES:
         if pattern is not _MACHINES[0] or "://" in text:
-            yield from (match[1].lower() for match in pattern.finditer(text))
+            yield from (match[1] for match in pattern.finditer(text))
     if "@" in text:
-        yield from (match[2].lower() for match in (*_LOGIN.finditer(text), *_LOCAL_MAIL.finditer(text)))
+        yield from (match[2] for match in (*_LOGIN.finditer(text), *_LOCAL_MAIL.finditer(text)))
+
+
+def _in_kubernetes(text: str) -> Iterator[str]:
     for match in _OF_KUBERNETES.finditer(text):
         yield from set(match[1].lower().split(".")) - OF_KUBERNETES - {""}
+
+
+def _in_variables(key: str, text: str) -> Iterator[str]:
+    """Yield the machines in the value of a key, and in variables and settings within a text."""
     if _MACHINE_VARIABLE.fullmatch(key):
         yield from _listed(text)
-    for match in _VARIABLE.finditer(text):
-        if _MACHINE_VARIABLE.fullmatch(match[1]):
-            yield from _listed(match[2])
+    for variable in _VARIABLE.finditer(text):
+        if _MACHINE_VARIABLE.fullmatch(variable[1]):
+            yield from _listed(variable[2])
+    for setting in _SETTING.finditer(text):
+        if setting[2] or any(map(str.isdigit, setting[1])):
+            yield setting[1]
+
+
+def _in_paths(key: str, text: str) -> Iterator[str]:
+    """Yield the machines of mounts, of remote folders in commands, and of folders of logs."""
     if key == "source" and (mount := _MOUNTED.match(text)):
-        yield mount[1].lower()
+        yield mount[1]
+    yield from (match[1] for match in _LOGS_OF_MACHINE.finditer(text))
+    for line in text.splitlines() if ":/" in text else ():
+        if _MOUNTS.search(line):
+            yield from (match[1] for match in _REMOTE_FOLDER.finditer(line))
 
 
 def _listed(value: str) -> Iterator[str]:
     """Yield the names in a variable's value: one, or several separated by commas, each with or without a port."""
     for part in re.split(r"[,\s]+", value):
         if match := re.fullmatch(rf"({_NAME})(?::\d{{1,5}})?", part):
-            yield match[1].lower()
+            yield match[1]
 
 
 def _users(key: str, text: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Detailed facts of chips: output of `npu-smi info -t …` beyond the table of `NpuSmi`. By physical id."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from preflight.facts.reading import Found
+from preflight.facts.reading import NOT_SET, Found
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Chip:
     device: int
     npu: int
     chip: int
-    health: Found[Health] = field(default_factory=Found)
-    board: Found[Board] = field(default_factory=Found)
-    usages: Found[Usages] = field(default_factory=Found)
-    superpod: Found[SuperPod] = field(default_factory=Found)
-    hccs: Found[Hccs] = field(default_factory=Found)
+    health: Found[Health] = NOT_SET
+    board: Found[Board] = NOT_SET
+    usages: Found[Usages] = NOT_SET
+    superpod: Found[SuperPod] = NOT_SET
+    hccs: Found[Hccs] = NOT_SET
 
 
 @dataclass(frozen=True)
@@ -86,4 +86,4 @@ class Topology:
 @dataclass(frozen=True)
 class Chips:
     chips: tuple[Chip, ...]
-    topology: Found[Topology] = field(default_factory=Found)
+    topology: Found[Topology] = NOT_SET

@@ -4,7 +4,7 @@ Several firewalls can be active at once: ufw writes iptables rules, and firewall
 nftables. A packet has to pass all of them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -141,4 +141,4 @@ class Arrival:
 class Arrivals:
     """The connections that other hosts tried; empty if none did."""
 
-    tries: tuple[Arrival, ...] = field(default=())
+    tries: tuple[Arrival, ...] = ()

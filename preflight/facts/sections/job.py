@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from preflight.facts.quote import quote
-from preflight.facts.reading import Found
+from preflight.facts.reading import NOT_SET, Found
 
 # Variables of the jobs' environment that are collected, by the beginning of their names.
 PREFIXES = (
@@ -120,7 +120,7 @@ class Job:
     # mindspore, torch, torch_npu, numpy, scipy, decorator, attrs; nvidia_nccl_cu12 and the like
     packages: dict[str, str] = field(default_factory=dict)
     devices: tuple[int, ...] = ()  # N of /dev/davinciN in the job's view
-    hccl_test: Found[str] = field(default_factory=Found)  # path of the built all_reduce_test
+    hccl_test: Found[str] = NOT_SET  # path of the built all_reduce_test
     mpi: Mpi = field(default_factory=Mpi)
     project: SeenFolder | None = None  # None: the inventory has none
     environment: SeenFolder | None = None  # sys.prefix of the jobs' Python

@@ -64,7 +64,7 @@ def naming(raw: RawNaming) -> Naming:
     )
 
 
-def wanted(hosts: Sequence[Host], name: str) -> dict[str, list[str]]:
+def queries(hosts: Sequence[Host], name: str) -> dict[str, list[str]]:
     """Return the names that one host looks up: those of the first host, and of its neighbours in the list."""
     position = next(index for index, host in enumerate(hosts) if host.name == name)
     nearby = [hosts[index] for index in dict.fromkeys((0, position - 1, (position + 1) % len(hosts)))]

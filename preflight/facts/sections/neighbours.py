@@ -31,7 +31,7 @@ class Entry(StrEnum):
 
 
 @dataclass(frozen=True)
-class Visit:
+class SshVisit:
     """One login. `host`: the target's name in the inventory. `place`, `port`: ssh's arguments, 0 for no port.
 
     `said`: ssh's error message, if the login failed.
@@ -49,7 +49,7 @@ class Neighbours:
     """The logins of one host's `user`, in their order."""
 
     user: str
-    visits: tuple[Visit, ...]
+    visits: tuple[SshVisit, ...]
 
 
 @dataclass
@@ -103,9 +103,9 @@ def neighbours(raw: RawNeighbours) -> Neighbours:
     return Neighbours(raw.user, tuple(map(_visit, raw.visits)))
 
 
-def _visit(raw: RawVisit) -> Visit:
+def _visit(raw: RawVisit) -> SshVisit:
     entry, message = _entry(raw)
-    return Visit(raw.host, raw.place, entry, message, raw.port)
+    return SshVisit(raw.host, raw.place, entry, message, raw.port)
 
 
 def _entry(raw: RawVisit) -> tuple[Entry, str]:

@@ -4,9 +4,9 @@ A field says "source only" if its command's format is known from the driver's so
 Such a reading never makes a check fail.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from preflight.facts.reading import Found
+from preflight.facts.reading import NOT_SET, Found
 
 
 @dataclass(frozen=True)
@@ -120,23 +120,23 @@ class Neighbour:
 @dataclass(frozen=True)
 class NicDevice:
     index: int
-    history: Found[LinkHistory] = field(default_factory=Found)
-    optics: Found[Optics] = field(default_factory=Found)
-    speed: Found[int] = field(default_factory=Found)  # Mb/s; None for "Unknown!", as of a link that is down
-    duplex: Found[str] = field(default_factory=Found)  # Full | Half; None for "Unknown!"
-    fec: Found[str] = field(default_factory=Found)  # rs | auto | no; the mode on Ascend 950, such as 128 T4
-    mac: Found[str] = field(default_factory=Found)
-    neighbour: Found[Neighbour] = field(default_factory=Found)  # None: no LLDP frame received
-    packets: Found[dict[str, int]] = field(default_factory=Found)  # -stat -g, by the tool's own keys
-    resources: Found[dict[str, int]] = field(default_factory=Found)  # -hw_stats -g: qp_active …
-    arp: Found[tuple[Arp, ...]] = field(default_factory=Found)
-    routes: Found[tuple[DeviceRoute, ...]] = field(default_factory=Found)
-    hccp: Found[str] = field(default_factory=Found)  # -process -g: exist | not exist
-    pfc: Found[tuple[bool, ...]] = field(default_factory=Found)  # by priority 0 … 7 (source only)
-    dscp_to_tc: Found[dict[int, int]] = field(default_factory=Found)  # source only
-    vnic: Found[Vnic] = field(default_factory=Found)
-    udp: Found[UdpPorts] = field(default_factory=Found)
-    bandwidth: Found[Bandwidth] = field(default_factory=Found)
+    history: Found[LinkHistory] = NOT_SET
+    optics: Found[Optics] = NOT_SET
+    speed: Found[int] = NOT_SET  # Mb/s; None for "Unknown!", as of a link that is down
+    duplex: Found[str] = NOT_SET  # Full | Half; None for "Unknown!"
+    fec: Found[str] = NOT_SET  # rs | auto | no; the mode on Ascend 950, such as 128 T4
+    mac: Found[str] = NOT_SET
+    neighbour: Found[Neighbour] = NOT_SET  # None: no LLDP frame received
+    packets: Found[dict[str, int]] = NOT_SET  # -stat -g, by the tool's own keys
+    resources: Found[dict[str, int]] = NOT_SET  # -hw_stats -g: qp_active …
+    arp: Found[tuple[Arp, ...]] = NOT_SET
+    routes: Found[tuple[DeviceRoute, ...]] = NOT_SET
+    hccp: Found[str] = NOT_SET  # -process -g: exist | not exist
+    pfc: Found[tuple[bool, ...]] = NOT_SET  # by priority 0 … 7 (source only)
+    dscp_to_tc: Found[dict[int, int]] = NOT_SET  # source only
+    vnic: Found[Vnic] = NOT_SET
+    udp: Found[UdpPorts] = NOT_SET
+    bandwidth: Found[Bandwidth] = NOT_SET
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpus
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import NvLinks
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import NvLinkErrors
 from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology
-from preflight.facts.reading import Found
+from preflight.facts.reading import NOT_SET, Found
 
 Since = Literal["boot", "driver", "unknown"]
 
@@ -74,9 +74,9 @@ class Nvidia:
     kernel log has to be read from journald.
     """
 
-    gpus: Found[Gpus] = field(default_factory=Found)
-    nvlinks: Found[NvLinks] = field(default_factory=Found)
-    topology: Found[GpuTopology] = field(default_factory=Found)
+    gpus: Found[Gpus] = NOT_SET
+    nvlinks: Found[NvLinks] = NOT_SET
+    topology: Found[GpuTopology] = NOT_SET
     hung: bool = False
     pci: tuple[PciGpu, ...] = ()
     switches: tuple[str, ...] = ()
@@ -84,6 +84,6 @@ class Nvidia:
     libraries: tuple[str, ...] = ()
     fabric_manager: FabricManager = field(default_factory=lambda: FabricManager(False, None, None))
     persistence_daemon: bool = False
-    log: Found[DriverLog] = field(default_factory=Found)
+    log: Found[DriverLog] = NOT_SET
     contained: bool = False
-    nvlink_errors: Found[NvLinkErrors] = field(default_factory=Found)
+    nvlink_errors: Found[NvLinkErrors] = NOT_SET

@@ -26,7 +26,7 @@ PROGRAMS = (
 
 
 @dataclass(frozen=True)
-class Way:
+class ShellView:
     """The environment of one kind of shell. `mpi`: output of mpirun --version.
 
     `programs`: each of PROGRAMS → its path by PATH. "": not on it.
@@ -46,6 +46,6 @@ class Shells:
 
     user: str
     shell: str
-    over_ssh: Way
-    login: Way | None = None
+    over_ssh: ShellView
+    login: ShellView | None = None
     error: str = ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from preflight.lab import state
 from preflight.lab.faults import addresses, arp, devices, fabric, gpus, host, leaves, overload, ranks, software
-from preflight.lab.faults.fault import Fault, Place
+from preflight.lab.faults.fault import Fault, FaultPlace
 from preflight.lab.lifecycle import hosts_of, require_root, selected
 from preflight.lab.state import Break, State
 from preflight.model.errors import UsageError
@@ -63,7 +63,7 @@ def mend(name: str | None, directory: Path) -> list[str]:
         hosts = {lab_host.name: lab_host for lab_host in hosts_of(lab, directory)}
         for entry in reversed(lab.breaks):
             if name in (None, entry.fault):
-                place = Place(lab, directory, hosts[entry.host], entry.device or 0)
+                place = FaultPlace(lab, directory, hosts[entry.host], entry.device or 0)
                 _fault(entry.fault).undo(place, entry.undo)
                 lab = lab.with_breaks(tuple(earlier for earlier in lab.breaks if earlier is not entry))
                 lab.save(directory)
@@ -86,7 +86,7 @@ def _fault(name: str) -> Fault:
     return FAULTS[names.index(name)]
 
 
-def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: int | None) -> Place:
+def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: int | None) -> FaultPlace:
     lab_host = selected(hosts_of(lab, directory), on)
     if fault.scope == "host" and device is not None:
         raise UsageError(f"{fault.name} befalls a host, not a device: leave --device out.")
@@ -98,7 +98,7 @@ def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: in
         raise UsageError(f"{fault.name} befalls NPUs: this is a lab of product {lab.spec.product}.")
     if fault in software.FAULTS and not lab.spec.is_npu:
         raise UsageError(f"a lab of product {lab.spec.product} has no driver stand-in.")
-    return Place(lab, directory, lab_host, device or 0)
+    return FaultPlace(lab, directory, lab_host, device or 0)
 
 
 def _where(entry: Break) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from preflight.lab import kernel
-from preflight.lab.faults.fault import Fault, Place, Undo, text_of
+from preflight.lab.faults.fault import Fault, FaultPlace, Undo, text_of
 from preflight.lab.lifecycle import hosts_of
 from preflight.model.errors import PreflightError, UsageError
 
@@ -13,32 +13,32 @@ WRONG_MASK = "255.255.0.0"
 
 
 @dataclass(frozen=True)
-class Address:
+class AddressAndMask:
     address: str
     netmask: str
 
 
-def address_of(place: Place) -> Address:
+def address_of(place: FaultPlace) -> AddressAndMask:
     try:
         lines = place.hccn("-ip", "-g").splitlines()
     except PreflightError:
         raise UsageError(f"{place.host.name}/{place.device} has no address yet; configure it first.") from None
     values = dict(line.split(":", 1) for line in lines)
-    return Address(values["ipaddr"], values["netmask"])
+    return AddressAndMask(values["ipaddr"], values["netmask"])
 
 
-def _set_address(place: Place, to: Address) -> None:
+def _set_address(place: FaultPlace, to: AddressAndMask) -> None:
     place.hccn("-ip", "-s", "address", to.address, "netmask", to.netmask)
 
 
-def _remember_conf(place: Place, change: Callable[[], object]) -> Undo:
+def _remember_conf(place: FaultPlace, change: Callable[[], object]) -> Undo:
     """Apply a change. Return the text of /etc/hccn.conf before and after it (null if there was no file)."""
     before = text_of(place.hccn_conf)
     change()
     return {"conf_before": before, "conf_after": text_of(place.hccn_conf)}
 
 
-def _restore_conf(place: Place, undo: Undo, change: Callable[[], object] = lambda: None) -> None:
+def _restore_conf(place: FaultPlace, undo: Undo, change: Callable[[], object] = lambda: None) -> None:
     """Undo a change, then restore the file's old bytes, unless another program has written to it since."""
     untouched = text_of(place.hccn_conf) == undo["conf_after"]
     change()
@@ -48,42 +48,48 @@ def _restore_conf(place: Place, undo: Undo, change: Callable[[], object] = lambd
         place.hccn_conf.write_text(undo["conf_before"])
 
 
-def _wrong_mask(place: Place) -> Undo:
+def _wrong_mask(place: FaultPlace) -> Undo:
     was = address_of(place)
-    return {**vars(was), **_remember_conf(place, lambda: _set_address(place, Address(was.address, WRONG_MASK)))}
+    return {
+        **vars(was),
+        **_remember_conf(place, lambda: _set_address(place, AddressAndMask(was.address, WRONG_MASK))),
+    }
 
 
-def _duplicate(place: Place) -> Undo:
+def _duplicate(place: FaultPlace) -> Undo:
     was = address_of(place)
     other_hosts = [host for host in hosts_of(place.lab, place.directory) if host.name != place.host.name]
     if not other_hosts:
         raise UsageError("duplicate-address takes the address of another host; this lab has only one.")
     after = next((host for host in other_hosts if host.number > place.host.number), other_hosts[0])
-    stolen = address_of(Place(place.lab, place.directory, after, place.device))
-    return {**vars(was), **_remember_conf(place, lambda: _set_address(place, Address(stolen.address, was.netmask)))}
+    stolen = address_of(FaultPlace(place.lab, place.directory, after, place.device))
+    return {
+        **vars(was),
+        **_remember_conf(place, lambda: _set_address(place, AddressAndMask(stolen.address, was.netmask))),
+    }
 
 
-def _old_address(place: Place, undo: Undo) -> None:
-    _restore_conf(place, undo, lambda: _set_address(place, Address(undo["address"], undo["netmask"])))
+def _old_address(place: FaultPlace, undo: Undo) -> None:
+    _restore_conf(place, undo, lambda: _set_address(place, AddressAndMask(undo["address"], undo["netmask"])))
     forget_neighbours(place)
 
 
-def forget_neighbours(place: Place) -> None:
+def forget_neighbours(place: FaultPlace) -> None:
     """Flush the neighbour tables of the fabric and of all devices, or a fault would outlive its removal by a minute."""
     for namespace in (place.fabric, *(n for n in kernel.namespaces(place.lab.names.prefix) if "-d" in n)):
         kernel.run("ip", "-n", namespace, "neigh", "flush", "all")
 
 
-def _tls_off(place: Place) -> Undo:
+def _tls_off(place: FaultPlace) -> Undo:
     switch = place.hccn("-tls", "-g").partition("switch[")[2][0]
     return {"switch": switch, **_remember_conf(place, lambda: place.hccn("-tls", "-s", "enable", "0"))}
 
 
-def _tls_as_before(place: Place, undo: Undo) -> None:
+def _tls_as_before(place: FaultPlace, undo: Undo) -> None:
     _restore_conf(place, undo, lambda: place.hccn("-tls", "-s", "enable", undo["switch"]))
 
 
-def _stale_conf(place: Place) -> Undo:
+def _stale_conf(place: FaultPlace) -> Undo:
     key = f"address_{place.device}="
     lines = (text_of(place.hccn_conf) or "").splitlines(keepends=True)
     if not any(line.startswith(key) for line in lines):

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from preflight.lab import kernel
 from preflight.lab.faults.addresses import address_of, forget_neighbours
-from preflight.lab.faults.fault import Fault, Place, Undo, end
+from preflight.lab.faults.fault import Fault, FaultPlace, Undo, end
 from preflight.lab.kernel import NETNS, Process
 from preflight.lab.lifecycle import hosts_of
 from preflight.model.errors import UsageError
@@ -29,7 +29,7 @@ while True:
 """
 
 
-def _come(place: Place) -> Undo:
+def _come(place: FaultPlace) -> Undo:
     owned = address_of(place)
     other_hosts = [host for host in hosts_of(place.lab, place.directory) if host.name != place.host.name]
     if not other_hosts:
@@ -60,11 +60,11 @@ def _come(place: Place) -> Undo:
     return undo
 
 
-def _stranger(place: Place) -> str:
+def _stranger(place: FaultPlace) -> str:
     return f"{place.lab.names.prefix}stranger-{place.port}"
 
 
-def _plug_in(place: Place, address: str) -> None:
+def _plug_in(place: FaultPlace, address: str) -> None:
     stranger, port = _stranger(place), f"x{place.port}"
     bridge = "fabric" if place.lab.spec.fabric == "switched" else f"rail{place.device}"
     kernel.ip_batch([f"netns add {stranger}"])
@@ -77,7 +77,7 @@ def _plug_in(place: Place, address: str) -> None:
     kernel.ip_batch([f"addr add {address} dev eth0", "link set eth0 up"], stranger)
 
 
-def _go(place: Place, undo: Undo) -> None:
+def _go(place: FaultPlace, undo: Undo) -> None:
     end(place, undo)
     kernel.ip_batch([f"link del x{place.port}"], place.fabric)
     kernel.ip_batch([f"netns del {_stranger(place)}"])

@@ -1,24 +1,24 @@
 """Faults of devices that only the vendor's tools report, and of the files below /dev."""
 
-from preflight.lab.faults.fault import Fault, Place, Undo, end, told, told_no_more
+from preflight.lab.faults.fault import Fault, FaultPlace, Undo, end, told, told_no_more
 
 WEAK_LIGHT = {"rx_power1": "0.0054", "rx_los": "0x2", "rx_lol": "0x2"}
 ALARM = {"health": "Alarm", "codes": "80E01801", "words": "made by the preflight lab"}
 HELD_MB = "24576"
 
 
-def _slow_port(place: Place) -> Undo:
+def _slow_port(place: FaultPlace) -> Undo:
     full_speed = 100_000 if place.lab.spec.product == "atlas-a1" else 200_000
     return told({"speed": str(full_speed // 2)})(place)
 
 
-def _hold(place: Place) -> Undo:
+def _hold(place: FaultPlace) -> Undo:
     """Start a process that holds HCCP of a device, and is in no table of npu-smi."""
     lock = f"exec 9>>/run/preflight-lab/hccp/{place.device}; flock 9; exec sleep infinity"
     return place.start("/bin/sh", "-c", lock)
 
 
-def _misnumber(place: Place) -> Undo:
+def _misnumber(place: FaultPlace) -> Undo:
     """Give the device a number that no device has.
 
     A table with the same number twice would count as garbled and be ignored.
@@ -26,7 +26,7 @@ def _misnumber(place: Place) -> Undo:
     return told({"logic": str(place.lab.spec.devices)})(place)
 
 
-def _close(place: Place) -> Undo:
+def _close(place: FaultPlace) -> Undo:
     node = _node(place)
     owner, mode = place.host.run("stat", "-c", "%u:%g %a", node).split()
     place.host.run("chown", "root:root", node)
@@ -34,12 +34,12 @@ def _close(place: Place) -> Undo:
     return {"owner": owner, "mode": mode}
 
 
-def _open(place: Place, undo: Undo) -> None:
+def _open(place: FaultPlace, undo: Undo) -> None:
     place.host.run("chown", undo["owner"], _node(place))
     place.host.run("chmod", undo["mode"], _node(place))
 
 
-def _node(place: Place) -> str:
+def _node(place: FaultPlace) -> str:
     return f"/dev/davinci{place.device}"
 
 

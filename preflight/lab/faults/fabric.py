@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from preflight.lab import host_state, kernel, network
-from preflight.lab.faults.fault import Fault, Place, Undo, nft, shape, unshape
+from preflight.lab.faults.fault import Fault, FaultPlace, Undo, nft, shape, unshape
 from preflight.lab.lifecycle import hosts_of
 from preflight.model.errors import UsageError
 
@@ -18,21 +18,21 @@ FLAPS = 3
 FLAP_SECONDS = 0.2
 
 
-def _link_down(place: Place) -> Undo:
+def _link_down(place: FaultPlace) -> Undo:
     _switch(place, on=False)
     return {}
 
 
-def _link_up(place: Place, undo: Undo) -> None:
+def _link_up(place: FaultPlace, undo: Undo) -> None:
     _switch(place, on=True)
     _forget_changes(place, undo)
 
 
-def _switch(place: Place, on: bool) -> None:
+def _switch(place: FaultPlace, on: bool) -> None:
     network.set_light(place.lab.spec, place.lab.names, place.host.name, [place.device], on)
 
 
-def _flap(place: Place) -> Undo:
+def _flap(place: FaultPlace) -> Undo:
     for _ in range(FLAPS):
         for on in (False, True):
             _switch(place, on)
@@ -40,7 +40,7 @@ def _flap(place: Place) -> Undo:
     return {}
 
 
-def _forget_changes(place: Place, _: Undo) -> None:
+def _forget_changes(place: FaultPlace, _: Undo) -> None:
     """Clear the link history of the devices at both ends, as an operator does after a link was repaired."""
     ends = hosts_of(place.lab, place.directory) if place.lab.spec.fabric == "direct" else [place.host]
     for host in ends:
@@ -48,26 +48,26 @@ def _forget_changes(place: Place, _: Undo) -> None:
             replace(place, host=host).hccn("-link_stat", "-c")
 
 
-def _slow_in(place: Place) -> Undo:
+def _slow_in(place: FaultPlace) -> Undo:
     shape(place.fabric, place.port, SLOW_RATE)
     return {}
 
 
-def _fast_in(place: Place, _: Undo) -> None:
+def _fast_in(place: FaultPlace, _: Undo) -> None:
     unshape(place.fabric, place.port)
 
 
-def _slow_out(place: Place) -> Undo:
+def _slow_out(place: FaultPlace) -> Undo:
     """Slow down what the device sends. Every device NIC is shaped already (see network.py), but less."""
     shape(_netns(place), f"eth{place.device}", SLOW_RATE)
     return {}
 
 
-def _fast_out(place: Place, _: Undo) -> None:
+def _fast_out(place: FaultPlace, _: Undo) -> None:
     network.hold_to_rate(_netns(place), place.device)
 
 
-def _netns(place: Place) -> str:
+def _netns(place: FaultPlace) -> str:
     return place.lab.names.device(place.host.name, place.device)
 
 
@@ -81,10 +81,10 @@ _SOME = """\
 _LARGE = f"  ip length > {SMALL_MTU} drop"
 
 
-def _drop(what: str, rules: str) -> Callable[[Place], Undo]:
+def _drop(what: str, rules: str) -> Callable[[FaultPlace], Undo]:
     """Return a function that makes the switch drop some of what it sends to the device."""
 
-    def make(place: Place) -> Undo:
+    def make(place: FaultPlace) -> Undo:
         table = f"{what}_{place.port}"
         nft(
             place.fabric,
@@ -96,11 +96,11 @@ def _drop(what: str, rules: str) -> Callable[[Place], Undo]:
     return make
 
 
-def _drop_no_more(place: Place, undo: Undo) -> None:
+def _drop_no_more(place: FaultPlace, undo: Undo) -> None:
     nft(place.fabric, f"delete table netdev {undo['table']}\n")
 
 
-def _lose(place: Place) -> Undo:
+def _lose(place: FaultPlace) -> Undo:
     """Lose packets behind the switch port, which cuts what TCP hands over unsegmented.
 
     The loss of one packet of wire size hurts TCP. The loss of 64 KiB at once hardly does.
@@ -115,21 +115,21 @@ def _lose(place: Place) -> Undo:
     return {}
 
 
-def _lose_no_more(place: Place, _: Undo) -> None:
+def _lose_no_more(place: FaultPlace, _: Undo) -> None:
     nft(_netns(place), "delete table netdev loss\n")
     kernel.ip_batch([f"link set {place.port} gso_max_segs {USUAL_SEGMENTS}"], place.fabric)
 
 
-def _siblings_away(place: Place) -> Undo:
+def _siblings_away(place: FaultPlace) -> Undo:
     kernel.ip_batch([f"link set {place.port} down"], place.lab.names.hccs)
     return {}
 
 
-def _siblings_back(place: Place, _: Undo) -> None:
+def _siblings_back(place: FaultPlace, _: Undo) -> None:
     kernel.ip_batch([f"link set {place.port} up"], place.lab.names.hccs)
 
 
-def _swap_cables(place: Place) -> Undo:
+def _swap_cables(place: FaultPlace) -> Undo:
     """Swap what LLDP reports for two cables. Packets are not affected, since all ports are in one switch."""
     neighbour = place.device + 1 if place.device + 1 < place.lab.spec.devices else place.device - 1
     if neighbour < 0 or place.lab.spec.fabric != "switched" or place.lab.spec.leaves > 1:
@@ -146,11 +146,11 @@ def _swap_cables(place: Place) -> Undo:
     return {"cables": was}
 
 
-def _swap_back(place: Place, undo: Undo) -> None:
+def _swap_back(place: FaultPlace, undo: Undo) -> None:
     host_state.replace(_cables(place), undo["cables"])
 
 
-def _cables(place: Place) -> Path:
+def _cables(place: FaultPlace) -> Path:
     return place.host.directory / "state" / "fabric"
 
 

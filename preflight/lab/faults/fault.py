@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from preflight.lab import host_state, kernel
-from preflight.lab.host import Host
+from preflight.lab.host import LabHost
 from preflight.lab.kernel import Process
 from preflight.lab.spec import fabric_port
 from preflight.lab.state import State
@@ -17,12 +17,12 @@ Undo = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class FaultPlace:
     """The place of a fault: lab, host and device."""
 
     lab: State
     directory: Path
-    host: Host
+    host: LabHost
     device: int
 
     @property
@@ -70,25 +70,25 @@ class Fault:
     seen_by: tuple[str, ...]
     stand_in: bool
     what: str
-    make: Callable[[Place], Undo]
-    undo: Callable[[Place, Undo], None]
+    make: Callable[[FaultPlace], Undo]
+    undo: Callable[[FaultPlace, Undo], None]
 
 
-def end(_: Place, undo: Undo) -> None:
-    """End a process that Place.start has started."""
+def end(_: FaultPlace, undo: Undo) -> None:
+    """End a process that `FaultPlace.start` has started."""
     kernel.kill_and_wait([Process(undo["pid"], undo["started"])])
 
 
-def told(values: Mapping[str, str]) -> Callable[[Place], Undo]:
+def told(values: Mapping[str, str]) -> Callable[[FaultPlace], Undo]:
     """Return a function that makes the stand-in tools report other values for a device."""
 
-    def make(place: Place) -> Undo:
+    def make(place: FaultPlace) -> Undo:
         return {"state": host_state.replace(place.state, values)}
 
     return make
 
 
-def told_no_more(place: Place, undo: Undo) -> None:
+def told_no_more(place: FaultPlace, undo: Undo) -> None:
     """Undo `told`."""
     host_state.replace(place.state, undo["state"])
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 
 from preflight.lab import gpus
-from preflight.lab.faults.fault import Fault, Place, Undo, told, told_no_more
+from preflight.lab.faults.fault import Fault, FaultPlace, Undo, told, told_no_more
 
 DARK_LINK = "5"
 _FALLEN = "NVRM: Xid (PCI:{bus}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 _STUCK = "NVRM: Xid (PCI:{bus}): 119, pid=4242, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GSP!"
 
 
-def _says(values: Mapping[str, str]) -> Callable[[Place], Undo]:
-    def make(place: Place) -> Undo:
+def _says(values: Mapping[str, str]) -> Callable[[FaultPlace], Undo]:
+    def make(place: FaultPlace) -> Undo:
         undo = told(values)(place)
         _write(place)
         return undo
@@ -19,16 +19,16 @@ def _says(values: Mapping[str, str]) -> Callable[[Place], Undo]:
     return make
 
 
-def _says_no_more(place: Place, undo: Undo) -> None:
+def _says_no_more(place: FaultPlace, undo: Undo) -> None:
     told_no_more(place, undo)
     _write(place)
 
 
-def _write(place: Place) -> None:
+def _write(place: FaultPlace) -> None:
     gpus.write(place.state.parent, place.host.number, place.lab.spec.devices)
 
 
-def _log(place: Place, line: str) -> Undo:
+def _log(place: FaultPlace, line: str) -> Undo:
     file = place.state.parent / "kmsg"
     was = file.read_text()
     number = was.count("\n")
@@ -38,7 +38,7 @@ def _log(place: Place, line: str) -> Undo:
     return {"kmsg": was}
 
 
-def _lose(place: Place) -> Undo:
+def _lose(place: FaultPlace) -> Undo:
     state = place.state.parent
     gpus.answers(state, place.device, alive=False)
     message = f"Unable to determine the device handle for GPU {gpus.bus(place.device)}: Unknown Error\n"
@@ -46,19 +46,19 @@ def _lose(place: Place) -> Undo:
     return _log(place, _FALLEN)
 
 
-def _find(place: Place, undo: Undo) -> None:
+def _find(place: FaultPlace, undo: Undo) -> None:
     state = place.state.parent
     gpus.answers(state, place.device, alive=True)
     (state / "nvidia" / "fails").unlink(missing_ok=True)
     (state / "kmsg").write_text(undo["kmsg"])
 
 
-def _hang(place: Place) -> Undo:
+def _hang(place: FaultPlace) -> Undo:
     (place.state.parent / "nvidia" / "hangs").touch()
     return _log(place, _STUCK)
 
 
-def _go_on(place: Place, undo: Undo) -> None:
+def _go_on(place: FaultPlace, undo: Undo) -> None:
     (place.state.parent / "nvidia" / "hangs").unlink(missing_ok=True)
     (place.state.parent / "kmsg").write_text(undo["kmsg"])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from preflight.lab import kernel, network
 from preflight.lab.addresses import HCCL_BASE, HCCL_COUNT, JOB_PORT
-from preflight.lab.faults.fault import Fault, Place, Undo, end, nft
-from preflight.lab.host import Host
+from preflight.lab.faults.fault import Fault, FaultPlace, Undo, end, nft
+from preflight.lab.host import LabHost
 from preflight.lab.kernel import Process
 
 FIREWALL_TABLE = "inet lab_block"
@@ -17,7 +17,7 @@ _JOB_PORTS = f"{{ {JOB_PORT}, {HCCL_BASE}-{HCCL_BASE + HCCL_COUNT - 1} }}"
 LISTENER = "import socket, time; s = socket.create_server(('0.0.0.0', {port})); time.sleep(1e9)"
 
 
-def _take_port(place: Place) -> Undo:
+def _take_port(place: FaultPlace) -> Undo:
     listener = place.start(sys.executable, "-S", "-c", LISTENER.format(port=HCCL_BASE))
     try:
         kernel.wait_until(lambda: place.host.listens(HCCL_BASE), 10, f"nothing could take port {HCCL_BASE}")
@@ -27,7 +27,7 @@ def _take_port(place: Place) -> Undo:
     return listener
 
 
-def _block(place: Place) -> Undo:
+def _block(place: FaultPlace) -> Undo:
     nft(
         place.host.netns,
         f"table {FIREWALL_TABLE} {{\n chain input {{\n  type filter hook input priority filter - 10; policy accept;\n"
@@ -36,11 +36,11 @@ def _block(place: Place) -> Undo:
     return {}
 
 
-def _unblock(place: Place, _: Undo) -> None:
+def _unblock(place: FaultPlace, _: Undo) -> None:
     nft(place.host.netns, f"delete table {FIREWALL_TABLE}\n")
 
 
-def _filter_at_switch(place: Place) -> Undo:
+def _filter_at_switch(place: FaultPlace) -> Undo:
     nft(
         place.lab.names.management,
         f"table bridge acl_{place.host.name} {{\n chain forward {{\n"
@@ -50,36 +50,36 @@ def _filter_at_switch(place: Place) -> Undo:
     return {}
 
 
-def _filter_no_more(place: Place, _: Undo) -> None:
+def _filter_no_more(place: FaultPlace, _: Undo) -> None:
     nft(place.lab.names.management, f"delete table bridge acl_{place.host.name}\n")
 
 
-def _kill_host(place: Place) -> Undo:
+def _kill_host(place: FaultPlace) -> Undo:
     init = place.host.running()
     network.set_host_power(place.lab.spec, place.lab.names, place.host.name, on=False)
     kernel.kill_and_wait([init])
     return {}
 
 
-def _revive_host(place: Place, _: Undo) -> None:
+def _revive_host(place: FaultPlace, _: Undo) -> None:
     network.set_host_power(place.lab.spec, place.lab.names, place.host.name, on=True)
     place.host.start(place.directory / "standins", place.directory)
     place.host.wait()
 
 
-def _hang_sshd(place: Place) -> Undo:
+def _hang_sshd(place: FaultPlace) -> Undo:
     stopped = list(_sshd(place.host))
     for process in stopped:
         process.send(signal.SIGSTOP)
     return {"processes": [vars(process) for process in stopped]}
 
 
-def _wake_sshd(_: Place, undo: Undo) -> None:
+def _wake_sshd(_: FaultPlace, undo: Undo) -> None:
     for process in undo["processes"]:
         Process(**process).send(signal.SIGCONT)
 
 
-def _sshd(host: Host) -> Iterator[Process]:
+def _sshd(host: LabHost) -> Iterator[Process]:
     """Yield the listening sshd and the servers of open connections."""
     for process in kernel.processes_below(host.running()):
         with suppress(OSError):

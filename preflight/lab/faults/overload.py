@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from preflight.lab import cgroups, kernel
-from preflight.lab.faults.fault import Fault, Place, Undo
+from preflight.lab.faults.fault import Fault, FaultPlace, Undo
 from preflight.lab.kernel import Process
 from preflight.model.errors import UsageError
 
@@ -12,7 +12,7 @@ BUSY, BUSY_SECONDS = 2, 600
 _PERIOD = 20_000  # microseconds; short, so that the host is slow but does not stutter
 
 
-def _overload(place: Place) -> Undo:
+def _overload(place: FaultPlace) -> Undo:
     init, limit = place.host.running(), _PERIOD * SHARE // 100
     usual_group = cgroups.group_of(init.pid)
     try:
@@ -27,7 +27,7 @@ def _overload(place: Place) -> Undo:
     return {**started, "group": str(group), "usual": str(usual_group)}
 
 
-def _unload(place: Place, undo: Undo) -> None:
+def _unload(place: FaultPlace, undo: Undo) -> None:
     kernel.kill_and_wait(kernel.processes_below(Process(undo["pid"], undo["started"])))
     if place.host.init is not None:
         _move(place.host.init, Path(undo["usual"]))

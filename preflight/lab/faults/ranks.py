@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from preflight.lab.faults.fault import Fault, Place, Undo, end, told, told_no_more
+from preflight.lab.faults.fault import Fault, FaultPlace, Undo, end, told, told_no_more
 
 # Point at which a process gets stuck → description. Between these points ranks meet at a store and wait for each other.
 # That is torch and the network, which have other faults.
@@ -28,7 +28,7 @@ def _stuck() -> Iterator[Fault]:
         )
 
 
-def _occupy(place: Place) -> Undo:
+def _occupy(place: FaultPlace) -> Undo:
     """Start a process that belongs to no job, as npu-smi shows one."""
     folder = f"/run/preflight-lab/process/{place.device}"
     return place.start("/bin/sh", "-c", f"exec 9>>{folder}/$$; flock 9; exec sleep infinity")

@@ -2,28 +2,28 @@
 
 from collections.abc import Callable, Mapping
 
-from preflight.launch.job import HostLaunch, Job, Launcher
+from preflight.launch.job import HostLaunch, JobLauncher, LaunchedJob
 from preflight.launch.launchers import deepspeed, mpirun, msrun, perseusrun, shell, spawn, srun, torch_elastic
 from preflight.launch.words import LONGEST
 from preflight.model.errors import UsageError
 
-_LAUNCHERS: Mapping[Launcher, Callable[[Job], tuple[HostLaunch, ...]]] = {
-    Launcher.TORCHRUN: torch_elastic.launches,
-    Launcher.LAUNCH: torch_elastic.launches,
-    Launcher.TORCH_NPU_RUN: torch_elastic.launches,
-    Launcher.SPAWN: spawn.launches,
-    Launcher.SHELL: shell.launches,
-    Launcher.MPIRUN: mpirun.launches,
-    Launcher.PERSEUSRUN: perseusrun.launches,
-    Launcher.SRUN: srun.launches,
-    Launcher.DEEPSPEED: deepspeed.launches,
-    Launcher.MSRUN: msrun.launches,
+_LAUNCHERS: Mapping[JobLauncher, Callable[[LaunchedJob], tuple[HostLaunch, ...]]] = {
+    JobLauncher.TORCHRUN: torch_elastic.launches,
+    JobLauncher.LAUNCH: torch_elastic.launches,
+    JobLauncher.TORCH_NPU_RUN: torch_elastic.launches,
+    JobLauncher.SPAWN: spawn.launches,
+    JobLauncher.SHELL: shell.launches,
+    JobLauncher.MPIRUN: mpirun.launches,
+    JobLauncher.PERSEUSRUN: perseusrun.launches,
+    JobLauncher.SRUN: srun.launches,
+    JobLauncher.DEEPSPEED: deepspeed.launches,
+    JobLauncher.MSRUN: msrun.launches,
 }
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return the commands of each host. Raises UsageError where the launcher cannot start such a job."""
-    if job.launcher is Launcher.TORCH_NPU_RUN and not job.cluster.product.is_npu:
+    if job.launcher is JobLauncher.TORCH_NPU_RUN and not job.cluster.product.is_npu:
         raise UsageError(f"torch_npu_run comes with torch_npu, and the hosts are {job.cluster.product}; take torchrun")
     started = _LAUNCHERS[job.launcher](job)
     words = (word for launch in started for process in launch.processes for word in process.argv)

@@ -4,15 +4,16 @@ It passes on few variables by itself, and the others from the file of DS_ENV_FIL
 commands follow its documents, and were never run by us.
 """
 
-from preflight.launch.job import HostLaunch, Job, LaunchFile, Variable
+from preflight.launch.job import HostLaunch, LaunchedJob, LaunchFile, Variable
 from preflight.launch.launchers.one_host import environment, on_first_host, refuse_ipv6, ssh_port
 from preflight.model.errors import UsageError
 
 _HOSTS, _ENVIRONMENT = "hostfile.deepspeed", "env.deepspeed"
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
-    """Raises UsageError for a program that is no Python file, and where hosts have addresses of IPv6."""
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
+    """Return the launch of deepspeed. Raises UsageError for a program that is no Python file, and for IPv6 addresses of
+    hosts."""
     if not job.is_python:
         raise UsageError(f"deepspeed starts Python files, and {job.program[0]} is none; take torchrun or shell")
     refuse_ipv6(job)
@@ -33,8 +34,8 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
     return (on_first_host(job, (own, *variables), groups, files),)
 
 
-def _filter(job: Job) -> tuple[str, ...]:
-    """Return the option for the devices of each host, where they are not its first ones.
+def _filter(job: LaunchedJob) -> tuple[str, ...]:
+    """Return the option for the devices of each host, if they are not its first ones.
 
     Without it, a host's first devices are taken, as many as it has slots. With it, the command for 4,000 hosts would be
     longer than Linux lets an argument be.

@@ -4,11 +4,11 @@ A rank learns its numbers from OMPI_COMM_WORLD_*, and torch expects other names.
 mpirun uses that path on the other hosts, too. Their PATH is that of a shell without login (mpirun(1)).
 """
 
-from preflight.launch.job import HostLaunch, Job
+from preflight.launch.job import HostLaunch, LaunchedJob
 from preflight.launch.launchers.one_host import environment, of_rank, on_first_host, refuse_ipv6, ssh_port
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return the one command. Raises UsageError where hosts have addresses of IPv6."""
     refuse_ipv6(job)
     variables = environment(job)
@@ -25,12 +25,12 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
     return (on_first_host(job, variables, groups),)
 
 
-def _as_root(job: Job) -> tuple[str, ...]:
+def _as_root(job: LaunchedJob) -> tuple[str, ...]:
     user = job.cluster.probe.user or job.planned[job.places[0].name].ssh.user
     return ("--allow-run-as-root",) if user == "root" else ()
 
 
-def _network(job: Job) -> list[tuple[str, ...]]:
+def _network(job: LaunchedJob) -> list[tuple[str, ...]]:
     """Return the options for the network of the ranks, and for ssh's port."""
     network, port = job.network or job.places[0].nic, ssh_port(job)
     parts = ("oob", "btl") if network else ()

@@ -4,13 +4,12 @@ Its commands follow its documents, and were never run by us. It asks `ip -j addr
 host's. Hosts with different numbers of devices get no node_rank, and MindSpore numbers the ranks by itself.
 """
 
-from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, Job, JobHost, RankProcess, Variable
-from preflight.launch.words import NODE_RANK, folded
+from preflight.launch.job import HostLaunch, JobHost, LaunchedJob
+from preflight.launch.launchers.each_host import on_each_host
 from preflight.model.errors import UsageError
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return a command for each host.
 
     Raises UsageError for a program that is no Python file, and for ranks that would differ from the rank table's.
@@ -19,18 +18,10 @@ def launches(job: Job) -> tuple[HostLaunch, ...]:
         raise UsageError("msrun deals ranks out by itself where hosts have different numbers of devices: take shell")
     if job.program[0] == "-m" or not job.is_python:
         raise UsageError(f"msrun starts Python files, and {job.program[0]} is none")
-    return tuple(_launch(job, place, number) for number, place in enumerate(job.places))
+    return on_each_host(job, _groups)
 
 
-def _launch(job: Job, place: JobHost, number: int) -> HostLaunch:
-    node_rank = Variable("NODE_RANK", str(number), "the place of this host among the hosts")
-    exact = tuple(word for group in _groups(job, place, str(number)) for word in group)
-    return HostLaunch(
-        place.name, (node_rank, *variables(job, place)), folded(*_groups(job, place, NODE_RANK)), (RankProcess(exact),)
-    )
-
-
-def _groups(job: Job, place: JobHost, node_rank: str) -> list[tuple[str, ...]]:
+def _groups(job: LaunchedJob, place: JobHost, node_rank: str) -> list[tuple[str, ...]]:
     return [
         ("msrun", "--worker_num", str(job.size), "--local_worker_num", str(len(place.devices))),
         ("--master_addr", job.master, "--master_port", str(job.port)),

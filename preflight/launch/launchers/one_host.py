@@ -1,15 +1,15 @@
 """Parts of the launchers that run on the first host alone, and reach the others by themselves."""
 
 from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, Job, Launcher, LaunchFile, RankProcess, Variable
+from preflight.launch.job import HostLaunch, JobLauncher, LaunchedJob, LaunchFile, RankProcess, Variable
 from preflight.launch.words import folded
 from preflight.model.errors import UsageError
 
 _SSH = 22
-TAKE_A_PORT = frozenset({Launcher.MPIRUN, Launcher.DEEPSPEED})  # an option for all hosts of `ssh_port`
+TAKE_A_PORT = frozenset({JobLauncher.MPIRUN, JobLauncher.DEEPSPEED})  # an option for all hosts of `ssh_port`
 
 
-def environment(job: Job) -> tuple[Variable, ...]:
+def environment(job: LaunchedJob) -> tuple[Variable, ...]:
     """Return the one environment of all ranks. Raises UsageError where none is right on every host."""
     wrapper = job.cluster.probe.wrapper
     if wrapper and len(job.places) > 1:
@@ -31,14 +31,14 @@ def environment(job: Job) -> tuple[Variable, ...]:
 
 
 def on_first_host(
-    job: Job, exported: tuple[Variable, ...], groups: list[tuple[str, ...]], files: tuple[LaunchFile, ...] = ()
+    job: LaunchedJob, exported: tuple[Variable, ...], groups: list[tuple[str, ...]], files: tuple[LaunchFile, ...] = ()
 ) -> HostLaunch:
     """Return a command of these groups of words, which starts all ranks from the first host."""
     process = RankProcess(tuple(word for group in groups for word in group))
     return HostLaunch(job.places[0].name, exported, folded(*groups), (process,), files)
 
 
-def refuse_ipv6(job: Job) -> None:
+def refuse_ipv6(job: LaunchedJob) -> None:
     """Raise UsageError for hosts that a list of HOST:N cannot hold: the launchers cut it at the first colon."""
     if host := next((place for place in job.places if ":" in place.address), None):
         raise UsageError(
@@ -47,14 +47,14 @@ def refuse_ipv6(job: Job) -> None:
         )
 
 
-def ssh_port(job: Job) -> int | None:
+def ssh_port(job: LaunchedJob) -> int | None:
     """Return the one port of all hosts' sshd, where ssh needs an option for it."""
     ports = {job.planned[place.name].ssh.port for place in job.places}
     port = ports.pop() if len(ports) == 1 and len(job.places) > 1 else None
     return None if port == _SSH else port
 
 
-def of_rank(job: Job, rank: str, local: str, size: str) -> tuple[str, ...]:
+def of_rank(job: LaunchedJob, rank: str, local: str, size: str) -> tuple[str, ...]:
     """Return argv that gives a program its ranks under torch's names.
 
     `rank`, `local` and `size` are the launcher's names for them.

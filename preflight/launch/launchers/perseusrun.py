@@ -3,12 +3,12 @@
 Its commands follow alibabacloud.com, "Startup commands and environment variables", and were never run by us.
 """
 
-from preflight.launch.job import HostLaunch, Job
+from preflight.launch.job import HostLaunch, LaunchedJob
 from preflight.launch.launchers.one_host import environment, on_first_host, refuse_ipv6
 from preflight.model.errors import UsageError
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return the one command. Raises UsageError on NPUs, and where hosts have addresses of IPv6."""
     if job.cluster.product.is_npu:
         raise UsageError("perseusrun is AIACC-Training's, for NVIDIA GPUs; on NPUs take torchrun, shell or mpirun")

@@ -1,7 +1,7 @@
 """A for loop of the shell: a process for each device, with its rank in its environment."""
 
 from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, Job, JobHost, RankProcess, Variable
+from preflight.launch.job import HostLaunch, JobHost, LaunchedJob, RankProcess, Variable
 from preflight.launch.words import folded
 
 # No `exit`: in a terminal, that would end the shell. The last line is the status.
@@ -16,15 +16,16 @@ status=0
 for pid in "${{pids[@]}}"; do wait "$pid" || status=$?; done
 test "$status" = 0"""
 # DEVICE_ID counts the devices that the process sees (ASCEND_RT_VISIBLE_DEVICES); the device_id of a rank table is the
-# physical one, which HCCL finds by itself. CANN's reference of ASCEND_RT_VISIBLE_DEVICES says so of ASCEND_DEVICE_ID.
+# physical one, which HCCL finds by itself. CANN's reference of ASCEND_RT_VISIBLE_DEVICES states this for
+# ASCEND_DEVICE_ID.
 _NPU = "    export RANK_ID=$RANK DEVICE_ID=$LOCAL_RANK\n"
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     return tuple(_launch(job, place) for place in job.places)
 
 
-def _launch(job: Job, place: JobHost) -> HostLaunch:
+def _launch(job: LaunchedJob, place: JobHost) -> HostLaunch:
     first, npu = job.first_ranks[place.name], job.cluster.product.is_npu
     argv = (*job.interpreter, *job.program)
     ranks = range(len(place.devices))

@@ -5,12 +5,12 @@ NODE_RANK * NPROC_PER_NODE.
 """
 
 from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, Job, RankProcess, Variable
+from preflight.launch.job import HostLaunch, LaunchedJob, RankProcess, Variable
 from preflight.launch.words import folded
 from preflight.model.errors import UsageError
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return a command for each host. Raises UsageError where hosts have different numbers of devices."""
     if not job.even:
         raise UsageError("spawn wants as many devices on every host, since a program counts NODE_RANK * NPROC_PER_NODE")

@@ -4,13 +4,13 @@ Slurm orders hosts as its configuration does, and rank 0 has to be at MASTER_ADD
 `--distribution=arbitrary` and a file with a line for each rank (srun(1), SLURM_HOSTFILE).
 """
 
-from preflight.launch.job import HostLaunch, Job, LaunchFile, Variable
+from preflight.launch.job import HostLaunch, LaunchedJob, LaunchFile, Variable
 from preflight.launch.launchers.one_host import environment, of_rank, on_first_host
 
 _FILE = "hosts.srun"
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     variables = (Variable("SLURM_HOSTFILE", _FILE, "the host of every rank, a line each"), *environment(job))
     lines = "".join(f"{place.name}\n" * len(place.devices) for place in job.places)
     groups = [

@@ -5,41 +5,29 @@ runs them. For thousands of ranks, torch_npu_run has another rendezvous than tor
 by itself (torch_npu/distributed/run.py).
 """
 
-from preflight.launch.environment import variables
-from preflight.launch.job import HostLaunch, Job, JobHost, Launcher, RankProcess, Variable
-from preflight.launch.words import NODE_RANK, folded
+from preflight.launch.job import HostLaunch, JobHost, JobLauncher, LaunchedJob
+from preflight.launch.launchers.each_host import on_each_host
 from preflight.model.errors import UsageError
 
 _MODULES = {
-    Launcher.TORCHRUN: "torch.distributed.run",
-    Launcher.LAUNCH: "torch.distributed.launch",
-    Launcher.TORCH_NPU_RUN: "torch_npu.distributed.run",
+    JobLauncher.TORCHRUN: "torch.distributed.run",
+    JobLauncher.LAUNCH: "torch.distributed.launch",
+    JobLauncher.TORCH_NPU_RUN: "torch_npu.distributed.run",
 }
 
 
-def launches(job: Job) -> tuple[HostLaunch, ...]:
+def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return a command for each host.
 
     Raises UsageError for torch.distributed.launch and hosts with different numbers of processes. Before torch 1.10 it
     counted their ranks wrong, and the installed version is unknown.
     """
-    if job.launcher is Launcher.LAUNCH and not job.even:
+    if job.launcher is JobLauncher.LAUNCH and not job.even:
         raise UsageError("torch.distributed.launch wants as many processes on every host; --launcher torchrun does not")
-    return tuple(_launch(job, place, number) for number, place in enumerate(job.places))
+    return on_each_host(job, _groups)
 
 
-def _launch(job: Job, place: JobHost, number: int) -> HostLaunch:
-    number_of_host = Variable("NODE_RANK", str(number), "the place of this host among the hosts")
-    exact = [word for group in _groups(job, place, str(number)) for word in group]
-    return HostLaunch(
-        place.name,
-        (number_of_host, *variables(job, place)),
-        folded(*_groups(job, place, NODE_RANK)),
-        (RankProcess(tuple(exact)),),
-    )
-
-
-def _groups(job: Job, place: JobHost, node_rank: str) -> list[tuple[str, ...]]:
+def _groups(job: LaunchedJob, place: JobHost, node_rank: str) -> list[tuple[str, ...]]:
     # With underscores: torch before 2.0 knows no others.
     hosts = ("--nnodes", str(len(job.places)), "--node_rank", node_rank, "--nproc_per_node", str(len(place.devices)))
     return [

@@ -41,7 +41,7 @@ def value_of(word: Word) -> str:
 
 
 def known(name: str, values: Values) -> str | None:
-    """Return a variable's one value, None where it has none or several."""
+    """Return a variable's one value, None if it has none or several."""
     value = values.get(name)
     return value_of(value) if isinstance(value, Word) else None
 

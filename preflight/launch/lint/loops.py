@@ -52,7 +52,7 @@ def ends(commands: Sequence[ShellCommand]) -> Mapping[int, int]:
 
 
 def variable(command: ShellCommand) -> str:
-    """Return the variable of a loop, empty where it has none."""
+    """Return the variable of a loop, empty if it has none."""
     word, operands = head(command)
     if word not in ("for", "select") or not operands:
         return ""

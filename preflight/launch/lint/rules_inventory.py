@@ -85,7 +85,7 @@ def _without_slots(path: Path, line: _HostLine, *, deepspeed: bool) -> ScriptFau
 def host_of(script: Script, hosts: Sequence[Host]) -> Host | None:
     """Return the host that a script is for, by the name of its file.
 
-    Its node rank says nothing: ranks may be in another order than the inventory.
+    Its node rank does not identify the host, since ranks may be in another order than the inventory.
     """
     if script.host:
         return next((host for host in hosts if script.host in (host.name, host.address)), None)

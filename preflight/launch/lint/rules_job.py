@@ -14,7 +14,7 @@ _MOST_RANKS = 1 << 16  # hosts among which missing node ranks are looked for
 
 
 def nodes(start: JobStart) -> int | None:
-    """Return the number of hosts in a command's options or host file, None where it has none."""
+    """Return the number of hosts in a command's options or host file, None if it has none."""
     match start.family:
         case "torch":
             value = start.value("nnodes")

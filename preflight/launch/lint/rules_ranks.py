@@ -10,7 +10,7 @@ from preflight.launch.lint.types import Script, ScriptFault, ScriptSpot, ShellCo
 
 _NUMBERS = (("RANK", "WORLD_SIZE"), ("RANK_ID", "RANK_SIZE"))
 _OF_ONE_PROCESS = ("RANK", "RANK_ID", "DEVICE_ID", "LOCAL_RANK")
-_MOST = 1 << 16  # ranks among which missing ones are looked for
+_MOST = 1 << 16  # ranks among which missing ones are searched
 # Commands that may start rank 0 in a script that is not read, and those that may be in front of such a command.
 _STARTERS = ("bash", "/bin/bash", "sh", "zsh", "source", ".", "ssh", "pdsh", "docker", "kubectl", "eval", "xargs")
 _BEFORE = ("nohup", "env", "exec", "sudo", "setsid", "timeout", "numactl", "taskset", "stdbuf")

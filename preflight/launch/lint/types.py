@@ -100,7 +100,7 @@ class JobStart:
         return next((self.given[name][0] for name in names if self.given.get(name)), None)
 
     def number(self, *names: str) -> int | None:
-        """Return that value as a number; None where it is none before the script runs."""
+        """Return that value as a number; None if it is none before the script runs."""
         value = self.value(*names)
         return digits(value.text) if value else None
 
@@ -149,7 +149,7 @@ class Script:
         return self.settings.get(name)
 
     def number(self, name: str, start: JobStart | None = None) -> int | None:
-        """Return a variable's value as a number; None where it is none."""
+        """Return a variable's value as a number; None if it is none."""
         setting = self.setting(name, start)
         return digits(setting[0]) if setting else None
 

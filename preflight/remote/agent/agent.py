@@ -7,23 +7,15 @@ import selectors
 import signal
 import time
 
-from agent.children import TEXT, be_store, be_waiting, be_worker, fork
+from agent.children import be_store, be_waiting, be_worker, fork
+from agent.events import TEXT, line_of
 from agent.logs import Logs
 from agent.network import choose_nic, listen, network_environment
-from agent.processes import Group, Worker, end_descendants, exit_of, lasting_state_of
+from agent.processes import Worker, WorkerGroup, end_descendants, exit_of, lasting_state_of
 from agent.restricted import refusal
 from agent.sockets import connecting
 
 GATHER = 0.05  # seconds between two reads of reports that no turn waits for: many reports cost as much as one
-
-
-def line_of(event, nonce):
-    """Return the event as a line of JSON.
-
-    A character that is no text in a locale (half a character, in an error or a variable) becomes "?". JSON cannot
-    express it in a way that its readers accept.
-    """
-    return json.dumps(dict(event, nonce=nonce), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 class Agent:
@@ -88,7 +80,7 @@ class Agent:
         if reason:
             os.write(2, b"refused: %s\n" % reason.encode())
             self.end()
-        group = Group(command["group"], command["deadline"], command["wait"], len(command["tests"]))
+        group = WorkerGroup(command["group"], command["deadline"], command["wait"], len(command["tests"]))
         group.file = command.get("file", "")
         self.groups[group.name] = group
         for placement in command["workers"]:
@@ -97,7 +89,7 @@ class Agent:
                 crowded = len(self.hello["devices"]) > os.cpu_count()
                 spec = dict(command, backend=self.hello["backend"], crowded=crowded, **placement)
                 be_worker(spec, self.environment, *pipes)
-            worker = Worker(group, placement["rank"], pid, *pipes)
+            worker = Worker(group, placement["rank"], pid, pipes)
             group.workers.append(worker)
             if group.takes_turns:  # the next turn waits for this worker's report
                 self.selector.register(worker.report, selectors.EVENT_READ, (self.hear, worker))
@@ -179,19 +171,23 @@ class Agent:
         """Read the workers' reports, and notice workers that have ended or exceeded their deadline."""
         now = time.monotonic()
         for group in list(self.groups.values()):
-            for worker in [worker for worker in group.workers if not worker.ended]:
+            for worker in group.alive():
                 self.hear(worker)
                 if exit_of(worker.pid):
                     self.bury(worker)
-            alive = [worker for worker in group.workers if not worker.ended]
-            for worker in alive:
-                if worker.connecting is None and now - worker.last > group.deadline / 2:
-                    worker.connecting = connecting(worker.pid)  # the worker may give up, and close them
-            overdue = [w for w in alive if not (w.waiting or w.killed) and now - w.last > group.deadline]
-            if overdue:
-                self.kill(group, overdue)
-            if not alive:
-                self.close(group)
+            self.enforce_deadline(group, now)
+
+    def enforce_deadline(self, group, now):
+        """Kill the group if a worker has exceeded its deadline. Close it if no worker is alive."""
+        alive = group.alive()
+        for worker in alive:
+            if worker.connecting is None and now - worker.last > group.deadline / 2:
+                worker.connecting = connecting(worker.pid)  # the worker may give up, and close them
+        overdue = [worker for worker in alive if worker.is_overdue(now)]
+        if overdue:
+            self.kill(group, overdue)
+        if not alive:
+            self.close(group)
 
     def kill(self, group, late=()):
         """Send SIGKILL to the whole group, after recording and reporting the state of each worker.

@@ -5,16 +5,11 @@ import os
 import signal
 import sys
 
+from agent.events import describe
 from agent.processes import mark
 from agent.settle import settle
 from worker.meeting import serve_store
 from worker.rank import run as be_rank
-
-TEXT = 2000  # characters kept of an error
-
-
-def describe(error):
-    return ("%s: %s" % (type(error).__name__, error))[:TEXT]
 
 
 def fork(name, let_go, pgid=0):

@@ -72,7 +72,7 @@ class Lease:
         while True:
             self.lock_directory()
             try:
-                records = self.others()
+                records = self.other_records()
                 if not records:
                     self.write()
                     break
@@ -104,7 +104,7 @@ class Lease:
             fcntl.flock(self.directory, fcntl.LOCK_EX)
         fcntl.flock(self.directory, fcntl.LOCK_EX)
 
-    def others(self):
+    def other_records(self):
         """Return {name: record} of other runs' agents that are still alive. Remove records that no process holds any
         more."""
         records = {}

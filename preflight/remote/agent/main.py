@@ -40,11 +40,11 @@ import signal
 import sys
 import time
 
-from agent.agent import Agent, line_of
-from agent.children import describe
+from agent.events import describe, line_of
 from agent.lease import HostBusyError, Lease
 from agent.processes import adopt_orphans, mark, outlive_parent
 from agent.settle import settle
+from worker.torch_import import import_torch
 
 # Set before torch is imported. Neither torch_npu nor thread pools survive a fork, so torch must not load torch_npu by
 # itself. Warnings of torch would be taken for the error message of a rank that died.
@@ -76,10 +76,10 @@ def main():
     lease = None
     try:
         lease = Lease(hello)
-        waiting_pids = take(lease, hello, say)
-        from worker.rank import prepare
+        waiting_pids = take_lease(lease, hello, say)
+        versions = import_torch(hello["trains"])
+        from agent.agent import Agent  # imports the workers' modules, and those use torch
 
-        versions = prepare(hello["trains"])
         stage = "torch"
         for pid in waiting_pids:
             os.waitpid(pid, 0)
@@ -114,7 +114,7 @@ def await_go_ahead():
             return
 
 
-def take(lease, hello, say):
+def take_lease(lease, hello, say):
     """Take the lease, and report the agents of other runs that were ended for it.
 
     Return the pids of children to wait for. They make sure that the devices of the ended agents are free.

@@ -32,10 +32,7 @@ def choose_nic(wanted, address):
     """
     nics = interfaces()
     if wanted is None:
-        try:
-            addresses = {info[4][0] for info in socket.getaddrinfo(address, None, socket.AF_INET)}
-        except OSError:
-            addresses = {address}
+        addresses = ipv4_addresses(address)
         matching = [nic for nic in nics if nic[1] in addresses]
         condition = "the address %s" % address
     elif "/" in wanted:
@@ -45,10 +42,18 @@ def choose_nic(wanted, address):
     else:
         matching = [nic for nic in nics if nic[0] == wanted]
         condition = "the name %s and an IPv4 address" % wanted
-    if not matching:
-        available = ", ".join("%s %s" % nic for nic in nics)
-        raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (condition, available))
-    return matching[0]
+    if matching:
+        return matching[0]
+    available = ", ".join(map(" ".join, nics))
+    raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (condition, available))
+
+
+def ipv4_addresses(name):
+    """Return the IPv4 addresses of a host; the name itself where it cannot be resolved."""
+    try:
+        return {info[4][0] for info in socket.getaddrinfo(name, None, socket.AF_INET)}
+    except OSError:
+        return {name}
 
 
 def nccl_files(environ):
@@ -94,21 +99,30 @@ def network_environment(hello, nic, address, environ):
     return environment
 
 
-def listen(address, ports):
-    """Return a socket that listens on the first free port of `ports`, or else on any free port; on `address` only.
+def listener(address, port):
+    """Return a socket that listens. Raise OSError if it cannot.
 
-    Its connections are reset when they are closed (they inherit SO_LINGER), so that none holds a job's port in
-    TIME-WAIT afterwards.
+    SO_REUSEADDR: connections of a job that are left in TIME-WAIT do not keep its next job from the port. SO_LINGER,
+    which accepted connections inherit: they are reset when they are closed, so that nothing stays in TIME-WAIT and the
+    job can bind at once.
     """
-    for port in [*ports, 0]:
-        sock = socket.socket()
+    sock = socket.socket()
+    try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.bind((address, port))
+        sock.listen(1024)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def listen(address, ports):
+    """Return a socket that listens on the first free port of `ports`, or else on any free port; on `address` only."""
+    for port in [*ports, 0]:
         try:
-            sock.bind((address, port))
-            sock.listen(1024)
+            return listener(address, port)
         except OSError:
-            sock.close()
             continue
-        return sock
     raise OSError("no port is free to listen on at %s" % address)

@@ -14,10 +14,10 @@ _LOOKS, _PAUSE = 4, 0.05  # repeated reads of the state of a process in a driver
 class Worker:
     """A forked rank: its pipes and its progress."""
 
-    def __init__(self, group, rank, pid, report, output, order):
+    def __init__(self, group, rank, pid, pipes):
         self.group, self.rank, self.pid = group, rank, pid
-        self.report, self.output, self.order = report, output, order
-        self.pipes = {report, output}  # pipes that may still have output
+        self.report, self.output, self.order = pipes
+        self.pipes = {self.report, self.output}  # pipes that may still have output
         for fd in self.pipes:
             os.set_blocking(fd, False)
         self.unread = b""
@@ -37,6 +37,10 @@ class Worker:
         self.unread = self.unread[-REPORT:]
         return lines
 
+    def is_overdue(self, now):
+        """Return whether the worker has reported nothing for longer than its deadline, without waiting for its turn."""
+        return not (self.waiting or self.killed) and now - self.last > self.group.deadline
+
     def prints(self, data):
         self.printed = (self.printed + data)[-TAIL:]
 
@@ -53,7 +57,7 @@ class Worker:
         return "killed", "signal %d" % info.si_status
 
 
-class Group:
+class WorkerGroup:
     """The workers of one communicator on this host: one process group, killed as a whole."""
 
     def __init__(self, name, deadline, takes_turns, tests):
@@ -65,6 +69,10 @@ class Group:
         """True if a rank that reports `event` then waits for a go: before each test, if the group takes turns."""
         before_next = event["at"] == "result" and event["test"] + 1 < self.tests
         return self.takes_turns and (before_next or event.get("stage") == "communicator")
+
+    def alive(self):
+        """Return the workers that have not ended."""
+        return [worker for worker in self.workers if not worker.ended]
 
     @property
     def pgid(self):
@@ -98,17 +106,23 @@ def adopt_orphans():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def stat_fields(pid):
+    """Return the fields of /proc/PID/stat after the process's name: its state, its parent and so on; [] if it cannot be
+    read."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return stat.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
 def descendants(ancestor, spare=()):
     """Return the pids of all live descendants of `ancestor`, except for `spare` and their descendants."""
     children = {}
-    for name in os.listdir("/proc"):
-        try:
-            with open("/proc/%d/stat" % int(name)) as stat:
-                state, parent = stat.read().rpartition(")")[2].split()[:2]
-        except (OSError, ValueError):
-            continue  # no process, or it has ended
-        if state != "Z":
-            children.setdefault(int(parent), []).append(int(name))
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        fields = stat_fields(pid)
+        if fields and fields[0] != "Z":
+            children.setdefault(int(fields[1]), []).append(pid)
     pids, generation = [], [ancestor]
     while generation:
         generation = [child for pid in generation for child in children.get(pid, ()) if child not in spare]
@@ -137,11 +151,7 @@ def end_descendants(ancestor, spare=()):
 def state_of(pid):
     """Return the letter of /proc/PID/stat: R running, S sleeping, D in a driver, T stopped; empty if it cannot be
     read."""
-    try:
-        with open("/proc/%d/stat" % pid) as stat:
-            return stat.read().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+    return (stat_fields(pid) or [""])[0]
 
 
 def lasting_state_of(pid):

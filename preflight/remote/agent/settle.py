@@ -7,7 +7,7 @@ import os
 import re
 import time
 
-from collect.tools import LookError, command
+from collect.tools import LookError, Start, command
 
 SECONDS = 30  # longest wait for a device
 QUIET = 10  # seconds to wait where hccn_tool gives no answer: as long as a device usually takes
@@ -42,7 +42,7 @@ def ask(device):
     environment = dict(os.environ, LC_ALL="C", PATH=":".join((os.environ.get("PATH", ""), *NOT_THERE)))
     arguments = ["hccn_tool", "-i", str(device), "-process", "-g"]
     try:
-        result = command(arguments, time.monotonic() + CALL, environment=environment)
+        result = command(arguments, time.monotonic() + CALL, start=Start(environment=environment))
     except LookError as error:
         return str(error)[:200]
     text = result["out"] + result["err"]

@@ -6,7 +6,7 @@ import re
 import stat
 
 from apply.allowed import is_target
-from apply.kinds import Kind
+from apply.kinds import ChangeKind
 from apply.tools import TAG, StepError
 
 MADE = "trusted.preflight"  # attribute of a directory made by a run; a rollback removes an empty one
@@ -199,4 +199,4 @@ def refuse_link(path):
         raise StepError("%s is a link to %s; a program of ours is a file of its own" % (path, os.readlink(path)))
 
 
-KINDS = {"file": Kind(read_file, write_file), "program": Kind(read_program, write_program)}
+KINDS = {"file": ChangeKind(read_file, write_file), "program": ChangeKind(read_program, write_program)}

@@ -9,7 +9,7 @@ import re
 from xml.etree import ElementTree
 
 from apply.files import partial_path, read_file, remove_partial, sync_directory, write_file
-from apply.kinds import Kind, after_alone
+from apply.kinds import ChangeKind, after_alone
 from apply.tools import GoneError, StepError, call, must
 
 PRIORITY = "-29517"  # marks a rich rule as ours, as it has no comment
@@ -67,15 +67,15 @@ def write_rules(target, value):
     change_rules(target, read_rules(target), value, "firewall-cmd")
 
 
-def change_rules(target, there, value, *program):
+def change_rules(target, present, value, *program):
     """Add the new rules, then remove the old ones, all in one call each: a call takes a fifth of a second."""
     wanted_rules = (value or "").splitlines()
     for rule in wanted_rules:
         if not RULE.match(rule):
             raise StepError("%r is no rich rule of ours" % rule)
-    additions = ["--add-rich-rule=" + rule for rule in wanted_rules if one_rule(rule) not in same_rules(there)]
+    additions = ["--add-rich-rule=" + rule for rule in wanted_rules if one_rule(rule) not in same_rules(present)]
     removals = [
-        "--remove-rich-rule=" + rule for rule in (there or "").splitlines() if one_rule(rule) not in same_rules(value)
+        "--remove-rich-rule=" + rule for rule in (present or "").splitlines() if one_rule(rule) not in same_rules(value)
     ]
     for options in filter(None, (additions, removals)):
         must(*program, zone_option(target), *options)
@@ -126,7 +126,7 @@ def write_permanent(target, value):
     """Change the rules through firewalld, so that its memory and the file agree whenever this is cut off. Restore its
     backup of the file: the person who made it wants the version before their own last change."""
     path, backup = ZONE_FILE.format(target), BACKUP.format(target)
-    program = who_writes(target, path)
+    program = permanent_program(target, path)
     rules = ours(must(*program, zone_option(target), "--list-rich-rules"))
     try_to_write(path)
     copy = read_file(backup)
@@ -140,7 +140,7 @@ def write_permanent(target, value):
     sync_directory(os.path.dirname(path))
 
 
-def who_writes(target, path):
+def permanent_program(target, path):
     """Return the program that makes a permanent change: firewalld, or the program that edits its files where it does
     not run."""
     zone_path = ask("--permanent", "--path-zone=" + target)
@@ -167,6 +167,8 @@ def try_to_write(path):
 
 
 KINDS = {
-    "firewalld-rules": Kind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
-    "firewalld-permanent": Kind(read_permanent, write_permanent, same_rules, lines=True, rewrites=(ZONE_FILE, BACKUP)),
+    "firewalld-rules": ChangeKind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
+    "firewalld-permanent": ChangeKind(
+        read_permanent, write_permanent, same_rules, lines=True, rewrites=(ZONE_FILE, BACKUP)
+    ),
 }

@@ -30,6 +30,7 @@ from apply.watch import (
     is_owed,
     note_guardian,
     start_time,
+    stat_fields,
     timer_name,
     verdict_path,
     write_program,
@@ -201,8 +202,5 @@ def kill_tools(run):
 
 
 def is_alive(pid):
-    try:
-        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    fields = stat_fields(pid)
+    return fields is not None and fields[0] != "Z"

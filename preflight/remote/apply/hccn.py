@@ -10,8 +10,8 @@ import re
 import shutil
 import time
 
-from apply.hccn_conf import CONF, prepare_conf, saved, spelled, stated
-from apply.kinds import Kind
+from apply.hccn_conf import CONF, parse_target, prepare_conf, saved_settings, settings_text
+from apply.kinds import ChangeKind
 from apply.tools import ENVIRONMENT, StepError, call
 
 BUSY_SECONDS = 15  # limit of the retries while hccn_tool is busy
@@ -57,23 +57,23 @@ def hccn(device, *words):
         pause = min(2.0, pause * 2)
 
 
-def refused(device, words, text):
+def refusal_error(device, words, text):
     """Return the error for a call that did not do what it should have."""
     report = "hccn_tool -i %s %s: %s" % (device, " ".join(words), text[-300:] or "no word")
     meaning = next((meaning for part, meaning in REFUSALS if part in text), "")
     return StepError("%s (%s)" % (meaning, report) if meaning else report)
 
 
-awaited = set()  # devices with a finished restore
+restored_devices = set()  # devices with a finished restore
 
 
 def await_restored(device):
     """Wait until the device is restored. At boot, a script in the background restores all devices, and settings made
     meanwhile are lost."""
     deadline = time.monotonic() + RESTORING_SECONDS
-    while device not in awaited:
+    while device not in restored_devices:
         if "status:START" not in hccn(device, "-cfg", "status"):  # an old tool does not know this query
-            awaited.add(device)
+            restored_devices.add(device)
         elif time.monotonic() >= deadline:
             message = "device %s is still being restored from %s after %d s; %s says more"
             raise StepError(message % (device, CONF, RESTORING_SECONDS, LOG))
@@ -90,14 +90,14 @@ def hccn_get(device, command, *patterns):
         return [match.group(1) for match in matches]
     if not text or "preset there" in text:  # old 910A drivers print nothing
         return None
-    raise refused(device, ["-" + command, "-g"], text)
+    raise refusal_error(device, ["-" + command, "-g"], text)
 
 
 def hccn_do(device, *words):
     prepare_conf()
     text = hccn(device, *words)
     if "successfully" not in text:
-        raise refused(device, words, text)
+        raise refusal_error(device, words, text)
 
 
 def hccn_set(device, command, *words):
@@ -159,14 +159,14 @@ SETTINGS = {
 
 
 def read_saved(target):
-    device, keys = stated(target)
-    return spelled(saved(device), keys)
+    device, keys = parse_target(target)
+    return settings_text(saved_settings(device), keys)
 
 
 def write_saved(target, value):
     """Write the file's lines by repeating the device's settings. Raise StepError for another value, which would change
     the device."""
-    device, keys = stated(target)
+    device, keys = parse_target(target)
     if read_recovery(target) != value:
         raise StepError("device %s has %s by now; look again" % (device, read_recovery(target)))
     for key in keys:
@@ -175,19 +175,19 @@ def write_saved(target, value):
 
 
 def read_recovery(target):
-    device, keys = stated(target)
-    return spelled({key: SETTINGS[key][0](device) for key in keys}, keys)
+    device, keys = parse_target(target)
+    return settings_text({key: SETTINGS[key][0](device) for key in keys}, keys)
 
 
 def write_recovery(target, value):
-    device, keys = stated(target)
-    if spelled(saved(device), keys) != value:
+    device, keys = parse_target(target)
+    if settings_text(saved_settings(device), keys) != value:
         raise StepError("%s has been changed since; look again" % CONF)
     hccn_do(device, "-cfg", "recovery")
 
 
 def kind(read, write, upsets=()):
-    return Kind(read, write, settle=SETTLE_SECONDS, rewrites=(CONF,), upsets=upsets)
+    return ChangeKind(read, write, settle=SETTLE_SECONDS, rewrites=(CONF,), upsets=upsets)
 
 
 KINDS = {

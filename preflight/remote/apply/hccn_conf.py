@@ -24,7 +24,7 @@ def prepare_conf():
                 file.write(b"\n")
 
 
-def saved(device):
+def saved_settings(device):
     """Return a device's settings in the file; an address counts with its mask only."""
     settings = {}
     for line in (read_file(CONF) or "").splitlines():
@@ -44,11 +44,11 @@ def whole_address(address, mask):
         return None
 
 
-def stated(target):
+def parse_target(target):
     """Return the device and keys of a target: `3 address gateway` → ("3", ["address", "gateway"])."""
     words = target.split()
     return words[0], words[1:]
 
 
-def spelled(values, keys):
+def settings_text(values, keys):
     return " ".join("%s %s" % (key, values.get(key) or "none") for key in keys)

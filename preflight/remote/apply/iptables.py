@@ -7,7 +7,7 @@ meanwhile.
 import os
 import re
 
-from apply.kinds import Kind, after_alone, merge_rules, same_chain
+from apply.kinds import ChangeKind, after_alone, merge_rules, same_chain
 from apply.tools import ENVIRONMENT, TAG, StepError, must
 
 PROGRAMS = ("iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy")
@@ -101,16 +101,16 @@ def write_input(target, value):
     must(program(target) + "-restore", "-w", "--noflush", stdin="\n".join(table))
 
 
-def merge_input(found, before, after):
+def merge_input(current, before, after):
     """Return `after` merged into the chain that is there, with the policy of `after`."""
     if after == "present":
         return after
-    chains = [(value or "-P INPUT ACCEPT").splitlines() for value in (found, before, after)]
+    chains = [(value or "-P INPUT ACCEPT").splitlines() for value in (current, before, after)]
     merged_lines = chains[-1][:1] + merge_rules(*(lines[1:] for lines in chains))
     return None if merged_lines == ["-P INPUT ACCEPT"] else "\n".join(merged_lines)
 
 
 KINDS = {
-    "iptables-rules": Kind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
-    "iptables-input": Kind(read_input, write_input, same_chain, merge=merge_input),
+    "iptables-rules": ChangeKind(read_rules, write_rules, same_rules, lines=True, merge=after_alone),
+    "iptables-input": ChangeKind(read_input, write_input, same_chain, merge=merge_input),
 }

@@ -1,6 +1,7 @@
 """Kinds of changes: a kind is a reader and a writer of text. MODULES maps each kind to its module."""
 
 import importlib
+import itertools
 import re
 
 from apply.tools import StepError
@@ -69,20 +70,24 @@ def after_alone(_found, _before, after):
     return after
 
 
-def merge_rules(found, before, after):
-    """Return the rules of `after`, and those of `found` that another program has made since `before`.
+def merge_rules(current, before, after):
+    """Return the rules of `after`, and those of `current` that another program has made since `before`.
 
     A foreign rule ahead of every rule of `before` stays ahead. The other foreign rules come last, so that they shut
     nothing that `after` opens.
     """
     our_texts = {without_counts(rule).strip() for rule in before + after}
-    foreign = [number for number, rule in enumerate(found) if without_counts(rule).strip() not in our_texts]
-    ours = [number for number in range(len(found)) if number not in foreign]
-    ahead = [found[number] for number in foreign if ours and number < ours[0]]
-    return ahead + after + [found[number] for number in foreign if not ours or number > ours[0]]
+
+    def is_foreign(rule):
+        return without_counts(rule).strip() not in our_texts
+
+    ahead = list(itertools.takewhile(is_foreign, current))
+    if len(ahead) == len(current):  # no rule of ours is left
+        return after + ahead
+    return ahead + after + list(filter(is_foreign, current[len(ahead) :]))
 
 
-class Kind:
+class ChangeKind:
     """Reader and writer of one kind of value: `read(target)` → text or None, `write(target, text or None)`.
 
     `same`      Function of a value. Two values are the same if their results are equal.
@@ -90,7 +95,7 @@ class Kind:
     `lines`     True if the writer changes the value line by line, so that an interrupted one leaves some of the lines.
     `rewrites`  Files that the tool behind the writer writes as well.
     `upsets`    Kinds that the writer may change besides, for the same target.
-    `merge`     For the live firewall: (found, before, after) → the value to write so that `after` holds, whatever
+    `merge`     For the live firewall: (current, before, after) → the value to write so that `after` holds, whatever
                 other rules there are.
     `load`      `load(target)` makes the live firewall agree with files that the reader reads. It raises on failure.
     """
@@ -103,9 +108,9 @@ class Kind:
         if more:
             raise TypeError("a kind has no %s" % ", ".join(more))
 
-    def aim(self, found, change):
-        """Return the value that a forced change has to write over `found`."""
-        return self.merge(found, change["before"], change["after"]) if self.merge else change["after"]
+    def aim(self, current, change):
+        """Return the value that a forced change has to write over `current`."""
+        return self.merge(current, change["before"], change["after"]) if self.merge else change["after"]
 
     def others(self, target):
         """Return the values that the writer may change besides, as they are now: [[kind, target, value], …]."""

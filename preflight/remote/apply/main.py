@@ -62,17 +62,18 @@ from apply.limits import MEMORY, bind
 from apply.lock import AtWorkError, own_lock, take_lock, who_is_at_work
 from apply.network import is_own, require_person
 from apply.phases import by_phase
-from apply.recovery import guarded_of, recover, settle, undo_of, verdict_on
+from apply.recovery import guarded_of, recover, settle, verdict_on
 from apply.revert import still_changed
 from apply.steps import NOT_RUN, compare, failed, run_steps, stops
 from apply.tools import ENVIRONMENT, MARK, StepError, sentence
+from apply.undo import undo_of
 from apply.watch import drop, is_owed, read_record
 
 START_SECONDS = 60.0  # for the request to arrive
 PUT_IN_ORDER = "another run has put this one in order before it could go on: run the same command again"
 
 
-def look(request):
+def compare_changes(request):
     changes = request["plain"] + request["guarded"] + request["kept"]
     return dict(under_way(request), results=[compare(change) for change in changes])
 
@@ -192,7 +193,7 @@ def undo(request):
 
 
 ACTIONS = {
-    "compare": look,
+    "compare": compare_changes,
     "recover": put_in_order,
     "apply": apply,
     "confirm": confirm,

@@ -3,7 +3,7 @@
 import re
 
 from apply.allowed import is_nft_chain, nft_head
-from apply.kinds import Kind, after_alone, merge_rules, same_chain
+from apply.kinds import ChangeKind, after_alone, merge_rules, same_chain
 from apply.tools import TAG, GoneError, StepError, call, must
 
 OUR_COMMENT = ' comment "%s"' % TAG
@@ -96,17 +96,17 @@ def write_nft_input(target, value):
     must("nft", "-f", "-", stdin=(delete if listing else "") + (value or ""))
 
 
-def merge_nft_input(found, before, after):
+def merge_nft_input(current, before, after):
     """Return `after` merged into the chain that is there. A listed chain ends with two lines that close it and its
     table."""
-    if found is None or after in (None, "present"):
+    if current is None or after in (None, "present"):
         return after
-    chains = [(value or "").splitlines() for value in (found, before, after)]
+    chains = [(value or "").splitlines() for value in (current, before, after)]
     head, tail = chains[-1][: nft_head(chains[-1])], chains[-1][-2:]
     return "\n".join(head + merge_rules(*(lines[nft_head(lines) : -2] for lines in chains)) + tail) + "\n"
 
 
 KINDS = {
-    "nft-rules": Kind(read_nft_rules, write_nft_rules, same_rules, merge=after_alone),
-    "nft-input": Kind(read_nft_input, write_nft_input, same_chain, merge=merge_nft_input),
+    "nft-rules": ChangeKind(read_nft_rules, write_nft_rules, same_rules, merge=after_alone),
+    "nft-input": ChangeKind(read_nft_input, write_nft_input, same_chain, merge=merge_nft_input),
 }

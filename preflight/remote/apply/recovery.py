@@ -1,11 +1,10 @@
-"""Recovery of a run that was cut off, by the next run, and the effects of a run as its journal shows them."""
+"""Recovery of a run that was cut off, by the next run."""
 
-import os
 import time
 
 from apply.files import clean_up
-from apply.journal import Journal, close_run, count_damaged, open_run, record_of, records
-from apply.kinds import kind_of, value_of
+from apply.journal import Journal, close_run, count_damaged, open_run, records
+from apply.kinds import kind_of
 from apply.revert import take_back
 from apply.steps import between
 from apply.tools import StepError, sentence
@@ -35,36 +34,45 @@ def recover(directory, watch):
     journal.optional = True  # a full disk is reported at the end
     for record in list(journal.begun.values()):
         settle(record, journal)
-    guarded, targets_left = guarded_of(run_records), []
-    with held(watch, run):  # a guardian at work has time to end
-        if guarded and verdict_on(run_records, watch, run, "reverted") == "reverted":
-            # After a reboot there is nothing of the run in the live firewall, and nothing is forced upon it.
-            forced = is_owed(watch, run)
-            result = take_back(guarded, time.monotonic() + TRY_SECONDS * forced, forced)
-            result.write_to(journal)
-            targets_left = result.left
-        else:
-            journal.finish()
-    if not targets_left:
+    if not take_back_guarded(run_records, watch, journal):
         drop(watch, run)
     if journal.lost and open_run(directory) == run:
         raise StepError("%s cannot be written: %s" % (journal.path, journal.lost.strerror))
-    owner = next((record["owner"] for record in run_records if record["event"] == "start"), run)
-    damaged = count_damaged(directory, run)
+    return recovery_note(run_records, journal)
+
+
+def take_back_guarded(run_records, watch, journal):
+    """Take the guarded steps back, unless they were confirmed, and end the journal. Return the targets left as they
+    are."""
+    guarded = guarded_of(run_records)
+    with held(watch, journal.run):  # a guardian at work has time to end
+        if not guarded or verdict_on(run_records, watch, journal.run, "reverted") != "reverted":
+            journal.finish()
+            return []
+        # After a reboot there is nothing of the run in the live firewall, and nothing is forced upon it.
+        forced = is_owed(watch, journal.run)
+        result = take_back(guarded, time.monotonic() + TRY_SECONDS * forced, forced)
+        result.write_to(journal)
+        return result.left
+
+
+def recovery_note(run_records, journal):
+    owner = next((record["owner"] for record in run_records if record["event"] == "start"), journal.run)
+    damaged = count_damaged(journal.directory, journal.run)
     exception = ", but for %d lines of %s that cannot be read" % (damaged, journal.path) if damaged else ""
     return "an earlier run (%s) was cut off here and was put in order%s" % (owner, exception)
 
 
-def guarded_of(done):
+def guarded_of(run_records):
     """Return the changes that take the guarded steps of a run back, last first, from its records."""
-    guarded = [record for record in done if record["event"] == "begin" and record.get("phase") == "guarded"]
+    guarded = [record for record in run_records if record["event"] == "begin" and record.get("phase") == "guarded"]
     return [back(record) for record in reversed(guarded)]
 
 
-def verdict_on(done, watch, run, verdict):
+def verdict_on(run_records, watch, run, verdict):
     """Return the verdict that holds; `verdict`, if there is none yet. The journal keeps a confirmation for good, any
     other verdict lasts as long as the host runs."""
-    if any(record["event"] == "confirmed" for record in done):
+    if any(record["event"] == "confirmed" for record in run_records):
         return "confirmed"
     return claim(watch, run, verdict)[0]
 
@@ -95,96 +103,12 @@ def settle(record, journal):
     except (StepError, OSError) as error:
         problem = sentence(error)
     state = "done" if not problem and kind.same(value) == kind.same(record["after"]) else "failed"
-    fields = {key: record[key] for key in ("step", "undo", "phase", "kind", "target", "area") if key in record}
+    fields = step_fields(record)
     if problem:
         fields["unknown"] = True
     journal.note("end", state=state, found=value, message=problem or "cut off", others=kind.others(target), **fields)
 
 
-def undo_of(directory, run):
-    """Return (changes, files not put back): the changes lead back to the state before a run, in the order to make them.
-    Return (None, []) if the run was not here.
-
-    Only the final effect of the run counts. A change that its guardian or an earlier rollback, even an unfinished one,
-    has taken back needs no undoing. A file that a tool rewrote, and a target that a step changed besides, is put back
-    after the step itself. A file that has only some lines of ours, and that another program has changed since, loses
-    these lines only. A step without an end may have happened: compare-and-set will show.
-    """
-    run_records = records(directory, run)
-    if run_records is None:
-        return None, []
-    for rollback in rollbacks_of(directory, run):
-        run_records += numbered(records(directory, rollback), rollback)
-    effects = {}  # (kind, target) → first and last value, in the order of first touch
-    begun_steps = {}
-    for record in run_records:
-        step_key = (record.get("run"), record.get("step"), record.get("undo"))
-        if record["event"] == "begin":
-            lines = kind_of(record["kind"]).lines
-            for kind, target, value in record["others"]:
-                side_effect = effects.setdefault((kind, target), effect(record, kind, target, value, lines))
-                if kind == "file" and value != side_effect["last"]:  # later writes by a tool are not ours alone
-                    side_effect["frozen"] = True
-            own_effect = effects.setdefault((record["kind"], record["target"]), effect(record, value=record["before"]))
-            own_effect["last"] = record["after"]
-            begun_steps[step_key] = (own_effect, record["after"])
-        elif record["event"] == "end" and step_key in begun_steps:
-            own_effect, new_value = begun_steps.pop(step_key)
-            own_effect["last"] = new_value if record["state"] == "done" or record.get("unknown") else record["found"]
-            for kind, target, value in record["others"]:
-                if not effects[(kind, target)]["frozen"]:
-                    effects[(kind, target)]["last"] = value
-        elif record["event"] == "end" and record["state"] == "already" and "after" in record:
-            own_effect = effects.get((record["kind"], record["target"]))
-            if own_effect:  # taken back by a guardian that could not write, or by another program
-                own_effect["last"] = record["after"]
-    effective_changes = [change for change in reversed(list(effects.values())) if differs(change)]
-    files_left = [change["target"] for change in effective_changes if change["lines"] and somebodys(change)]
-    return [inverse(change) for change in effective_changes if change["target"] not in files_left], files_left
-
-
-def rollbacks_of(directory, run):
-    """Return the runs that took this run back, or took back one of its rollbacks, in the order in which they were
-    made."""
-    starts = []
-    for name in os.listdir(directory):
-        if name.endswith(".jsonl"):
-            with open(os.path.join(directory, name), "rb") as file:
-                starts.append((record_of(file.readline()) or {}, name[: -len(".jsonl")]))
-    undoes = {name: start.get("undoes") for start, name in starts if start.get("event") == "start"}
-    family = [run]
-    for member in family:  # grows meanwhile
-        family += [name for name, reverted_run in undoes.items() if reverted_run == member and name not in family]
-    return sorted(family[1:])  # a run's id begins with its time
-
-
-def numbered(done, run):
-    """Return a run's records with numbers that no other run has."""
-    return [dict(record, run=run) for record in done]
-
-
-def effect(record, kind=None, target=None, value=None, lines=False):
-    """Return the first and last value of a target. `lines`: the step itself removes all of our lines. `frozen`: another
-    program has changed the target since `last`."""
-    return {
-        "kind": kind or record["kind"],
-        "target": target or record["target"],
-        "area": record["area"],
-        "first": value,
-        "last": value,
-        "lines": lines,
-        "frozen": False,
-    }
-
-
-def inverse(found):
-    return dict({name: found[name] for name in ("kind", "target", "area")}, before=found["last"], after=found["first"])
-
-
-def somebodys(found):
-    return value_of(found["kind"], found["target"]) not in (found["first"], found["last"])
-
-
-def differs(found):
-    comparable = kind_of(found["kind"]).same
-    return comparable(found["first"]) != comparable(found["last"])
+def step_fields(record):
+    """Return the fields by which a record tells its step."""
+    return {key: record[key] for key in ("step", "undo", "phase", "kind", "target", "area") if key in record}

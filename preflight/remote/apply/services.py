@@ -2,7 +2,7 @@
 
 import re
 
-from apply.kinds import Kind
+from apply.kinds import ChangeKind
 from apply.tools import StepError, call, must
 
 
@@ -40,6 +40,6 @@ def write_at_boot(target, value):
 
 
 KINDS = {
-    "service": Kind(read_active, write_active, settle=5),
-    "service-at-boot": Kind(read_at_boot, write_at_boot),
+    "service": ChangeKind(read_active, write_active, settle=5),
+    "service-at-boot": ChangeKind(read_at_boot, write_at_boot),
 }

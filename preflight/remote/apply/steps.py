@@ -3,6 +3,7 @@
 import select
 import sys
 import time
+from functools import partial
 
 from apply.kinds import kind_of
 from apply.tools import GoneError, StepError, sentence
@@ -15,6 +16,13 @@ def failed(message):
     return {"state": "failed", "found": None, "message": message}
 
 
+def end(note, state, found=None, message="", **more):
+    """Write a step's result down, and return it."""
+    result = {"state": state, "found": found, "message": message}
+    note("end", sync=False, **dict(more, **result))
+    return result
+
+
 def step(change, journal, partly=False, forced=False, **number):
     """Make one change. Return {"state", "found", "message"}, and "maybe" where it was begun and is not made: true if it
     may have changed the host.
@@ -23,29 +31,28 @@ def step(change, journal, partly=False, forced=False, **number):
     left counts as `before`. `forced`: any state of the live firewall counts as `before`.
     """
     kind, target, after = kind_of(change["kind"]), change["target"], change["after"]
-    fields = dict(number, kind=change["kind"], target=target, area=change["area"])
-
-    def ended(state, found=None, message="", **more):
-        result = {"state": state, "found": found, "message": message}
-        journal.note("end", sync=False, **dict(fields, **dict(more, **result)))
-        return result
-
+    note = partial(journal.note, kind=change["kind"], target=target, area=change["area"], **number)
     try:
         value = kind.read(target)
     except GoneError as error:
         if not forced:
-            return ended("failed", message="could not be read: " + sentence(error))
-        return ended("already", after=after, message="nothing is left to take back: " + sentence(error))
+            return end(note, "failed", message="could not be read: " + sentence(error))
+        return end(note, "already", after=after, message="nothing is left to take back: " + sentence(error))
     except (StepError, OSError) as error:
-        return ended("failed", message="could not be read: " + sentence(error))
+        return end(note, "failed", message="could not be read: " + sentence(error))
     forced = forced and kind.merge is not None
     after = kind.aim(value, change) if forced else after
     if kind.same(value) == kind.same(after):
-        return ended("already", after=after)
+        return end(note, "already", after=after)
     if not forced and is_moved(kind, value, change, journal, partly):
-        return ended("moved", value)
+        return end(note, "moved", value)
+    return write(kind, target, value, after, note)
+
+
+def write(kind, target, value, after, note):
+    """Write `after` over `value`, read it back, and return the result."""
     first_state = (kind.same(value), kind.others(target))
-    journal.note("begin", before=value, after=after, others=first_state[1], **fields)
+    note("begin", before=value, after=after, others=first_state[1])
     problem, is_unknown = "", False
     try:
         kind.write(target, after)
@@ -57,17 +64,17 @@ def step(change, journal, partly=False, forced=False, **number):
         is_unknown, problem = True, problem or "could not be read back: " + sentence(error)
     side_effects = kind.others(target)
     if is_unknown:
-        return dict(ended("failed", None, problem, others=side_effects, unknown=True), maybe=True)
+        return dict(end(note, "failed", None, problem, others=side_effects, unknown=True), maybe=True)
     if kind.same(value) == kind.same(after):  # the state of the host counts, not the tool's message
-        return ended("done", message=problem, others=side_effects)
-    result = ended("failed" if problem else "did-not-stick", value, problem, others=side_effects)
+        return end(note, "done", message=problem, others=side_effects)
+    result = end(note, "failed" if problem else "did-not-stick", value, problem, others=side_effects)
     return dict(result, maybe=(kind.same(value), side_effects) != first_state)
 
 
-def is_moved(kind, found, change, journal, partly):
+def is_moved(kind, value, change, journal, partly):
     """Return whether the target has another value than the change expects."""
-    is_expected = kind.same(found) == kind.same(expected(change, journal))
-    return not is_expected and not (partly and between(kind, found, change))
+    is_expected = kind.same(value) == kind.same(expected(change, journal))
+    return not is_expected and not (partly and between(kind, value, change))
 
 
 def expected(change, journal):
@@ -77,11 +84,11 @@ def expected(change, journal):
     return value_after if value_before == change["before"] else change["before"]
 
 
-def between(kind, found, change):
+def between(kind, value, change):
     """Return whether a writer that was cut off between `before` and `after`, in either direction, may have left
-    `found`."""
+    `value`."""
     ends = set((change["before"] or "").splitlines()) | set((change["after"] or "").splitlines())
-    return kind.lines and set((found or "").splitlines()) <= ends
+    return kind.lines and set((value or "").splitlines()) <= ends
 
 
 def read_back(kind, target, after, settle):

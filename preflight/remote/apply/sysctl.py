@@ -4,7 +4,7 @@ import os
 import re
 
 from apply.allowed import is_port_list
-from apply.kinds import Kind
+from apply.kinds import ChangeKind
 from apply.tools import StepError
 
 LONGEST = 1 << 20  # bytes; the longest list of reserved ports has a third
@@ -60,4 +60,4 @@ def port_range(item):
     return int(low), int(high or low)
 
 
-KINDS = {"sysctl": Kind(read_sysctl, write_sysctl, same_sysctl)}
+KINDS = {"sysctl": ChangeKind(read_sysctl, write_sysctl, same_sysctl)}

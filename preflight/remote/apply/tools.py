@@ -82,10 +82,7 @@ def _exchange(process, data, name, deadline):
             raise StepError("%s had not ended after %d s" % (name, TOOL_SECONDS))
         for descriptor, _ in ready:
             if descriptor not in texts:
-                data = _given(descriptor, data)
-                if not data:
-                    poll.unregister(descriptor)
-                    process.stdin.close()
+                data = _send(process, poll, data)
                 continue
             chunk = os.read(descriptor, 65536)
             texts[descriptor] += chunk
@@ -94,20 +91,29 @@ def _exchange(process, data, name, deadline):
                 streams_open -= 1
             elif len(texts[descriptor]) > OUTPUT_LIMIT:
                 raise StepError("%s printed more than %d MiB" % (name, OUTPUT_LIMIT >> 20))
+    _wait(process, name, deadline)
+    return tuple(texts[pipe.fileno()].decode("utf-8", "replace") for pipe in (process.stdout, process.stderr))
+
+
+def _send(process, poll, data):
+    """Write a part of the input that does not block, and return the part not yet written. A pipe that is ready takes
+    PIPE_BUF bytes."""
+    descriptor = process.stdin.fileno()
+    try:
+        data = data[os.write(descriptor, data[: select.PIPE_BUF]) :]
+    except BrokenPipeError:
+        data = b""  # it ended without reading: its exit code and output say why
+    if not data:
+        poll.unregister(descriptor)
+        process.stdin.close()
+    return data
+
+
+def _wait(process, name, deadline):
     try:
         process.wait(max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise StepError("%s closed its output but did not end" % name) from None
-    return tuple(texts[pipe.fileno()].decode("utf-8", "replace") for pipe in (process.stdout, process.stderr))
-
-
-def _given(descriptor, data):
-    """Write a part of the input that does not block, and return the part not yet written. A pipe that is ready takes
-    PIPE_BUF bytes."""
-    try:
-        return data[os.write(descriptor, data[: select.PIPE_BUF]) :]
-    except BrokenPipeError:
-        return b""  # it ended without reading: its exit code and output say why
 
 
 def kill(group):

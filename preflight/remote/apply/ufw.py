@@ -3,7 +3,7 @@
 import re
 
 from apply.files import read_file
-from apply.kinds import Kind, after_alone
+from apply.kinds import ChangeKind, after_alone
 from apply.nftables import same_rules
 from apply.tools import TAG, StepError, must
 
@@ -81,7 +81,7 @@ def load_enabled(_):
 
 
 KINDS = {
-    "ufw-rules": Kind(
+    "ufw-rules": ChangeKind(
         read_ufw_rules,
         write_ufw_rules,
         same_rules,
@@ -90,7 +90,7 @@ KINDS = {
         merge=after_alone,
         load=load_rules,
     ),
-    "ufw-enabled": Kind(
+    "ufw-enabled": ChangeKind(
         read_ufw_enabled, write_ufw_enabled, rewrites=("/etc/ufw/ufw.conf",), merge=after_alone, load=load_enabled
     ),
 }

@@ -128,11 +128,17 @@ def held(watch, run):
         os.close(handle)
 
 
+def stat_fields(pid):
+    """Return the fields of /proc/PID/stat after the program's name, None where the process is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
 def start_time(pid):
     """Return a process's start time in the kernel's ticks, None where it is gone. With the id it identifies a
     process."""
-    try:
-        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[START_TIME])
-    except OSError:
-        return None
+    fields = stat_fields(pid)
+    return fields and int(fields[START_TIME])

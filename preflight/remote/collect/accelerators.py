@@ -4,7 +4,7 @@ import os
 import time
 
 from collect.npu_smi import NPU_SMI
-from collect.tools import LookError, attempt, find, listing, read
+from collect.tools import attempt, device_numbers, find, listing, word
 
 PCI = "/sys/bus/pci/devices"
 HUAWEI, NVIDIA = "0x19e5", "0x10de"
@@ -18,30 +18,19 @@ def look_accelerators(request, deadline):
     The two in the middle are numbers of device nodes. The last is the answer of `npu-smi info`, if there are NPUs and
     no other section runs it.
     """
-    facts = {"pci": pci_devices(), "npu_nodes": numbered("davinci"), "gpu_nodes": numbered("nvidia"), "npu_smi": None}
-    npus = facts["npu_nodes"] or any(vendor == HUAWEI for vendor, _ in facts["pci"])
+    npu_nodes, gpu_nodes = len(device_numbers("davinci")), len(device_numbers("nvidia"))
+    facts = {"pci": pci_devices(), "npu_nodes": npu_nodes, "gpu_nodes": gpu_nodes, "npu_smi": None}
+    npus = npu_nodes or any(vendor == HUAWEI for vendor, _ in facts["pci"])
     tool = find(*NPU_SMI) if npus and "npu_smi" not in request["deadlines"] else None
     if tool:
         facts["npu_smi"] = attempt([tool, "info"], min(deadline, time.monotonic() + QUERY_SECONDS))
     return facts
 
 
-def numbered(name):
-    """Return the number of device nodes /dev/NAME0, /dev/NAME1 …"""
-    return sum(node[: len(name)] == name and node[len(name) :].isdigit() for node in listing("/dev"))
-
-
 def pci_devices():
     devices = []
     for bus in sorted(listing(PCI)):
-        vendor, kind, device = (word(bus, name) for name in ("vendor", "class", "device"))
+        vendor, kind, device = (word(os.path.join(PCI, bus, name), 20) for name in ("vendor", "class", "device"))
         if kind.startswith(CLASSES.get(vendor, ("no class",))):
             devices.append([vendor, device])
     return devices
-
-
-def word(bus, name):
-    try:
-        return (read(os.path.join(PCI, bus, name), 4096) or "").strip()[:20]
-    except LookError:
-        return ""

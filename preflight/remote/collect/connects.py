@@ -24,9 +24,7 @@ def look_connects(request, deadline):
     the others: a job may be at work there.
     """
     options = request["connects"]
-    ports = list(options["ports"])
-    if options["ephemeral"]:
-        ports += [int(port) for port in (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()]
+    ports = ports_to_try(options)
     results, unanswered = [], []
     for host, name in options["targets"]:
         try:
@@ -35,7 +33,7 @@ def look_connects(request, deadline):
         except (OSError, UnicodeError):
             results.append({"host": host, "error": "%s does not resolve there" % name})
             continue
-        for port in sorted(set(ports)):
+        for port in ports:
             entry = {"host": host, "address": place[0], "port": port}
             unanswered.append((family, (place[0], port, *place[2:]), entry, None))
     for _ in range(ATTEMPTS):
@@ -43,34 +41,44 @@ def look_connects(request, deadline):
             if connection:
                 connection.close()
         unanswered = attempt(unanswered, request["ports"], min(deadline, time.monotonic() + ANSWER_SECONDS), results)
-    return results + [dict(entry, **closed(connection, errno.ETIMEDOUT)) for _, _, entry, connection in unanswered]
+    return results + [
+        dict(entry, **close_and_report(connection, errno.ETIMEDOUT)) for _, _, entry, connection in unanswered
+    ]
 
 
-def attempt(places, job_ports, until, found):
-    """Try to connect to all places until then. Add the results to `found`, and return the connections without an
+def ports_to_try(options):
+    """Return the job's ports, with the first and the last of the ephemeral ports if they are wanted."""
+    ports = list(options["ports"])
+    if options["ephemeral"]:
+        ports += map(int, (read("/proc/sys/net/ipv4/ip_local_port_range") or "").split())
+    return sorted(set(ports))
+
+
+def attempt(places, job_ports, until, results):
+    """Try to connect to all places until then. Add to the results, and return the connections without an
     answer."""
     attempts, poll = {}, select.poll()
     for family, place, entry, _ in places:
         try:
             if listens(family, place, entry["port"]):
-                found.append(dict(entry, busy=True))
+                results.append(dict(entry, busy=True))
                 continue
             connection = unobtrusive_socket(family, job_ports)
         except OSError as error:
-            found.append(dict(entry, error="it could not be prepared: %s" % error.strerror))
+            results.append(dict(entry, error="it could not be prepared: %s" % error.strerror))
             continue
         code = connection.connect_ex(place)
         if code == errno.EINPROGRESS:
             poll.register(connection, select.POLLOUT)
             attempts[connection.fileno()] = (family, place, entry, connection)
         else:
-            found.append(dict(entry, **closed(connection, code)))
+            results.append(dict(entry, **close_and_report(connection, code)))
     while attempts and time.monotonic() < until:
         for descriptor, _ in poll.poll(max(0, until - time.monotonic()) * 1000):
             poll.unregister(descriptor)
             _, _, entry, connection = attempts.pop(descriptor)
             code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            found.append(dict(entry, **closed(connection, code)))
+            results.append(dict(entry, **close_and_report(connection, code)))
     return list(attempts.values())
 
 
@@ -89,7 +97,7 @@ def unobtrusive_socket(family, job_ports):
     raise OSError(errno.EADDRINUSE, "no port outside of the job's is free")
 
 
-def closed(connection, code):
+def close_and_report(connection, code):
     """Close the connection and return {"code", "client", "icmp"}: 0 or an errno, its address here, and the sender of an
     ICMP error.
 

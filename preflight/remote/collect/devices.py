@@ -8,7 +8,7 @@ import pwd
 import stat
 import time
 
-from collect.tools import LookError, attempt, find, listing, read
+from collect.tools import LookError, attempt, device_numbers, find, listing, read
 
 USUAL = "/usr/local/Ascend"
 NODES = ("davinci_manager", "hisi_hdc", "devmm_svm")
@@ -42,8 +42,8 @@ def installed():
 
 
 def look_device_nodes(request, deadline):
-    numbered = [name for name in listing("/dev") if name[:7] == "davinci" and name[7:].isdigit()]
-    nodes = [node("/dev/" + name) for name in [*sorted(numbered, key=lambda name: int(name[7:])), *NODES]]
+    names = ["davinci%d" % number for number in sorted(device_numbers("davinci"))]
+    nodes = [node("/dev/" + name) for name in [*names, *NODES]]
     tool = find("lspci")
     lspci_deadline = min(deadline, time.monotonic() + LSPCI_SECONDS)
     lspci = attempt([tool, "-D", "-nn", "-d", "19e5:"], lspci_deadline) if tool else None

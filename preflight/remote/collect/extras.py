@@ -3,9 +3,9 @@ first time."""
 
 import time
 
-from collect.hccn import HCCN_TOOL, davinci, hccn, known, looked
+from collect.hccn import HCCN_TOOL, hccn, hccn_done, supported
 from collect.npu_smi import AT_ONCE, NPU_SMI, QUERY_SECONDS, ask_mapping, numbers
-from collect.tools import attempt, each, find
+from collect.tools import attempt, device_numbers, each, find
 
 # Queries of the first device, with -g, as far as the tool lists them, and of the first chip.
 OF_A_DEVICE = ("status", "local_lldp", "prio_tc", "tc_cfg", "tc_qos", "tc_stat", "pfc_stat", "dcqcn")
@@ -37,10 +37,10 @@ def of_a_device(request, deadline):
     if not tool:
         return {}
     if "hccn" in request["deadlines"]:
-        looked.wait(max(0, deadline - time.monotonic()))
+        hccn_done.wait(max(0, deadline - time.monotonic()))
     answers = {"hccn_tool -h": attempt([tool, "-h"], soon(deadline))}
-    devices = sorted(set(request["devices"]) | set(davinci()))
-    for name in known(tool, OF_A_DEVICE, deadline) if devices else ():
+    devices = sorted(set(request["devices"]) | set(device_numbers("davinci")))
+    for name in supported(tool, OF_A_DEVICE, deadline) if devices else ():
         answer = hccn(tool, devices[0], ["-" + name, "-g"], soon(deadline))
         answers["hccn_tool -i %d -%s -g" % (devices[0], name)] = answer
     return answers

@@ -4,6 +4,7 @@
 
 import os
 
+from collect.own import parent_of
 from collect.tools import FILE_LIMIT, command, find, listed, read, required, runs, texts
 
 
@@ -23,15 +24,8 @@ def look_firewall(request, deadline):
             name: command([path, "-w", "-S", "INPUT"], deadline, limit=FILE_LIMIT) if path else None
             for name, path in programs.items()
         },
-        # Tables that nft does not show: those of legacy iptables, and all of them where nft is not installed.
-        "nat": {
-            name: command([path, "-w", "-t", "nat", "-S"], deadline, limit=FILE_LIMIT)
-            for name, path in programs.items()
-            if path and (name in legacy_tables("nat") if "legacy" in name else not nft)
-        },
-        "iptables_saved": texts(
-            [folder + "/" + name for folder in ("/etc/iptables", "/etc/sysconfig") for name in SAVED_RULES]
-        ),
+        "nat": nat_rules(programs, nft, deadline),
+        "iptables_saved": texts(SAVED_RULES),
         "firewalld": look_firewalld(deadline) if find("firewalld") and runs("firewalld") else None,
         "at_boot": [service for service in FIREWALL_SERVICES if starts_at_boot(service)],
         "ssh_connection": ssh_connection(),
@@ -39,7 +33,8 @@ def look_firewall(request, deadline):
 
 
 FIREWALL_SERVICES = ("firewalld", "nftables", "netfilter-persistent", "iptables", "ip6tables", "ufw")
-SAVED_RULES = ("rules.v4", "rules.v6", "iptables", "ip6tables")  # of netfilter-persistent and of iptables-services
+SAVED_NAMES = ("rules.v4", "rules.v6", "iptables", "ip6tables")  # of netfilter-persistent and of iptables-services
+SAVED_RULES = [folder + "/" + name for folder in ("/etc/iptables", "/etc/sysconfig") for name in SAVED_NAMES]
 
 
 def starts_at_boot(service):
@@ -48,6 +43,15 @@ def starts_at_boot(service):
     unit = service + ".service"
     is_wanted = any(os.path.lexists(folder + "/" + unit) for folder in listed(base, ".target.wants"))
     return is_wanted and os.path.realpath(base + unit) != "/dev/null"
+
+
+def nat_rules(programs, nft, deadline):
+    """Return the rules of tables that nft does not show: of legacy iptables, and of all where nft is not installed."""
+    return {
+        name: command([path, "-w", "-t", "nat", "-S"], deadline, limit=FILE_LIMIT)
+        for name, path in programs.items()
+        if path and (name in legacy_tables("nat") if "legacy" in name else not nft)
+    }
 
 
 def iptables_programs(ruleset):
@@ -111,8 +115,7 @@ def ssh_connection():
                 for variable in file.read().split(b"\0"):
                     if variable.startswith(b"SSH_CONNECTION="):
                         return variable.partition(b"=")[2].decode("utf-8", "replace")
-            with open("/proc/%d/stat" % pid) as file:
-                pid = int(file.read().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
+        except OSError:
             return None
+        pid = parent_of(pid)
     return None

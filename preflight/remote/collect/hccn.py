@@ -2,19 +2,24 @@
 
 # ruff: noqa: ARG001  (the sections have one signature)
 
-import os
+import collections
 import re
 import threading
 import time
 
-from collect.tools import LookError, attempt, command, each, read, required
+from collect.tools import LookError, attempt, command, device_numbers, each, read, required
 
 # Temporary answers, and the seconds to wait for another one. Just after boot the tool still restores the settings. A
 # device that has just got a detect address has not probed it yet.
-PASSING = {"cfg": (("status:START",), 10), "net_health": (("status: Init", "status: Detect ip set"), 5)}
+Passing = collections.namedtuple("Passing", "texts seconds")
+PASSING = {
+    "cfg": Passing(("status:START",), 10),
+    "net_health": Passing(("status: Init", "status: Detect ip set"), 5),
+}
+NEVER_PASSING = Passing((), 0)
 HCCN_TOOL = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
 QUERY_SECONDS = 10  # limit of one query: one that hangs leaves time for those after it
-looked = threading.Event()  # set once look_hccn has ended
+hccn_done = threading.Event()  # set once look_hccn has ended
 
 
 def hccn(tool, device, arguments, deadline):
@@ -29,22 +34,17 @@ def hccn(tool, device, arguments, deadline):
         pause = min(1.0, pause * 2)
 
 
-def hccn_settled(tool, device, arguments, passing, seconds, deadline):
-    """Call hccn_tool, again while its answer is a temporary one and `seconds` are not over. Return the last answer."""
-    end = min(deadline, time.monotonic() + seconds)
+def hccn_settled(tool, device, arguments, passing, deadline):
+    """Call hccn_tool, again for some seconds while its answer is a temporary one. Return the last answer."""
+    end = min(deadline, time.monotonic() + passing.seconds)
     while True:
         answer = hccn(tool, device, arguments, min(deadline, time.monotonic() + QUERY_SECONDS))
-        if not any(text in answer["out"] for text in passing) or time.monotonic() + 0.5 > end:
+        if not any(text in answer["out"] for text in passing.texts) or time.monotonic() + 0.5 > end:
             return answer
         time.sleep(0.5)
 
 
-def davinci():
-    """Return the ids of the device nodes; a device's -i is the N of /dev/davinciN."""
-    return [int(entry[7:]) for entry in os.listdir("/dev") if entry[:7] == "davinci" and entry[7:].isdigit()]
-
-
-def known(tool, names, deadline):
+def supported(tool, names, deadline):
     """Return those of `names` that this hccn_tool lists in its help; all, if no line of the help is understood."""
     try:
         text = command([tool, "-h"], min(deadline, time.monotonic() + QUERY_SECONDS))
@@ -59,22 +59,22 @@ def look_hccn(request, deadline):
     try:
         return look_devices(request, deadline)
     finally:
-        looked.set()
+        hccn_done.set()
 
 
 def look_devices(request, deadline):
     tool = required(*HCCN_TOOL)
-    devices = sorted(set(request["devices"]) | set(davinci()))
+    devices = sorted(set(request["devices"]) | set(device_numbers("davinci")))
     if not devices:
         raise LookError("no device: the inventory names none, and there is no /dev/davinciN")
-    deep = known(tool, request["deep_readings"], deadline) if request.get("deep_readings") else []
+    deep = supported(tool, request["deep_readings"], deadline) if request.get("deep_readings") else []
 
     def readings(device):
         answers = {}
         for name, option in request["readings"]:
             probes_nothing = name == "net_health" and "0.0.0.0" in answers.get("netdetect", {}).get("out", "0.0.0.0")
-            passing, seconds = ((), 0) if probes_nothing else PASSING.get(name, ((), 0))
-            answers[name] = hccn_settled(tool, device, ["-" + name, option], passing, seconds, deadline)
+            passing = NEVER_PASSING if probes_nothing else PASSING.get(name, NEVER_PASSING)
+            answers[name] = hccn_settled(tool, device, ["-" + name, option], passing, deadline)
         for name in deep:
             answers[name] = hccn(tool, device, ["-" + name, "-g"], min(deadline, time.monotonic() + QUERY_SECONDS))
         return answers

@@ -4,7 +4,8 @@ import json
 import re
 import sys
 
-from collect.tools import LookError, command, find, read
+from collect.devices import USUAL, installed_in
+from collect.tools import LookError, Start, command, find, read
 
 ANSWER_LIMIT = 4 * 1024 * 1024  # bytes: rank tables and version files come with it
 
@@ -28,7 +29,7 @@ def look_job(request, deadline):
     payload = json.dumps({"marker": mark, "wanted": job_request})
     program = (job["source"] + payload).encode()
     label = job["python"] + ", where the jobs run,"  # a person wrote its arguments, which may hold a secret
-    answer = command(job["argv"], deadline, stdin=program, limit=ANSWER_LIMIT, called=label)
+    answer = command(job["argv"], deadline, ANSWER_LIMIT, label, Start(program))
     for line in answer["out"].splitlines():
         if line.startswith(mark):
             return json.loads(line[len(mark) :])
@@ -46,8 +47,6 @@ def where_installed(paths):
     """Return the paths, with those of the driver below the folder that it is installed in on this host."""
     if not paths:
         return paths
-    from collect.devices import USUAL, installed_in
-
     try:
         base = installed_in()
     except LookError:  # HST111 reports on the file with the folder

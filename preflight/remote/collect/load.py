@@ -6,7 +6,7 @@ import os
 import time
 
 from collect.npu_smi import owner
-from collect.own import preflight_processes
+from collect.own import ancestry, preflight_processes
 from collect.tools import LookError, read
 
 APART = 0.1  # seconds between two samples
@@ -25,16 +25,8 @@ def look_load(request, deadline):
         raise LookError("other users' processes are hidden here (hidepid of /proc); root is shown them")
     processors, limit = usable(), limited()
     much = MUCH * min(processors, limit or processors)
-    watch = Watch()
-    watch.look()
-    while watch.looks < FEW or (watch.looks < MANY and sum(watch.wanted().values()) >= much):
-        if time.monotonic() + APART >= deadline:
-            break
-        time.sleep(APART)
-        watch.look()
-    if watch.looks < FEW:
-        raise LookError("the processes could be looked at %d times, %d are needed" % (watch.looks, FEW))
-    demand = watch.wanted()
+    watch = watched(much, deadline)
+    demand = watch.demand()
     use = watch.used()
     notable_keys = [key for key in demand if demand[key] >= NOTABLE]
     busiest = sorted(notable_keys, key=lambda key: (demand[key], use[key]), reverse=True)[:SHOWN]
@@ -49,6 +41,20 @@ def look_load(request, deadline):
             for key in busiest
         ],
     }
+
+
+def watched(much, deadline):
+    """Return the samples: a few, or many while at least `much` is in demand. Raise LookError if there is no time."""
+    watch = Watch()
+    watch.take_sample()
+    while watch.samples < FEW or (watch.samples < MANY and sum(watch.demand().values()) >= much):
+        if time.monotonic() + APART >= deadline:
+            break
+        time.sleep(APART)
+        watch.take_sample()
+    if watch.samples < FEW:
+        raise LookError("the processes could be looked at %d times, %d are needed" % (watch.samples, FEW))
+    return watch
 
 
 def usable():
@@ -89,7 +95,7 @@ class Watch:
     """Samples of all processes but preflight's own and the kernel's. A key is (pid, start): numbers are used again."""
 
     def __init__(self):
-        self.looks = 0
+        self.samples = 0
         self.names = {}
         self.runnable = {}  # key → samples in which it ran or could have run
         self.before = {}  # key → ticks of processor time in its first sample; 0 for a process that started later
@@ -98,7 +104,7 @@ class Watch:
         self.kernel = set()  # pids as text: many processors have thousands of them, and they stay
         self.first = self.last = time.monotonic()
 
-    def look(self):
+    def take_sample(self):
         self.last = time.monotonic()
         processes = {}
         parents = {}
@@ -113,10 +119,10 @@ class Watch:
         for key, (state, name, ticks) in processes.items():
             if key[0] not in own_pids:
                 self.names[key] = name
-                self.before.setdefault(key, 0 if self.looks else ticks)
+                self.before.setdefault(key, 0 if self.samples else ticks)
                 self.ticks[key] = ticks
                 self.runnable[key] = self.runnable.get(key, 0) + (state == b"R")
-        self.looks += 1
+        self.samples += 1
 
     def process(self, number):
         """Return (key, parent, state, name, ticks) from /proc/PID/stat; None if it has ended, or is the kernel's."""
@@ -144,22 +150,18 @@ class Watch:
         seconds = max(self.last - self.first, APART)
         return {key: (ticks - self.before[key]) / TICKS / seconds for key, ticks in self.ticks.items()}
 
-    def wanted(self):
+    def demand(self):
         """Return {key: processors wanted} of the processes that want any. It is the larger of two figures. The state is
         that of a process's first thread, and shows one that waits for a processor, as under a limit or among many. The
         use shows the other threads."""
-        demand = {key: max(used, self.runnable[key] / self.looks) for key, used in self.used().items()}
+        demand = {key: max(used, self.runnable[key] / self.samples) for key, used in self.used().items()}
         return {key: wanted_share for key, wanted_share in demand.items() if wanted_share > 0}
 
 
 def own(parents):
     """Return the collector, its ancestors (sshd of this login, sudo), and its descendants. `parents`: of all
     processes."""
-    own_pids = {os.getpid()}
-    pid = parents.get(os.getpid(), 0)
-    while pid > 1 and pid not in own_pids:
-        own_pids.add(pid)
-        pid = parents.get(pid, 0)
+    own_pids = ancestry(os.getpid(), lambda pid: parents.get(pid, 0))
     children = {os.getpid()}
     while children:
         children = {pid for pid, parent in parents.items() if parent in children} - own_pids

@@ -12,7 +12,7 @@ def look_naming(request, deadline):
     """Return the results of all look-ups, with null for one that takes too long. Each has a thread, since a dead name
     server answers none of them."""
     options = request["naming"]
-    work = {("localhost", ""): lambda: resolved("localhost"), ("full_name", ""): lambda: full_name(options["peers"])}
+    work = {("localhost", ""): lambda: resolve("localhost"), ("full_name", ""): lambda: full_name(options["peers"])}
     for address in options["addresses"]:
         work["reverse", address] = lambda address=address: reverse(address)
     for name in options["endpoints"]:
@@ -49,7 +49,7 @@ def entries(name, flags=0):
         return []
 
 
-def resolved(name):
+def resolve(name):
     return sorted({entry[4][0] for entry in entries(name)})
 
 
@@ -58,7 +58,7 @@ def full_name(peers):
     name = socket.getfqdn()
     domain = name.partition(".")[2]
     names = [peer + "." + domain for peer in peers if domain and "." not in peer]
-    return {"name": name, "peers": [[peer, resolved(peer)] for peer in names]}
+    return {"name": name, "peers": [[peer, resolve(peer)] for peer in names]}
 
 
 def reverse(address):

@@ -5,7 +5,7 @@ import pwd
 import random
 import time
 
-from collect.tools import LookError, as_user, command, each, required
+from collect.tools import LookError, Start, as_user, command, each, required
 
 SECONDS = 6.0  # for one try
 BUSY = ("kex_exchange_identification", "ssh_exchange_identification", "Connection reset by")
@@ -38,23 +38,27 @@ def look_neighbours(request, deadline):
 
     def visit(position):
         host, place, port = settings["targets"][position]
-        target = {"host": host, "place": place, "port": port}
         port_options = ["-p", str(port)] if port else []
         argv = as_user(account, [ssh, "-n", "-T", *options, *port_options, "--", place, "true"])
-        while True:
-            try:
-                until = min(deadline, time.monotonic() + SECONDS)
-                answer = command(argv, until, called="ssh " + place, environment=environment)
-            except LookError as error:
-                return dict(target, code=-1, err="", trouble=str(error))
-            # All hosts try the first one: its sshd drops some of many unauthenticated connections (MaxStartups).
-            busy = any(word in answer["err"] for word in BUSY)
-            if not busy or time.monotonic() + SECONDS > deadline:
-                return dict(target, code=answer["code"], err=answer["err"][-2000:])
-            time.sleep(random.uniform(0.3, 1.2))
+        return dict({"host": host, "place": place, "port": port}, **login_result(argv, place, environment, deadline))
 
     results = each(range(len(settings["targets"])), visit, deadline)
     return {"user": account.pw_name, "visits": [results[key] for key in sorted(results, key=int)]}
+
+
+def login_result(argv, place, environment, deadline):
+    """Return {"code", "err"} of ssh to a place, with {"trouble"} if it could not be run to its end."""
+    while True:
+        try:
+            until = min(deadline, time.monotonic() + SECONDS)
+            answer = command(argv, until, called="ssh " + place, start=Start(environment=environment))
+        except LookError as error:
+            return {"code": -1, "err": "", "trouble": str(error)}
+        # All hosts try the first one: its sshd drops some of many unauthenticated connections (MaxStartups).
+        busy = any(word in answer["err"] for word in BUSY)
+        if not busy or time.monotonic() + SECONDS > deadline:
+            return {"code": answer["code"], "err": answer["err"][-2000:]}
+        time.sleep(random.uniform(0.3, 1.2))
 
 
 def jobs_account(user):

@@ -8,7 +8,7 @@ import re
 import time
 from collections import deque
 
-from collect.tools import COMMAND_LIMIT, LookError, attempt, each, find, listed, listing, read, runs
+from collect.tools import COMMAND_LIMIT, attempt, each, find, listed, listing, read, runs, word
 
 QUERIES = ("-q", "nvlink -s", "topo -m")
 COUNTERS = "nvlink -e"  # called only without journalctl, so that four processes are the most
@@ -18,7 +18,7 @@ OTHERWISE = (
     "-q -x",
     "--query-gpu=pci.bus_id,name,uuid,driver_version,memory.total,memory.used --format=csv,noheader",
 )
-TOLD = {"-q": re.compile(r"^GPU [0-9A-Fa-f]{4,8}:", re.M), "-q -x": re.compile(r"<gpu id=")}
+GPU_LINE = {"-q": re.compile(r"^GPU [0-9A-Fa-f]{4,8}:", re.M), "-q -x": re.compile(r"<gpu id=")}
 QUERY_SECONDS = 25  # without persistence mode every start of the tool wakes all GPUs, which takes seconds each
 QUERY_LIMIT = 2 * COMMAND_LIMIT  # characters; 16 GPUs with their processes print 300 thousand
 XML_LIMIT = 8 * COMMAND_LIMIT  # characters; 16 GPUs print 800 thousand, with all clocks that they can have
@@ -54,34 +54,12 @@ def look_nvidia(request, deadline):
     log = kmsg()
     tool = find("nvidia-smi")
     by_journal = not log["whole"] and bool(find("journalctl"))
-    last_question = "journalctl" if by_journal else COUNTERS
-    questions = [*QUERIES, last_question] if tool else [last_question] if by_journal else []
-
-    def ask(question):
-        if question == "journalctl":
-            return journal(deadline)
-        limit = XML_LIMIT if question == "-q -x" else QUERY_LIMIT
-        return attempt([tool, *question.split()], min(deadline, time.monotonic() + QUERY_SECONDS), limit)
-
-    def ask_in_turn(question):
-        answers = {question: ask(question)}
-        for alternative in OTHERWISE if question == "-q" else ():
-            answer = answers[question]
-            if "trouble" in answer or TOLD[question].search(answer["out"]):
-                break  # a call that hangs costs its own time and no more
-            answers[alternative] = ask(alternative)
-            question = alternative
-        return answers
-
-    answer_groups = each(questions, ask_in_turn, deadline)
-    answer_of = {question: answer for answers in answer_groups.values() for question, answer in answers.items()}
-    log = answer_of.pop("journalctl", None) or log
-    if tool and by_journal:
-        answer_of[COUNTERS] = {"out": "", "err": "", "code": -1, "trouble": NOT_ASKED}
+    answers = ask_all(tool, by_journal, deadline)
+    log = answers.pop("journalctl", None) or log
     gpus, switches = pci()
     return {
         "tool": bool(tool),
-        "answers": answer_of,
+        "answers": answers,
         "pci": gpus,
         "switches": switches,
         "version": read(VERSION),
@@ -93,6 +71,39 @@ def look_nvidia(request, deadline):
         "pci_drivers": {gpu[0]: name for gpu in gpus for name in [driver(gpu[0])] if name},
         "virtual": [gpu[0] for gpu in gpus if os.path.lexists(os.path.join(PCI, gpu[0], "physfn"))],
     }
+
+
+def ask_all(tool, by_journal, deadline):
+    """Return {question: answer} of nvidia-smi, if it is installed, and of journalctl, if it is to be called."""
+    questions = list(QUERIES) if tool else []
+    if by_journal:
+        questions.append("journalctl")
+    elif tool:
+        questions.append(COUNTERS)
+    groups = each(questions, lambda question: ask_in_turn(tool, question, deadline), deadline)
+    answers = {question: answer for group in groups.values() for question, answer in group.items()}
+    if tool and by_journal:
+        answers[COUNTERS] = {"out": "", "err": "", "code": -1, "trouble": NOT_ASKED}
+    return answers
+
+
+def ask_in_turn(tool, question, deadline):
+    """Return {question: answer}, with other forms of the question as long as no GPU is in the answer."""
+    if question == "journalctl":
+        return {question: journal(deadline)}
+    answers = {question: ask(tool, question, deadline)}
+    for alternative in OTHERWISE if question == "-q" else ():
+        answer = answers[question]
+        if "trouble" in answer or GPU_LINE[question].search(answer["out"]):
+            break  # a call that hangs costs its own time and no more
+        answers[alternative] = ask(tool, alternative, deadline)
+        question = alternative
+    return answers
+
+
+def ask(tool, question, deadline):
+    limit = XML_LIMIT if question == "-q -x" else QUERY_LIMIT
+    return attempt([tool, *question.split()], min(deadline, time.monotonic() + QUERY_SECONDS), limit)
 
 
 def kmsg():
@@ -146,7 +157,7 @@ def pci():
     """Return GPUs as [bus, lanes, most lanes, whether it answers], and the bus ids of NVSwitches."""
     gpus, switches = [], []
     for bus in sorted(listing(PCI)):
-        values = {name: word(os.path.join(PCI, bus, name)) for name in PCI_FILES}
+        values = {name: word(os.path.join(PCI, bus, name), 40) for name in PCI_FILES}
         if values["vendor"] != NVIDIA:
             continue
         if values["class"].startswith(DISPLAYS):
@@ -154,13 +165,6 @@ def pci():
         elif values["class"].startswith(SWITCH):
             switches.append(bus)
     return gpus, switches
-
-
-def word(path):
-    try:
-        return (read(path, 4096) or "").strip()[:40]
-    except LookError:
-        return ""
 
 
 def alive(bus):

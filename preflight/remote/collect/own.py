@@ -14,46 +14,67 @@ LINE = 65536  # bytes read of a command line; setup lines and wrappers come befo
 
 def preflight_processes():
     """Return [{"pid", "name", "this_run"}], without this collector, its ancestors and its descendants."""
-    runs = {}
-    for number in filter(str.isdigit, os.listdir("/proc")):
-        loader = LOADER.search(text_of(number, "cmdline"))
-        if loader:
-            runs[int(number)] = loader.group(1)
-    this_run = runs.get(os.getpid())
-    own_pids = {os.getpid()}
-    pid = parent_of(os.getpid())
-    while pid > 1 and pid not in own_pids:
-        own_pids.add(pid)
-        pid = parent_of(pid)
-    if set(runs) <= own_pids:
+    runs_of_pids = loaders()
+    own_pids = ancestry(os.getpid(), parent_of)
+    if set(runs_of_pids) <= own_pids:
         return []
-    children = {}
-    for number in filter(str.isdigit, os.listdir("/proc")):
-        children.setdefault(parent_of(number), []).append(int(number))
-    below(children, os.getpid(), own_pids)
-    run_of = {}
-    for pid, run in runs.items():
-        if pid not in own_pids:
-            descendants = below(children, pid, set())
-            run_of.update((each, run) for each in descendants if each not in own_pids and each not in runs)
-            run_of[pid] = run
+    this_run = runs_of_pids.get(os.getpid())
     return [
         {
             "pid": pid,
             "name": text_of(pid, "comm").decode("utf-8", "replace").strip(),
             "this_run": run is not None and run == this_run,
         }
-        for pid, run in sorted(run_of.items())[:MOST]
+        for pid, run in sorted(with_descendants(runs_of_pids, own_pids).items())[:MOST]
     ]
 
 
-def below(children, pid, known):
-    """Add the descendants of `pid` to `known`, and return it."""
+def pids_as_text():
+    return filter(str.isdigit, os.listdir("/proc"))
+
+
+def loaders():
+    """Return {pid: run, or None for one without a name} of the processes that the loader has started."""
+    runs_of_pids = {}
+    for number in pids_as_text():
+        loader = LOADER.search(text_of(number, "cmdline"))
+        if loader:
+            runs_of_pids[int(number)] = loader.group(1)
+    return runs_of_pids
+
+
+def ancestry(pid, parent):
+    """Return the pids of a process and its ancestors, without init. `parent(pid)` is 0 where there is none."""
+    pids = {pid}
+    pid = parent(pid)
+    while pid > 1 and pid not in pids:
+        pids.add(pid)
+        pid = parent(pid)
+    return pids
+
+
+def with_descendants(runs_of_pids, own_pids):
+    """Return {pid: run} of the processes and their descendants, without our own and our descendants."""
+    children = {}
+    for number in pids_as_text():
+        children.setdefault(parent_of(number), []).append(int(number))
+    below(children, os.getpid(), own_pids)
+    run_of = {}
+    for pid, run in runs_of_pids.items():
+        if pid not in own_pids:
+            descendants = below(children, pid, set())
+            run_of.update((each, run) for each in descendants if each not in own_pids and each not in runs_of_pids)
+            run_of[pid] = run
+    return run_of
+
+
+def below(children, pid, pids):
+    """Add the descendants of `pid` to `pids`, and return it."""
     generation = [pid]
     while generation:
-        generation = [child for parent in generation for child in children.get(parent, ()) if child not in known]
-        known.update(generation)
-    return known
+        generation = [child for parent in generation for child in children.get(parent, ()) if child not in pids]
+        pids.update(generation)
+    return pids
 
 
 def parent_of(pid):

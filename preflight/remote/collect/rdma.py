@@ -7,7 +7,7 @@ import os
 import re
 import time
 
-from collect.tools import LookError, attempt, each, find, listing, read
+from collect.tools import attempt, each, find, listing, word
 
 INFINIBAND = "/sys/class/infiniband"
 PCI = "/sys/bus/pci/devices"
@@ -31,53 +31,66 @@ def look_rdma(request, deadline):
     all_names = sorted(listing(INFINIBAND))
     names = all_names[:MOST_DEVICES]
     start = time.monotonic()
-    texts = each(names, lambda name: told(name, ports), deadline - 1)
+    texts = each(names, lambda name: lines_of(name, ports), deadline - 1)
     if texts:
         time.sleep(max(0, min(APART, deadline - time.monotonic() - 1)))
-    later_texts = each(texts, lambda name: told(name, counters), deadline - 0.5)
-    devinfo = find("ibv_devinfo") if any(": InfiniBand\n" in text for text in texts.values()) else None
-    until = min(deadline - 0.5, time.monotonic() + VERBS_SECONDS)
-    functions = [function("gpu", address, os.path.join(PCI, address)) for address in gpus()]
-    functions += [function("nic", name, os.path.join(INFINIBAND, name, "device")) for name in names]
-    functions = [entry for entry in functions if entry["path"]]  # soft RoCE is on no bus
+    later_texts = each(texts, lambda name: lines_of(name, counters), deadline - 0.5)
+    functions = pci_functions(names)
     bridges = sorted({address for entry in functions for address in entry["path"][:-1]})
     return {
-        "infiniband": "".join(texts[name] for name in sorted(texts)),
-        "later": "".join(later_texts[name] for name in sorted(later_texts)),
+        "infiniband": joined(texts),
+        "later": joined(later_texts),
         "seconds": time.monotonic() - start,
         "silent": [name for name in names if name not in texts],
         "left_out": len(all_names) - len(names),
         "functions": functions,
         "acs": {address: acs(os.path.join(PCI, address, "config")) for address in bridges},
+        **kernel_facts(),
+        "devinfo": port_mtus(texts, deadline),
+        "dmi": [word("/sys/class/dmi/id/" + name) for name in ("sys_vendor", "product_name")],
+    }
+
+
+def pci_functions(nics):
+    """Return the PCI functions of all GPUs and of the NICs."""
+    functions = [function("gpu", address, os.path.join(PCI, address)) for address in gpus()]
+    functions += [function("nic", name, os.path.join(INFINIBAND, name, "device")) for name in nics]
+    return [entry for entry in functions if entry["path"]]  # soft RoCE is on no bus
+
+
+def kernel_facts():
+    """Return the modules, the IOMMUs and the processor's report that matter to the path between NIC and GPU."""
+    return {
         "uverbs": sum(name.startswith("uverbs") for name in listing("/dev/infiniband")),
         "peermem": any(os.path.isdir("/sys/module/" + name) for name in ("nvidia_peermem", "nv_peer_mem")),
         "driver": word("/proc/driver/nvidia/version"),
         "iommus": sorted(listing("/sys/class/iommu"))[:MOST_DEVICES],
         "iommu_arguments": [part for part in word("/proc/cmdline").split() if "iommu" in part][:20],
         "hypervisor": is_guest(),
-        "devinfo": mtus(devinfo, until) if devinfo else None,
-        "dmi": [word("/sys/class/dmi/id/" + name) for name in ("sys_vendor", "product_name")],
     }
 
 
-def word(path):
-    """Return the text of a kernel's file; "" where there is none, or the kernel gives none."""
-    try:
-        return (read(path) or "").strip()
-    except LookError:  # an empty slot of GIDs gives EINVAL
-        return ""
+def joined(texts):
+    """Return the texts of all devices, in the order of the devices' names."""
+    return "".join(texts[name] for name in sorted(texts))
 
 
-def told(device, files):
+def lines_of(device, files):
     """Return lines like `mlx5_0/ports/1/state: 4: ACTIVE`, as grep -rs would print the files."""
     base = os.path.join(INFINIBAND, device)
     values = ((path, word(os.path.join(base, path))) for path in files(base))
     return "".join("%s/%s: %s\n" % (device, path, value) for path, value in values if value and "\n" not in value)
 
 
-def mtus(tool, deadline):
-    """Return the output of ibv_devinfo about ports; their identities (GUIDs) stay on the host."""
-    answer = attempt([tool], deadline)
+def port_mtus(texts, deadline):
+    """Return the answer of ibv_devinfo about ports; None without it, or without a port of InfiniBand.
+
+    The ports' identities (GUIDs) stay on the host.
+    """
+    tool = find("ibv_devinfo") if any(": InfiniBand\n" in text for text in texts.values()) else None
+    if not tool:
+        return None
+    answer = attempt([tool], min(deadline - 0.5, time.monotonic() + VERBS_SECONDS))
     lines = [line for line in answer["out"].splitlines(True) if line.strip().startswith(OF_DEVINFO)]
     return dict(answer, out="".join(lines))
 

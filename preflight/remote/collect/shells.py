@@ -5,7 +5,8 @@ import os
 import pwd
 import time
 
-from collect.tools import LookError, as_user, command, read
+from collect.own import parent_of
+from collect.tools import LookError, Start, as_user, command, read
 
 MARK = "preflight-login"
 SHELLS = ("bash", "zsh", "ksh", "mksh", "dash", "sh", "fish")  # shells that accept -l -i -c
@@ -18,34 +19,42 @@ SECRET = ("PASS", "PWD", "SECRET", "TOKEN", "CREDENTIAL", "AUTH", "LOGIN", "KEY"
 def look_shells(request, deadline):
     """Return the variables of `prefixes`, and the paths of `programs`, for both kinds of login."""
     options = request["shells"]
-    over_ssh = given()
+    over_ssh = environment_over_ssh()
     account = pwd.getpwnam(over_ssh["SUDO_USER"]) if "SUDO_USER" in over_ssh else pwd.getpwuid(os.geteuid())
     if options["user"] not in ("", account.pw_name):
         users = (options["user"], account.pw_name)
         raise LookError("jobs run as %s, and what sshd gives is only seen for %s, who logs in" % users)
-    facts = {"user": account.pw_name, "shell": account.pw_shell, "over_ssh": told(account, over_ssh, options, deadline)}
+    facts = {
+        "user": account.pw_name,
+        "shell": account.pw_shell,
+        "over_ssh": for_jobs(account, over_ssh, options, deadline),
+    }
     try:
-        facts["login"], facts["error"] = told(account, login(account, over_ssh, deadline), options, deadline), ""
+        facts["login"], facts["error"] = for_jobs(account, login(account, over_ssh, deadline), options, deadline), ""
     except LookError as error:
         facts["login"], facts["error"] = None, str(error)
     return facts
 
 
-def given():
-    """Return the environment that sshd's command got from the login shell. If sudo is in between, it has changed its
-    child's environment, and the sudo process has the original one."""
-    environment, pid = dict(os.environ), os.getpid()
+def environment_over_ssh():
+    """Return the environment that sshd's command got from the login shell."""
+    environment = dict(os.environ)
     if os.geteuid() == 0 and "SUDO_USER" in environment:
-        while pid > 1 and (read("/proc/%d/comm" % pid) or "").strip() != "sudo":
-            pid = int((read("/proc/%d/stat" % pid) or ") S 0").rpartition(")")[2].split()[1])
-        if pid <= 1:
-            raise LookError("the environment before sudo could not be found")
-        lines = (read("/proc/%d/environ" % pid) or "").split("\0")
-        environment = dict(line.split("=", 1) for line in lines if "=" in line)
-        environment["SUDO_USER"] = os.environ["SUDO_USER"]
+        environment = dict(environment_before_sudo(), SUDO_USER=environment["SUDO_USER"])
     if "SSH_CONNECTION" not in environment:
         raise LookError("preflight did not come in over ssh, so what sshd gives is not known")
     return environment
+
+
+def environment_before_sudo():
+    """Return the environment of the sudo process that started this one: sudo has changed its child's."""
+    pid = os.getpid()
+    while pid > 1 and (read("/proc/%d/comm" % pid) or "").strip() != "sudo":
+        pid = parent_of(pid)
+    if pid <= 1:
+        raise LookError("the environment before sudo could not be found")
+    lines = (read("/proc/%d/environ" % pid) or "").split("\0")
+    return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def login(account, over_ssh, deadline):
@@ -56,16 +65,15 @@ def login(account, over_ssh, deadline):
     environment = {name: value for name, value in over_ssh.items() if name != "SUDO_USER"}
     label = "an interactive login of " + account.pw_name
     until = min(deadline, time.monotonic() + LOGIN_SECONDS)
-    answer = command(
-        as_user(account, argv), until, called=label, environment=dict(environment, TERM="dumb", HOME=account.pw_dir)
-    )
+    start = Start(environment=dict(environment, TERM="dumb", HOME=account.pw_dir))
+    answer = command(as_user(account, argv), until, called=label, start=start)
     _, mark, text = answer["out"].rpartition("\n%s\n" % MARK)
     if not mark:
         raise LookError("%s ends with %d and no word of its environment" % (label, answer["code"]))
     return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
 
 
-def told(account, environment, wanted, deadline):
+def for_jobs(account, environment, wanted, deadline):
     """Return the parts of an environment that matter to jobs. A value that may be a secret does not leave the host."""
     variables = {}
     for name, value in environment.items():
@@ -87,7 +95,7 @@ def on_path(name, path):
 def version(argv, environment, deadline):
     """Return mpirun's version line, with the libraries that it finds there."""
     try:
-        answer = command(argv, deadline, environment=environment)
+        answer = command(argv, deadline, start=Start(environment=environment))
     except LookError as error:
         return str(error)
     lines = (answer["out"].strip() or answer["err"].strip()).splitlines()

@@ -4,7 +4,7 @@
 
 import os
 
-from collect.tools import LookError, listing, read, runs
+from collect.tools import LookError, listing, read, runs, texts
 
 
 def look_sysctl(request, deadline):
@@ -53,16 +53,16 @@ def look_tuned():
     active = read("/etc/tuned/active_profile") or ""
     if not active.strip():
         return None
-    files = {}
-    for folder in ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"):
-        for name in listing(folder):
-            path = os.path.join(folder, name, "tuned.conf")
-            text = read(path)
-            if text is not None:
-                files[path] = text
+    files = tuned_profiles()
     if not any("ip_local_reserved_ports" in text for text in files.values()):
         return None
     if not (os.path.lexists("/etc/systemd/system/multi-user.target.wants/tuned.service") or runs("tuned")):
         return None
     post_loaded, main = read("/etc/tuned/post_loaded_profile") or "", read("/etc/tuned/tuned-main.conf") or ""
     return {"active": active, "post_loaded": post_loaded, "main": main, "files": files}
+
+
+def tuned_profiles():
+    """Return {path: text} of all profiles."""
+    folders = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+    return texts(os.path.join(folder, name, "tuned.conf") for folder in folders for name in listing(folder))

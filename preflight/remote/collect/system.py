@@ -5,11 +5,9 @@
 import os
 import pwd
 import socket
-import threading
-import time
 
 from collect.own import preflight_processes
-from collect.tools import LookError, command, listed, listing, read, required
+from collect.tools import LookError, command, each, listed, listing, read, required
 
 
 def look_os(request, deadline):
@@ -49,8 +47,8 @@ def logind():
     parts = {}  # a file of the same name in a later folder replaces an earlier one
     for folder in folders:
         parts.update((os.path.basename(path), path) for path in listed(folder + "/logind.conf.d", ".conf"))
-    mains = [path for path in (folder + "/logind.conf" for folder in folders) if os.path.isfile(path)]
-    paths = mains[-1:] + [parts[name] for name in sorted(parts) if os.path.isfile(parts[name])]
+    mains = list(filter(os.path.isfile, (folder + "/logind.conf" for folder in folders)))
+    paths = mains[-1:] + list(filter(os.path.isfile, (parts[name] for name in sorted(parts))))
     return [[path, read(path) or ""] for path in paths]
 
 
@@ -92,32 +90,20 @@ def look_names(request, deadline):
     """Return the addresses of all names, resolved eight at a time: one dead name server must not cost a timeout per
     host."""
     own_name = socket.gethostname()
-    todo = [own_name] + request["names"]
-    answers = {}
-
-    def work():
-        while todo:
-            try:
-                name = todo.pop()
-            except IndexError:
-                return
-            try:
-                # As bytes: a text would load the IDNA codec, 5 ms.
-                entries = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
-                answers[name] = [entry[4][0] for entry in entries]
-            except (OSError, UnicodeError):
-                answers[name] = []
-
-    wanted_names = set(todo)
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(min(8, len(todo)))]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(max(0, deadline - time.monotonic()))
-    unresolved = sorted(wanted_names - set(answers))
+    names = set([own_name] + request["names"])
+    answers = each(names, addresses_of, deadline - 0.5, 8)
+    unresolved = sorted(names - set(answers))
     if unresolved:
         raise LookError("%s did not resolve, or fail to, in time" % ", ".join(unresolved[:4]))
     return {"hostname": answers[own_name], "cluster": {name: answers[name] for name in request["names"]}}
+
+
+def addresses_of(name):
+    try:
+        # As bytes: a text would load the IDNA codec, 5 ms.
+        return [entry[4][0] for entry in socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        return []
 
 
 def look_environment(request, deadline):

@@ -1,5 +1,6 @@
 """Reads of files and calls of this host's programs, bounded in time and output."""
 
+import collections
 import os
 import select
 import signal
@@ -66,6 +67,20 @@ def listing(folder):
         raise LookError("%s cannot be listed: %s" % (folder, error.strerror)) from None
 
 
+def word(path, longest=None):
+    """Return the text of a kernel's file; "" where there is none, or the kernel gives none."""
+    try:
+        return (read(path) or "").strip()[:longest]
+    except LookError:  # an empty slot of GIDs gives EINVAL
+        return ""
+
+
+def device_numbers(name):
+    """Return the numbers of the device nodes /dev/NAME0, /dev/NAME1 …"""
+    begin = len(name)
+    return [int(node[begin:]) for node in listing("/dev") if node[:begin] == name and node[begin:].isdigit()]
+
+
 def listed(folder, ending):
     try:
         return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ending)]
@@ -90,30 +105,25 @@ def runs(name):
     return False
 
 
-def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environment=ENVIRONMENT):
+# Start of a program: the bytes for its stdin, and its environment.
+Start = collections.namedtuple("Start", "stdin environment")
+Start.__new__.__defaults__ = (b"", ENVIRONMENT)
+NO_INPUT = Start()
+
+
+def command(argv, deadline, limit=COMMAND_LIMIT, called="", start=NO_INPUT):
     """Run a program to its end and return {"out", "err", "code"}. Raise LookError past the deadline and past the limit.
 
     Its children are ended with it, and are not waited for, though they may hold the output open. `called`: its name in
     sentences, for arguments that must not be shown.
     """
-    name = called or os.path.basename(argv[0])
-    line = called or " ".join([name, *asked(argv)])
+    name, line = labels(argv, called)
     if leaving.is_set() or time.monotonic() >= deadline:
         raise LookError("%s was not started: the time for it was over" % line)
-    try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise LookError("%s does not start: %s" % (called or argv[0], error.strerror)) from None
+    process = started(argv, called or argv[0], start)
     running.add(process.pid)
     try:
-        exchange = Exchange(process, stdin)
+        exchange = Exchange(process, start.stdin)
         while exchange.open:
             seconds_left = deadline - time.monotonic()
             if seconds_left <= 0:
@@ -129,15 +139,43 @@ def command(argv, deadline, stdin=b"", limit=COMMAND_LIMIT, called="", environme
         code = process.wait()
         return dict(exchange.texts(), code=code)
     finally:
-        if process.returncode is None:
-            kill(process.pid)
-            process.poll()
-        running.discard(process.pid)
-        for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
-            try:
-                stream.close()
-            except OSError:
-                pass
+        finish(process)
+
+
+def labels(argv, called):
+    """Return a program's name in sentences, and the same with its first arguments."""
+    if called:
+        return called, called
+    name = os.path.basename(argv[0])
+    return name, " ".join([name, *first_arguments(argv)])
+
+
+def started(argv, label, start):
+    """Return the process of a program, in its own session. Raise LookError if it does not start."""
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE if start.stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=start.environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LookError("%s does not start: %s" % (label, error.strerror)) from None
+
+
+def finish(process):
+    """Kill the process's group, unless the process was waited for, and close its pipes."""
+    if process.returncode is None:
+        kill(process.pid)
+        process.poll()
+    running.discard(process.pid)
+    for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+        try:
+            stream.close()
+        except OSError:
+            pass
 
 
 class Exchange:
@@ -206,7 +244,7 @@ def as_user(account, argv):
     return [required("runuser"), "-u", account.pw_name, "--", *argv]
 
 
-def asked(argv):
+def first_arguments(argv):
     """Return the arguments of a tool in a few words: `-i 0 -link`, `info -t health`."""
     words = argv[1:5]
     return words[:3] if len(words) == 4 and words[3].startswith("-") else words

@@ -41,7 +41,7 @@ import sys
 import time
 import zlib
 
-from collect.tools import LookError, adopt_orphans, command, end_descendants, find
+from collect.tools import LookError, Start, adopt_orphans, command, end_descendants, find
 
 SECONDS = 60  # for reading; files that are left then are listed
 FOUND = 20000  # files of a pattern that are examined
@@ -90,7 +90,7 @@ def pieces(document):
     yield "}"
 
 
-def written(marker, document):
+def write_answer(marker, document):
     """Write the framed answer to stdout."""
     texts = list(pieces(document))
     length = sum(len(text) if isinstance(text, str) else (len(text) + 2) // 3 * 4 for text in texts)
@@ -106,7 +106,7 @@ def written(marker, document):
     out.flush()
 
 
-def told(path):
+def path_text(path):
     return os.fsencode(path).decode("utf-8", "replace")[:LONGEST]
 
 
@@ -129,7 +129,7 @@ def plog_patterns(user):
     return [os.path.join(glob.escape(root), folder, "*.log") for root in sorted(roots) for folder in FOLDERS]
 
 
-def expanded(pattern):
+def expand_home(pattern):
     """Return the pattern with ~ as the home of the session's user, also if the session is root's by sudo."""
     if pattern.startswith("~/"):
         return os.path.expanduser("~" + os.environ.get("SUDO_USER", "") + pattern[1:])
@@ -198,23 +198,26 @@ def tail(path, most):
         return file.read(most), begin
 
 
-class Answer:
+class LogFiles:
+    """Files that match the request's patterns: those that are sent, and those that are left out."""
+
     def __init__(self, request):
         self.request = request
         self.until = time.monotonic() + SECONDS
         self.room = request["most"]
         self.mounts = mounts()
-        self.found = {}  # path -> (time of its last change, number of its pattern, status)
+        self.selected = {}  # path -> (time of its last change, number of its pattern, status)
         self.files, self.left, self.nothing = [], [], []
         self.left_more = self.older = 0
 
     def leave(self, path, why):
         if len(self.left) < NAMED:
-            self.left.append({"path": told(path), "why": why})
+            self.left.append({"path": path_text(path), "why": why})
         else:
             self.left_more += 1
 
     def find(self, pattern, number):
+        """Select the recent files of a pattern. Return whether it matches any, or a closed folder may hide them."""
         matched = False
         candidates = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
         for count, (path, in_folder) in enumerate(candidates):
@@ -222,28 +225,30 @@ class Answer:
                 self.leave(pattern, "so many files that not all were looked at")
                 break
             matched = True
-            if in_folder and path.lower().endswith(tuple(self.request["passed"])):
-                continue
-            try:
-                status = os.lstat(path)
-            except OSError as error:
-                self.leave(path, error.strerror)
-                continue
-            if stat.S_ISDIR(status.st_mode):
-                continue
-            if time.time() - status.st_mtime > self.request["age"]:
-                self.older += 1
-            elif stat.S_ISREG(status.st_mode):
-                self.found.setdefault(path, (status.st_mtime, number, status))
-            else:
-                self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "no ordinary file")
+            if not (in_folder and path.lower().endswith(tuple(self.request["passed"]))):
+                self.select(path, number)
         closed = None if matched or number is None else closed_folder(pattern)
         if closed:
             self.leave(closed, "this user may not look into it")
         return matched or bool(closed)
 
+    def select(self, path, number):
+        try:
+            status = os.lstat(path)
+        except OSError as error:
+            self.leave(path, error.strerror)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            return
+        if time.time() - status.st_mtime > self.request["age"]:
+            self.older += 1
+        elif stat.S_ISREG(status.st_mode):
+            self.selected.setdefault(path, (status.st_mtime, number, status))
+        else:
+            self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "no ordinary file")
+
     def take(self):
-        for path, (mtime, number, status) in sorted(self.found.items(), key=lambda item: -item[1][0]):
+        for path, (mtime, number, status) in sorted(self.selected.items(), key=lambda item: -item[1][0]):
             if self.room <= 0:
                 self.leave(path, "more than may be fetched from a host; newer files came first")
                 continue
@@ -259,7 +264,7 @@ class Answer:
             device = "%d:%d" % (os.major(status.st_dev), os.minor(status.st_dev))
             self.files.append(
                 {
-                    "path": told(path),
+                    "path": path_text(path),
                     "glob": number,
                     "shared": self.mounts.get(device, ""),
                     "inode": status.st_ino,
@@ -302,15 +307,17 @@ def kernel(age):
     return {"text": "", "why": reason}
 
 
-def inside(asked, most):
+def inside(container, most):
     """Return the output of this program in the jobs' container.
 
     Its limit is twice the bytes of files, which is what base64 and the other fields take, and 1 MiB.
     """
-    name = asked["argv"][0]  # its arguments are a person's, and may hold a secret
+    name = container["argv"][0]  # its arguments are a person's, and may hold a secret
     until = time.monotonic() + SECONDS + 30
     try:
-        result = command(asked["argv"], until, asked["program"].encode("utf-8"), 2 * most + (1 << 20), name)
+        result = command(
+            container["argv"], until, 2 * most + (1 << 20), name, Start(container["program"].encode("utf-8"))
+        )
     except LookError as error:
         return {"text": "", "why": str(error)}
     return {"text": packed((result["out"] + result["err"]).encode("utf-8")), "why": ""}
@@ -320,11 +327,11 @@ def main():
     start = time.time()
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     adopt_orphans()
-    answer = Answer(request)
+    answer = LogFiles(request)
     for pattern in plog_patterns(request["user"]):
         answer.find(pattern, None)
     for number, pattern in enumerate(request["globs"]):
-        if not answer.find(expanded(pattern), number):
+        if not answer.find(expand_home(pattern), number):
             answer.nothing.append(pattern)
     answer.take()
     document = {
@@ -338,5 +345,5 @@ def main():
         "zone": time.localtime().tm_gmtoff,
         "clock": [start, time.time()],
     }
-    written(request["marker"], document)
+    write_answer(request["marker"], document)
     end_descendants()

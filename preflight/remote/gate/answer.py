@@ -6,7 +6,7 @@ FOUND = " (found "  # begins the note on the age of a verdict's failure
 JOB_CONTEXTS = ("job", "init")  # an unreadable policy leaves these closed, and the scheduler's contexts open
 
 
-class Answer:
+class GateAnswer:
     """Answer to the question whether a job may start here.
 
     `context`   The asking context: prolog, epilog, task, health, job or init.
@@ -15,18 +15,39 @@ class Answer:
     `open`      True if the job may run: never with the outcome fail. With unknown the policy decides.
     `reasons`   [{"check", "outcome", "device", "summary"}], the worst first. In the place of a check's id,
                 "verdict" and "gate" mark errors of these themselves.
-    `sentence`  One line.
     `age`       Seconds since the oldest run that counts, None where none does.
     """
 
-    def __init__(self, context, host, outcome, reasons, opens_unknown, age=None, sentence=""):
+    age = None
+
+    def __init__(self, context, host, outcome, reasons, opens_unknown):
         self.context = context
         self.host = host
         self.outcome = outcome
         self.reasons = reasons
         self.open = outcome in ("pass", "warn") or (outcome == "unknown" and opens_unknown)
-        self.age = age
-        self.sentence = sentence or told(context, host, outcome, reasons, self.open, age)
+
+    @property
+    def sentence(self):
+        """Return the answer in one line."""
+        if self.outcome == "pass":
+            return "%s is good%s" % (self.host, "" if self.age is None else "; looked at %s ago" % span(self.age))
+        policy = ""
+        if self.outcome == "unknown":
+            policy = "; jobs run all the same" if self.open else "; no job runs until that is known"
+        return one_line("%s: %s" % (self._state(), self._cause()))[: SENTENCE - len(policy)] + policy
+
+    def _state(self):
+        if self.outcome == "fail":
+            return ("this task cannot run on %s" if self.context == "task" else "%s is broken") % self.host
+        return {"warn": "%s may run jobs", "unknown": "nobody knows whether %s is good"}[self.outcome] % self.host
+
+    def _cause(self):
+        causes = [reason for reason in self.reasons if reason["outcome"] == self.outcome]
+        if not causes:
+            return "no reason was given"
+        suffix = " (and %d more)" % (len(causes) - 1) if len(causes) > 1 else ""
+        return "%s: %s%s" % (causes[0]["check"], causes[0]["summary"], suffix)
 
     def fields(self):
         """Return the answer's fields for JSON."""
@@ -57,10 +78,10 @@ class Answer:
         return {1: 42, 3: 43}.get(code, code) if self.context == "init" else code
 
 
-def opened(fields):
+def answer_from(fields):
     """Return the answer with these fields."""
-    answer = Answer(fields["context"], fields["host"], fields["outcome"], fields["reasons"], fields["open"])
-    answer.age, answer.sentence = fields["age"], fields["sentence"]
+    answer = GateAnswer(fields["context"], fields["host"], fields["outcome"], fields["reasons"], fields["open"])
+    answer.age = fields["age"]
     return answer
 
 
@@ -68,32 +89,15 @@ def reason(check, outcome, summary, device=None):
     return {"check": check, "outcome": outcome, "device": device, "summary": summary}
 
 
-def nobody_knows(context, host, summary, opens_unknown=None):
+def unknown_answer(context, host, summary, opens_unknown=None):
     """Return the answer "unknown" for an error of the gate itself. Without a policy, requests from within a job close
     and the other contexts open."""
     opens = context not in JOB_CONTEXTS if opens_unknown is None else opens_unknown
-    return Answer(context, host, "unknown", [reason("gate", "unknown", summary)], opens)
+    return GateAnswer(context, host, "unknown", [reason("gate", "unknown", summary)], opens)
 
 
 def worst(outcomes):
     return min(outcomes, key=WORST_FIRST.index, default="pass")
-
-
-def told(context, host, outcome, reasons, is_open, age):
-    """Return the answer in one line."""
-    age_note = "" if age is None else "; looked at %s ago" % span(age)
-    if outcome == "pass":
-        return "%s is good%s" % (host, age_note)
-    causes = [reason for reason in reasons if reason["outcome"] == outcome]
-    cause = "%s: %s" % (causes[0]["check"], causes[0]["summary"]) if causes else "no reason was given"
-    suffix = " (and %d more)" % (len(causes) - 1) if len(causes) > 1 else ""
-    head = {"fail": "%s is broken", "warn": "%s may run jobs", "unknown": "nobody knows whether %s is good"}[outcome]
-    if outcome == "fail" and context == "task":
-        head = "this task cannot run on %s"
-    policy = ""
-    if outcome == "unknown":
-        policy = "; jobs run all the same" if is_open else "; no job runs until that is known"
-    return one_line("%s: %s%s" % (head % host, cause, suffix))[: SENTENCE - len(policy)] + policy
 
 
 def one_line(text):

@@ -6,7 +6,7 @@ import select
 import signal
 import time
 
-from gate.answer import nobody_knows, opened
+from gate.answer import answer_from, unknown_answer
 
 SECONDS = 7.5  # seconds until the parent answers by itself
 CHILD = 8  # seconds after which a child ends by itself: its parent may have been killed
@@ -48,20 +48,20 @@ class Child:
             finally:
                 os._exit(0)
         os.close(child_end)
-        self.heard = b""
+        self.received = b""
 
-    def said(self, until):
+    def next_message(self, until):
         """Return the next object; None where there is none before `until` (time.monotonic), or none to come."""
         poll = select.poll()
         poll.register(self.descriptor, select.POLLIN)
-        while b"\n" not in self.heard:
-            if len(self.heard) > LIMIT or not poll.poll(max(0, until - time.monotonic()) * 1000):
+        while b"\n" not in self.received:
+            if len(self.received) > LIMIT or not poll.poll(max(0, until - time.monotonic()) * 1000):
                 return None
             part = os.read(self.descriptor, 65536)
             if not part:
                 return None
-            self.heard += part
-        line, _, self.heard = self.heard.partition(b"\n")
+            self.received += part
+        line, _, self.received = self.received.partition(b"\n")
         return json.loads(line.decode())
 
     def end(self):
@@ -73,6 +73,13 @@ class Child:
             pass  # the child has ended, or is not yet a group: then its alarm ends it
 
 
+def record_in_child(write):
+    """Call `write` in a child, and wait a short time: a disk may hang as any other part may."""
+    writer = Child(lambda _: write())
+    writer.next_message(time.monotonic() + RECORD)
+    writer.end()
+
+
 def ask(context, environment, seconds=SECONDS, root="/", owner=0):
     """Return the answer, which has been written down. `root` and `owner` are for tests, as in decide.py."""
     begin = time.monotonic()
@@ -80,10 +87,10 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
     host_name = environment.get("SLURMD_NODENAME") or os.uname()[1]
     progress = {"host": host_name, "opens": None, "at": "its start", "trouble": "what looks was ended"}
 
-    def look(say):
-        from gate.decide import decide
+    def run_checks(say):
+        from gate.decide import Files, decide  # in the child: no disk that hangs holds its parent
 
-        answer = decide(context, environment, say, root, owner)
+        answer = decide(context, environment, say, Files(root, owner))
         say(answer=answer.fields())
         write(answer)
 
@@ -92,21 +99,19 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
 
         record(answer, environment, root, seconds=round(time.monotonic() - begin, 3))
 
-    child = Child(look)
+    child = Child(run_checks)
     try:
-        message = child.said(until)
+        message = child.next_message(until)
         while message is not None and "answer" not in message:
             progress.update(message)
-            message = child.said(until)
+            message = child.next_message(until)
         if message is not None:
-            child.said(time.monotonic() + RECORD)  # wait for the child's end: until then it records the answer
-            return opened(message["answer"])
+            child.next_message(time.monotonic() + RECORD)  # wait for the child's end: until then it records the answer
+            return answer_from(message["answer"])
         timed_out = time.monotonic() >= until
     finally:
         child.end()
     cause = "no answer within %g s" % seconds if timed_out else progress["trouble"]
-    answer = nobody_knows(context, progress["host"], "%s, at %s" % (cause, progress["at"]), progress["opens"])
-    writer = Child(lambda _: write(answer))
-    writer.said(time.monotonic() + RECORD)
-    writer.end()
+    answer = unknown_answer(context, progress["host"], "%s, at %s" % (cause, progress["at"]), progress["opens"])
+    record_in_child(lambda: write(answer))
     return answer

@@ -1,18 +1,19 @@
 """Files of preflight on this host, accepted only if root alone can have written them."""
 
+import json
 import os
 import stat
 
 
-class NotBelieved(Exception):  # noqa: N818  (it is a reason, not a fault)
+class UntrustedError(Exception):
     """Reason not to accept a file: one sentence."""
 
 
-def believed(path, limit, owner=0):
+def read_trusted(path, limit, owner=0):
     """Return the bytes of a file of at most `limit` bytes that `owner` alone can have written; None where there is
     none.
 
-    Raise NotBelieved. `owner` is for tests: on a host it is root.
+    Raise UntrustedError. `owner` is for tests: on a host it is root.
     """
     try:
         # Follow no link, and wait for no pipe.
@@ -20,27 +21,27 @@ def believed(path, limit, owner=0):
     except FileNotFoundError:
         return None
     except PermissionError:
-        raise NotBelieved("only root can read %s" % path) from None
+        raise UntrustedError("only root can read %s" % path) from None
     except OSError as error:
-        raise NotBelieved("%s cannot be read: %s" % (path, error.strerror)) from None
+        raise UntrustedError("%s cannot be read: %s" % (path, error.strerror)) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise NotBelieved("%s is not a file" % path)
+            raise UntrustedError("%s is not a file" % path)
         if others_write(status, owner) or others_write(os.stat(os.path.dirname(path)), owner):
-            raise NotBelieved("others than root can write %s, or its folder" % path)
+            raise UntrustedError("others than root can write %s, or its folder" % path)
         data = read(descriptor, limit + 1)
     except OSError as error:
-        raise NotBelieved("%s cannot be read: %s" % (path, error.strerror)) from None
+        raise UntrustedError("%s cannot be read: %s" % (path, error.strerror)) from None
     finally:
         os.close(descriptor)
     if len(data) > limit:
-        raise NotBelieved("%s is larger than %d KiB" % (path, limit >> 10))
+        raise UntrustedError("%s is larger than %d KiB" % (path, limit >> 10))
     return data
 
 
-def others_write(found, owner):
-    return found.st_uid != owner or bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+def others_write(status, owner):
+    return status.st_uid != owner or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def read(descriptor, limit):
@@ -53,19 +54,17 @@ def read(descriptor, limit):
     return data
 
 
-def parsed(path, limit, owner=0):
-    """Return the JSON object in an accepted file; None where there is none. Raise NotBelieved."""
-    import json
-
-    data = believed(path, limit, owner)
+def read_json(path, limit, owner=0):
+    """Return the JSON object in an accepted file; None where there is none. Raise UntrustedError."""
+    data = read_trusted(path, limit, owner)
     if data is None:
         return None
     try:
         content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise NotBelieved("%s is damaged: it is no JSON" % path) from None
+        raise UntrustedError("%s is damaged: it is no JSON" % path) from None
     if not isinstance(content, dict):
-        raise NotBelieved("%s is damaged: it is no JSON object" % path)
+        raise UntrustedError("%s is damaged: it is no JSON object" % path)
     return content
 
 

@@ -1,6 +1,7 @@
 """Live checks that take no time, by the ids that `preflight explain` knows. They start no program and wait for none."""
 
 import os
+import time
 
 from gate.answer import reason
 from gate.jobs import a_job_runs, runs_in_a_job
@@ -12,7 +13,7 @@ SECONDS = 0.5  # for the search through all processes: 100 of them take 4 ms
 SERVICES = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "dcgm-exporter", "npu-exporter", "dmp_daemon")
 
 
-class Host:
+class CheckedHost:
     """Subject of the live checks.
 
     `devices`    Ids of the devices that count.
@@ -67,17 +68,20 @@ def free_ports(host):
     ports_still = ports_in_use if len(owners) == len(ports_in_use) else listening(host)
     reasons = []
     for inode, port in sorted(ports_still.items(), key=lambda item: item[1]):
-        if inode in owners:
-            pid, process = owners[inode]
-            outcome = "warn" if runs_in_a_job(host.path("proc"), pid) else "fail"
-            holder = "%s (process %s)" % (process, pid)
-        else:
-            is_certain = all_seen and host.processes and inode in ports_in_use
-            outcome, holder = "fail" if is_certain else "unknown", "a process that is not seen"
+        outcome, holder = port_holder(host, owners.get(inode), all_seen and inode in ports_in_use)
         if outcome == "fail" and a_job_runs(host.path("proc"), names(host.path("proc"))):
             outcome = "warn"  # a process that a job leaves to init belongs to the job while that runs
         reasons.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, holder)))
     return reasons
+
+
+def port_holder(host, owner, all_seen):
+    """Return (outcome, description) of a port's owner, which is (pid, name), or None if no process seen has it."""
+    if owner is None:
+        return "fail" if all_seen and host.processes else "unknown", "a process that is not seen"
+    pid, process = owner
+    outcome = "warn" if runs_in_a_job(host.path("proc"), pid) else "fail"
+    return outcome, "%s (process %s)" % (process, pid)
 
 
 def listening(host):
@@ -160,8 +164,6 @@ def holders(host, wanted, passed_over=()):
     Each process has a file open that `wanted` ({link in /proc/PID/fd: value}) names. Without root only the user's own
     processes are seen, and the search ends after SECONDS.
     """
-    import time
-
     holder_of, all_seen, until = {}, True, time.monotonic() + SECONDS
     for pid in names(host.path("proc")):
         if len(holder_of) == len(wanted):
@@ -179,18 +181,24 @@ def holders(host, wanted, passed_over=()):
             continue
         except OSError:
             continue  # the process has ended
-        for number in descriptors:
-            try:
-                value = wanted.get(os.readlink("%s/fd/%s" % (folder, number)))
-                if value is None or value in holder_of:
-                    continue
-                with open(folder + "/comm", errors="replace") as comm:
-                    process = comm.read().strip()
-            except OSError:
-                continue  # the file has been closed, or the process has ended
+        for value, process in held_files(folder, descriptors, wanted):
             if process not in passed_over:
-                holder_of[value] = (pid, process)
+                holder_of.setdefault(value, (pid, process))
     return holder_of, all_seen
+
+
+def held_files(folder, descriptors, wanted):
+    """Yield (value of the file, name of the process) for each wanted file that a process has open."""
+    for number in descriptors:
+        try:
+            value = wanted.get(os.readlink("%s/fd/%s" % (folder, number)))
+            if value is None:
+                continue
+            with open(folder + "/comm", errors="replace") as comm:
+                process = comm.read().strip()
+        except OSError:
+            continue  # the file has been closed, or the process has ended
+        yield value, process
 
 
 def names(folder):

@@ -4,15 +4,17 @@
 
 Without options it is one of Slurm's scripts and acts as that script (slurm.py). With --ssh it is the command that a key
 of the probe is restricted to (ssh.py). No error in here may look like a broken host: every exception and every hang
-ends as the outcome "unknown".
+ends as the outcome "unknown". So other modules are imported where the time limit already runs, and each only where it
+is needed: a gate that loads all of them takes twice as long.
 """
 
 import io
 import os
+import select
 import signal
 import sys
 
-from gate.answer import nobody_knows
+from gate.answer import unknown_answer
 
 CONTEXTS = ("prolog", "epilog", "task", "health", "job", "init")
 FORMS = ("text", "json", "nagios", "npd")
@@ -28,7 +30,7 @@ WORDS = {0: "preflight-gate: open\n", 1: "preflight-gate: closed\n"}
 USAGE = "usage: preflight-gate [--local] [--context %s] [-o %s]" % ("|".join(CONTEXTS), "|".join(FORMS))
 
 
-class UsageError(Exception):
+class GateUsageError(Exception):
     """Error in the command line."""
 
 
@@ -40,21 +42,21 @@ def main():
     context, form = "job" if sys.argv[1:] else "prolog", None
     try:
         standard_streams()
-        context, form = asked(sys.argv[1:], os.environ)
+        context, form = parse_arguments(sys.argv[1:], os.environ)
         if context not in ("controller", "ssh"):
-            bounded(unanswered(nobody_knows(context, "", ""), form))
-        code = answered(context, form) if form else scripted(context)
-    except UsageError as wrong:
-        tell(2, "preflight-gate: %s\n%s\n" % (wrong, USAGE))
+            set_limits(failure_code(unknown_answer(context, "", ""), form))
+        code = print_answer(context, form) if form else run_script(context)
+    except GateUsageError as wrong:
+        print_to(2, "preflight-gate: %s\n%s\n" % (wrong, USAGE))
         code = 2
     except BaseException as error:
-        answer = nobody_knows(context, os.uname()[1], "%s: %s" % (type(error).__name__, error))
-        tell(2, "preflight-gate: %s\n" % answer.sentence)
-        code = unanswered(answer, form)
+        answer = unknown_answer(context, os.uname()[1], "%s: %s" % (type(error).__name__, error))
+        print_to(2, "preflight-gate: %s\n" % answer.sentence)
+        code = failure_code(answer, form)
     os._exit(code)
 
 
-def unanswered(answer, form):
+def failure_code(answer, form):
     """Return the exit code for a failure of the gate itself: no monitoring may take that for a good host."""
     return {"nagios": 3, "npd": 2}.get(form, answer.code())
 
@@ -69,7 +71,7 @@ def standard_streams():
             return
 
 
-def bounded(code):
+def set_limits(code):
     """Leave with `code` once the time is over. Raise StoppedError on a signal, so that no process is left behind."""
 
     def stopped(number, _):
@@ -88,8 +90,8 @@ def bounded(code):
     signal.setitimer(signal.ITIMER_REAL, HARD)
 
 
-def asked(arguments, environment):
-    """Return (context, form); no form if this is one of Slurm's scripts, or the command of a key. Raise UsageError."""
+def parse_arguments(arguments, environment):
+    """Return (context, form); no form for Slurm's scripts and for the command of a key. Raise GateUsageError."""
     if arguments == ["--ssh"]:
         return "ssh", None
     if not arguments:
@@ -109,14 +111,14 @@ def asked(arguments, environment):
             word, ("", ())
         )
         if not name:
-            raise UsageError("%.40r is no option" % word)
+            raise GateUsageError("%.40r is no option" % word)
         options[name] = next(argument_iterator, "")
         if options[name] not in values:
-            raise UsageError("%s takes one of: %s" % (word, ", ".join(values)))
+            raise GateUsageError("%s takes one of: %s" % (word, ", ".join(values)))
     return options["context"], options["form"]
 
 
-def scripted(context):
+def run_script(context):
     if context == "ssh":
         from gate import ssh
 
@@ -125,38 +127,32 @@ def scripted(context):
 
     # Its output is printed at the end: a log on a full disk must not end it in the middle of its work.
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
-    code = slurm.run(context, lambda: look(context), os.environ)
-    tell(2, sys.stderr.getvalue())
-    tell(1, sys.stdout.getvalue() + WORDS.get(code, ""))
+    code = slurm.run(context, lambda: answer_for(context), os.environ)
+    print_to(2, sys.stderr.getvalue())
+    print_to(1, sys.stdout.getvalue() + WORDS.get(code, ""))
     return code
 
 
-def answered(context, form):
-    answer = look(context)
-    if form in ("nagios", "npd"):
+def print_answer(context, form):
+    answer = answer_for(context)
+    if form == "text":
+        text, code = answer.text(), answer.code()
+    else:
         from gate.outputs import render
 
         text, code = render(answer, form)
-    elif form == "json":
-        import json
-
-        text, code = json.dumps(answer.fields()), answer.code()
-    else:
-        text, code = answer.text(), answer.code()
-    tell(1, text + "\n")
+    print_to(1, text + "\n")
     return code
 
 
-def look(context):
+def answer_for(context):
     from gate.ask import ask
 
     return ask(context, os.environ)
 
 
-def tell(descriptor, text):
+def print_to(descriptor, text):
     """Print, unless the reader has stopped: it must not delay the answer."""
-    import select
-
     data = text.encode("utf-8", "replace")
     ready = select.poll()
     ready.register(descriptor, select.POLLOUT)

@@ -4,6 +4,8 @@
 of a custom plugin of Kubernetes' node-problem-detector, which cuts its line after 80 bytes.
 """
 
+import json
+
 LINE = 200  # characters of Nagios' first line before its performance data
 MORE = 15  # reasons after it; Nagios reads 4 KiB in all
 SHORT = 80  # characters of node-problem-detector's line: its max_output_length
@@ -12,8 +14,12 @@ _NPD_CODES = {"pass": 0, "warn": 0, "fail": 1}  # anything else: 2, its Unknown
 
 
 def render(answer, form):
-    """Return (text without its last newline, exit code) of an Answer. `form`: nagios or npd."""
-    return {"nagios": _nagios, "npd": _npd}[form](answer)
+    """Return (text without its last newline, exit code) of a GateAnswer. `form`: json, nagios or npd."""
+    return {"json": _json, "nagios": _nagios, "npd": _npd}[form](answer)
+
+
+def _json(answer):
+    return json.dumps(answer.fields()), answer.code()
 
 
 def _nagios(answer):

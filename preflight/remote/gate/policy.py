@@ -3,7 +3,7 @@
 import os
 
 from gate.answer import JOB_CONTEXTS
-from gate.files import NotBelieved, believed, is_number, parsed
+from gate.files import UntrustedError, is_number, read_json, read_trusted
 
 PLACE = "etc/preflight/gate.json"
 OFF = "etc/preflight/gate.off"
@@ -35,11 +35,11 @@ EXPECTED = {
 class Policy:
     """Rules of gate.json, with the names of `FIELDS` and `EXPECTED`; `reserved` and `free` as [(low, high)]."""
 
-    def __init__(self, found, switched_off):
+    def __init__(self, content, switched_off):
         for name in FIELDS:
-            setattr(self, name, found[name])
+            setattr(self, name, content[name])
         for name in EXPECTED:
-            setattr(self, name, found["expect"][name])
+            setattr(self, name, content["expect"][name])
         self.reserved, self.free = ports(self.reserved), ports(self.free)
         self.off = self.off + switched_off
 
@@ -48,44 +48,44 @@ class Policy:
         return self.unknown.get(context, "closed" if context in JOB_CONTEXTS else "open") == "open"
 
     def leaves_out(self, check):
-        return named(check, self.off)
+        return matches(check, self.off)
 
     def closes(self, check):
         """Return whether this check may close the gate; others are recorded only."""
-        return (not self.required or named(check, self.required)) and not named(check, self.optional)
+        return (not self.required or matches(check, self.required)) and not matches(check, self.optional)
 
 
-def named(check, words):
+def matches(check, words):
     """Return whether one of the ids, or of their prefixes, names the check."""
     return any(check.startswith(word) for word in words)
 
 
 def load(root="/", owner=0):
-    """Return (the policy, the reason why gate.off does not count or ""). Raise NotBelieved."""
+    """Return (the policy, the reason why gate.off does not count or ""). Raise UntrustedError."""
     path = os.path.join(root, PLACE)
-    content = parsed(path, LIMIT, owner)
+    content = read_json(path, LIMIT, owner)
     if content is None:
-        raise NotBelieved("there is no %s; %s" % (path, INSTALL))
+        raise UntrustedError("there is no %s; %s" % (path, INSTALL))
     schema = content.get("schema")
     if schema != "preflight.gate/1":
-        raise NotBelieved("%s is of another version, %.40r; %s" % (path, schema, INSTALL))
+        raise UntrustedError("%s is of another version, %.40r; %s" % (path, schema, INSTALL))
     misfit = misfits(content, FIELDS) or misfits(content["expect"], EXPECTED)
     if misfit:
-        raise NotBelieved("%s: %s is missing or of the wrong kind; %s" % (path, misfit, INSTALL))
+        raise UntrustedError("%s: %s is missing or of the wrong kind; %s" % (path, misfit, INSTALL))
     trouble, switched_off = "", []
     try:
-        switched_off = switches(believed(os.path.join(root, OFF), OFF_LIMIT, owner) or b"")
-    except NotBelieved as error:
+        switched_off = switches(read_trusted(os.path.join(root, OFF), OFF_LIMIT, owner) or b"")
+    except UntrustedError as error:
         trouble = "%s: nothing is switched off by it" % error
     try:
         return Policy(content, switched_off), trouble
     except ValueError as error:
-        raise NotBelieved("%s: %s; %s" % (path, error, INSTALL)) from None
+        raise UntrustedError("%s: %s; %s" % (path, error, INSTALL)) from None
 
 
-def misfits(found, kinds):
+def misfits(content, kinds):
     """Return the first name with a value of another kind, "" if there is none."""
-    return next((name for name, kind in kinds.items() if not fits(found.get(name), kind)), "")
+    return next((name for name, kind in kinds.items() if not fits(content.get(name), kind)), "")
 
 
 def fits(value, kind):

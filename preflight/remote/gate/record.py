@@ -5,6 +5,8 @@ A line that cannot be written is lost, and the answer is the same. A line cut of
 skip it.
 """
 
+import fcntl
+import json
 import os
 import time
 
@@ -16,8 +18,6 @@ LINE = 4096  # most bytes: a line is one write, so that the lines of two gates d
 
 def record(answer, environment, root="/", **more):
     """Write the answer down, with its extra fields: the `seconds` that it took, a `note` on the actions."""
-    import json
-
     fields = dict(answer.fields(), time=round(time.time(), 3), **more)
     job = environment.get("SLURM_JOB_ID", "")
     if job.isdecimal():
@@ -32,11 +32,11 @@ def record(answer, environment, root="/", **more):
 def append(path, line):
     """Append the line, or do nothing without the folder, which preflight makes with its first change here."""
     try:
-        descriptor = opened(path)
+        descriptor = open_log(path)
         size = os.fstat(descriptor).st_size
-        if size > LIMIT and renamed(path, descriptor):
+        if size > LIMIT and rename_full(path, descriptor):
             os.close(descriptor)
-            descriptor = opened(path)
+            descriptor = open_log(path)
         elif size > MOST:  # the gate that renames it makes no progress
             line = b""
         os.write(descriptor, line)
@@ -45,15 +45,13 @@ def append(path, line):
         pass
 
 
-def opened(path):
+def open_log(path):
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(path, flags, 0o600)
 
 
-def renamed(path, descriptor):
+def rename_full(path, descriptor):
     """Rename the full file to the older one, unless another gate does so. Return whether it has been renamed."""
-    import fcntl
-
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.stat(path).st_ino == os.fstat(descriptor).st_ino:

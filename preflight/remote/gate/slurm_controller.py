@@ -14,9 +14,11 @@ import pwd
 import signal
 import subprocess
 import sys
+import syslog
 import time
 
 from gate import slurm_nodes as slurm
+from gate import slurm_record
 
 SETTINGS = "/etc/preflight/controller.json"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -40,17 +42,17 @@ def run(environment, settings_file=SETTINGS):
         unknown_rule = settings.get("unknown", "open")
         if "slurm_conf" in settings:  # slurmctld does not pass the path of its slurm.conf
             environment = dict(environment, SLURM_CONF=settings["slurm_conf"])
-        skip_reason = left_out(asked_now(environment, settings), environment, settings)
+        skip_reason = reason_to_skip(new_scontrol(environment, settings), environment, settings)
         if skip_reason:
-            return told(job, 0, "not probed: " + skip_reason)
-        proof = proved(environment, settings)
-        return judged(job, proof, asked_now(environment, settings), environment)
+            return end(job, 0, "not probed: " + skip_reason)
+        proof = run_proof(environment, settings)
+        return decide_job(job, proof, new_scontrol(environment, settings), environment)
     except (UnknownError, slurm.SlurmError, KeyError, TypeError, ValueError, OSError) as error:
         sentence = "nobody knows whether its nodes are good: %s: %s" % (type(error).__name__, error)
-        return told(job, 0 if unknown_rule == "open" else 1, sentence)
+        return end(job, 0 if unknown_rule == "open" else 1, sentence)
 
 
-def asked_now(environment, settings):
+def new_scontrol(environment, settings):
     return slurm.Scontrol(environment, time.monotonic() + SLURM, settings.get("scontrol", ""))
 
 
@@ -69,7 +71,7 @@ def read(path):
     return settings
 
 
-def left_out(scontrol, environment, settings):
+def reason_to_skip(scontrol, environment, settings):
     """Return the reason not to probe these nodes; "" if they are the job's alone and worth a probe."""
     nodes = int(environment.get("SLURM_JOB_NUM_NODES", "0"))
     if 0 < nodes < settings.get("least", 2):
@@ -81,7 +83,7 @@ def left_out(scontrol, environment, settings):
     return ""
 
 
-def proved(environment, settings):
+def run_proof(environment, settings):
     """Return the proof's answer. Raise UnknownError."""
     seconds = float(settings.get("seconds", SECONDS))
     command = [settings["preflight"], "gate", "controller", "-i", settings["inventory"], "--seconds", "%d" % seconds]
@@ -129,26 +131,31 @@ def proved(environment, settings):
     return proof
 
 
-def judged(job, proof, scontrol, environment):
+def decide_job(job, proof, scontrol, environment):
     """Decide about the job and the bad ones among its nodes, and return the exit code."""
     sentence = slurm.one_line(proof["sentence"])
-    requeue = Again(job, scontrol, environment, proof["requeues"])
-    if proof["outcome"] == "unknown":
-        return told(job, 0, sentence) if proof["open"] else requeue.told(sentence)
-    if not proof["bad"]:
-        return told(job, 0, sentence)
-    nodes = scontrol.nodes()
+    requeue = Requeue(job, scontrol, environment, proof["requeues"])
+    if proof["outcome"] == "unknown" and not proof["open"]:
+        return requeue.end(sentence)
+    if proof["outcome"] == "unknown" or not proof["bad"]:
+        return end(job, 0, sentence)
+    return drain_bad(proof, sentence, requeue)
+
+
+def drain_bad(proof, sentence, requeue):
+    """Drain the bad nodes that are in service, and return the exit code."""
+    nodes = requeue.scontrol.nodes()
     bad = [entry for entry in proof["bad"] if entry["node"] in nodes]
     undrained = [entry for entry in bad if not nodes[entry["node"]]]
     if not bad:
-        return told(job, 0, sentence + "; Slurm knows none of them")
+        return end(requeue.job, 0, sentence + "; Slurm knows none of them")
     if not undrained:
-        return requeue.told(sentence + "; all of them are out of service already")
+        return requeue.end(sentence + "; all of them are out of service already")
     names = [entry["node"] for entry in undrained]
-    refusal = slurm.take_out(scontrol, nodes, names, reason(undrained), proof["drain"])
+    refusal = slurm.take_out(requeue.scontrol, nodes, names, reason(undrained), proof["drain"])
     if refusal:
-        return told(job, 0, "%s; %s" % (sentence, refusal))
-    return requeue.told("%s; drained %s" % (sentence, ",".join(names)))
+        return end(requeue.job, 0, "%s; %s" % (sentence, refusal))
+    return requeue.end("%s; drained %s" % (sentence, ",".join(names)))
 
 
 def reason(bad):
@@ -157,14 +164,14 @@ def reason(bad):
     return slurm.reason(bad[0]["check"], "; ".join(sentences))
 
 
-class Again(object):
+class Requeue(object):
     """Requeue of a job. A job that has been requeued too often is held, so that a person inspects it."""
 
     def __init__(self, job, scontrol, environment, requeues):
         self.job, self.scontrol, self.requeues = job, scontrol, requeues
         self.restarts = environment.get("SLURM_JOB_RESTART_COUNT") or environment.get("SLURM_RESTART_COUNT") or "0"
 
-    def told(self, sentence):
+    def end(self, sentence):
         if self.restarts.isdigit() and int(self.restarts) >= self.requeues:
             try:
                 self.scontrol.call("requeuehold", self.job)
@@ -172,19 +179,15 @@ class Again(object):
             except slurm.SlurmError as error:  # srun and salloc: their jobs end by the exit code
                 outcome = "and is not held: %s" % error
             sentence = "%s; requeued %s times, %s" % (sentence, self.restarts, outcome)
-        return told(self.job, 1, sentence)
+        return end(self.job, 1, sentence)
 
 
-def told(job, code, sentence):
+def end(job, code, sentence):
     """Log the sentence and return the code. Slurmctld's log has only the exit code of a PrologSlurmctld and not its
     output, so the system's log gets it."""
-    import syslog
-
-    from gate.slurm_record import write
-
     message = "preflight: job %s: %s" % (job, sentence)
     sys.stderr.write(message + "\n")
     syslog.openlog("preflight-gate", 0, syslog.LOG_DAEMON)
     syslog.syslog(syslog.LOG_WARNING if code else syslog.LOG_INFO, message[:900])
-    write({"context": "controller", "job": job, "exit": code, "sentence": sentence})
+    slurm_record.write({"context": "controller", "job": job, "exit": code, "sentence": sentence})
     return code

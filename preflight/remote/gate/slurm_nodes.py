@@ -44,7 +44,7 @@ class Scontrol(object):
 
     def call(self, *words):
         """Return the output of one call. Raise SlurmError, also if the time is used up."""
-        program = self.program or found()
+        program = self.program or find_scontrol()
         if not program:
             raise SlurmError("scontrol is in none of %s" % ", ".join(os.path.dirname(place) for place in PLACES))
         seconds = min(CALL, self.until - time.monotonic())
@@ -81,7 +81,7 @@ class Scontrol(object):
             self.call("update", "nodename=" + ",".join(names), "state=undrain")
 
 
-def found():
+def find_scontrol():
     """Return the path of scontrol: beside the slurmd or slurmctld that runs us, else in a usual place; "" if
     nowhere."""
     for place in (*beside_daemon(), *PLACES):
@@ -181,10 +181,10 @@ def take_out(scontrol, nodes, names, why, limit):
             scontrol.undrain(own_drains)
         return refusal
     except SlurmError as error:
-        return "not drained: %s%s" % (error, undone(scontrol, own_drains))
+        return "not drained: %s%s" % (error, undo_drain(scontrol, own_drains))
 
 
-def undone(scontrol, names):
+def undo_drain(scontrol, names):
     """Take back a drain that may or may not have happened. Return the note for a failure of that, or ""."""
     try:
         scontrol.undrain(names)

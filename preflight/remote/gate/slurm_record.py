@@ -3,14 +3,12 @@
 import json
 import time
 
-from gate.ask import RECORD, Child
+from gate.ask import record_in_child
 from gate.record import LINE, PLACE, append
 
 
 def write(fields, root="/"):
-    """Write the fields down, within a short time: a disk may hang as any other part may."""
+    """Write the fields down, within a short time."""
     fields = {name: value[: LINE // 8] if isinstance(value, str) else value for name, value in fields.items()}
     line = json.dumps(dict(fields, time=round(time.time(), 3))).encode() + b"\n"
-    writer = Child(lambda _: append(root + PLACE, line))
-    writer.said(time.monotonic() + RECORD)
-    writer.end()
+    record_in_child(lambda: append(root + PLACE, line))

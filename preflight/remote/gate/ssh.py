@@ -19,6 +19,8 @@ import re
 import signal
 import sys
 
+from gate.files import UntrustedError, read_json
+
 ALLOWED = "/etc/preflight/gate-ssh.json"
 LIMIT = 256 * 1024  # bytes of the file
 LONGEST = 4 << 20  # bytes of a program, or of a hello
@@ -46,11 +48,9 @@ def run(environment):
 
 def allowed(path=ALLOWED, owner=0):
     """Return [(command line, bytes, sha256)]. Raise RefusedError."""
-    from gate.files import NotBelieved, parsed
-
     try:
-        listing = parsed(path, LIMIT, owner)
-    except NotBelieved as error:
+        listing = read_json(path, LIMIT, owner)
+    except UntrustedError as error:
         raise RefusedError(str(error)) from None
     if listing is None:
         raise RefusedError("there is no %s on this host: preflight gate install" % path)

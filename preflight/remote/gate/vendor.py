@@ -24,13 +24,12 @@ AGAIN = 0.2  # seconds until a busy tool is called again
 
 def links(devices, until):
     reasons = []
-    for device, (output, trouble) in sorted(asked("-link", devices, until).items()):
+    for device, (output, trouble) in sorted(call_all("-link", devices, until).items()):
         word = value(output, "link status")
         if word == "DOWN":
             reasons.append(reason("NPU107", "fail", "device %d: link is DOWN" % device, device))
         elif word != "UP":
-            summary = "device %d: its link is not known: %s" % (device, trouble or told(output))
-            reasons.append(reason("NPU107", "unknown", summary, device))
+            reasons.append(unknown("NPU107", device, "link", trouble or quoted(output)))
     return reasons
 
 
@@ -38,37 +37,37 @@ def addresses(devices, planned, until):
     """Return a reason for each device with an address that differs from the plan, {device as text: "A/PREFIX"}."""
     planned_addresses = {device: planned[str(device)].partition("/")[0] for device in devices if str(device) in planned}
     reasons = []
-    for device, (output, trouble) in sorted(asked("-ip", planned_addresses, until).items()):
-        address = value(output, "ipaddr")
-        if address == planned_addresses[device]:
+    for device, (output, trouble) in sorted(call_all("-ip", planned_addresses, until).items()):
+        address, planned_address = value(output, "ipaddr"), planned_addresses[device]
+        if address == planned_address:
             continue
         if address or "no ip was preset" in output:
-            summary = "device %d: %s, not %s" % (
-                device,
-                "address %.40s" % address if address else "no address",
-                planned_addresses[device],
-            )
+            description = "address %.40s" % address if address else "no address"
+            summary = "device %d: %s, not %s" % (device, description, planned_address)
             reasons.append(reason("NPU101", "fail", summary, device))
         else:
-            summary = "device %d: its address is not known: %s" % (device, trouble or told(output))
-            reasons.append(reason("NPU101", "unknown", summary, device))
+            reasons.append(unknown("NPU101", device, "address", trouble or quoted(output)))
     return reasons
 
 
-def value(said, key):
+def unknown(check, device, subject, cause):
+    return reason(check, "unknown", "device %d: its %s is not known: %s" % (device, subject, cause), device)
+
+
+def value(output_text, key):
     """Return the value after `key:` in an answer, "" without such a line."""
-    for line in said.splitlines():
+    for line in output_text.splitlines():
         name, _, word = line.partition(":")
         if name.strip() == key:
             return word.strip()
     return ""
 
 
-def told(said):
-    return "hccn_tool said %.80r" % said.strip()
+def quoted(output_text):
+    return "hccn_tool said %.80r" % output_text.strip()
 
 
-def asked(option, devices, until):
+def call_all(option, devices, until):
     """Return {device: (output of hccn_tool, error or "")}, with all answers by `until` (time.monotonic)."""
     places = (*PLACES, ascend() + "/driver/tools/hccn_tool")
     tool = next((place for place in places if os.access(place, os.X_OK)), None)
@@ -76,7 +75,7 @@ def asked(option, devices, until):
         return dict.fromkeys(devices, ("", "hccn_tool is not installed"))
     answers, todo = {}, set(devices)
     while todo:
-        outputs = round_of(tool, option, todo, until)
+        outputs = call_each(tool, option, todo, until)
         answers.update(outputs)
         todo = {device for device in todo if "hccn_tool is busy" in outputs[device][0]}
         if time.monotonic() + AGAIN > until:
@@ -86,13 +85,13 @@ def asked(option, devices, until):
     return answers
 
 
-def round_of(tool, option, devices, until):
+def call_each(tool, option, devices, until):
     processes = {device: start([tool, "-i", str(device), option, "-g"], until) for device in devices}
-    return {device: ended(process, until) for device, process in processes.items()}
+    return {device: output_of(process, until) for device, process in processes.items()}
 
 
 def start(argv, until):
-    def bounded():
+    def set_alarm():
         # An alarm outlives exec: the tool ends even if every process that could end it has been killed.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(max(1, int(until - time.monotonic()) + 1))
@@ -104,13 +103,13 @@ def start(argv, until):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=ENVIRONMENT,
-            preexec_fn=bounded,
+            preexec_fn=set_alarm,
         )
     except (OSError, subprocess.SubprocessError) as error:
         return error
 
 
-def ended(process, until):
+def output_of(process, until):
     if isinstance(process, Exception):
         return "", "hccn_tool does not start: %s" % process
     descriptor = process.stdout.fileno()

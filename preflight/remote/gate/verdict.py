@@ -1,9 +1,10 @@
 """Verdict of check and probe on this host, /var/lib/preflight/verdict.json, and its validity."""
 
+import json
 import os
 
 from gate.answer import FOUND, reason, span
-from gate.files import NotBelieved, is_number, parsed
+from gate.files import UntrustedError, is_number, read_json
 from gate.state import sha256, state, text
 
 PLACE = "var/lib/preflight/verdict.json"
@@ -15,7 +16,7 @@ LONGEST = 300  # characters of a summary
 OUTCOMES = ("pass", "warn", "fail", "unknown")
 
 
-class Known:
+class HostVerdict:
     """Valid parts of a verdict.
 
     `looks`     {"check" or "probe": LOOK} of this host that are fresh, and of the running driver.
@@ -38,40 +39,52 @@ class Known:
 
     def problems(self, now, host):
         """Return the problems that count; a failure says how old it is, and which command clears it."""
-        problems = [dated(problem, look, now, host) for look in self.looks.values() for problem in of_look(look)]
-        old = [dated(problem, look, now, host) for look in self.failed.values() for problem in of_look(look)]
+        problems = [with_age(problem, look, now, host) for look in self.looks.values() for problem in of_look(look)]
+        old = [with_age(problem, look, now, host) for look in self.failed.values() for problem in of_look(look)]
         return problems + [problem for problem in old if problem["outcome"] == "fail"]
 
 
 def known(policy, now, root="/", owner=0):
     try:
         looks_read, trouble = load_any(policy, root, owner)
-    except NotBelieved as error:
-        return Known({}, [reason("verdict", "unknown", str(error))], True, {})
+    except UntrustedError as error:
+        return HostVerdict({}, [reason("verdict", "unknown", str(error))], True, {})
     if trouble:
-        return Known({}, [reason("verdict", "unknown", trouble)], True, failures(looks_read))
+        return HostVerdict({}, [reason("verdict", "unknown", trouble)], True, failures(looks_read))
     state_now = state(root)
-    runs, troubles, failed_runs = {}, [], {}
+    fresh_runs, failed_runs, troubles = by_age(policy, looks_read, now, state_now)
+    troubles += missing(policy, looks_read)
+    check_run = fresh_runs.get("check")
+    rebooted = check_run is None or check_run["state"]["boot"] != state_now["boot"]
+    if check_run and not rebooted:
+        troubles += carriers(check_run["state"]["nics"], state_now["nics"])
+    return HostVerdict(fresh_runs, troubles, rebooted, failed_runs)
+
+
+def by_age(policy, looks, now, state_now):
+    """Return (runs that are fresh, outdated runs that failed, reasons for outdated runs that are required)."""
+    fresh_runs, failed_runs, troubles = {}, {}, []
     limits = {"check": policy.max_age, "probe": policy.probe_max_age}
-    for name, look in sorted(looks_read.items()):
-        trouble = stale(name, look, limits[name], now, state_now)
+    for name, look in sorted(looks.items()):
+        trouble = outdated(name, look, limits[name], now, state_now)
         if not trouble:
-            runs[name] = look
+            fresh_runs[name] = look
             continue
         if look["outcome"] == "fail":
             failed_runs[name] = look
         if name == "check" or policy.need_probe:
             troubles.append(reason("verdict", "unknown", "%s; %s" % (trouble, AGAIN[name])))
-    troubles += [
+    return fresh_runs, failed_runs, troubles
+
+
+def missing(policy, looks):
+    """Return a reason for each required run that is not in the verdict."""
+    required_runs = ("check", "probe") if policy.need_probe else ("check",)
+    return [
         reason("verdict", "unknown", "no %s of this host is published; %s" % (name, AGAIN[name]))
-        for name in (("check", "probe") if policy.need_probe else ("check",))
-        if name not in looks_read
+        for name in required_runs
+        if name not in looks
     ]
-    check_run = runs.get("check")
-    rebooted = check_run is None or check_run["state"]["boot"] != state_now["boot"]
-    if check_run and not rebooted:
-        troubles += carriers(check_run["state"]["nics"], state_now["nics"])
-    return Known(runs, troubles, rebooted, failed_runs)
 
 
 def of_look(look):
@@ -86,7 +99,7 @@ def since(look, now):
     return max(0, int(now - look["time"]))
 
 
-def dated(problem, look, now, host):
+def with_age(problem, look, now, host):
     if problem["outcome"] != "fail":
         return problem
     age = FOUND + "%s ago; once fixed: %s)" % (span(since(look, now)), CLEAR % host)
@@ -100,51 +113,61 @@ def failures(looks):
 
 def load_any(policy, root="/", owner=0):
     """Return {"check" or "probe": LOOK} of an intact verdict of this host, and the reason why no pass of it counts. The
-    reason is "" if the verdict is of the host as it is configured. Raise NotBelieved."""
+    reason is "" if the verdict is of the host as it is configured. Raise UntrustedError."""
     path = os.path.join(root, PLACE)
     remedy = AGAIN["check"]
-    verdict = parsed(path, LIMIT, owner)
+    verdict = read_json(path, LIMIT, owner)
     if verdict is None:
-        raise NotBelieved("nothing is published on this host; %s" % remedy)
+        raise UntrustedError("nothing is published on this host; %s" % remedy)
     if verdict.pop("sha256", None) != digest(verdict):
-        raise NotBelieved("%s is damaged: its checksum is another one; %s" % (path, remedy))
-    if verdict.get("schema") != "preflight.verdict/1":
-        raise NotBelieved("%s is of another version, %.40r; %s" % (path, verdict.get("schema"), remedy))
-    if verdict.get("host") != policy.host:
-        raise NotBelieved("%s is of another host, %.80r; %s" % (path, verdict.get("host"), remedy))
-    machine, own_machine = verdict.get("machine"), text(root, "etc/machine-id")
-    if machine and own_machine and machine != own_machine:
-        raise NotBelieved("%s is of another machine (machine-id %.40r); %s" % (path, machine, remedy))
+        raise UntrustedError("%s is damaged: its checksum is another one; %s" % (path, remedy))
+    refuse_foreign(verdict, policy.host, text(root, "etc/machine-id"), path)
     looks = verdict.get("looks")
     if not isinstance(looks, dict) or not all(name in AGAIN and is_look(look) for name, look in looks.items()):
-        raise NotBelieved("%s is of a form that this gate does not know; preflight gate install" % path)
+        raise UntrustedError("%s is of a form that this gate does not know; preflight gate install" % path)
     if verdict.get("config") == policy.config:
         return looks, ""
     return looks, "the inventory says something else of this host by now; preflight gate install, then %s" % remedy
 
 
-def digest(rest):
-    """Return the sha256 of a verdict without this key, as docs/gate.md defines it."""
-    import json
+def refuse_foreign(verdict, host, own_machine, path):
+    """Raise UntrustedError for a verdict of another version, host or machine."""
+    remedy = AGAIN["check"]
+    if verdict.get("schema") != "preflight.verdict/1":
+        raise UntrustedError("%s is of another version, %.40r; %s" % (path, verdict.get("schema"), remedy))
+    if verdict.get("host") != host:
+        raise UntrustedError("%s is of another host, %.80r; %s" % (path, verdict.get("host"), remedy))
+    machine = verdict.get("machine")
+    if machine and own_machine and machine != own_machine:
+        raise UntrustedError("%s is of another machine (machine-id %.40r); %s" % (path, machine, remedy))
 
-    return sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode())
+
+def digest(verdict):
+    """Return the sha256 of a verdict without this key, as docs/gate.md defines it."""
+    return sha256(json.dumps(verdict, sort_keys=True, separators=(",", ":")).encode())
 
 
 def is_look(look):
     """Return whether a run's record has all fields that are used."""
     if not isinstance(look, dict) or look.get("outcome") not in OUTCOMES:
         return False
-    host_state, problems, checks = look.get("state"), look.get("problems"), look.get("checks")
+    problems = look.get("problems")
     return (
         is_number(look.get("time"))
         and is_number(look.get("expires"))
-        and isinstance(checks, dict)
+        and isinstance(look.get("checks"), dict)
         and isinstance(problems, list)
         and all(map(is_problem, problems))
-        and isinstance(host_state, dict)
-        and all(isinstance(host_state.get(name), str) for name in ("boot", "kernel", "driver"))
-        and isinstance(host_state.get("nics"), dict)
-        and all(type(count) is int for count in host_state["nics"].values())
+        and is_state(look.get("state"))
+    )
+
+
+def is_state(state_then):
+    return (
+        isinstance(state_then, dict)
+        and all(isinstance(state_then.get(name), str) for name in ("boot", "kernel", "driver"))
+        and isinstance(state_then.get("nics"), dict)
+        and all(type(count) is int for count in state_then["nics"].values())
     )
 
 
@@ -158,7 +181,7 @@ def is_problem(problem):
     )
 
 
-def stale(name, look, max_age, now, here):
+def outdated(name, look, max_age, now, state_now):
     """Return the reason why a run does not count any more, "" if it does."""
     state_then, age = look["state"], now - look["time"]
     if age < -CLOCKS:
@@ -167,7 +190,7 @@ def stale(name, look, max_age, now, here):
         valid_seconds = min(max_age, look["expires"] - look["time"])
         return "the last %s was %s ago, and counts for %s" % (name, span(age), span(valid_seconds))
     for part in ("kernel", "driver"):
-        if state_then[part] != here[part]:
+        if state_then[part] != state_now[part]:
             return "the %s is another one than at the last %s" % (part, name)
     return ""
 

@@ -22,7 +22,7 @@ import os
 import sys
 import time
 
-from gate.files import NotBelieved, others_write, parsed
+from gate.files import UntrustedError, others_write, read_json
 from gate.state import state, text
 from gate.verdict import digest, failures, load_any
 
@@ -34,11 +34,11 @@ PAUSE = 0.05  # seconds between two attempts to have the lock
 WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Refused(Exception):  # noqa: N818  (an answer, not a fault of ours)
+class NotPublishedError(Exception):
     """Reason why nothing is written, in one sentence."""
 
 
-class Mine:
+class PolicyExcerpt:
     """The host and config of the verdict that is kept: as much of a policy as the gate needs to read a verdict."""
 
     def __init__(self, request):
@@ -58,7 +58,7 @@ def publish(request):
 def verdict(request, root):
     """Return the file's text."""
     now, current = int(time.time()), state(root)
-    looks = published(request, root)
+    looks = published_looks(request, root)
     if request.get("clear"):
         looks = {name: look for name, look in looks.items() if look["outcome"] != "fail"}
     for name, look in request["looks"].items():
@@ -84,10 +84,10 @@ def open_folder(path):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise Refused("%s is no folder of its own; remove it" % path) from None
+            raise NotPublishedError("%s is no folder of its own; remove it" % path) from None
         raise
     if others_write(os.fstat(folder), os.geteuid()):
-        raise Refused("others than root can write in %s, so the gate would believe nothing there" % path)
+        raise NotPublishedError("others than root can write in %s, so the gate would believe nothing there" % path)
     return folder
 
 
@@ -98,19 +98,20 @@ def lock(folder):
             return fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise Refused("another run publishes here, and has not ended within %d s" % LOCK_SECONDS) from None
+                sentence = "another run publishes here, and has not ended within %d s"
+                raise NotPublishedError(sentence % LOCK_SECONDS) from None
         time.sleep(PAUSE)
 
 
-def published(request, root):
+def published_looks(request, root):
     """Return the file's looks that are of this host and of its present inventory entry, and failed looks from before a
     change.
 
     Looks that the gate would not believe are dropped.
     """
     try:
-        looks, problem = load_any(Mine(request), root, os.geteuid())
-    except NotBelieved:
+        looks, problem = load_any(PolicyExcerpt(request), root, os.geteuid())
+    except UntrustedError:
         return {}
     return failures(looks) if problem else looks
 
@@ -135,7 +136,7 @@ def write(folder, content):
 def why_not(request):
     try:
         publish(request)
-    except Refused as error:
+    except NotPublishedError as error:
         return str(error)
     except OSError as error:
         message = "/%s/%s cannot be written: %s; what was there is there still" % (FOLDER, NAME, error.strerror)
@@ -147,8 +148,8 @@ def why_not(request):
 
 def outdated(request):
     try:
-        policy = parsed(os.path.join(request.get("root", "/"), POLICY), POLICY_LIMIT, os.geteuid())
-    except NotBelieved:
+        policy = read_json(os.path.join(request.get("root", "/"), POLICY), POLICY_LIMIT, os.geteuid())
+    except UntrustedError:
         return True
     return policy is not None and policy.get("config") != request["config"]
 

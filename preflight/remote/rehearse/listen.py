@@ -4,10 +4,9 @@ import errno
 import hashlib
 import selectors
 import socket
-import struct
 import time
 
-from agent.network import choose_nic
+from agent.network import choose_nic, listener
 
 WORD = 64  # characters of the word, and of the answer
 MOST = 512  # visitors at a time; the kernel lets others wait
@@ -37,26 +36,6 @@ def own_address(nic, address):
         except OSError:
             pass
     return choose_nic(nic, address)[1]
-
-
-def listener(address, port):
-    """Return a socket that listens. Raise OSError if it cannot.
-
-    SO_REUSEADDR: connections of a job that are left in TIME-WAIT do not keep its next job from the port. SO_LINGER,
-    which accepted connections inherit: they are reset when they are closed, so that nothing stays in TIME-WAIT and the
-    job can bind at once.
-    """
-    sock = socket.socket()
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        sock.bind((address, port))
-        sock.listen(1024)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 def bind_all(address, ports):
@@ -115,6 +94,7 @@ class Reception:
         self.selector, self.word, self.name = selector, word, name
         self.visitors = {}  # socket → [time at which it is disconnected, data that it has sent]
         for sock in sockets:
+            sock.setblocking(False)
             selector.register(sock, selectors.EVENT_READ, self.welcome)
 
     def welcome(self, listening):

@@ -34,7 +34,7 @@ import time
 from agent.processes import mark
 from rehearse.listen import Reception, bind_all, bind_ephemeral, own_address
 from rehearse.owners import owners
-from rehearse.visit import Visits
+from rehearse.visit import Limits, Visits
 
 LIFETIME = 60  # seconds; a container's runtime may keep stdin open when the controller is gone
 TICK = 0.1  # seconds between two checks of the clock
@@ -85,14 +85,9 @@ class Part:
         for line in lines:
             command = json.loads(line.decode("utf-8"))
             if command["do"] == "visit":
-                self.visits = Visits(
-                    self.selector,
-                    command["targets"],
-                    self.hello["word"],
-                    self.hello["ports"],
-                    command["patience"],
-                    time.monotonic() + command["seconds"],
-                )
+                limits = Limits(command["patience"], time.monotonic() + command["seconds"])
+                word, ports = self.hello["word"], self.hello["ports"]
+                self.visits = Visits(self.selector, command["targets"], word, ports, limits)
             else:
                 self.ended = True
 

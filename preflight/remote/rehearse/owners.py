@@ -44,7 +44,7 @@ def table(path):
 
 def processes(inodes):
     """Return {inode of a socket: (process name, pid)}."""
-    wanted = {"socket:[%s]" % inode: inode for inode in inodes if inode not in ("", "0")}
+    wanted = {"socket:[%s]" % inode: inode for inode in inodes - {"", "0"}}
     holders, until = {}, time.monotonic() + SECONDS
     for pid in filter(str.isdigit, os.listdir("/proc") if wanted else ()):
         if time.monotonic() > until or len(holders) == len(wanted):

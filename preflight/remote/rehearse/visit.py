@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 
-from collect.connects import closed, unobtrusive_socket
+from collect.connects import close_and_report, unobtrusive_socket
 from rehearse.listen import WORD, answer
 
 AT_ONCE = 256
@@ -16,7 +16,11 @@ ANSWERS = 4  # factor of the timeout for an answer on an open connection: the ne
 REJECTED = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.ECONNREFUSED)
 
 
-class Visit:
+# Timeout of one connection in seconds, and time.monotonic() at which all visits end.
+Limits = collections.namedtuple("Limits", "timeout until")
+
+
+class PortVisit:
     def __init__(self, host, address, port):
         self.host, self.address, self.port = host, address, port
         self.until, self.heard, self.connected = 0.0, b"", False
@@ -25,15 +29,16 @@ class Visit:
 class Visits:
     """Connections to `targets`: [[host, its address, [ports]]].
 
-    `patience` is the timeout of one connection in seconds. Ports that are not tried before `until` are reported as
-    such.
+    Ports that are not tried in time are reported as such.
     """
 
-    def __init__(self, selector, targets, word, job_ports, patience, until):
-        self.selector, self.word, self.patience, self.until = selector, word, patience, until
+    def __init__(self, selector, targets, word, job_ports, limits):
+        self.selector, self.word, self.limits = selector, word, limits
         self.job_ports = [(port, port) for port in job_ports]
-        self.todo = collections.deque(Visit(host, address, port) for host, address, ports in targets for port in ports)
-        self.open = {}  # socket → Visit
+        self.todo = collections.deque(
+            PortVisit(host, address, port) for host, address, ports in targets for port in ports
+        )
+        self.open = {}  # socket → PortVisit
         self.failed = {host: {} for host, _, _ in targets}  # host → (how, by, error) → [ports]
 
     def outcome(self):
@@ -44,22 +49,25 @@ class Visits:
 
     def go_on(self, now):
         """Give up visits that have timed out, and begin others. Return True once all are done."""
-        for sock in [sock for sock, visit in self.open.items() if min(visit.until, self.until) <= now]:
-            visit = self.open[sock]
-            self.end(sock, "mute" if visit.connected else "timeout")
-        while self.todo and len(self.open) < AT_ONCE and now < self.until:
+        self.give_up(now)
+        while self.todo and len(self.open) < AT_ONCE and now < self.limits.until:
             self.begin(self.todo.popleft())
-        if now >= self.until:
+        if now >= self.limits.until:
             while self.todo:
-                self.tell(self.todo.popleft(), "error", error="there was no time left to try")
+                self.note_failure(self.todo.popleft(), "error", error="there was no time left to try")
         return not self.todo and not self.open
 
+    def give_up(self, now):
+        for sock, visit in list(self.open.items()):
+            if min(visit.until, self.limits.until) <= now:
+                self.end(sock, "mute" if visit.connected else "timeout")
+
     def begin(self, visit):
-        visit.until = time.monotonic() + self.patience
+        visit.until = time.monotonic() + self.limits.timeout
         try:
             sock = unobtrusive_socket(socket.AF_INET, self.job_ports)
         except OSError as error:
-            self.tell(visit, "error", error=os.strerror(error.errno))
+            self.note_failure(visit, "error", error=os.strerror(error.errno))
             return
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset: no TIME-WAIT
         code = sock.connect_ex((visit.address, visit.port))
@@ -75,7 +83,7 @@ class Visits:
             self.refuse(sock, code)
             return
         visit = self.open[sock]
-        visit.connected, visit.until = True, time.monotonic() + ANSWERS * self.patience
+        visit.connected, visit.until = True, time.monotonic() + ANSWERS * self.limits.timeout
         try:
             sock.send(self.word.encode())
         except OSError:
@@ -100,23 +108,23 @@ class Visits:
 
     def refuse(self, sock, code):
         visit = self.leave(sock)
-        by = closed(sock, code)["icmp"] or ""
+        by = close_and_report(sock, code)["icmp"] or ""
         if code == errno.ETIMEDOUT:
-            self.tell(visit, "timeout")
+            self.note_failure(visit, "timeout")
         elif code == errno.ECONNREFUSED and not by:
-            self.tell(visit, "refused")
+            self.note_failure(visit, "refused")
         else:
-            self.tell(visit, "rejected" if code in REJECTED else "error", by, os.strerror(code))
+            self.note_failure(visit, "rejected" if code in REJECTED else "error", by, os.strerror(code))
 
     def end(self, sock, how=""):
         visit = self.leave(sock)
         sock.close()
         if how:
-            self.tell(visit, how)
+            self.note_failure(visit, how)
 
     def leave(self, sock):
         self.selector.unregister(sock)
         return self.open.pop(sock)
 
-    def tell(self, visit, how, by="", error=""):
+    def note_failure(self, visit, how, by="", error=""):
         self.failed[visit.host].setdefault((how, by, error), []).append(visit.port)

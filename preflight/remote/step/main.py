@@ -76,12 +76,8 @@ def remove_left(path):
         os.close(fd)
 
 
-def main():
-    step = taken_out(os.environ)
-    node = sys.argv[1] if len(sys.argv) > 1 else os.environ["SLURMD_NODENAME"]
-    adopt_orphans()  # so that no process can fork away
-    if os.getpgrp() != os.getpid():
-        os.setpgid(0, 0)  # signals reach the command and the processes that it started, and no others
+def pass_signals_on():
+    """Pass signals to end on to the command, and give it GRACE to end. Return the list of the signals so far."""
     signals = []
 
     def pass_on(number, _):
@@ -93,6 +89,16 @@ def main():
     for number in ENDING:
         signal.signal(number, pass_on)
     signal.signal(signal.SIGALRM, lambda *_: end_descendants(os.getpid()))
+    return signals
+
+
+def main():
+    step = taken_out(os.environ)
+    node = sys.argv[1] if len(sys.argv) > 1 else os.environ["SLURMD_NODENAME"]
+    adopt_orphans()  # so that no process can fork away
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)  # signals reach the command and the processes that it started, and no others
+    signals = pass_signals_on()
     table = write(step["table"]) if step["table"] else None
     try:
         code = subprocess.Popen(["bash", "-c", step["scripts"][node]], stdin=subprocess.DEVNULL).wait()

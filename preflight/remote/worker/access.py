@@ -3,6 +3,8 @@
 import collections
 import os
 
+import torch
+
 # Functions of a backend. `load` loads its libraries. `open` opens device i. `place` returns the torch device of its
 # tensors. `synchronise` waits until the device has done its work. `memory` returns (free, total) bytes of its memory,
 # or None. `options` returns the options of a process group, or None. `identity` returns a name of device i that no
@@ -14,8 +16,6 @@ Access.__new__.__defaults__ = (lambda _: "", lambda _: True)
 
 
 def _load_cuda():
-    import torch
-
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         raise RuntimeError("torch %s is a CPU build: install one that is built with CUDA" % torch.__version__)
     if not torch.cuda.is_available():
@@ -28,8 +28,6 @@ def _load_cuda():
 
 def _open_cuda(index):
     """Open the device and make it current: NCCL uses the current device when the process group is made."""
-    import torch
-
     count = torch.cuda.device_count()
     if index >= count:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
@@ -42,21 +40,15 @@ def _open_cuda(index):
 
 def _place_of_cuda(index):
     """Return the device on which torch puts a tensor: the tensors of a stand-in are elsewhere."""
-    import torch
-
     return torch.zeros(1).cuda(index).device
 
 
 def _synchronise_cuda():
-    import torch
-
     torch.cuda.synchronize()
 
 
 def _memory_of_cuda(index):
     """Return (free, total) bytes; None if torch is older than mem_get_info."""
-    import torch
-
     query = getattr(torch.cuda, "mem_get_info", None)
     return tuple(query(index)) if query else None
 
@@ -67,8 +59,6 @@ def _identity_of_cuda(index):
     All containers of a machine have the same boot id, whatever their host names are. NCCL tells GPUs apart in this way,
     too.
     """
-    import torch
-
     properties = torch.cuda.get_device_properties(index)
     bus = getattr(properties, "pci_bus_id", None)
     if bus is not None:
@@ -91,8 +81,6 @@ def _multiplies_cuda(dtype):
 
     Such GPUs refuse bfloat16, or take a hundred times as long, which torch calls supported.
     """
-    import torch
-
     return dtype != "bfloat16" or bool(torch.version.hip) or torch.cuda.get_device_capability() >= (8, 0)
 
 
@@ -102,28 +90,20 @@ def _load_npu():
 
 def _open_npu(index):
     """Open the device and make it current: HCCL uses the current device when the process group is made."""
-    import torch
-
     torch.npu.set_device(index)
     torch.zeros(1).npu(index)
 
 
 def _place_of_npu(index):
     """Return the device on which torch_npu puts a tensor: npu:<index>, but elsewhere for a stand-in."""
-    import torch
-
     return torch.zeros(1).npu(index).device
 
 
 def _synchronise_npu():
-    import torch
-
     torch.npu.synchronize()
 
 
 def _memory_of_npu(index):
-    import torch
-
     return tuple(torch.npu.mem_get_info(index))
 
 

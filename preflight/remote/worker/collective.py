@@ -7,6 +7,8 @@ operation that is missing, or that the backend refuses, is reported as such; it 
 import re
 import time
 
+import torch
+import torch.distributed as dist
 from worker.pattern import IN_PLACE, Pattern, fill
 
 # The forms with one tensor, newest name first; torch warns of the older names.
@@ -59,44 +61,45 @@ def refused(error):
 
 
 class Tensors:
-    """An operation on tensors. `given` and `found` have a row for each piece; an operation in place has one tensor."""
+    """An operation on tensors. `inputs` and `outputs` have a row for each piece. In place there is one tensor."""
 
     def __init__(self, test, spec, device):
-        import torch
-
         self.test, self.rank, self.size, self.device = test, spec["rank"], spec["size"], device
         self.pattern = Pattern(test, self.rank, self.size)
         self.in_place = test["op"] in IN_PLACE
-        rows = 1 if self.in_place else len(self.pattern.brings)
-        self.found = torch.zeros(rows, self.pattern.count, dtype=self.pattern.dtype, device=device)
-        self.given = self.found if self.in_place else self._empty(len(self.pattern.gives))
+        rows = 1 if self.in_place else len(self.pattern.received)
+        self.outputs = torch.zeros(rows, self.pattern.count, dtype=self.pattern.dtype, device=device)
+        self.inputs = self.outputs if self.in_place else self._empty(len(self.pattern.sent))
 
     def _empty(self, rows):
-        import torch
-
         return torch.empty(rows, self.pattern.count, dtype=self.pattern.dtype, device=self.device)
 
     def prepare(self, turn):
         """Fill in fresh data for an iteration. Results of the previous iteration are wrong in this one, so they may
         stay."""
-        if self.pattern.gives:
-            fill(self.given, self.pattern.given(turn).to(self.device))
+        if self.pattern.sent:
+            fill(self.inputs, self.pattern.inputs(turn).to(self.device))
 
     def call(self):
-        import torch.distributed as dist
-
         if self.test["op"] == "send_recv":
-            _send_and_receive(dist, self)
+            _send_and_receive(self)
             return
         name = next(name for name in names(self.test["op"], self.test["form"]) if hasattr(dist, name))
-        arguments = self._arguments(dist, name in _SINGLE.get(self.test["op"], ()))
-        work = getattr(dist, name)(*arguments, async_op=self.test["form"] == "async")
+        work = getattr(dist, name)(*self._arguments(name), async_op=self.test["form"] == "async")
         if work is not None:
             work.wait()
 
-    def _arguments(self, dist, single):
-        op, root, inputs, outputs = self.test["op"], self.test["root"], self.given, self.found
+    def _arguments(self, name):
+        """Return the arguments for the function `name` of torch.distributed."""
+        op = self.test["op"]
         reduction = getattr(dist.ReduceOp, _REDUCE_OP.get(self.test["reduction"], "SUM"))
+        if name not in _SINGLE.get(op, ()):
+            return self._list_arguments(op, self.test["root"], reduction)
+        tensors = self.outputs.view(-1), self.inputs.view(-1)
+        return (*tensors, reduction) if op == "reduce_scatter" else tensors
+
+    def _list_arguments(self, op, root, reduction):
+        inputs, outputs = self.inputs, self.outputs
         if op == "all_reduce":
             return outputs, reduction
         if op == "broadcast":
@@ -108,27 +111,27 @@ class Tensors:
         if op == "gather":
             return inputs[0], list(outputs) or None, root
         if op == "all_gather":
-            return (outputs.view(-1), inputs.view(-1)) if single else (list(outputs), inputs[0])
+            return list(outputs), inputs[0]
         if op == "reduce_scatter":
-            return (outputs.view(-1), inputs.view(-1), reduction) if single else (outputs[0], list(inputs), reduction)
-        return (outputs.view(-1), inputs.view(-1)) if single else (list(outputs), list(inputs))
+            return outputs[0], list(inputs), reduction
+        return list(outputs), list(inputs)
 
     def compare(self, turn):
         """Compare the result on the host: a faulty device must not check its own data."""
-        if not self.pattern.brings:
+        if not self.pattern.received:
             return 0, "", None
-        return self.pattern.compare(self.found.to("cpu"), turn)
+        return self.pattern.compare(self.outputs.to("cpu"), turn)
 
 
-def _send_and_receive(dist, work):
+def _send_and_receive(work):
     """Exchange data with the next rank and with the one before.
 
     In the blocking form ranks with an odd number receive first. So some rank always receives what another sends,
     however many ranks there are, and even if a send waits for its receiver.
     """
     after, before = (work.rank + 1) % work.size, (work.rank - 1) % work.size
-    onward, back = work.given
-    from_before, from_after = work.found
+    onward, back = work.inputs
+    from_before, from_after = work.outputs
     if work.test["form"] == "async":
         ops = [dist.P2POp(dist.isend, onward, after), dist.P2POp(dist.isend, back, before)]
         ops += [dist.P2POp(dist.irecv, from_before, before), dist.P2POp(dist.irecv, from_after, after)]
@@ -157,35 +160,33 @@ class Objects:
     def prepare(self, turn):
         op, root, own_object = self.test["op"], self.test["root"], self._object(self.rank, None, turn)
         if op == "broadcast":
-            self.found, self.expected = [own_object if self.rank == root else None], [self._object(root, None, turn)]
+            self.outputs, self.expected = [own_object if self.rank == root else None], [self._object(root, None, turn)]
         elif op == "scatter":
-            self.given = [self._object(root, rank, turn) for rank in range(self.size)] if self.rank == root else None
-            self.found, self.expected = [None], [self._object(root, self.rank, turn)]
+            self.inputs = [self._object(root, rank, turn) for rank in range(self.size)] if self.rank == root else None
+            self.outputs, self.expected = [None], [self._object(root, self.rank, turn)]
         else:
             sources = self.size if op == "all_gather" or self.rank == root else 0
-            self.given, self.found = own_object, [None] * sources
+            self.inputs, self.outputs = own_object, [None] * sources
             self.expected = [self._object(rank, None, turn) for rank in range(sources)]
 
     def call(self):
-        import torch.distributed as dist
-
         op, root = self.test["op"], self.test["root"]
         function = getattr(dist, _OBJECT[op])
         if op == "broadcast":
-            function(self.found, root)
+            function(self.outputs, root)
         elif op == "all_gather":
-            function(self.found, self.given)
+            function(self.outputs, self.inputs)
         elif op == "gather":
-            function(self.given, self.found or None, root)
+            function(self.inputs, self.outputs or None, root)
         else:
-            function(self.found, self.given, root)
+            function(self.outputs, self.inputs, root)
 
     def compare(self, _):
-        wrong = [place for place, value in enumerate(self.found) if value != self.expected[place]]
+        wrong = [place for place, value in enumerate(self.outputs) if value != self.expected[place]]
         if not wrong:
             return 0, "", None
         sources = {self.expected[place]["from"] for place in wrong}
-        value = repr(self.found[wrong[0]])[:100]
+        value = repr(self.outputs[wrong[0]])[:100]
         text = "object of rank %d: found %s" % (self.expected[wrong[0]]["from"], value)
         return len(wrong), text, sources.pop() if len(sources) == 1 else None
 
@@ -198,9 +199,7 @@ class Barrier:
     count = 0  # barriers so far, the same on all ranks
 
     def __init__(self, test, spec, _):
-        from torch.distributed.distributed_c10d import _get_default_store
-
-        self.form, self.rank, self.store = test["form"], spec["rank"], _get_default_store()
+        self.form, self.rank, self.store = test["form"], spec["rank"], dist.distributed_c10d._get_default_store()
         Barrier.count += 1
         self.key, self.late = "barrier/%d" % Barrier.count, Barrier.count % spec["size"]
         self.turn = 0
@@ -209,8 +208,6 @@ class Barrier:
         self.turn = turn
 
     def call(self):
-        import torch.distributed as dist
-
         if self.turn == 0 and self.rank == self.late:
             time.sleep(self.LATE)
             self.store.add(self.key, 1)

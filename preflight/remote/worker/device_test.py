@@ -8,6 +8,7 @@ every time, and an intermittent error is found in the iteration in which it occu
 
 import time
 
+import torch
 from worker.measure import refuse
 from worker.memory import room
 
@@ -20,7 +21,7 @@ PROCESSOR = "processor"
 _PERIOD = 7
 
 
-class Copy:
+class MemoryCopy:
     """A copy from `source` to `target`: on the device, from the host to it, or from it to the host.
 
     The values are integers that are all different and have every bit in use, so that no value can be misplaced
@@ -28,8 +29,6 @@ class Copy:
     """
 
     def __init__(self, op, side, device):
-        import torch
-
         on_host = is_host(device)
         self.expected = torch.arange(side * side, dtype=torch.int32) * -1640531535  # odd: it wraps around, one to one
         empty = torch.empty_like(self.expected)
@@ -40,7 +39,7 @@ class Copy:
         self.target.copy_(self.source)
 
 
-class Product:
+class MatrixProduct:
     """The product of two square matrices of -3 … 3 that repeat every seven rows and columns.
 
     The sign alternates along the dimension that is summed, so that 14 products in sequence cancel, and no part of a sum
@@ -48,8 +47,6 @@ class Product:
     """
 
     def __init__(self, side, dtype, device):
-        import torch
-
         positions, seven = torch.arange(side), torch.arange(_PERIOD)
         rows = ((seven.unsqueeze(1) + 2 * positions) % _PERIOD - 3) * (1 - 2 * (positions % 2))
         columns = (positions.unsqueeze(1) ** 2 + seven) % _PERIOD - 3
@@ -61,8 +58,6 @@ class Product:
         self.target = torch.empty_like(self.expected).to(device)
 
     def run(self):
-        import torch
-
         torch.mm(self.left, self.right, out=self.target)
 
 
@@ -72,39 +67,20 @@ def device_test(test, spec, access, say):
     `bytes` of the result is the size of the data: at most that of the test, and less where memory is short. `on_host`:
     the host's processor did the device's work, so the time says nothing about a device.
     """
-    import torch
-
-    of_host = test["op"] == PROCESSOR
-    if not of_host and test["op"] not in COPIES and not access.multiplies(test["dtype"]):
+    of_host, copies = test["op"] == PROCESSOR, test["op"] in COPIES
+    if not (of_host or copies or access.multiplies(test["dtype"])):
         refuse("the device does not multiply %s" % test["dtype"])(test, spec, access, say)
         return
     device = torch.device("cpu" if of_host else access.place(spec["device"]))
     on_host = is_host(device)
     itemsize = torch.empty(0, dtype=getattr(torch, test["dtype"])).element_size()
-    available = HOST_BYTES if on_host else room(spec, access) // 3  # a product has three matrices
-    limit = test["bytes"] if of_host else min(test["bytes"], available)
-    side = 1 << (int((limit // itemsize) ** 0.5).bit_length() - 1)
-    work = Copy(test["op"], side, device) if test["op"] in COPIES else Product(side, test["dtype"], device)
+    side = 1 << (int((_bytes(test, spec, access, on_host) // itemsize) ** 0.5).bit_length() - 1)
+    work = MemoryCopy(test["op"], side, device) if copies else MatrixProduct(side, test["dtype"], device)
     begin = time.monotonic()
     while not on_host and time.monotonic() - begin < SPIN:
         work.run()
         access.synchronise()
-    seconds, wrong, first = [], 0, ""
-    begin = time.monotonic()
-    for iteration in range(test["warmup"] + test["iterations"]):
-        if len(seconds) >= FEWEST and time.monotonic() - begin > LONGEST:
-            break
-        if 0 < iteration == test["warmup"]:
-            say({"at": "enter", "stage": "iteration"})
-        work.target.zero_()
-        access.synchronise()
-        start = time.perf_counter()
-        work.run()
-        access.synchronise()
-        if iteration >= test["warmup"]:
-            seconds.append(time.perf_counter() - start)
-        if not wrong:
-            wrong, first = _compare(work.target.to("cpu"), work.expected)
+    seconds, wrong, first = _iterate(test, work, access.synchronise, say)
     say(
         {
             "at": "result",
@@ -116,6 +92,34 @@ def device_test(test, spec, access, say):
             "on_host": on_host and not of_host,
         }
     )
+
+
+def _bytes(test, spec, access, on_host):
+    """Return the bytes that a matrix, or a copy, may take."""
+    if test["op"] == PROCESSOR:
+        return test["bytes"]
+    return min(test["bytes"], HOST_BYTES if on_host else room(spec, access) // 3)  # a product has three matrices
+
+
+def _iterate(test, work, synchronise, say):
+    """Return (seconds of each timed iteration, number of wrong values, place and value of the first)."""
+    seconds, wrong, first = [], 0, ""
+    begin = time.monotonic()
+    for iteration in range(test["warmup"] + test["iterations"]):
+        if len(seconds) >= FEWEST and time.monotonic() - begin > LONGEST:
+            break
+        if 0 < iteration == test["warmup"]:
+            say({"at": "enter", "stage": "iteration"})
+        work.target.zero_()
+        synchronise()
+        start = time.perf_counter()
+        work.run()
+        synchronise()
+        if iteration >= test["warmup"]:
+            seconds.append(time.perf_counter() - start)
+        if not wrong:
+            wrong, first = _compare(work.target.to("cpu"), work.expected)
+    return seconds, wrong, first
 
 
 def is_host(device):
@@ -133,14 +137,12 @@ def _pinned(tensor, on_host):
         return tensor.clone()
 
 
-def _compare(found, expected):
+def _compare(result, expected):
     """Return (number of wrong values, place and value of the first)."""
-    import torch
-
-    if torch.equal(found, expected):
+    if torch.equal(result, expected):
         return 0, ""
-    found, expected = found.flatten(), expected.flatten()
-    wrong = (found != expected).nonzero().flatten()
+    result, expected = result.flatten(), expected.flatten()
+    wrong = (result != expected).nonzero().flatten()
     place = int(wrong[0])
     text = "index %d of %d: found %s, expected %s"
-    return len(wrong), text % (place, len(found), found[place].item(), expected[place].item())
+    return len(wrong), text % (place, len(result), result[place].item(), expected[place].item())

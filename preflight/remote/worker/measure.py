@@ -1,7 +1,10 @@
 """One test of a group: warm up, time each iteration on fresh data, compare every value."""
 
+import datetime
 import time
 
+import torch
+import torch.distributed as dist
 from worker.collective import begin, lacking, refused
 
 AGREE = 20.0  # seconds at most for all ranks to report that their backend refuses an operation
@@ -10,9 +13,6 @@ AGREE = 20.0  # seconds at most for all ranks to report that their backend refus
 def lacking_somewhere(spec, access):
     """Return {number of a test that cannot be run: reason}. Other ranks must not wait for a test that one rank's torch
     lacks."""
-    import torch
-    import torch.distributed as dist
-
     reasons = [lacking(test, dist) for test in spec["tests"]]
     able = torch.tensor([not reason for reason in reasons], dtype=torch.int32, device=access.place(spec["device"]))
     if reasons:
@@ -33,9 +33,6 @@ def refuse(why):
 def measure(test, spec, access, say):
     """Warm up, then time each iteration, aligned by a small all_reduce. The values of warm-up iterations are compared,
     too."""
-    import torch
-    import torch.distributed as dist
-
     device = access.place(spec["device"])
     work = begin(test, spec, device)
     alignment = torch.zeros(1, device=device)
@@ -74,13 +71,9 @@ def all_refuse(spec, error):
 
     Raise the error if not all ranks refuse it, well before the deadline: some are in the operation then, and wait.
     """
-    import datetime
-
-    from torch.distributed.distributed_c10d import _get_default_store
-
     global _refusals
     _refusals += 1
-    store, key = _get_default_store(), "refused/%d" % _refusals
+    store, key = dist.distributed_c10d._get_default_store(), "refused/%d" % _refusals
     if store.add(key, 1) == spec["size"]:
         store.set(key + "/all", "1")
     try:

@@ -7,6 +7,9 @@ import stat
 import struct
 import time
 
+import torch
+import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 from worker.roll_call import roll_call
 
 APPEARS = 10.0  # seconds until rank 0's file is visible on other hosts; rank 0 makes it long before
@@ -15,8 +18,6 @@ APPEARS = 10.0  # seconds until rank 0's file is visible on other hosts; rank 0 
 def serve_store(address, sock):
     """Serve a TCPStore on a listening socket, and return an object to keep alive. It has a thread: only after a
     fork."""
-    import torch.distributed as dist
-
     port = sock.getsockname()[1]
     common = {"is_master": True, "wait_for_workers": False, "timeout": datetime.timedelta(seconds=30)}
     try:
@@ -63,8 +64,6 @@ def _make(path):
 
 
 def _agents_store(spec, timeout):
-    import torch.distributed as dist
-
     address, port = spec["store"]
     return dist.TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timeout)
 
@@ -75,8 +74,6 @@ def _rendezvous(url, spec, timeout):
     With the size, torch would let rank 0 wait here for all others, and not report which are missing. The roll-call does
     both.
     """
-    from torch.distributed.rendezvous import rendezvous
-
     size = spec["size"] if spec["init"] == "file" else 1
     store, _, _ = next(rendezvous(url, rank=spec["rank"], world_size=size, timeout=timeout))
     _spare_the_port(spec)  # for connections from now on, should a rank be missing
@@ -134,9 +131,6 @@ def join(spec, access, timeout, say):
 
     Return the seconds that connecting took once all ranks were there.
     """
-    import torch
-    import torch.distributed as dist
-
     rank, size = spec["rank"], spec["size"]
     store = dist.PrefixStore(spec["group"], _PLACES[spec["init"]](spec, timeout))
     claim(store, access.identity(spec["device"]), rank)

@@ -1,6 +1,6 @@
 """Memory that the tests need, checked before any of it is allocated."""
 
-from worker.pattern import IN_PLACE, brought, bytes_of_piece, given
+from worker.pattern import IN_PLACE, bytes_of_piece, received_pieces, sent_pieces
 
 
 def needed(test, rank, size):
@@ -9,10 +9,10 @@ def needed(test, rank, size):
 
     They are its inputs, its results, and the results once more, because backends copy them. HCCL gathers at all ranks.
     """
-    gives = len(given(test["op"], rank, test["root"], size))
+    sent = len(sent_pieces(test["op"], rank, test["root"], size))
     receiver = test["root"] if test["op"] == "gather" else rank
-    brings = max(1, len(brought(test["op"], receiver, test["root"], size)))
-    pieces = 2 * brings if test["op"] in IN_PLACE else gives + 2 * brings
+    received = max(1, len(received_pieces(test["op"], receiver, test["root"], size)))
+    pieces = 2 * received if test["op"] in IN_PLACE else sent + 2 * received
     return pieces * bytes_of_piece(test, size)
 
 

@@ -19,6 +19,8 @@ follows every c. So if they are those of one rank with a part that is missing, d
 those of another rank, nor of two at once.
 """
 
+import torch
+
 # Largest magnitude up to which every integer is exact.
 EXACT = {
     "uint8": 2**8 - 1,
@@ -40,8 +42,8 @@ _BLOCK = 8192  # elements of a block at least, if the piece has as many: shorter
 _SAMPLE = 4096  # places, from the first wrong one, at which an explanation is checked
 
 
-def given(op, rank, root, size):
-    """Return (source, lane) of each piece that a rank gives."""
+def sent_pieces(op, rank, root, size):
+    """Return (source, lane) of each piece that a rank sends."""
     if op in ("all_to_all", "reduce_scatter") or (op == "scatter" and rank == root):
         return [(rank, destination) for destination in range(size)]
     if op == "send_recv":  # to the next rank and to the one before
@@ -51,21 +53,17 @@ def given(op, rank, root, size):
     return [(rank, 0)]
 
 
-def brought(op, rank, root, size):
+def received_pieces(op, rank, root, size):
     """Return (source, lane) of each piece that a rank receives; a reduced piece has no single source."""
-    if op == "all_gather" or (op == "gather" and rank == root):
+    if op in ("gather", "reduce") and rank != root:
+        return []
+    if op in ("all_gather", "gather"):
         return [(source, 0) for source in range(size)]
     if op == "all_to_all":
         return [(source, rank) for source in range(size)]
     if op == "send_recv":
         return [((rank - 1) % size, 0), ((rank + 1) % size, 1)]
-    if op == "scatter":
-        return [(root, rank)]
-    if op == "broadcast":
-        return [(root, 0)]
-    if op == "reduce_scatter":
-        return [(None, rank)]
-    return [(None, 0)] if op == "all_reduce" or rank == root else []
+    return [{"scatter": (root, rank), "broadcast": (root, 0), "reduce_scatter": (None, rank)}.get(op, (None, 0))]
 
 
 def bytes_of_piece(test, size):
@@ -77,13 +75,11 @@ class Pattern:
     """The pieces of one rank in one test: `count` elements each."""
 
     def __init__(self, test, rank, size):
-        import torch
-
         self.op, self.reduction, self.rank, self.size = test["op"], test["reduction"], rank, size
         self.dtype = getattr(torch, test["dtype"])
         self.count = max(1, bytes_of_piece(test, size) // torch.empty(0, dtype=self.dtype).element_size())
-        self.gives = given(self.op, rank, test["root"], size)
-        self.brings = brought(self.op, rank, test["root"], size)
+        self.sent = sent_pieces(self.op, rank, test["root"], size)
+        self.received = received_pieces(self.op, rank, test["root"], size)
         limit = EXACT[test["dtype"]]
         shared_limit = limit // (size + 3)  # a sum is (size + 1) f, with a part that is counted twice (size + 3) f
         self.shared = self.reduction == "sum" and shared_limit >= _SHORTEST
@@ -93,20 +89,18 @@ class Pattern:
         self.length = min(self.count, cycle * -(-_BLOCK // cycle))
         self.row = torch.arange(self.length + self.period) % self.period + 1
 
-    def given(self, turn):
-        """Return the blocks that this rank gives in an iteration."""
-        make = self._part if self.op in REDUCING else self._sent
-        return self._rows([make(source, lane, turn) for source, lane in self.gives])
+    def inputs(self, turn):
+        """Return the blocks that this rank sends in an iteration."""
+        make = self._part if self.op in REDUCING else self._block
+        return self._rows([make(source, lane, turn) for source, lane in self.sent])
 
     def expected(self, turn):
         """Return the blocks of the result that this rank must receive in an iteration."""
         if self.op in REDUCING:
-            return self._rows([self._reduced(lane, turn) for _, lane in self.brings])
-        return self._rows([self._sent(source, lane, turn) for source, lane in self.brings])
+            return self._rows([self._reduced(lane, turn) for _, lane in self.received])
+        return self._rows([self._block(source, lane, turn) for source, lane in self.received])
 
     def _rows(self, blocks):
-        import torch
-
         rows = torch.stack(blocks) if blocks else torch.empty(0, self.length)
         return rows.to(self.dtype)
 
@@ -114,12 +108,10 @@ class Pattern:
         begin = shift % self.period
         return self.row[begin : begin + self.length]
 
-    def _sent(self, source, lane, turn):
+    def _block(self, source, lane, turn):
         return self._factor(source + 37 * lane + 7 * turn)  # 37: the data from A to B differ from those from B to A
 
     def _owner(self, lane):
-        import torch
-
         return (torch.arange(self.length) + lane) % self.size
 
     def _part(self, rank, lane, turn):
@@ -128,8 +120,6 @@ class Pattern:
 
     def _share(self, rank, factor, owner):
         """Return a rank's part at places with these factors and owners."""
-        import torch
-
         if self.shared:
             return torch.where(owner == rank, 2 * factor, factor)
         unowned = {"sum": factor * 0, "max": -factor, "min": -factor}.get(self.reduction)
@@ -145,76 +135,68 @@ class Pattern:
         negative = self.reduction == "min" or (self.reduction == "prod" and self.size > 1)
         return -factor if negative else factor
 
-    def compare(self, found, turn):
+    def compare(self, result, turn):
         """Return (number of wrong values, place and value of the first, rank with the wrong part or None) of the rows
-        in `found`."""
-        import torch
-
+        in `result`."""
         expected = self.expected(turn)
-        if all(torch.equal(part, block.expand_as(part)) for part, block in _parts(found, expected)):
+        if all(torch.equal(part, block.expand_as(part)) for part, block in _parts(result, expected)):
             return 0, "", None
         expected = expected.repeat(1, -(-self.count // self.length))[:, : self.count]
-        wrong = (found != expected).nonzero()
+        wrong = (result != expected).nonzero()
         row, column = wrong[0].tolist()
-        source = self.brings[row][0]
+        source = self.received[row][0]
         text = "index %d of %d%s: found %s, expected %s" % (
             column,
             self.count,
             "" if source is None else " of what rank %d sent" % source,
-            found[row, column].item(),
+            result[row, column].item(),
             expected[row, column].item(),
         )
         if source is None:
-            suspect = self._suspect(found[0], expected[0], wrong[:, 1], turn)
+            suspect = self._suspect(result[0], expected[0], wrong[:, 1], turn)
         else:
-            sources = {self.brings[row][0] for row in wrong[:, 0].unique().tolist()}
+            sources = {self.received[row][0] for row in wrong[:, 0].unique().tolist()}
             suspect = sources.pop() if len(sources) == 1 else None
         return len(wrong), text, suspect
 
-    def _suspect(self, found, expected, wrong, turn):
+    def _suspect(self, result, expected, wrong, turn):
         """Return the only rank with a part that, wrong by itself, explains the wrong values; None if several ranks
         could, or none.
 
         An explanation has to hold from the first wrong place to the last, the right ones in between included.
         """
-        import torch
-
         begin = int(wrong[0])
         end = min(int(wrong[-1]) + 1, begin + max(_SAMPLE, 2 * self.size))
-        found, expected = found[begin:end], expected[begin:end]
-        differs = expected[found != expected]
+        result, expected = result[begin:end], expected[begin:end]
+        differs = expected[result != expected]
         if end - begin <= self.size or differs.min() == differs.max():
             return None  # too few values to decide
-        lane, places = self.brings[0][1], torch.arange(begin, end) % self.length
+        lane, places = self.received[0][1], torch.arange(begin, end) % self.length
         factor, owner = self._factor(37 * lane + 7 * turn)[places], self._owner(lane)[places]
         if self.shared:
-            ranks = self._scaled(found, factor, owner)
+            ranks = self._scaled(result, factor, owner)
         elif self.reduction == "prod":
-            ranks = self._missing_or_twice(found, factor, owner)
+            ranks = self._missing_or_twice(result, factor, owner)
         else:
             rank = int(owner[0])  # exactly the places that it decides are wrong
-            ranks = [rank] if torch.equal(owner == rank, found != expected) else []
+            ranks = [rank] if torch.equal(owner == rank, result != expected) else []
         return ranks[0] if len(ranks) == 1 else None
 
-    def _scaled(self, found, factor, owner):
+    def _scaled(self, result, factor, owner):
         """Return the ranks with a part that the whole sum has too much or too little of, by the same multiple
         everywhere."""
-        import torch
-
-        if len(found) < 2 * self.size:
+        if len(result) < 2 * self.size:
             return []
-        excess = found.to(torch.float64) - factor * (self.size + 1)
+        excess = result.to(torch.float64) - factor * (self.size + 1)
         parts = ((rank, self._share(rank, factor, owner)) for rank in range(self.size))
         return [rank for rank, part in parts if torch.equal(excess * part[0], part * excess[0])]
 
-    def _missing_or_twice(self, found, factor, owner):
+    def _missing_or_twice(self, result, factor, owner):
         """Return the ranks with a part that the product lacks, or has twice."""
-        import torch
-
         total, ranks = -factor if self.size > 1 else factor, []
         for rank in range(self.size):
             part = self._share(rank, factor, owner)
-            if any(torch.equal(found, guess.to(self.dtype)) for guess in (total // part, total * part)):
+            if any(torch.equal(result, guess.to(self.dtype)) for guess in (total // part, total * part)):
                 ranks.append(rank)
         return ranks
 

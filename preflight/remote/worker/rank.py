@@ -1,15 +1,15 @@
 """One rank of the probe. It opens its device, meets the others, runs its collectives and checks every value.
 
-The package travels as text together with the agent, which imports torch through `prepare`, forks, and calls `run` in
-the child. Python 3.6 syntax, standard library and torch. Features of torch are looked up, not concluded from its
-version.
+The package travels as text together with the agent, which imports torch (torch_import.py) and this module, forks, and
+calls `run` in the child. Python 3.6 syntax, standard library and torch. Features of torch are looked up, not concluded
+from its version. torch_npu is imported in the child, and replaces some of torch's functions: so these are looked up in
+their modules with each call.
 """
 
 import datetime
-import gc
-import os
-import tempfile
 
+import torch
+import torch.distributed as dist
 from worker.access import ACCESS
 from worker.device_test import device_test
 from worker.measure import lacking_somewhere, measure, refuse
@@ -27,42 +27,6 @@ TESTS = {
 }
 
 
-def prepare(trains=False):
-    """Import torch, once for all workers. No computation is done, so that no thread exists before the forks.
-
-    trains: a training step will be done, for which torch imports its compiler. That takes as long again, and every rank
-    would import it if it were not imported before workers are forked.
-
-    Garbage collection is off meanwhile: there is no garbage, and the search for it takes a quarter of the time. Workers
-    do not search the imported objects either, which would make them copy all of these.
-    """
-    gc.disable()
-    try:
-        return _import_torch(trains)
-    finally:
-        freeze = getattr(gc, "freeze", None)  # Python 3.7
-        if freeze:
-            freeze()
-        gc.enable()
-
-
-def _import_torch(trains):
-    import torch
-    import torch.distributed
-
-    if not torch.distributed.is_available():
-        raise ImportError("this torch is built without torch.distributed")
-    if trains:
-        # The import makes this directory, and puts nothing there. A job's own directory, or an existing one, leaves no
-        # trace.
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.gettempdir())
-        try:
-            import torch._dynamo
-        except Exception:
-            pass  # an old torch has none; a broken one fails in the training step, as in a job
-    return {"torch": str(torch.__version__)}
-
-
 def run(spec, say, wait_for_go):
     """Run as one rank: `say` sends a dict to the agent, `wait_for_go` blocks until it is this group's turn to run its
     next test.
@@ -77,9 +41,6 @@ def run(spec, say, wait_for_go):
     - tests
     - workers: all workers of this host
     """
-    import torch
-    import torch.distributed as dist
-
     torch.set_num_threads(1)
     access = ACCESS[spec["backend"]]
     # A little less than the agent's deadline, so that the backend's own error message comes before the end.

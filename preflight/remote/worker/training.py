@@ -14,6 +14,10 @@ because Adam turns the last bit of a gradient near zero into a whole step.
 import time
 from collections import Counter
 
+import torch
+import torch.distributed as dist
+import torch.utils.data.distributed
+
 BATCH = 4  # samples a rank and step
 STEPS = 3
 RATE, MOMENTUM = 0.1, 0.9
@@ -22,8 +26,6 @@ TIGHT, LOOSE = 2.0**-12, 2.0**-6
 
 def make_model():
     """Return the model in float32, with the same parameters wherever it is made: none is random."""
-    import torch
-
     net = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.ReLU(), torch.nn.Linear(10, 5))
     with torch.no_grad():
         for number, parameter in enumerate(net.parameters()):
@@ -34,34 +36,28 @@ def make_model():
 
 def _waves(count, seed):
     """Return `count` numbers between -1 and 1."""
-    import torch
-
     return torch.sin(torch.arange(count, dtype=torch.float64) * (1 + 0.1 * seed) + seed).float()
 
 
 def load(rank, size, batch):
     """Return the batches of rank `rank` of `size`. One process with a batch as large as all ranks' gets the global
     batches."""
-    from torch.utils.data import DataLoader, TensorDataset
-    from torch.utils.data.distributed import DistributedSampler
-
     count = size * batch * STEPS
     # The targets are away from zero, so that training changes the parameters, however many samples there are.
-    data = TensorDataset(_waves(10 * count, 7).view(count, 10), 1 + _waves(5 * count, 11).view(count, 5))
-    return DataLoader(data, batch_size=batch, sampler=DistributedSampler(data, size, rank, shuffle=True, seed=0))
+    data = torch.utils.data.TensorDataset(
+        _waves(10 * count, 7).view(count, 10), 1 + _waves(5 * count, 11).view(count, 5)
+    )
+    sampler = torch.utils.data.distributed.DistributedSampler(data, size, rank, shuffle=True, seed=0)
+    return torch.utils.data.DataLoader(data, batch_size=batch, sampler=sampler)
 
 
 def backward(net, batch, device, dtype):
-    import torch
-
     inputs, targets = (part.to(device, dtype) for part in batch)
     torch.nn.functional.mse_loss(net(inputs), targets).backward()
 
 
 def train(net, batches, device, dtype, synchronise):
     """Train with the batches, and return the seconds of each step."""
-    import torch
-
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
     seconds = []
     for batch in batches:
@@ -76,8 +72,6 @@ def train(net, batches, device, dtype, synchronise):
 
 
 def flat(tensors):
-    import torch
-
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
@@ -88,9 +82,6 @@ def training_step(_, spec, access, say):
     ranks differ by roundings, in no pattern that identifies a rank: an all_reduce that adds in no fixed order does
     that.
     """
-    import torch
-    import torch.distributed as dist
-
     rank, size = spec["rank"], spec["size"]
     device = torch.device(access.place(spec["device"]))
     share = TIGHT if keeps_24_bits(device) else LOOSE
@@ -110,8 +101,6 @@ def training_step(_, spec, access, say):
 
 def keeps_24_bits(device):
     """True if a product of float32 on the device uses the whole mantissa."""
-    import torch
-
     number = 1 + 2.0**-12
     matrix, identity = torch.full((16, 16), number, device=device), torch.eye(16, device=device)
     return torch.nn.functional.linear(matrix, identity)[0, 0].item() == number
@@ -119,8 +108,6 @@ def keeps_24_bits(device):
 
 def in_one_process(size):
     """Return the parameters of one process after the same global batches, in float64."""
-    import torch
-
     net = make_model().double()
     train(net, load(0, 1, BATCH * size), "cpu", torch.float64, lambda: None)
     return flat(net.parameters())
@@ -132,8 +119,6 @@ def gradient_off(rank, size, device, share):
 
     Such a difference means that this device computes wrong.
     """
-    import torch
-
     batch = next(iter(load(rank, size, BATCH)))
     tested, exact = make_model().to(device), make_model().double()
     backward(tested, batch, device, torch.float32)
@@ -148,22 +133,13 @@ def judge(rank, parameters, off, expected, share):
     `parameters`: those of all ranks, float32 [ranks, n]. `off`: the number of wrong values in each rank's own gradient.
     `expected`: float64 [n], within `share` of the largest change.
     """
-    import torch
-
-    ranks = range(len(parameters))
     bits = parameters.view(torch.int32)  # NaN equals itself in bits
-    rows = [tuple(row) for row in bits.tolist()]
-    usual = Counter(rows).most_common(1)[0][0]
-    outliers = [number for number in ranks if rows[number] != usual]
+    rows = list(map(tuple, bits.tolist()))
+    usual = rows.index(Counter(rows).most_common(1)[0][0])
+    outliers = [number for number, row in enumerate(rows) if row != rows[usual]]
     start = flat(make_model().parameters()).double()
     beyond = _beyond(parameters, expected, share * (expected - start).abs().max())
-    evidence = (
-        [number for number in ranks if off[number]],  # this device computes wrong, whatever the others sent
-        outliers if len(rows) > 2 else [],
-        [number for number in ranks if beyond[number].any()],
-    )
-    suspect = rank if off[rank] else next((suspects[0] for suspects in evidence if len(suspects) == 1), None)
-    peer = rows.index(usual) if rank in outliers else (outliers or [rank])[0]
+    peer = usual if rank in outliers else next(iter(outliers), rank)
     wrong = beyond[rank]
     # Roundings make several ranks differ, and the sum of two ranks has only one order.
     if len(outliers) == 1 and (rank in outliers or len(rows) == 2):
@@ -171,7 +147,8 @@ def judge(rank, parameters, off, expected, share):
     if wrong.any():
         place = int(wrong.nonzero()[0])
         details = (place, len(wrong), parameters[rank, place], peer, parameters[peer, place], expected[place])
-        return int(wrong.sum()), "parameter %d of %d: found %.9g, rank %d has %.9g, one process %.9g" % details, suspect
+        text = "parameter %d of %d: found %.9g, rank %d has %.9g, one process %.9g" % details
+        return int(wrong.sum()), text, _suspect(rank, off, outliers, beyond)
     if off[rank]:
         return int(off[rank]), "%d values of its own gradient are not the host's" % off[rank], rank
     if rank in outliers:
@@ -179,6 +156,18 @@ def judge(rank, parameters, off, expected, share):
     return 0, "", None
 
 
-def _beyond(found, expected, tolerance):
+def _suspect(rank, off, outliers, beyond):
+    """Return the one rank that the strongest evidence points at, this rank first; None if there is none."""
+    if off[rank]:
+        return rank
+    evidence = (
+        [number for number, count in enumerate(off) if count],  # this device computes wrong, whatever the others sent
+        outliers if len(off) > 2 else [],
+        [number for number, mask in enumerate(beyond) if mask.any()],
+    )
+    return next((suspects[0] for suspects in evidence if len(suspects) == 1), None)
+
+
+def _beyond(values, expected, tolerance):
     """Return the mask of values that are further apart than the tolerance, or not a number."""
-    return ~((found.double() - expected).abs() <= tolerance)
+    return ~((values.double() - expected).abs() <= tolerance)

@@ -1,11 +1,11 @@
 """Connections between hosts that are lost or refused, and the likely reason on the hosts. Pure."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 from preflight.facts.sections.firewall import Arrival
+from preflight.grouping import grouped
 from preflight.model.cluster import FirewallPolicy
 from preflight.rules.firewall.disabling import still_on
 from preflight.rules.firewall.gate import Gate
@@ -27,52 +27,56 @@ class Loss:
     look: str = ""  # the commands to run on the target before searching elsewhere
 
 
-def losses(target: str, tries: Sequence[Arrival], place: GateInputs | None) -> Iterator[Loss]:
-    """Yield the connections to `target` that died, grouped by sender. `place` None: its firewall could not be read."""
-    walls = gates(place) if place else []
-    for source in dict.fromkeys(arrival.source for arrival in tries):
-        arrivals = [arrival for arrival in tries if arrival.source == source]
-        dead = [
-            arrival for arrival in arrivals if arrival.died and not (place and _told_already(place, walls, arrival))
-        ]
+def losses(target: str, tries: Sequence[Arrival], inputs: GateInputs | None) -> Iterator[Loss]:
+    """Yield the connections to `target` that died, grouped by sender. `inputs` None: its firewall could not be read."""
+    walls = gates(inputs) if inputs else []
+    for source, arrivals in grouped((arrival.source, arrival) for arrival in tries).items():
+        dead = [arrival for arrival in arrivals if arrival.died and not _is_reported(inputs, walls, arrival)]
         if dead:
-            why = _why(place, walls, dead)
-            yield Loss(source, target, tuple(dead), len(arrivals), why, _look(place) if why.endswith(_UNJUDGED) else "")
+            why = _why(inputs, walls, dead)
+            commands = _chain_commands(inputs) if why.endswith(_UNJUDGED) else ""
+            yield Loss(source, target, tuple(dead), len(arrivals), why, commands)
 
 
-def _told_already(place: GateInputs, walls: Sequence[Gate], one: Arrival) -> bool:
+def _is_reported(inputs: GateInputs | None, walls: Sequence[Gate], arrival: Arrival) -> bool:
     """Return whether FWL101 already reports the rule that stopped this connection."""
-    if place.cluster.firewall is FirewallPolicy.LEAVE:
+    if inputs is None or inputs.cluster.firewall is FirewallPolicy.LEAVE:
         return False
-    if place.cluster.firewall is FirewallPolicy.OFF:
-        return any(True for _ in still_on(place.firewall))
-    return bool(_closed_by(walls, [one]))
+    if inputs.cluster.firewall is FirewallPolicy.OFF:
+        return any(True for _ in still_on(inputs.firewall))
+    return bool(_closed_by(walls, [arrival]))
 
 
-def _why(place: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
+def _why(inputs: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
     """Return the part of the host's own firewall in the loss, as far as its rules are known."""
-    if place is None:
+    if inputs is None:
         return "something in between, or its own firewall, which could not be looked at"
     if by := _closed_by(walls, dead):
         return f"its own firewall, which the inventory leaves alone, closes them: {by}"
-    strangers = {arrival.client for arrival in dead if arrival.client and not _of_cluster(place, arrival.client)}
-    if strangers and place.cluster.firewall is FirewallPolicy.ALLOW:
-        return f"they come from {', '.join(sorted(strangers))}, and the firewall is opened for cluster.cidrs only"
+    strangers = _foreign_clients(inputs, dead)
+    if strangers and inputs.cluster.firewall is FirewallPolicy.ALLOW:
+        return f"they come from {', '.join(strangers)}, and the firewall is opened for cluster.cidrs only"
     if all(arrival.by and arrival.by == arrival.address for arrival in dead):
         return "the host itself rejects them, by a rule that is not among those read here"
-    if place.firewall.unjudged:
-        return f"something in between, or {', '.join(place.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
+    if inputs.firewall.unjudged:
+        return f"something in between, or {', '.join(inputs.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
     return "something in between, as its own firewall lets them in"
 
 
-def _look(place: GateInputs | None) -> str:
+def _chain_commands(inputs: GateInputs | None) -> str:
     """Return the commands that show the chains which may drop connections before the judged ones."""
-    chains = place.firewall.unjudged[:4] if place else ()
+    chains = inputs.firewall.unjudged[:4] if inputs else ()
     return "; ".join(f"nft list chain {chain.partition(' (')[0]}" for chain in chains)
 
 
-def _of_cluster(place: GateInputs, client: str) -> bool:
-    return not place.sources or any(ip_address(client) in network for network in place.sources)
+def _foreign_clients(inputs: GateInputs, dead: Sequence[Arrival]) -> list[str]:
+    """Return the addresses outside the cluster's networks from which connections came."""
+    clients = {arrival.client for arrival in dead if arrival.client}
+    return sorted(client for client in clients if not _is_of_cluster(inputs, client))
+
+
+def _is_of_cluster(inputs: GateInputs, client: str) -> bool:
+    return not inputs.sources or any(ip_address(client) in network for network in inputs.sources)
 
 
 def _closed_by(walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
@@ -87,35 +91,38 @@ def _closed_by(walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
 def senders_cut_off(lost: Sequence[Loss], tries: Mapping[str, Sequence[Arrival]]) -> dict[str, list[Loss]]:
     """Return the hosts that reach none of several others, though other hosts reach these. Their fault is on the
     sender's side."""
-    by_source: dict[str, list[Loss]] = defaultdict(list)
-    for loss in lost:
-        by_source[loss.source].append(loss)
     return {
         source: losses_of_source
-        for source, losses_of_source in by_source.items()
-        if len(losses_of_source) > 1
-        and all(len(loss.dead) == loss.tried for loss in losses_of_source)
-        and len(losses_of_source)
-        == sum(any(arrival.source == source for arrival in arrivals) for arrivals in tries.values())
-        and all(
-            any(arrival.came_through for arrival in tries[loss.target] if arrival.source != source)
-            for loss in losses_of_source
-        )
+        for source, losses_of_source in grouped((loss.source, loss) for loss in lost).items()
+        if len(losses_of_source) > 1 and _is_cut_off(source, losses_of_source, tries)
     }
 
 
-def by_target(lost: Iterable[Loss]) -> Iterator[tuple[str, list[Loss]]]:
-    losses_of_target: dict[str, list[Loss]] = defaultdict(list)
-    for loss in lost:
-        losses_of_target[loss.target].append(loss)
-    yield from losses_of_target.items()
+def _is_cut_off(source: str, losses_of_source: Sequence[Loss], tries: Mapping[str, Sequence[Arrival]]) -> bool:
+    """Return whether all connections of a host died, and other hosts reach each of its targets."""
+    targets = [name for name, arrivals in tries.items() if any(arrival.source == source for arrival in arrivals)]
+    return len(losses_of_source) == len(targets) and all(
+        len(loss.dead) == loss.tried
+        and any(arrival.came_through for arrival in tries[loss.target] if arrival.source != source)
+        for loss in losses_of_source
+    )
 
 
-def told(dead: Sequence[Arrival]) -> str:
-    """Return the outcome of each port, such as `29500: no answer; 60031: rejected by 10.1.0.254 (No route to host)`."""
-    ends: dict[str, list[int]] = defaultdict(list)
-    for arrival in dead:
-        by = f" by {arrival.by}" if arrival.by else ""
-        error = f" ({arrival.error})" if arrival.error else ""
-        ends["no answer" if arrival.outcome == "timeout" else f"rejected{by}{error}"].append(arrival.port or 0)
-    return "; ".join(f"{', '.join(map(str, sorted(set(ports))))}: {end}" for end, ports in ends.items())
+def by_target(lost: Iterable[Loss]) -> Iterable[tuple[str, list[Loss]]]:
+    return grouped((loss.target, loss) for loss in lost).items()
+
+
+def told(dead: Iterable[Arrival]) -> str:
+    """Return the outcome of each port, such as `60031: rejected by 10.1.0.254 (No route to host)`, separated by
+    semicolons."""
+    ports_of_outcome = grouped((_outcome(arrival), arrival.port or 0) for arrival in dead)
+    return "; ".join(
+        f"{', '.join(map(str, sorted(set(ports))))}: {outcome}" for outcome, ports in ports_of_outcome.items()
+    )
+
+
+def _outcome(arrival: Arrival) -> str:
+    if arrival.outcome == "timeout":
+        return "no answer"
+    by = f" by {arrival.by}" if arrival.by else ""
+    return f"rejected{by} ({arrival.error})" if arrival.error else f"rejected{by}"

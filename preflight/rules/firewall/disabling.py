@@ -8,9 +8,8 @@ from preflight.facts.parsers.linux.nft import CONTAINERS
 from preflight.facts.sections.firewall import Firewall, NftChain
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import iptables, nft
-from preflight.rules.firewall.gates import nobodys
+from preflight.rules.firewall.gates import NFT_PROGRAMS, without_managed_rules
 
-_PROGRAMS = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}
 # Services of systemd that start a firewall at boot, and the firewall that each starts.
 _SERVICES = {
     "firewalld": "firewalld",
@@ -43,7 +42,7 @@ def still_on(firewall: Firewall) -> Iterator[Switch]:
             "firewalld runs", "active", Kind.SERVICE, "firewalld", "active", "inactive", "systemctl stop firewalld"
         )
     for chain in firewall.iptables:
-        unowned = nobodys(chain, firewall)
+        unowned = without_managed_rules(chain, firewall)
         if unowned.policy == "drop" or any(iptables.parse(rule).verdict in ("drop", "jump") for rule in unowned.rules):
             yield Switch(
                 f"{chain.program}: chain INPUT filters incoming connections",
@@ -77,7 +76,7 @@ def _of_another(chain: NftChain, firewall: Firewall) -> bool:
     """Return whether the chain belongs to another active firewall, or is already in iptables' own listing."""
     of_iptables = chain.table == "filter" and chain.name == "INPUT"
     listed = {chain_of_iptables.program for chain_of_iptables in firewall.iptables}
-    return (of_iptables and (firewall.ufw_enabled or _PROGRAMS.get(chain.family) in listed)) or (
+    return (of_iptables and (firewall.ufw_enabled or NFT_PROGRAMS.get(chain.family) in listed)) or (
         firewall.firewalld is not None and chain.table == "firewalld"
     )
 

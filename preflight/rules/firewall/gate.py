@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_address
 
 from preflight.facts.sections.firewall import Arrival
 from preflight.model.change import Kind
 from preflight.model.ports import PortSet
+from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.rules import FirewallRule, RuleJudgement, Source, judge_all
 
 
@@ -14,6 +16,7 @@ from preflight.rules.firewall.rules import FirewallRule, RuleJudgement, Source, 
 class Gate:
     """One place that every packet of its networks has to pass. The next gate may still drop what this one accepts."""
 
+    inputs: GateInputs
     kind: Kind  # Kind of the change that edits our rules here.
     target: str  # Target of that change.
     name: str  # Name in messages.
@@ -22,11 +25,18 @@ class Gate:
     ours: tuple[FirewallRule, ...]
     needed: tuple[FirewallRule, ...]  # Our rules if any are needed, for the cluster and the login in use.
     networks: tuple[Source, ...]  # Sources of the cluster's connections.
-    ports: PortSet  # Ports that the gate has to let through.
     by_hand: str = ""  # Commands to run manually, where preflight does not write.
     to_name: str = ""  # The inventory key to set first, where each host would be a rule.
-    tries: tuple[Arrival, ...] = ()  # Connections from other hosts that this gate let through or stopped.
-    logins: tuple[FirewallRule, ...] = ()  # Those of `ours` that let one address log in. Only a rollback removes them.
+
+    @property
+    def ports(self) -> PortSet:
+        """The ports that the gate has to let through."""
+        return self.inputs.ports
+
+    @cached_property
+    def logins(self) -> tuple[FirewallRule, ...]:
+        """Those of our rules that let one address log in. Only a rollback removes them."""
+        return self.inputs.logins(self.ours)
 
     def objections(self, *, without_ours: bool = False) -> list[tuple[Source, RuleJudgement]]:
         """Return the networks that this gate may keep out, as it is or as it would be without our rules.
@@ -42,22 +52,25 @@ class Gate:
 
     def _let_in(self, network: Source, ports: PortSet) -> bool:
         """Return whether connections from the network were let through on each range of the ports, and none died."""
-        arrivals = self.tried(network, ports)
-        # "Connection refused" can come from a rule that may reject.
-        rejecting = any(rule.partial and "reject" in rule.text.lower() for rule in self.rules)
+        may_be_rejected = self._may_reject
         open_ports = {
             arrival.port
-            for arrival in arrivals
-            if arrival.came_through and not (rejecting and arrival.outcome == "refused")
+            for arrival in self.tried(network, ports)
+            if arrival.came_through and not (may_be_rejected and arrival.outcome == "refused")
         }
         covered = (any(low <= port <= high for port in open_ports if port) for low, high in ports.ranges)
         return not self.seen_dying(network, ports) and all(covered)
+
+    @property
+    def _may_reject(self) -> bool:
+        """True if "Connection refused" can come from a rule that cannot be judged."""
+        return any(rule.partial and "reject" in rule.text.lower() for rule in self.rules)
 
     def tried(self, network: Source, ports: PortSet) -> list[Arrival]:
         """Return the connections from a network to any of these ports."""
         return [
             arrival
-            for arrival in self.tries
+            for arrival in self.inputs.tries
             if arrival.port is not None
             and arrival.port in ports
             and arrival.client
@@ -83,13 +96,17 @@ class Gate:
         logins."""
         if self.objections(without_ours=True):
             return together(self.needed, self.logins)
-        meanings = {rule.meaning for rule in (*self.needed, *self.logins)}
-        return tuple(rule for rule in self.ours if rule.meaning in meanings)
+        wanted = meanings((*self.needed, *self.logins))
+        return tuple(rule for rule in self.ours if rule.meaning in wanted)
 
     @property
     def settled(self) -> bool:
         """True if our rules already equal the wanted ones."""
-        return {rule.meaning for rule in self.ours} == {rule.meaning for rule in self.wanted}
+        return meanings(self.ours) == meanings(self.wanted)
+
+
+def meanings(rules: Iterable[FirewallRule]) -> set[object]:
+    return {rule.meaning for rule in rules}
 
 
 def together(rules: Iterable[FirewallRule], others: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:

@@ -1,13 +1,14 @@
 """Inputs of the gates of a host: the cluster's networks and ports, and the host's facts. Pure."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address, ip_network
 
 from preflight.facts.sections.firewall import Arrival, Firewall
 from preflight.facts.types import Network, Sysctl
+from preflight.grouping import grouped
 from preflight.model.cluster import Cluster, Host
 from preflight.model.ports import PortSet
 from preflight.rules.firewall.rules import FirewallRule, Source, judge, within
@@ -48,7 +49,7 @@ class GateInputs:
         return (*collapse_addresses(fours), *collapse_addresses(sixes))
 
     def to_name(self, *versions: int) -> str:
-        """Return the inventory key to set before a tool without sets is written; empty where it may be written.
+        """Return the inventory key to set before a tool without sets is written; empty if it may be written.
 
         There is never one rule a peer. Hosts are let in only by networks of several hosts that hold no other
         machine."""
@@ -59,27 +60,29 @@ class GateInputs:
             return ""
         return f"cidrs = {json.dumps([str(network) for network in smallest_around(self.fewest(4, 6))])}"
 
-    def login(self, rules: Iterable[FirewallRule], policy: str, *versions: int) -> tuple[Source, PortSet] | None:
-        """Return the login in use, if these rules would surely shut it out."""
+    def rules_for(self, networks: Iterable[Source], ours: Callable[[Source, PortSet], list[str]]) -> list[str]:
+        """Return our rules for each of these networks, as `ours` of a dialect words them."""
+        return [rule for network in networks for rule in ours(network, self.ports)]
+
+    def login(
+        self, rules: Iterable[FirewallRule], ours: Collection[FirewallRule], policy: str, *versions: int
+    ) -> tuple[Source, PortSet] | None:
+        """Return the login in use, if the rules other than ours would surely shut it out."""
         login = self.firewall.login
         if login is None or ip_address(login.client).version not in versions:
             return None
         source, port = ip_network(login.client), PortSet(((login.port, login.port),))
-        return (source, port) if judge(list(rules), policy, source, port).closed else None
+        site_rules = [rule for rule in rules if rule not in ours]
+        return (source, port) if judge(site_rules, policy, source, port).closed else None
 
     def logins(self, ours: Iterable[FirewallRule]) -> tuple[FirewallRule, ...]:
         """Return those of our rules that let one address log in.
 
         They stay in every run. Other users at that address, and the rules that would shut them out, are not visible
         from here."""
-        ports = {22, self.host.ssh.port or 22, self.firewall.login.port if self.firewall.login else 22}
-        return tuple(
-            rule
-            for rule in ours
-            if rule.ports in {PortSet(((port, port),)) for port in ports}
-            and len(rule.sources or ()) == 1
-            and all(network.num_addresses == 1 for network in rule.sources or ())
-        )
+        ports = (22, self.host.ssh.port or 22, self.firewall.login.port if self.firewall.login else 22)
+        login_ports = {PortSet(((port, port),)) for port in ports}
+        return tuple(rule for rule in ours if rule.of_one_address and rule.ports in login_ports)
 
 
 def sources(cluster: Cluster) -> tuple[Source, ...]:
@@ -99,19 +102,20 @@ def _networks(addresses: tuple[str, ...]) -> tuple[Source, ...]:
 
 @lru_cache(4)
 def smallest_around(networks: tuple[Source, ...]) -> tuple[Source, ...]:
-    """Return the smallest network around those of each /24 (IPv6: /64), or, where that makes many, of each /16 (/48).
+    """Return the smallest network around those of each /24 (IPv6: /64), or, if that makes many, of each /16 (/48).
 
     A single host counts as its /24, since a network of one host is hardly meant."""
     enclosing: tuple[Source, ...] = ()
     for prefixes in _SITES:
-        sites: dict[Source, list[Source]] = {}
-        for network in networks:
-            prefix = min(prefixes[network.version], network.prefixlen)
-            sites.setdefault(network.supernet(new_prefix=prefix), []).append(network)
+        sites = grouped((_site(network, prefixes[network.version]), network) for network in networks)
         enclosing = tuple(_around(site, members) for site, members in sites.items())
         if len(enclosing) <= FEW_NETWORKS:
             break
     return enclosing
+
+
+def _site(network: Source, prefix: int) -> Source:
+    return network.supernet(new_prefix=min(prefix, network.prefixlen))
 
 
 def _around(site: Source, members: Sequence[Source]) -> Source:

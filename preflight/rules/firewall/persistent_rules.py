@@ -1,18 +1,21 @@
 """Files that restore our rules after the next boot: one a tool, only our own lines edited. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from preflight.facts.parsers.linux import iptables as iptables_facts
 from preflight.facts.parsers.linux.nft import is_ours
-from preflight.facts.sections.firewall import IptablesChain
+from preflight.facts.sections.firewall import IptablesChain, ZoneFile
+from preflight.grouping import grouped
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import firewalld, iptables, nft
-from preflight.rules.firewall.gate import Gate, together
+from preflight.rules.firewall.gate import Gate, meanings, together
 from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates, iptables_gate
 from preflight.rules.firewall.rules import FirewallRule
+from preflight.rules.firewall.zones import zone_gates
+from preflight.rules.setup_files import with_last_lines
 
 NFT_BOOT_FILE = "/etc/nftables.conf"
 NFT_OWN_FILE = "/etc/preflight/nftables.nft"
@@ -20,6 +23,7 @@ NFT_OWN_FILE = "/etc/preflight/nftables.nft"
 # file, and the host would come up without any firewall.
 NFT_INCLUDE = 'include "/etc/preflight/*.nft"'
 ZONE_FILE = "/etc/firewalld/zones/{}.xml"
+_NOT_NEEDED = "holds rules that nothing needs any more"
 _INSERTED = re.compile(r"^insert rule (\S+ \S+ \S+) (.*)$", re.MULTILINE)
 _HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluster's ports through after a reboot.\n"
 
@@ -40,28 +44,31 @@ class BootFile:
     zone: str = ""
 
 
-def boot_files(place: GateInputs) -> Iterator[BootFile]:
+def boot_files(inputs: GateInputs) -> Iterator[BootFile]:
     """Yield the files that have to be edited."""
-    yield from _of_nftables(place)
-    yield from _of_iptables(place)
-    yield from _of_firewalld(place)
+    yield from _of_nftables(inputs)
+    yield from _of_iptables(inputs)
+    yield from _of_firewalld(inputs)
 
 
-def not_kept(place: GateInputs) -> Iterator[tuple[Gate, str]]:
+def not_kept(inputs: GateInputs) -> Iterator[tuple[Gate, str]]:
     """Yield the gates that our rules have opened until the next boot only, and the manual fix."""
-    boot_chains = _made_at_boot(place)
-    saved_programs = {
-        program for saved_programs in place.firewall.iptables_saved for program in _programs(saved_programs.path)
+    restored_targets = {
+        Kind.NFT_RULES: {*_made_at_boot(inputs)},
+        Kind.IPTABLES_RULES: {program for saved in inputs.firewall.iptables_saved for program in _programs(saved.path)},
     }
-    for gate in gates(place):
+    for gate in gates(inputs):
+        is_restored = gate.target in restored_targets.get(gate.kind, (gate.target,))
         # Another check reports a gate that is closed now.
-        if not _needs_ours(gate) or gate.objections():
-            continue
-        if gate.kind is Kind.NFT_RULES and gate.target not in boot_chains:
-            yield gate, f"find what makes the chain at boot, and add: {gate.needed[0].text}"
-        if gate.kind is Kind.IPTABLES_RULES and gate.target not in saved_programs:
-            line = iptables.command(gate.target, [rule.text for rule in gate.needed])
-            yield gate, f"find what makes the rules at boot, and add: {line}"
+        if not is_restored and _needs_ours(gate) and not gate.objections():
+            yield gate, _fix_at_boot(gate)
+
+
+def _fix_at_boot(gate: Gate) -> str:
+    if gate.kind is Kind.NFT_RULES:
+        return f"find what makes the chain at boot, and add: {gate.needed[0].text}"
+    line = iptables.command(gate.target, [rule.text for rule in gate.needed])
+    return f"find what makes the rules at boot, and add: {line}"
 
 
 def _needs_ours(gate: Gate) -> bool:
@@ -77,10 +84,10 @@ def own_file(rules: dict[str, tuple[str, ...]], now: str | None = None) -> str:
     Rules are inserted at the top, so the last goes in first. Lines that others have added to the file, as it is `now`,
     stay after ours."""
     lines = [f"insert rule {target} {rule}\n" for target, texts in rules.items() for rule in reversed(texts)]
-    return _HEADER + "".join(lines) + "".join(_others(now or ""))
+    return _HEADER + "".join(lines) + "".join(_foreign_lines(now or ""))
 
 
-def _others(text: str) -> Iterator[str]:
+def _foreign_lines(text: str) -> Iterator[str]:
     """Yield the lines of our file that preflight would not write."""
     for line in text.splitlines(keepends=True):
         match = _INSERTED.fullmatch(line.rstrip())
@@ -88,25 +95,32 @@ def _others(text: str) -> Iterator[str]:
             yield line
 
 
-def _made_at_boot(place: GateInputs) -> dict[str, tuple[str, ...]]:
+def _made_at_boot(inputs: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
     """Return our rules that a boot has to restore, in chains that the boot file makes."""
-    boot = place.firewall.nft_boot_file or ""
+    boot = inputs.firewall.nft_boot_file or ""
     return {
-        gate.target: tuple(rule.text for rule in gate.wanted)
-        for gate in gates(place)
+        gate.target: gate.wanted
+        for gate in gates(inputs)
         if gate.kind is Kind.NFT_RULES and _needs_ours(gate) and _makes_chain(boot, gate.target)
     }
 
 
-def _logins_in_own_file(place: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
+def _rule_texts(
+    rules: dict[str, tuple[FirewallRule, ...]], logins: dict[str, tuple[FirewallRule, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the texts of both by chain, each meaning once."""
+    return {
+        target: tuple(rule.text for rule in together(rules.get(target, ()), logins.get(target, ())))
+        for target in {**rules, **logins}
+    }
+
+
+def _logins_in_own_file(inputs: GateInputs) -> dict[str, tuple[FirewallRule, ...]]:
     """Return the rules of our file that let one address log in, in chains that the boot file makes. They stay."""
-    boot = place.firewall.nft_boot_file or ""
-    by_target: dict[str, list[FirewallRule]] = {}
-    for target, text in reversed(_INSERTED.findall(place.firewall.nft_preflight_file or "")):
-        if _makes_chain(boot, target):
-            by_target.setdefault(target, []).append(nft.parse(text))
-    logins = {target: place.logins(rules) for target, rules in by_target.items()}
-    return {target: rules for target, rules in logins.items() if rules}
+    boot = inputs.firewall.nft_boot_file or ""
+    rules = reversed(_INSERTED.findall(inputs.firewall.nft_preflight_file or ""))
+    by_target = grouped((target, nft.parse(text)) for target, text in rules if _makes_chain(boot, target))
+    return {target: logins for target, rules in by_target.items() if (logins := inputs.logins(rules))}
 
 
 def _makes_chain(text: str, target: str) -> bool:
@@ -123,26 +137,24 @@ def _makes_chain(text: str, target: str) -> bool:
     )
 
 
-def _of_nftables(place: GateInputs) -> Iterator[BootFile]:
-    boot, own = place.firewall.nft_boot_file or "", place.firewall.nft_preflight_file
-    boot_chains, logins = _made_at_boot(place), _logins_in_own_file(place)
-    rules_by_chain = {
-        target: tuple(
-            rule.text for rule in together(map(nft.parse, boot_chains.get(target, ())), logins.get(target, ()))
-        )
-        for target in {**boot_chains, **logins}
-    }
-    wanted = own_file(rules_by_chain, own)
-    if boot_chains and own != wanted:
+def with_include(boot: str) -> str:
+    """Return a boot file with the line that includes ours, at its end."""
+    return with_last_lines(boot, f"{NFT_INCLUDE}\n")
+
+
+def _of_nftables(inputs: GateInputs) -> Iterator[BootFile]:
+    boot, own = inputs.firewall.nft_boot_file, inputs.firewall.nft_preflight_file
+    boot_chains, logins = _made_at_boot(inputs), _logins_in_own_file(inputs)
+    wanted = own_file(_rule_texts(boot_chains, logins), own)
+    if not boot_chains:
+        if own and own not in (wanted, "".join(_foreign_lines(own))):
+            yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says=_NOT_NEEDED)
+        return
+    if own != wanted:
         says = "is not there" if own is None else "does not hold the rules"
         yield BootFile(NFT_OWN_FILE, own, wanted, lacks=True, says=says)
-    if boot_chains and not any(line.strip() == NFT_INCLUDE for line in boot.splitlines()):
-        after = boot + ("" if not boot or boot.endswith("\n") else "\n") + NFT_INCLUDE + "\n"
-        yield BootFile(
-            NFT_BOOT_FILE, place.firewall.nft_boot_file, after, lacks=True, says=f"lacks the line {NFT_INCLUDE}"
-        )
-    if not boot_chains and own not in (None, wanted) and own != "".join(_others(own or "")):
-        yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says="holds rules that nothing needs any more")
+    if NFT_INCLUDE not in map(str.strip, (boot or "").splitlines()):
+        yield BootFile(NFT_BOOT_FILE, boot, with_include(boot or ""), lacks=True, says=f"lacks the line {NFT_INCLUDE}")
 
 
 # iptables: our lines are in the file that a service loads at boot, if there is one.
@@ -154,36 +166,39 @@ def _programs(path: str) -> tuple[str, str]:
     return f"{plain}-nft", f"{plain}-legacy"
 
 
-def _of_iptables(place: GateInputs) -> Iterator[BootFile]:
-    for saved in place.firewall.iptables_saved:
+def _of_iptables(inputs: GateInputs) -> Iterator[BootFile]:
+    for saved in inputs.firewall.iptables_saved:
         programs = _programs(saved.path)
         chain = iptables_facts.chain(saved.text, programs[0])
         if not isinstance(chain, IptablesChain):
             continue  # iptables-restore would not understand the file either
         # Connections that our current rules let through prove nothing about a boot without these rules.
-        opened = any(live.program in programs and live.ours for live in place.firewall.iptables)
-        gate = iptables_gate(replace(place, tries=()) if opened else place, chain)
+        opened = any(live.program in programs and live.ours for live in inputs.firewall.iptables)
+        gate = iptables_gate(replace(inputs, tries=()) if opened else inputs, chain)
         if not gate.settled and gate.written_here:
             after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
             lacks = bool(gate.objections())
-            says = "shuts the cluster out" if lacks else "holds rules that nothing needs any more"
+            says = "shuts the cluster out" if lacks else _NOT_NEEDED
             yield BootFile(saved.path, saved.text, after, lacks, says)
 
 
 # firewalld: the zone's file under /etc, or until there is one, the one that firewalld ships.
 
 
-def _of_firewalld(place: GateInputs) -> Iterator[BootFile]:
-    state = place.firewall.firewalld
-    for gate in gates(place):
-        file = state.files.get(gate.target) if state and gate.kind is Kind.FIREWALLD_RULES else None
-        if file is None or (file.own is None and file.builtin is None) or not gate.written_here:
+def _of_firewalld(inputs: GateInputs) -> Iterator[BootFile]:
+    files = inputs.firewall.firewalld.files if inputs.firewall.firewalld else {}
+    for gate in zone_gates(inputs):
+        file = files.get(gate.target, ZoneFile())
+        if file == ZoneFile() or not gate.written_here:
             continue
         own_rules = tuple(map(firewalld.parse, firewalld.rules_in(file.own or "")))
-        rules = together(gate.wanted, place.logins(own_rules))
-        own_meanings, wanted = ({rule.meaning for rule in some} for some in (own_rules, rules))
-        if own_meanings != wanted:
-            before, after = ("\n".join(rule.text for rule in some) or None for some in (own_rules, rules))
-            lacks = bool(wanted - own_meanings)
-            says = "lacks our rules" if lacks else "holds rules that nothing needs any more"
-            yield BootFile(ZONE_FILE.format(gate.target), before, after, lacks, says, zone=gate.target)
+        rules = together(gate.wanted, inputs.logins(own_rules))
+        if meanings(own_rules) != meanings(rules):
+            lacks = not meanings(rules) <= meanings(own_rules)
+            says = "lacks our rules" if lacks else _NOT_NEEDED
+            path = ZONE_FILE.format(gate.target)
+            yield BootFile(path, _lines(own_rules), _lines(rules), lacks, says, zone=gate.target)
+
+
+def _lines(rules: Iterable[FirewallRule]) -> str | None:
+    return "\n".join(rule.text for rule in rules) or None

@@ -6,7 +6,7 @@ may not meet a packet of the cluster. So a partial accept opens nothing for cert
 doubt."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from preflight.model.ports import PortSet
@@ -32,9 +32,28 @@ class FirewallRule:
         """The rule's effect without its wording and order; two of our rules with the same meaning are the same."""
         return self.verdict, frozenset(self.sources or ()), self.ports, self.partial, self.never
 
+    def ports_from(self, source: Source) -> PortSet:
+        """Return the ports on which the rule can meet connections from the source."""
+        if not self.meets(source) or not overlaps_any(source, self.sources or (source,)):
+            return PortSet()
+        return self.ports or EVERY_PORT
+
     def meets(self, source: Source) -> bool:
-        """Return whether the rule can meet a connection from the source at all."""
+        """Return whether the rule can meet a connection from the source's family at all."""
         return not self.never and self.verdict != "none" and self.family in (0, source.version)
+
+    def surely_accepts(self, source: Source) -> bool:
+        """Return whether the rule accepts all connections from the source to its ports."""
+        return self.verdict == "accept" and not self.partial and within_any(source, self.sources or (source,))
+
+    def never_unless(self, possible: bool) -> "FirewallRule":
+        """Return the rule, which meets no new TCP connection unless that is possible by one more condition."""
+        return replace(self, never=self.never or not possible)
+
+    @property
+    def of_one_address(self) -> bool:
+        """True if the rule is about a single address."""
+        return self.sources is not None and len(self.sources) == 1 and self.sources[0].num_addresses == 1
 
 
 @dataclass(frozen=True)
@@ -58,25 +77,26 @@ class RuleJudgement:
 
 def judge(rules: Sequence[FirewallRule], policy: str, source: Source, ports: PortSet) -> RuleJudgement:
     """Follow new TCP connections from `source` to `ports` through `rules`, first match wins, then `policy`."""
-    undecided, closed, doubtful, maybe, closing, doubting = ports, PortSet(), PortSet(), PortSet(), "", ""
-    for rule in rules:
-        if not undecided or not rule.meets(source):
+    undecided, closed, doubtful, maybe_open = ports, PortSet(), PortSet(), PortSet()
+    closing: list[str] = []
+    doubting: list[str] = []
+    last = [FirewallRule("policy drop", "drop")] if policy == "drop" else []
+    for rule in [*rules, *last]:
+        ports_met = common(undecided, rule.ports_from(source)) if undecided else undecided
+        if not ports_met:
             continue
-        met = common(undecided, rule.ports or EVERY_PORT)
-        if not met or not any(overlap(source, network) for network in rule.sources or (source,)):
-            continue
-        whole = any(within(source, network) for network in rule.sources or (source,))
-        if rule.verdict == "accept" and whole and not rule.partial:
-            undecided -= met
+        if rule.surely_accepts(source):
+            undecided -= ports_met
         elif rule.verdict == "accept":
-            maybe |= met
+            maybe_open |= ports_met
         elif rule.verdict == "drop" and not rule.partial:
-            closed, undecided, closing = closed | met, undecided - met, closing or rule.text
-        elif rule.verdict in ("drop", "jump"):
-            doubtful, doubting = doubtful | met, doubting or rule.text
-    if policy == "drop" and undecided:
-        closed, closing = closed | undecided, closing or "policy drop"
-    return RuleJudgement(closed, doubtful - closed, closing or doubting, common(closed, maybe | doubtful))
+            closed, undecided = closed | ports_met, undecided - ports_met
+            closing.append(rule.text)
+        else:
+            doubtful |= ports_met
+            doubting.append(rule.text)
+    by = next(iter(closing + doubting), "")
+    return RuleJudgement(closed, doubtful - closed, by, common(closed, maybe_open | doubtful))
 
 
 def judge_all(
@@ -101,27 +121,35 @@ def _alike(rules: Sequence[FirewallRule], sources: Sequence[Source]) -> bool:
     return all(
         rule.sources is None
         or source_set <= frozenset(rule.sources)
-        or all(any(within(source, network) for network in rule.sources) for source in sources)
-        or not any(overlap(source, network) for network in rule.sources for source in sources)
+        or all(within_any(source, rule.sources) for source in sources)
+        or not any(overlaps_any(source, rule.sources) for source in sources)
         for rule in rules
         if rule.meets(sources[0])
     )
 
 
-def common(one: PortSet, other: PortSet) -> PortSet:
-    return one - (one - other)
+def common(ports: PortSet, other_ports: PortSet) -> PortSet:
+    return ports - (ports - other_ports)
 
 
-def overlap(one: Source, other: Source) -> bool:
-    if isinstance(one, IPv4Network):
-        return isinstance(other, IPv4Network) and one.overlaps(other)
-    return isinstance(other, IPv6Network) and one.overlaps(other)
+def overlap(source: Source, network: Source) -> bool:
+    if isinstance(source, IPv4Network):
+        return isinstance(network, IPv4Network) and source.overlaps(network)
+    return isinstance(network, IPv6Network) and source.overlaps(network)
 
 
-def within(one: Source, other: Source) -> bool:
-    if isinstance(one, IPv4Network):
-        return isinstance(other, IPv4Network) and one.subnet_of(other)
-    return isinstance(other, IPv6Network) and one.subnet_of(other)
+def within(source: Source, network: Source) -> bool:
+    if isinstance(source, IPv4Network):
+        return isinstance(network, IPv4Network) and source.subnet_of(network)
+    return isinstance(network, IPv6Network) and source.subnet_of(network)
+
+
+def overlaps_any(source: Source, networks: Iterable[Source]) -> bool:
+    return any(overlap(source, network) for network in networks)
+
+
+def within_any(source: Source, networks: Iterable[Source]) -> bool:
+    return any(within(source, network) for network in networks)
 
 
 def read_source(text: str) -> Source:

@@ -3,33 +3,35 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface
+from itertools import chain
 
 from preflight.facts.sections.firewall import Firewalld, Zone
 from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import firewalld
 from preflight.rules.firewall.gate import Gate
 from preflight.rules.firewall.gate_inputs import GateInputs
-from preflight.rules.firewall.rules import FirewallRule, Source, overlap, read_source, within
+from preflight.rules.firewall.rules import FirewallRule, Source, overlaps_any, read_source, within_any
 
 
-def zone_gates(place: GateInputs) -> Iterator[Gate]:
-    state = place.firewall.firewalld
+def zone_gates(inputs: GateInputs) -> Iterator[Gate]:
+    state = inputs.firewall.firewalld
     if state is None:
         return
-    entered = zones_entered(place, state)
+    entered = zones_entered(inputs, state)
+    too_old = bool(state.version) and state.version < firewalld.PRIORITIES_SINCE
     for zone in state.zones:
         networks = entered.get(zone.name, ())
         rules, policy = tuple(firewalld.zone_rules(zone)), firewalld.policy(zone)
-        if not networks and (unknown := _sources_not_known(zone)):
+        if not networks and (unknown := _unknown_sources(zone)):
             # Sources win over interfaces, so this zone may or may not get the cluster's packets.
-            networks, rules, policy = place.fewest(4, 6), _in_doubt(rules, policy, unknown), "accept"
+            networks, rules, policy = inputs.fewest(4, 6), _doubtful_rules(rules, policy, unknown), "accept"
         ours = tuple(map(firewalld.parse, zone.ours))
-        needed = [text for network in networks for text in firewalld.ours(network, place.ports)]
-        login = place.login((rule for rule in rules if rule not in ours), policy, 4, 6)
+        needed = inputs.rules_for(networks, firewalld.ours)
+        login = inputs.login(rules, ours, policy, 4, 6)
         if login and networks:
             needed += firewalld.ours(*login)
-        too_old = bool(state.version) and state.version < firewalld.PRIORITIES_SINCE
         yield Gate(
+            inputs,
             Kind.FIREWALLD_RULES,
             zone.name,
             f"firewalld, zone {zone.name}",
@@ -38,48 +40,47 @@ def zone_gates(place: GateInputs) -> Iterator[Gate]:
             ours,
             tuple(map(firewalld.parse, needed)),
             networks,
-            place.ports,
             firewalld.command(zone.name, needed) if too_old else "",
-            place.to_name(4, 6),
-            place.tries,
-            place.logins(ours),
+            inputs.to_name(4, 6),
         )
 
 
-def zones_entered(place: GateInputs, state: Firewalld) -> dict[str, tuple[Source, ...]]:
+def zones_entered(inputs: GateInputs, state: Firewalld) -> dict[str, tuple[Source, ...]]:
     """Return zone → the networks of the cluster with packets that enter it.
 
     A source of a zone decides first, then the interfaces on which the host has its addresses in the cluster. Interfaces
     in no zone belong to the default one."""
-    entered: dict[str, list[Source]] = {}
-    sources = networks_left = list(place.fewest(4, 6))
-    for zone in state.zones:
-        of_zone = [zone_network for text in zone.sources if (zone_network := _as_network(text)) is not None]
-        zone_sources = [
-            network for network in sources if any(overlap(network, zone_network) for zone_network in of_zone)
-        ]
-        if zone_sources:
-            entered[zone.name] = zone_sources
-            networks_left = [
-                network
-                for network in networks_left
-                if not any(within(network, zone_network) for zone_network in of_zone)
-            ]
-    interfaces = _host_nics(place)
-    by_interface = [zone.name for zone in state.zones if set(zone.interfaces) & interfaces]
-    if not interfaces or interfaces - {name for zone in state.zones for name in zone.interfaces}:
-        by_interface.append(state.default_zone)
-    for name in by_interface:
+    networks = inputs.fewest(4, 6)
+    networks_of_zone = {zone.name: _source_networks(zone) for zone in state.zones}
+    entered = {
+        name: [network for network in networks if overlaps_any(network, of_zone)]
+        for name, of_zone in networks_of_zone.items()
+    }
+    of_zones = list(chain.from_iterable(networks_of_zone.values()))
+    networks_left = [network for network in networks if not within_any(network, of_zones)]
+    for name in _zones_of_host_nics(inputs, state):
         entered[name] = list(dict.fromkeys([*entered.get(name, []), *networks_left]))
-    return {name: tuple(networks) for name, networks in entered.items()}
+    return {name: tuple(of_zone) for name, of_zone in entered.items()}
 
 
-def _sources_not_known(zone: Zone) -> str:
+def _source_networks(zone: Zone) -> list[Source]:
+    return [network for text in zone.sources if (network := _as_network(text)) is not None]
+
+
+def _zones_of_host_nics(inputs: GateInputs, state: Firewalld) -> list[str]:
+    """Return the zones of the host's interfaces in the cluster."""
+    interfaces = _host_nics(inputs)
+    names = [zone.name for zone in state.zones if interfaces.intersection(zone.interfaces)]
+    in_zones = {name for zone in state.zones for name in zone.interfaces}
+    return names if interfaces and interfaces <= in_zones else [*names, state.default_zone]
+
+
+def _unknown_sources(zone: Zone) -> str:
     """Return the zone's sources that name no network: MAC addresses and sets."""
     return ", ".join(text for text in zone.sources if _as_network(text) is None)
 
 
-def _in_doubt(rules: Sequence[FirewallRule], policy: str, sources: str) -> tuple[FirewallRule, ...]:
+def _doubtful_rules(rules: Sequence[FirewallRule], policy: str, sources: str) -> tuple[FirewallRule, ...]:
     """Return the zone's rules as rules that only packets from `sources` meet.
 
     Closing rules, and the policy with them, leave a doubt."""
@@ -95,16 +96,16 @@ def _as_network(text: str) -> Source | None:
         return None
 
 
-def _host_nics(place: GateInputs) -> set[str]:
+def _host_nics(inputs: GateInputs) -> set[str]:
     """Return the interfaces of the cluster's packets: the inventory's host NIC, or those with an address in its
     networks."""
-    nic = place.host.nic
+    nic = inputs.host.nic
     if nic and "/" not in nic:
         return {nic}
-    wanted = (read_source(nic),) if nic else place.sources
+    wanted = (read_source(nic),) if nic else inputs.sources
     return {
         interface.name
-        for interface in place.network.interfaces
+        for interface in inputs.network.interfaces
         for address in interface.addresses
         if any(ip_interface(address).ip in network for network in wanted)
     }

@@ -29,19 +29,26 @@ def choose(variables: Mapping[str, str], network: Network) -> NicChoice | str:
     if wanted:
         return _by_address(wanted, network)
     version = 6 if names and variables.get("HCCL_SOCKET_FAMILY") == "AF_INET6" else 4
-    nics = [(nic.name, address) for nic in network.interfaces if nic.up for address in addresses(nic, version)]
-    nics.sort(key=lambda nic: (_last(nic[0]), nic[0]))
+    nics = _by_name(network, version)
     if not names:
         return NicChoice(*nics[0], FIRST) if nics else "no interface that is up has an IPv4 address"
     fitting = [(place, nic) for nic in nics if (place := allowed(names, nic[0])) is not None]
-    if fitting:
-        _, first = min(fitting, key=lambda entry: entry[0])
-        return NicChoice(*first, f"HCCL_SOCKET_IFNAME={quote(names)}")
-    present = ", ".join(sorted({name for name, _ in nics}))
-    down = next(
-        (f" ({nic.name} is down)" for nic in network.interfaces if not nic.up and allowed(names, nic.name) is not None),
-        "",
-    )
+    if not fitting:
+        return _none_fits(names, version, network)
+    _, first = min(fitting, key=lambda entry: entry[0])
+    return NicChoice(*first, f"HCCL_SOCKET_IFNAME={quote(names)}")
+
+
+def _by_name(network: Network, version: int) -> list[tuple[str, Address]]:
+    """Return the NICs that are up, with their addresses of one family, in the order of HCCL's search."""
+    nics = [(nic.name, address) for nic in network.interfaces if nic.up for address in addresses(nic, version)]
+    return sorted(nics, key=lambda nic: (_search_rank(nic[0]), nic[0]))
+
+
+def _none_fits(names: str, version: int, network: Network) -> str:
+    present = ", ".join(sorted({name for name, _ in _by_name(network, version)}))
+    fitting = (nic.name for nic in network.interfaces if not nic.up and allowed(names, nic.name) is not None)
+    down = next((f" ({name} is down)" for name in fitting), "")
     return (
         f"no interface with an IPv{version} address fits HCCL_SOCKET_IFNAME={quote(names)}{down}; there are {present}; "
         'what it says: "set ifname to […] by HCCL_SOCKET_IFNAME, but not found in the environment"'
@@ -83,6 +90,6 @@ def allowed(patterns: str, nic: str) -> int | None:
     return (0 if place is None else None) if negated else place
 
 
-def _last(nic: str) -> int:
+def _search_rank(nic: str) -> int:
     """Return the sort key that puts docker and then the loopback last."""
     return 2 if nic == "lo" else int(nic.startswith("docker"))

@@ -13,11 +13,14 @@ from preflight.facts.quote import quote
 from preflight.facts.sections.job import Mpi
 from preflight.facts.types import Interface, Network
 from preflight.rules.nics.hccl_nic import FIRST, Address, NicChoice, addresses
+from preflight.rules.variables.nccl import fits_any, read_patterns
 
 BY_NAME = "the address of the host's own name"
 _SHORTEST = 2  # characters; NCCL and torch ignore a shorter value
 # The search order of NCCL if no variable names a NIC. Before 2.21 a bridge of libvirt (virbr) was like any other NIC.
 _NCCL_ORDER = ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
+_NCCL_FAMILIES = {"AF_INET": (4,), "AF_INET6": (6,)}
+_BOTH = (4, 6)
 
 
 def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> NicChoice | str:
@@ -26,24 +29,22 @@ def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> NicC
     `file`: NCCL's configuration file, if that sets NCCL_SOCKET_IFNAME."""
     names = variables.get("NCCL_SOCKET_IFNAME", "")
     family = variables.get("NCCL_SOCKET_FAMILY", "")
-    versions = {"AF_INET": (4,), "AF_INET6": (6,)}.get(family, (4, 6))
-    nics = list(_with_addresses((nic for nic in network.interfaces if nic.up), versions))
+    nics = list(_with_addresses(_up(network), _NCCL_FAMILIES.get(family, _BOTH)))
     if len(names) < _SHORTEST:
-        fitting = (nic for order in _NCCL_ORDER for nic in nics if nccl_fits(order, nic[0]))
-        first = next(fitting, None)
-        why = f"{FIRST} with NCCL_SOCKET_FAMILY={family}" if len(versions) == 1 else FIRST
-        return NicChoice(*first, why) if first else "no interface that is up has an address"
-    first = next((nic for nic in nics if nccl_fits(names, nic[0])), None)
+        return _by_nccl_order(nics, family)
     setting = f"NCCL_SOCKET_IFNAME={quote(names)}" + (f" of {file}" if file else "")
-    if first:
-        return NicChoice(*first, setting)
-    message = "Bootstrap : no socket interface found"
-    return _nothing(
-        setting,
-        network,
-        [nic.name for nic in network.interfaces if nccl_fits(names, nic.name)],
-        message,
-    )
+    for nic in nics:
+        if nccl_fits(names, nic[0]):
+            return NicChoice(*nic, setting)
+    fitting = [nic.name for nic in network.interfaces if nccl_fits(names, nic.name)]
+    return _no_nic(setting, network, fitting, "Bootstrap : no socket interface found")
+
+
+def _by_nccl_order(nics: Sequence[tuple[str, Address]], family: str) -> NicChoice | str:
+    """Return the NIC that NCCL takes where no variable names one."""
+    first = next((nic for order in _NCCL_ORDER for nic in nics if nccl_fits(order, nic[0])), None)
+    why = f"{FIRST} with NCCL_SOCKET_FAMILY={family}" if family in _NCCL_FAMILIES else FIRST
+    return NicChoice(*first, why) if first else "no interface that is up has an address"
 
 
 def nccl_fits(patterns: str, nic: str) -> bool:
@@ -51,11 +52,8 @@ def nccl_fits(patterns: str, nic: str) -> bool:
     others.
 
     The part after a colon is a port, not a name."""
-    negated = patterns.startswith("^")
-    exact = patterns[negated:].startswith("=")
-    words = list(filter(None, (word.partition(":")[0] for word in patterns[negated + exact :].split(","))))
-    fits = any(nic == word if exact else nic.startswith(word) for word in words) or not words
-    return fits is not negated
+    negated, exact, words = read_patterns(patterns)
+    return (not words or fits_any(nic, [word for word, _ in words], exact)) is not negated
 
 
 def more_than_meant(names: str, network: Network) -> tuple[str, tuple[str, ...]] | None:
@@ -63,7 +61,7 @@ def more_than_meant(names: str, network: Network) -> tuple[str, tuple[str, ...]]
     eth10."""
     if names.startswith(("^", "=")):
         return None
-    present = [nic.name for nic in network.interfaces if nic.up and nic.addresses]
+    present = _present(network)
     for word in (word.partition(":")[0] for word in names.split(",")):
         extra_nics = tuple(nic for nic in present if nic.startswith(word) and nic != word)
         if word in present and extra_nics:
@@ -83,17 +81,17 @@ def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]
     wanted = names.removesuffix(",").split(",")
     setting = f"GLOO_SOCKET_IFNAME={quote(names)}"
     for name in wanted:
-        if name not in nics or not any(_with_addresses([nics[name]], (4, 6))):
-            why = _nothing(setting, network, [name], f"Unable to find address for: {name}")
+        if name not in nics or not any(_with_addresses([nics[name]])):
+            why = _no_nic(setting, network, [name], f"Unable to find address for: {name}")
             return f"{why}; gloo takes whole names between commas, and knows no ^, no = and no beginnings"
     down = [name for name in wanted if not nics[name].up]
     if down:
         return f"{setting}, and {down[0]} is down"
-    return NicChoice(*next(_with_addresses([nics[wanted[0]]], (4, 6))), setting)
+    return NicChoice(*next(_with_addresses([nics[wanted[0]]])), setting)
 
 
 def _of_own_name(network: Network, own_name: Sequence[str]) -> NicChoice | None:
-    own = {address.ip: (nic, address) for nic, address in _with_addresses(network.interfaces, (4, 6))}
+    own = {address.ip: (nic, address) for nic, address in _with_addresses(network.interfaces)}
     for address in (ip_address(text.partition("%")[0]) for text in own_name):
         if address.is_loopback:
             return None
@@ -102,49 +100,61 @@ def _of_own_name(network: Network, own_name: Sequence[str]) -> NicChoice | None:
     return None
 
 
-def mpi(found: Mpi, network: Network) -> NicChoice | str | None:
+def mpi(settings: Mpi, network: Network) -> NicChoice | str | None:
     """Return the first interface of btl_tcp_if_include; None if it is not set, and Open MPI takes all.
 
     The list holds names, each of which must be present, and networks, of which one must be."""
-    include, exclude = (found.parameters.get(f"btl_tcp_if_{kind}") for kind in ("include", "exclude"))
+    include, exclude = (settings.parameters.get(f"btl_tcp_if_{kind}") for kind in ("include", "exclude"))
     if include is None or not include.value:
         return None
     if exclude and exclude.value:
         return f"{include.source} and {exclude.source} set btl_tcp_if_include and btl_tcp_if_exclude; only one may be"
     setting = f"btl_tcp_if_include={quote(include.value)} ({include.source})"
-    up = [nic for nic in network.interfaces if nic.up]
-    chosen: list[tuple[str, Address]] = []
+    choices: list[tuple[str, Address]] = []
     for word in filter(None, include.value.split(",")):
-        if word[0].isalpha():
-            nics = list(_with_addresses((nic for nic in up if nic.name == word), (4, 6)))
-            if not nics:
-                return _nothing(setting, network, [word], "Unknown interface name")
-            chosen += nics[:1]
-            continue
-        try:
-            network_of_word = ip_network(word, strict=False)
-        except ValueError:
-            return f"{setting}: {quote(word)} is neither an interface nor a network"
-        if "/" not in word:
-            return f'{setting}: {quote(word)} is no network: Invalid specification (missing "/")'
-        chosen += [nic for nic in _with_addresses(up, (network_of_word.version,)) if nic[1].ip in network_of_word][:1]
-    if chosen:
-        return NicChoice(*chosen[0], setting)
-    return _nothing(setting, network, [], "Did not find interface matching this subnet")
+        nics = _of_mpi_word(word, network, setting)
+        if isinstance(nics, str):
+            return nics
+        choices += nics[:1]
+    if choices:
+        return NicChoice(*choices[0], setting)
+    return _no_nic(setting, network, [], "Did not find interface matching this subnet")
 
 
-def _with_addresses(nics: Iterable[Interface], versions: Iterable[int]) -> Iterator[tuple[str, Address]]:
+def _of_mpi_word(word: str, network: Network, setting: str) -> list[tuple[str, Address]] | str:
+    """Return the NICs that a word of btl_tcp_if_include names, or a sentence on why Open MPI refuses it."""
+    if word[0].isalpha():
+        nics = list(_with_addresses(nic for nic in _up(network) if nic.name == word))
+        return nics or _no_nic(setting, network, [word], "Unknown interface name")
+    try:
+        network_of_word = ip_network(word, strict=False)
+    except ValueError:
+        return f"{setting}: {quote(word)} is neither an interface nor a network"
+    if "/" not in word:
+        return f'{setting}: {quote(word)} is no network: Invalid specification (missing "/")'
+    return [nic for nic in _with_addresses(_up(network)) if nic[1].ip in network_of_word]
+
+
+def _up(network: Network) -> Iterator[Interface]:
+    return (nic for nic in network.interfaces if nic.up)
+
+
+def _present(network: Network) -> list[str]:
+    """Return the names of the NICs that are up and have an address."""
+    return [nic.name for nic in _up(network) if nic.addresses]
+
+
+def _with_addresses(nics: Iterable[Interface], versions: Iterable[int] = _BOTH) -> Iterator[tuple[str, Address]]:
     """Yield NICs with addresses in the order of getifaddrs(3): all of IPv4 first."""
     interfaces = list(nics)
     return ((nic.name, address) for version in versions for nic in interfaces for address in addresses(nic, version))
 
 
-def _nothing(told: str, network: Network, names: Collection[str], said: str) -> str:
+def _no_nic(setting: str, network: Network, names: Collection[str], error: str) -> str:
     """Return why no NIC is chosen though NICs of these names fit, with the library's own error message."""
     fitting = [nic for nic in network.interfaces if nic.name in names]
-    present = ", ".join(sorted(nic.name for nic in network.interfaces if nic.up and nic.addresses))
-    why = f"no interface fits {told}; there are {present}"
+    why = f"no interface fits {setting}; there are {', '.join(sorted(_present(network)))}"
     if fitting:
         fault = "is down" if not fitting[0].up else "has no address that counts"
-        why = f"{fitting[0].name} fits {told}, and {fault}"
-    return f'{why}; what it says: "{said}"'
+        why = f"{fitting[0].name} fits {setting}, and {fault}"
+    return f'{why}; what it says: "{error}"'

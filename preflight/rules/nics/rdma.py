@@ -41,10 +41,8 @@ def counted(cluster: Cluster, rdma: Iterable[Rdma]) -> CountedPorts:
     """Return the ports that the inventory names; else those that are active on half of the hosts or more."""
     hosts = list(rdma)
     if cluster.machine.rdma:
-        named = set(cluster.machine.rdma)
-        present = {(port.device, port.port) for host in hosts for port in host.ports if port.device in named}
-        absent = {(name, 1) for name in named - {device for device, _ in present}}
-        return CountedPorts(frozenset(present | absent), frozenset(present | absent))
+        ports = _of_inventory(frozenset(cluster.machine.rdma), hosts)
+        return CountedPorts(ports, ports)
     active = Counter((port.device, port.port) for host in hosts for port in host.ports if port.state == "ACTIVE")
     return CountedPorts(
         frozenset(place for place, number in active.items() if 2 * number >= len(hosts)),
@@ -52,24 +50,30 @@ def counted(cluster: Cluster, rdma: Iterable[Rdma]) -> CountedPorts:
     )
 
 
+def _of_inventory(names: frozenset[str], hosts: Iterable[Rdma]) -> frozenset[Place]:
+    """Return the ports of these devices; of a device that no host has, its first."""
+    present = {(port.device, port.port) for host in hosts for port in host.ports if port.device in names}
+    return frozenset(present | {(name, 1) for name in names - {device for device, _ in present}})
+
+
 def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
     """Return those of `ports` that jobs use, by the inventory's devices, or else by NCCL_IB_HCA.
 
-    A sentence gives the reason for none, or says that it is not known (`job` None)."""
+    Return a sentence instead if there is none, or if the ports are unknown (`job` is None)."""
     if cluster.probe.transport == "socket":
         return 'jobs are not to use RDMA: transport = "socket" under [probe]'
     if job and (name := by_sockets(job.variables)):
         return f"{job.told(name)} keeps NCCL on sockets"
     names = cluster.machine.rdma
-    if not names and job is None:
-        return "which RDMA ports jobs use is known only where they run, or by [machine] rdma"
-    if not names and job:
+    if not names:
+        if job is None:
+            return "which RDMA ports jobs use is known only where they run, or by [machine] rdma"
         names = hcas(job.variables.get("NCCL_IB_HCA", ""), {port.device for port in ports})
     return [port for port in ports if port.device in names] or "no active RDMA port that jobs use"
 
 
 def used_or_all(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:
-    """Return the same as `used`, but all of `ports` where it is not known which ones jobs use."""
+    """Return the same as `used`, but all of `ports` if it is not known which ones jobs use."""
     use_is_known = cluster.machine.rdma or cluster.probe.transport == "socket" or job is not None
     return used(cluster, job, ports) if use_is_known else list(ports) or "no active RDMA port"
 
@@ -92,11 +96,15 @@ def chosen(gids: Sequence[Gid], variables: Mapping[str, str]) -> Gid | None:
     wanted = index(variables)
     if wanted is not None:
         return next((gid for gid in gids if gid.index == wanted), None)
-    ipv4 = variables.get("NCCL_IB_ADDR_FAMILY", "AF_INET") != "AF_INET6"
     kind = "v1" if variables.get("NCCL_IB_ROCE_VERSION_NUM") == "1" else "v2"
-    family = [gid for gid in gids if (gid.address is not None) is ipv4 and not is_link_local(gid)]
-    fitting = [gid for gid in family if gid.kind == kind] or family or list(gids)
-    return fitting[0] if fitting else None
+    family = _of_family(gids, variables.get("NCCL_IB_ADDR_FAMILY", "AF_INET"))
+    fitting = [gid for gid in family if gid.kind == kind] or family or gids
+    return next(iter(fitting), None)
+
+
+def _of_family(gids: Iterable[Gid], family: str) -> list[Gid]:
+    is_ipv4 = family != "AF_INET6"
+    return [gid for gid in gids if (gid.address is not None) is is_ipv4 and not is_link_local(gid)]
 
 
 def is_link_local(gid: Gid) -> bool:

@@ -7,11 +7,11 @@ one value after the other, and /etc/sysctl.conf last. A long value takes the ker
 make them all, procps only the first."""
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from preflight.facts.parsers.linux.sysctl import port_list, settings
-from preflight.facts.types import Sysctl, SysctlFile
+from preflight.facts.types import Sysctl, SysctlFile, Tuned
 from preflight.model.ports import PortSet
 
 CONF = "/etc/sysctl.conf"
@@ -50,20 +50,25 @@ def after(way: LoadPath, sysctl: Sysctl, before: PortSet) -> PortSet:
 
     `before`: those that were reserved before; a boot begins without any."""
     files = sysctl.reserved_files
-    if way is LoadPath.BOOT:
-        return _systemd(read_in_order(file for file in files if not file.path.startswith(_GONE_AT_BOOT)))
-    if way is LoadPath.CONF:
-        return _one_by_one((file for file in files if file.path == CONF), before)
-    if way is LoadPath.SYSTEM:
-        return _one_by_one([*read_in_order(files), *(file for file in files if file.path == CONF)], before)
-    if sysctl.tuned is None:
-        return before
-    tuned_ports = accepted(sysctl.tuned.value)
+    conf = [file for file in files if file.path == CONF]
+    match way:
+        case LoadPath.BOOT:
+            return _load_with_systemd(read_in_order(file for file in files if not file.path.startswith(_GONE_AT_BOOT)))
+        case LoadPath.CONF:
+            return _load_with_procps(conf, before)
+        case LoadPath.SYSTEM:
+            return _load_with_procps([*read_in_order(files), *conf], before)
+        case LoadPath.TUNED:
+            return before if sysctl.tuned is None else _after_tuned(sysctl.tuned, files, before)
+
+
+def _after_tuned(tuned: Tuned, files: Sequence[SysctlFile], before: PortSet) -> PortSet:
+    tuned_ports = accepted(tuned.value)
     start = before if tuned_ports is None else tuned_ports
-    if not sysctl.tuned.reapply:
+    if not tuned.reapply:
         return start
     reapplied = read_in_order(file for file in files if file.path.startswith(_TUNED_READS))
-    return _one_by_one([*reapplied, *(file for file in files if file.path == CONF)], start, whole=True)
+    return _load_with_procps([*reapplied, *(file for file in files if file.path == CONF)], start, whole=True)
 
 
 def read_in_order(files: Iterable[SysctlFile]) -> list[SysctlFile]:
@@ -76,12 +81,12 @@ def read_in_order(files: Iterable[SysctlFile]) -> list[SysctlFile]:
     return [first[name] for name in sorted(first)]
 
 
-def _systemd(files: Iterable[SysctlFile]) -> PortSet:
+def _load_with_systemd(files: Iterable[SysctlFile]) -> PortSet:
     values = [setting.value for file in files for setting in settings(file.text)]
     return accepted((values or [""])[-1] or "") or PortSet()
 
 
-def _one_by_one(files: Iterable[SysctlFile], before: PortSet, *, whole: bool = False) -> PortSet:
+def _load_with_procps(files: Iterable[SysctlFile], before: PortSet, *, whole: bool = False) -> PortSet:
     """Return the ports after writing the values of these files in turn. `whole`: a long value is written to its end."""
     reserved = before
     for value in (setting.value for file in files for setting in settings(file.text)):

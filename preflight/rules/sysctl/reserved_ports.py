@@ -38,18 +38,18 @@ class Repair:
 def repair(sysctl: Sysctl, wanted: PortSet) -> Repair:
     """Return the edits after which every file that sets the key has the united set in its own line.
 
-    The united set is the wanted ports, the ports reserved now, and those of the files. Our own file is written only
-    where that is not enough."""
+    The united set is the wanted ports, the ports reserved now, and those of the files. Our own file is written only if
+    that is not enough."""
     united = wanted | (accepted(sysctl.reserved_ports) or PortSet())
     for file in counting(sysctl):
-        united |= _last(file) or PortSet()
+        united |= _last_ports(file) or PortSet()
     if sysctl.tuned:
         united |= intended_ports(sysctl.tuned.value) or PortSet()
     short = _missing(sysctl, wanted)
-    edits, edited_facts = _edited(sysctl, wanted, united)
+    edits, edited_facts = _edit_files(sysctl, wanted, united)
     missing = _missing(edited_facts, wanted)
     if missing:
-        own_edit, with_own = _own(edited_facts, united)
+        own_edit, with_own = _add_own_file(edited_facts, united)
         missing_with_own = _missing(with_own, wanted)
         if own_edit and missing_with_own != missing:
             edits, missing = (*edits, own_edit), missing_with_own
@@ -78,19 +78,21 @@ def unreadable(sysctl: Sysctl) -> list[tuple[str, str]]:
     """Return the files with a value that the kernel refuses and that is not understandable either, with that value.
 
     No list that replaced it could be known to hold the intended ports."""
-    refused = [(file.path, file.value or "") for file in counting(sysctl) if _last(file) is None]
+    refused = [(file.path, file.value or "") for file in counting(sysctl) if _last_ports(file) is None]
     tuned = sysctl.tuned
     return refused + ([(tuned.source, tuned.value)] if tuned and intended_ports(tuned.value) is None else [])
 
 
 def winner(way: LoadPath, sysctl: Sysctl) -> SysctlFile | None:
     """Return the file that is read last of those that set the key."""
-    files = [file for file in counting(sysctl) if settings(file.text)]
-    if way is LoadPath.BOOT:
-        files = [file for file in files if file.path != CONF and not file.path.startswith("/run/")]
-    if way is LoadPath.CONF:
-        files = [file for file in files if file.path == CONF]
+    files = [file for file in counting(sysctl) if settings(file.text) and _is_read(file.path, way)]
     return files[-1] if files else None
+
+
+def _is_read(path: str, way: LoadPath) -> bool:
+    if way is LoadPath.BOOT:
+        return path != CONF and not path.startswith("/run/")
+    return way is not LoadPath.CONF or path == CONF
 
 
 def with_value(text: str, ports: PortSet) -> str:
@@ -117,10 +119,10 @@ def _missing(sysctl: Sysctl, wanted: PortSet) -> dict[LoadPath, PortSet]:
     return {way: wanted - ports for way, ports in ends.items() if wanted - ports}
 
 
-def _last(file: SysctlFile) -> PortSet | None:
+def _last_ports(file: SysctlFile) -> PortSet | None:
     """Return the ports of the last line that the kernel takes, and of those after it that it refuses.
 
-    None where that is no list of ports."""
+    None if that is no list of ports."""
     ports = PortSet()
     for setting in reversed(settings(file.text)):
         intended = intended_ports(setting.value or "")
@@ -132,52 +134,65 @@ def _last(file: SysctlFile) -> PortSet | None:
     return ports
 
 
-def _loaded(file: SysctlFile) -> PortSet:
-    """Return the ports that the last line makes the kernel reserve, independent of the program that loads the file."""
+def _lacks(file: SysctlFile, wanted: PortSet) -> bool:
+    """Return whether the file's last line makes the kernel reserve less, independent of the program that loads it."""
     assignments = settings(file.text)
-    return (assignments and accepted(in_one_write(assignments[-1].value or ""))) or PortSet()
+    if not assignments:
+        return False
+    loaded = accepted(in_one_write(assignments[-1].value or "")) or PortSet()
+    return bool(wanted - loaded)
 
 
-def _edited(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple[Edit, ...], Sysctl]:
+def _edit_files(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple[Edit, ...], Sysctl]:
     """Return the edits of files that set the key to less than is wanted, and the facts after them."""
-    edits: dict[str, Edit] = {}  # keyed by a link's target, as 99-sysctl.conf is mostly /etc/sysctl.conf
-    for file in counting(sysctl):
-        if settings(file.text) and wanted - _loaded(file) and file.writable:
-            text = with_value(file.text, united)
-            edits[file.target or file.path] = Edit(file.path, file.text, text, f"sets {file.value or 'nothing'}")
+    edits = {
+        _real_path(file): Edit(file.path, file.text, with_value(file.text, united), _fault(file.value))
+        for file in counting(sysctl)
+        if file.writable and _lacks(file, wanted)
+    }
     files = tuple(
-        replace(file, text=edits[real].after, value=str(united))
-        if (real := file.target or file.path) in edits
-        else file
+        replace(file, text=edits[real].after, value=str(united)) if (real := _real_path(file)) in edits else file
         for file in sysctl.reserved_files
     )
     tuned = sysctl.tuned
     if tuned and _editable(tuned) and wanted - (accepted(tuned.value) or PortSet()):
         text = with_value(tuned.text, united)
-        edits[tuned.source] = Edit(tuned.source, tuned.text, text, f"sets {tuned.value or 'nothing'}")
+        edits[tuned.source] = Edit(tuned.source, tuned.text, text, _fault(tuned.value))
         tuned = replace(tuned, value=str(united), text=text)
     return tuple(edits.values()), replace(sysctl, reserved_files=files, tuned=tuned)
+
+
+def _real_path(file: SysctlFile) -> str:
+    """Return a link's target, as 99-sysctl.conf is mostly /etc/sysctl.conf."""
+    return file.target or file.path
+
+
+def _fault(value: str | None) -> str:
+    return f"sets {value or 'nothing'}"
 
 
 def _editable(tuned: Tuned) -> bool:
     return not tuned.error and tuned.source.startswith("/etc/") and bool(settings(tuned.text))
 
 
-def _own(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
+def _add_own_file(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]:
     """Return our own file where there is none, or one that sets nothing, and the facts with it.
 
     None if it is a link, by which an administrator has disabled it."""
     present = next((file for file in sysctl.reserved_files if file.path == OWN_FILE), None)
     if present and (present.target or settings(present.text)):
         return None, sysctl
-    overruled = winner(LoadPath.BOOT, sysctl)
-    if overruled:
-        why = f"has to overrule {overruled.path}, which sets {overruled.value or 'nothing'}"
-    elif present:
-        why = "does not set the key, and no other file that is read at boot does"
-    else:
-        why = "does not exist, and no file that is read at boot sets the key"
-    text = with_value(present.text, united) if present and present.text else own_file(united)
-    edit = Edit(OWN_FILE, present.text if present else None, text, why)
+    before = present.text if present else None
+    text = with_value(before, united) if before else own_file(united)
+    edit = Edit(OWN_FILE, before, text, _fault_of_own(sysctl, is_present=present is not None))
     other_files = tuple(file for file in sysctl.reserved_files if file is not present)
     return edit, replace(sysctl, reserved_files=(facts_sysctl.file(OWN_FILE, edit.after), *other_files))
+
+
+def _fault_of_own(sysctl: Sysctl, *, is_present: bool) -> str:
+    overruled = winner(LoadPath.BOOT, sysctl)
+    if overruled:
+        return f"has to overrule {overruled.path}, which {_fault(overruled.value)}"
+    if is_present:
+        return "does not set the key, and no other file that is read at boot does"
+    return "does not exist, and no file that is read at boot sets the key"

@@ -2,6 +2,7 @@
 
 Each variable has a line, as the HCCL user guide and torch_npu's documents have it."""
 
+import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -72,7 +73,7 @@ def _retry(value: str) -> bool:
 
 
 def _plain_retry(value: str) -> str:
-    """Return the value of every level; a level that is not named is off."""
+    """Return the value of every level; a level that is not listed is off."""
     levels = dict(item.strip().split(":") for item in value.split(","))
     return ",".join(f"{level}:{levels.get(level, '0')}" for level in ("L0", "L1", "L2"))
 
@@ -165,8 +166,6 @@ def rule(name: str, product: Product) -> VariableRule | None:
 
 def meant(name: str) -> str | None:
     """Return the variable of HCCL for which an unknown name is probably a typing error."""
-    import difflib  # needed for a mistyped name only
-
     if name in RULES or not name.startswith(("HCCL_", "TORCH_HCCL_", "P2P_HCCL_")):
         return None
     return next(iter(difflib.get_close_matches(name, RULES, 1, 0.85)), None)

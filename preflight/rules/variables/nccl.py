@@ -92,12 +92,12 @@ def by_sockets(variables: Mapping[str, str]) -> str:
 def hcas(patterns: str, devices: Iterable[str]) -> tuple[str, ...]:
     """Return the devices that NCCL_IB_HCA fits, at some port: `[^][=]device[:port],…`, beginnings unless there is a
     `=`."""
-    negated, exact, words = _words(patterns)
+    negated, exact, words = read_patterns(patterns)
     if not words:
         return tuple(devices)
     if negated:  # a word with a port leaves the device's other ports
-        return tuple(device for device in devices if not _fits(device, [w for w, port in words if not port], exact))
-    return tuple(device for device in devices if _fits(device, [word for word, _ in words], exact))
+        return tuple(device for device in devices if not fits_any(device, [w for w, port in words if not port], exact))
+    return tuple(device for device in devices if fits_any(device, [word for word, _ in words], exact))
 
 
 def more_than_meant(patterns: str, devices: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
@@ -105,7 +105,7 @@ def more_than_meant(patterns: str, devices: Sequence[str]) -> tuple[str, tuple[s
     mlx5_10.
 
     Devices that another word names are left out."""
-    _, exact, words = _words(patterns)
+    _, exact, words = read_patterns(patterns)
     named = {word for word, _ in words}
     for word in (word for word, _ in words if not exact and word in devices):
         extra_devices = tuple(device for device in devices if device.startswith(word) and device not in named)
@@ -119,7 +119,7 @@ def exactly(patterns: str) -> str:
     return f"^={patterns[1:]}" if patterns.startswith("^") else f"={patterns}"
 
 
-def _words(patterns: str) -> tuple[bool, bool, list[tuple[str, str]]]:
+def read_patterns(patterns: str) -> tuple[bool, bool, list[tuple[str, str]]]:
     """Return (negated, exact, words with their ports)."""
     negated = patterns.startswith("^")
     exact = patterns[negated:].startswith("=")
@@ -127,8 +127,8 @@ def _words(patterns: str) -> tuple[bool, bool, list[tuple[str, str]]]:
     return negated, exact, [(word, port) for word, _, port in parts if word]
 
 
-def _fits(device: str, words: Iterable[str], exact: bool) -> bool:
-    return any(device == word if exact else device.startswith(word) for word in words)
+def fits_any(name: str, words: Iterable[str], exact: bool) -> bool:
+    return any(name == word if exact else name.startswith(word) for word in words)
 
 
 def unequal(name: str, *meanings: str) -> Outcome | None:

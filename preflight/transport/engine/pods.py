@@ -25,7 +25,7 @@ from preflight.transport.engine.callbacks import make_room
 from preflight.transport.engine.engine import Engine
 from preflight.transport.engine.handshake import gang_key
 from preflight.transport.engine.site import EngineSite
-from preflight.transport.fanout import MOST_AT_ONCE, fan_out
+from preflight.transport.fanout import MOST_AT_ONCE, FanOutLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import ErrorKind, Program, Progress, TransportError
 
@@ -129,7 +129,7 @@ def gather(
         timeout = max(_LEAST, deadline - time.monotonic())
         return _location(host, engine.run(host, _program({}), timeout=timeout).stdout)
 
-    return fan_out(hosts, locate, pool=MOST_AT_ONCE, deadline=wait + 2 * _LEAST, progress=progress, phase="pods")
+    return fan_out(hosts, locate, FanOutLimits(MOST_AT_ONCE, wait + 2 * _LEAST), progress=progress, phase="pods")
 
 
 def tell(engine: Engine, hosts: Sequence[Host], verdicts: Mapping[str, Mapping[str, object]]) -> None:
@@ -138,7 +138,7 @@ def tell(engine: Engine, hosts: Sequence[Host], verdicts: Mapping[str, Mapping[s
     def send(host: Host) -> None:
         engine.run(host, _program(verdicts[host.name]), timeout=_ANSWER)
 
-    fan_out(hosts, send, pool=MOST_AT_ONCE, deadline=2 * _ANSWER)
+    fan_out(hosts, send, FanOutLimits(MOST_AT_ONCE, 2 * _ANSWER))
 
 
 def follow(pod: Pod, hosts: Sequence[Host]) -> bytes:

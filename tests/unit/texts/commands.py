@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 
-from gate.main import UsageError as GateUsageError
-from gate.main import asked
+from gate.main import GateUsageError, parse_arguments
 
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import select
@@ -349,6 +348,6 @@ def mistakes_in_gate_commands(passage: Passage) -> Iterator[Mistake]:
         words = call[1].split()
         try:
             if words[0].startswith("-"):
-                asked(words, {})
+                parse_arguments(words, {})
         except GateUsageError as error:
             yield mistake(passage, call[0], str(error))

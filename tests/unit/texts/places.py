@@ -21,11 +21,16 @@ _FOLDERS_OF_PAGES = ("docs", "docs/guides", "benchmarks", ".")
 
 
 # What looks like a check's id.
-NO_CHECKS = {"SHA256": "an algorithm", "HST901": "the check that CONTRIBUTING.md has its reader write"}
+NO_CHECKS = {
+    "SHA256": "an algorithm",
+    **dict.fromkeys(("HST901", "PRT901"), "a check that CONTRIBUTING.md has its reader write"),
+}
 # Pages of others that ours cite.
 PAGES_OF_OTHERS = {"PERFORMANCE.md": "of nccl-tests", "constraints.md": "of HCCL's user guide"}
 # Files that readers make, named as they like; nothing of preflight makes or reads them by this name.
 PATHS_OF_READERS = {
+    "preflight/checks/host/kernel.py": "the first check of CONTRIBUTING.md",
+    "preflight/checks/ports/monitoring.py": "the second check of CONTRIBUTING.md",
     "/etc/bash_completion.d/preflight": "where bash looks",
     "/usr/share/zsh/vendor-completions/_preflight": "where zsh looks",
     "/etc/flux/imp/conf.d/preflight.toml": "where Flux looks",
@@ -44,7 +49,7 @@ def mistakes_in_paths(passage: Passage) -> Iterator[Mistake]:
     for path in _REPOSITORY.finditer(passage.words):
         name = path[0].rstrip(".")
         is_open = passage.words[path.end() : path.end() + 1] == HOLE or any(id_ in name for id_ in NO_CHECKS)
-        if not is_open and not any(ROOT.glob(name.rstrip("/"))):
+        if not is_open and name not in PATHS_OF_READERS and not any(ROOT.glob(name.rstrip("/"))):
             yield mistake(passage, name, "there is no such file")
     for page in _PAGE.finditer(passage.words):
         is_ours = any((ROOT / folder / page[0]).exists() for folder in _FOLDERS_OF_PAGES)

@@ -10,12 +10,12 @@ Nothing is contacted. The token by which pods know each other is not in it; its 
 import argparse
 
 from preflight.cli.options import product_name
-from preflight.gate.manifest import Kind, Wanted, text_of
+from preflight.gate.manifest import Workload, WorkloadKind, text_of
 from preflight.model.cluster import Product
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kind", choices=[kind.value for kind in Kind], default=Kind.JOB.value)
+    parser.add_argument("--kind", choices=[kind.value for kind in WorkloadKind], default=WorkloadKind.JOB.value)
     parser.add_argument("--name", required=True, help="of the job")
     parser.add_argument("--image", required=True, help="of the job; it has preflight, unless --preflight-image has")
     parser.add_argument("--replicas", type=int, required=True, metavar="N", help="pods, one a node")
@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    wanted = Wanted(
-        Kind(args.kind),
+    wanted = Workload(
+        WorkloadKind(args.kind),
         args.name,
         args.image,
         args.replicas,

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from preflight.facts.parsers.ascend.packages import DriverInstall
 from preflight.facts.quote import quote
-from preflight.facts.reading import Found
+from preflight.facts.reading import NOT_SET, Found
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Accelerator:
 @dataclass(frozen=True)
 class DeviceNodes:
     nodes: tuple[DeviceNode, ...]
-    accelerators: Found[tuple[Accelerator, ...]] = field(default_factory=Found)
-    install: Found[DriverInstall] = field(default_factory=Found)  # None: there is no /etc/ascend_install.info
+    accelerators: Found[tuple[Accelerator, ...]] = NOT_SET
+    install: Found[DriverInstall] = NOT_SET  # None: there is no /etc/ascend_install.info
 
 
 @dataclass(frozen=True)

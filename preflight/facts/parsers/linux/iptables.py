@@ -33,14 +33,14 @@ def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:
     lines = [_COUNTERS.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
     if unknown_line := next((line for line in lines if not _KNOWN.fullmatch(line)), None):
         return Missing(f"iptables: {quote(unknown_line)} is not understood")
-    filter_lines = list(_of_filter(lines))
-    policies = [match[1] for line in filter_lines if (match := _POLICY.fullmatch(line))]
-    rules = tuple(match[1] for line in filter_lines if (match := _RULE.fullmatch(line)))
-    policy = "drop" if policies and policies[-1] != "ACCEPT" else "accept"
+    filter_lines = list(_filter_table(lines))
+    policies = ["ACCEPT", *(match[1] for match in filter(None, map(_POLICY.fullmatch, filter_lines)))]
+    policy = "accept" if policies[-1] == "ACCEPT" else "drop"
+    rules = tuple(match[1] for match in filter(None, map(_RULE.fullmatch, filter_lines)))
     return IptablesChain(program, policy, rules, tuple(filter(is_ours, rules)))
 
 
-def _of_filter(lines: Iterable[str]) -> Iterable[str]:
+def _filter_table(lines: Iterable[str]) -> Iterable[str]:
     """Yield the lines of the table `filter`. `iptables -S` names no table, and prints no other."""
     table = "filter"
     for line in lines:

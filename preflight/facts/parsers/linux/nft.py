@@ -59,16 +59,20 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         raise ValueError("the listing is cut")
 
 
+def _family_and_name(line: str) -> tuple[str, str]:
+    match = _TABLE.fullmatch(line)
+    if not match:
+        raise ValueError(f"{quote(line)} is not understood")
+    return match.group(1), match.group(2)
+
+
 def _chains(text: str) -> Iterator[_Chain]:
     """Yield every chain. Raises ValueError with a sentence for text that nft does not print."""
     table = ("", "")
     chain: _Chain | None = None
     for depth, line in _lines(text):
         if depth == 0:
-            match = _TABLE.fullmatch(line)
-            if not match:
-                raise ValueError(f"{quote(line)} is not understood")
-            table = (match.group(1), match.group(2))
+            table = _family_and_name(line)
         elif depth == 1 and (match := _CHAIN.fullmatch(line)):
             chain = _Chain(*table, match.group(1))
         elif depth == 2 and chain:

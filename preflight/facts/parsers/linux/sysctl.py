@@ -23,7 +23,7 @@ _DISTRIBUTION = ("/usr/lib/", "/lib/")
 
 
 @dataclass(frozen=True)
-class Setting:
+class SysctlSetting:
     """One line about the reserved ports. `value` None: "-key", which removes the key.
 
     `start` and `end` are the value's position in the file's text.
@@ -34,15 +34,15 @@ class Setting:
     end: int
 
 
-def settings(text: str) -> tuple[Setting, ...]:
+def settings(text: str) -> tuple[SysctlSetting, ...]:
     """Return every line of a sysctl file about `net.ipv4.ip_local_reserved_ports`, in order."""
     settings_ = []
     for line in _LINE.finditer(text):
         if line["value"] is not None:
             value = line["value"].rstrip(" \t")
-            settings_.append(Setting(value, line.start("value"), line.start("value") + len(value)))
+            settings_.append(SysctlSetting(value, line.start("value"), line.start("value") + len(value)))
         elif line["dash"]:
-            settings_.append(Setting(None, line.end(), line.end()))
+            settings_.append(SysctlSetting(None, line.end(), line.end()))
     return tuple(settings_)
 
 

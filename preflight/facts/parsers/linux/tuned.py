@@ -43,22 +43,22 @@ def tuned(active: str, post_loaded: str, main: str, files: Mapping[str, str]) ->
 
 
 def _profiles(
-    names: list[str], files: Mapping[str, str], seen: set[str]
+    names: list[str], files: Mapping[str, str], visited: set[str]
 ) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]]:
     """Yield the profiles in the order of their effect: the last one wins. An included profile is before the other."""
     for name in names:
         bare = posixpath.basename(name.removeprefix("-"))
         path = next((file for folder in FOLDERS if (file := f"{folder}/{bare}/tuned.conf") in files), "")
-        if path in seen or (not path and name.startswith("-")):  # "-name": may be missing
+        if path in visited or (not path and name.startswith("-")):  # "-name": may be missing
             continue
-        if not path or len(seen) >= _MOST:
+        if not path or len(visited) >= _MOST:
             raise _UnreadableError(f"tuned's profile {name} is not to be found")
-        seen.add(path)
+        visited.add(path)
         sections = _sections(path, files[path])
         include = sections.get("main", {}).get("include", "")
         if "${" in include:
             raise _UnreadableError(f"{path} includes a profile by a variable: {include}")
-        yield from _profiles([part.strip() for part in re.split("[,;]", include) if part.strip()], files, seen)
+        yield from _profiles([*filter(None, map(str.strip, re.split("[,;]", include)))], files, visited)
         yield path, sections
 
 

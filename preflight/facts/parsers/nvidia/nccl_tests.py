@@ -24,7 +24,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Row:
+class NcclTestsRow:
     """A row of the table. `reduction` "" and `root` None: no such column, or none and -1 in it."""
 
     size: int  # bytes
@@ -53,7 +53,7 @@ class NcclTest:
     """
 
     ranks: tuple[Rank, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[NcclTestsRow, ...]
     nccl: str  # release as NCCL prints it; "" if it does not
     out_of_bounds: int | None = None
     average: float | None = None  # GB/s
@@ -122,7 +122,7 @@ class _RunReader:
     """The lines of one run so far."""
 
     ranks: list[Rank] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[NcclTestsRow] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     strange_row: str = ""
     strange_heading: str = ""  # below an unknown heading, values may be confused
@@ -183,9 +183,9 @@ def _run(lines: list[str]) -> NcclTest:
     )
 
 
-def _row(match: re.Match[str]) -> Row:
+def _row(match: re.Match[str]) -> NcclTestsRow:
     size, count, dtype, reduction, root, *figures = match.groups()
-    return Row(
+    return NcclTestsRow(
         int(size),
         int(count),
         dtype,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv6Address
 from typing import Literal
 
@@ -11,7 +11,10 @@ from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
 _COLUMNS = ["DEV", "PORT", "INDEX"]
-_NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
+# DEV PORT INDEX GID [IPv4] VER [DEV]
+_ROW = re.compile(
+    rf"({DEVICE.pattern}) ([0-9]{{1,5}}) ([0-9]{{1,5}}) (\S+)(?: ([0-9.]+))? (v1|v2)(?: (\S+))?", re.ASCII
+)
 _NAME = re.compile(r"[\w.@:-]{1,40}", re.ASCII)
 _COUNT = re.compile(r"n_gids_found=([0-9]{1,6})", re.ASCII)
 MOST = 10_000
@@ -64,33 +67,29 @@ def _gids(rows: Iterator[str], reader: Reader) -> tuple[list[Gid], bool]:
                 reader.note(f"{match.group(1)} GIDs are counted and {len(gids)} understood: lines are missing")
         elif set(row) <= set("- \t"):
             continue
-        elif (gid := _gid(words)) and len(gids) < MOST:
+        elif (gid := _gid(" ".join(words))) and len(gids) < MOST:
             gids.append(gid)
         else:
             reader.note(f"{quote(row)} is not understood")
     return gids, has_frame
 
 
-def _gid(words: list[str]) -> Gid | None:
-    """Parse DEV PORT INDEX GID [IPv4] VER [DEV]."""
-    version = next((index for index, word in enumerate(words) if word in ("v1", "v2")), 0)
-    if version not in (4, 5) or len(words) > version + 2:
+def _gid(row: str) -> Gid | None:
+    match = _ROW.fullmatch(row)
+    if match is None:
         return None
-    device, port, index, gid, *address = words[:version]
-    if not (DEVICE.fullmatch(device) and _NUMBER.fullmatch(port) and _NUMBER.fullmatch(index)):
-        return None
-    kind: Literal["v1", "v2"] = "v1" if words[version] == "v1" else "v2"
-    result = made(device, int(port), int(index), gid, kind, next(iter(words[version + 1 :]), None))
-    expected_address = address[0] if address else None
-    return result if result and result.address == expected_address else None
+    device, port, index, gid, address, version, netdev = match.groups()
+    kind: Literal["v1", "v2"] = "v1" if version == "v1" else "v2"
+    result = with_address(Gid(device, int(port), int(index), gid, None, kind, netdev))
+    return result if result and result.address == address else None
 
 
-def made(device: str, port: int, index: int, gid: str, kind: Literal["v1", "v2"], netdev: str | None) -> Gid | None:
-    """Return the GID; None if `gid` is no GID, or `netdev` no name of an interface."""
+def with_address(gid: Gid) -> Gid | None:
+    """Return the GID with the IPv4 address in it; None if it is no GID, or its `netdev` no name of an interface."""
     try:
-        mapped = IPv6Address(gid).ipv4_mapped
+        mapped = IPv6Address(gid.gid).ipv4_mapped
     except AddressValueError:
         return None
-    if "%" in gid or (netdev is not None and not _NAME.fullmatch(netdev)):
+    if "%" in gid.gid or (gid.netdev is not None and not _NAME.fullmatch(gid.netdev)):
         return None
-    return Gid(device, port, index, gid, None if mapped is None else str(mapped), kind, netdev)
+    return replace(gid, address=None if mapped is None else str(mapped))

@@ -65,10 +65,7 @@ class _Adapter:
             self.ports_left = int(value)
         if key not in _IBSTAT_KEYS and key != "Port GUID":
             return
-        pairs = self.pairs if self.number is None else self.port_pairs
-        if pairs.setdefault(key, value) != value:
-            self.reader.note(f"{self.name}: {quote(key)} comes twice")
-            pairs[key] = ""
+        self.reader.add_pair(self.name, self.pairs if self.number is None else self.port_pairs, key, value)
 
     def begin_port(self, number: int) -> None:
         """Begin a port after the previous one has ended."""
@@ -80,10 +77,7 @@ class _Adapter:
         """Return the port that has ended, if there is one."""
         if self.number is None:
             return []
-        if "State" not in self.port_pairs:
-            self.reader.note(f"{self.name} port {self.number} has no state: the text was cut")
-        else:
-            self.reader.note_cut(self.name, self.number, self.port_pairs, self.last)
+        self.reader.note_cut(self.name, self.number, self.port_pairs, self.last)
         return [self.reader.port(self.name, self.number, self.pairs | self.port_pairs)]
 
     def end(self, *, of_text: bool = False) -> list[RdmaPort]:
@@ -144,10 +138,7 @@ def ibstatus(text: str) -> RdmaPorts | Missing:
 
     def close() -> None:
         if place is not None:
-            if "state" not in pairs:
-                reader.note(f"{place[0]} port {place[1]} has no state: the text was cut")
-            else:
-                reader.note_cut(*place, pairs, last)
+            reader.note_cut(*place, pairs, last)
             ports.append(reader.port(*place, pairs))
 
     for line in whole_lines(text, reader):
@@ -157,10 +148,7 @@ def ibstatus(text: str) -> RdmaPorts | Missing:
         elif line.startswith("Fatal error:"):
             reader.note(f"it said {quote(line)}: {_NO_IB}")
         elif place is not None:
-            key, value = pair(line)
-            if pairs.setdefault(key, value) != value:
-                reader.note(f"{place[0]}: {quote(key)} comes twice")
-                pairs[key] = ""
+            reader.add_pair(place[0], pairs, *pair(line))
         else:
             reader.above(line)
     close()

@@ -110,9 +110,17 @@ class Reader:
             self.unread.append(Missing(f"{self.tool}: {problem}"))
 
     def note_cut(self, device: str, number: int, pairs: dict[str, str], last: str) -> None:
-        """Note that the text was cut if the port lacks `last`, the key of a port's last line that is read."""
-        if last not in pairs and not self.ends_inside_a_line:
+        """Note that the text was cut if the port lacks its state, or `last`, the key of a port's last line."""
+        if "state" not in map(self.keys.get, pairs):
+            self.note(f"{device} port {number} has no state: the text was cut")
+        elif last not in pairs and not self.ends_inside_a_line:
             self.note(f"{device} port {number} has no {quote(last)}: the text was cut")
+
+    def add_pair(self, device: str, pairs: dict[str, str], key: str, value: str) -> None:
+        """Add the pair to `pairs`. A key with two values has none."""
+        if pairs.setdefault(key, value) != value:
+            self.note(f"{device}: {quote(key)} comes twice")
+            pairs[key] = ""
 
     def above(self, line: str) -> None:
         """Note, once, that a line above the first adapter belongs to an adapter: the text lacks its beginning."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from preflight.facts.parsers.rdma.gids import Gid, made
+from preflight.facts.parsers.rdma.gids import Gid, with_address
 from preflight.facts.parsers.rdma.port import RdmaPort, Reader, whole_lines
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
@@ -113,7 +113,8 @@ def _gids(place: tuple[str, int], pairs: dict[str, str], reader: Reader) -> Iter
             continue
         index = path.removeprefix("gids/")
         kind = _KINDS.get(pairs.get(f"gid_attrs/types/{index}", ""))
-        gid = kind and made(*place, int(index), value, kind, pairs.get(f"gid_attrs/ndevs/{index}"))
+        netdev = pairs.get(f"gid_attrs/ndevs/{index}")
+        gid = kind and with_address(Gid(*place, int(index), value, None, kind, netdev))
         if gid:
             yield gid
         else:

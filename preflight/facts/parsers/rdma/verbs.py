@@ -63,10 +63,7 @@ class _Hca:
         self.verbose |= key == "max_mr_size"
         if key not in _DEVINFO_KEYS and key not in _OTHER_KEYS:
             return
-        pairs = self.pairs if self.number is None else self.port_pairs
-        if pairs.setdefault(key, value) != value:
-            self.reader.note(f"{self.name}: {quote(key)} comes twice")
-            pairs[key] = ""
+        self.reader.add_pair(self.name, self.pairs if self.number is None else self.port_pairs, key, value)
 
     def begin_port(self, number: int) -> None:
         """Begin a port after the previous one has ended."""
@@ -77,12 +74,9 @@ class _Hca:
         """Return the port that has ended, if there is one."""
         if self.number is None:
             return []
-        if "state" not in self.port_pairs:
-            self.reader.note(f"{self.name} port {self.number} has no state: the text was cut")
-        else:
-            verbose_last = "phys_state" if self.pairs.get("transport", "").startswith("InfiniBand") else "active_speed"
-            last = verbose_last if self.verbose else self.last
-            self.reader.note_cut(self.name, self.number, self.port_pairs, last)
+        verbose_last = "phys_state" if self.pairs.get("transport", "").startswith("InfiniBand") else "active_speed"
+        last = verbose_last if self.verbose else self.last
+        self.reader.note_cut(self.name, self.number, self.port_pairs, last)
         port = self.reader.port(self.name, self.number, self.pairs | self.port_pairs)
         return [replace(port, rate=self._rate())]
 

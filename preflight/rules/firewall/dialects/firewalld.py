@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from preflight.facts.parsers.linux.firewalld import PRIORITY, is_ours
 from preflight.facts.sections.firewall import Zone
@@ -14,7 +15,8 @@ _ELEMENT = re.compile(r'(\w[\w-]*)(?:="([^"]*)")?')
 _CLOSES = {"reject": "drop", "drop": "drop", "accept": "accept", "mark": "none"}
 _NO_PORT = ("icmp-block", "icmp-type", "masquerade", "forward-port")
 # Elements and attributes that have no effect on the cluster's connections.
-_IDLE = ("rule", "source", "port", "audit", "log", "nflog", "prefix", "level", "type", "group")
+_IDLE = ("rule", "priority", "source", "port", "audit", "log", "nflog", "prefix", "level", "type", "group")
+_RANK_OF_PORTS = (0, 1)
 
 
 def zone_rules(zone: Zone) -> list[FirewallRule]:
@@ -22,15 +24,15 @@ def zone_rules(zone: Zone) -> list[FirewallRule]:
 
     The order is: rich rules of negative priority, those that close, ports and services, those that open, rich rules of
     positive priority."""
-    rich = [(priority(text), parse(text)) for text in zone.rich_rules]
-    ports = [_port(text) for text in zone.ports]
-    return [
-        *(rule for _, rule in sorted((entry for entry in rich if entry[0] < 0), key=lambda entry: entry[0])),
-        *(rule for number, rule in rich if number == 0 and rule.verdict == "drop"),
-        *ports,
-        *(rule for number, rule in rich if number == 0 and rule.verdict != "drop"),
-        *(rule for _, rule in sorted((entry for entry in rich if entry[0] > 0), key=lambda entry: entry[0])),
-    ]
+    ranked = [(_rank(rule), rule) for rule in map(parse, zone.rich_rules)]
+    ranked += [(_RANK_OF_PORTS, _port(text)) for text in zone.ports]
+    return [rule for _, rule in sorted(ranked, key=itemgetter(0))]
+
+
+def _rank(rule: FirewallRule) -> tuple[int, int]:
+    """Return the sort key of a rich rule: its priority, and for priority 0 its place before or after the ports."""
+    number = priority(rule.text)
+    return (number, 0) if number or rule.verdict == "drop" else (0, 2)
 
 
 def policy(zone: Zone) -> str:
@@ -67,19 +69,26 @@ def _element(rule: FirewallRule, element: str, name: str, value: str) -> Firewal
     """Return the rule with one more element, or with one more attribute of `element`, the last word without a value."""
     if name in _CLOSES and not value:
         return replace(rule, verdict=_CLOSES[name])
-    if name == "family":
-        return replace(rule, family=6 if value == "ipv6" else 4)
-    if name == "address" and element == "source":  # not "destination", nor "source NOT"
-        return replace(rule, sources=(read_source(value),))
-    if name == "port" and value:
-        return replace(rule, ports=port_set([value]))
-    if name == "protocol" and value:
-        return replace(rule, never=rule.never or value != "tcp")
+    if name in ("family", "address") or (value and name in ("port", "protocol")):
+        return _condition(rule, element, name, value)
     if name == "invert":  # an older spelling of NOT
         return replace(rule, sources=None, partial=True)
     if name in _NO_PORT:
         return replace(rule, never=True)
-    return rule if name in _IDLE or name == "priority" else replace(rule, partial=True)
+    return rule if name in _IDLE else replace(rule, partial=True)
+
+
+def _condition(rule: FirewallRule, element: str, name: str, value: str) -> FirewallRule:
+    """Return the rule with one more condition on a connection's source or port."""
+    if name == "family":
+        return replace(rule, family=6 if value == "ipv6" else 4)
+    if name == "port":
+        return replace(rule, ports=port_set([value]))
+    if name == "protocol":
+        return rule.never_unless(value == "tcp")
+    if element == "source":  # not "destination", nor "source NOT"
+        return replace(rule, sources=(read_source(value),))
+    return replace(rule, partial=True)
 
 
 def ours(source: Source, ports: PortSet) -> list[str]:

@@ -1,7 +1,7 @@
 """Rules as `iptables -S INPUT` prints them, without `-A INPUT`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ _TARGET = ("-j", "-g")
 _STATES = ("--ctstate", "--state")
 _PORTS = ("--dport", "--dports")
 _WITH_A_WORD = (*_IDLE, *_TARGET, *_STATES, *_PORTS, "-m", "-p", "-i", "-s", "--tcp-flags")
-_SYN = ("FIN,SYN,RST,ACK", "SYN,RST,ACK", "SYN")
+_OPENING_FLAGS = (("FIN,SYN,RST,ACK", "SYN"), ("SYN,RST,ACK", "SYN"))  # of a packet that opens a connection
 
 
 def parse(text: str, family: int = 4) -> FirewallRule:
@@ -51,22 +51,26 @@ def _option(rule: FirewallRule, option: str, words: list[str]) -> FirewallRule:
     if option not in _WITH_A_WORD:  # the number of its arguments is not known, so the next words are not either
         return replace(rule, partial=True)
     value = words.pop(0)
-    if option in _IDLE or option in _TARGET:
-        return rule
+    if option == "--tcp-flags":
+        return rule if (value, words.pop(0)) in _OPENING_FLAGS else replace(rule, partial=True)
+    return _condition(rule, option, value)
+
+
+def _condition(rule: FirewallRule, option: str, value: str) -> FirewallRule:
+    """Return the rule with one more option that has one argument."""
     if option == "-m":
         return rule if value in _PLAIN else replace(rule, partial=True)
     if option == "-p":
-        return replace(rule, never=rule.never or value not in ("tcp", "6", "all", "0"))
+        return rule.never_unless(value in ("tcp", "6", "all", "0"))
     if option == "-i":
-        return replace(rule, never=rule.never or value == "lo", partial=True)
+        return replace(rule.never_unless(value != "lo"), partial=True)
     if option in _STATES:
-        return replace(rule, never=rule.never or "NEW" not in value.split(","))
+        return rule.never_unless("NEW" in value.split(","))
     if option == "-s":
         return replace(rule, sources=(read_source(value),))
     if option in _PORTS:
         return replace(rule, ports=port_set(value.split(","), dash=":"))
-    flags = words.pop(0)  # --tcp-flags of a packet that opens a connection
-    return rule if (value, flags) in ((_SYN[0], "SYN"), (_SYN[1], "SYN")) else replace(rule, partial=True)
+    return rule
 
 
 def _negated(rule: FirewallRule, words: list[str]) -> FirewallRule:
@@ -91,20 +95,30 @@ def command(program: str, rules: Sequence[str]) -> str:
 def with_rules(saved: str, rules: Sequence[str]) -> str:
     """Return a file of iptables-save with `rules` as ours, first in the chain INPUT of `filter`. All other lines are
     kept."""
-    lines: list[str] = []
-    table, counters, place = "", "", None
-    for line in saved.splitlines(keepends=True):
-        words = line.split()
-        if line.startswith("*"):
-            table = line[1:].strip()
-        if table == "filter" and "INPUT" in words[:3]:
-            if is_ours(line.strip().rpartition("-A INPUT ")[2]):
-                continue
-            if "-A" in words and place is None:
-                place, counters = len(lines), "[0:0] " if line.startswith("[") else ""
-        if table == "filter" and words == ["COMMIT"] and place is None:
-            place = len(lines)
-        lines.append(line)
+    kept = [(table, line) for table, line in _with_tables(saved) if not _is_ours(table, line)]
+    lines = [line for _, line in kept]
+    place = next((number for number, (table, line) in enumerate(kept) if _follows_ours(table, line)), None)
     if place is not None:
+        counters = "[0:0] " if lines[place].startswith("[") else ""
         lines[place:place] = [f"{counters}-A INPUT {rule}\n" for rule in rules]
     return "".join(lines)
+
+
+def _with_tables(saved: str) -> Iterator[tuple[str, str]]:
+    """Yield each line with the table that it is in."""
+    table = ""
+    for line in saved.splitlines(keepends=True):
+        if line.startswith("*"):
+            table = line[1:].strip()
+        yield table, line
+
+
+def _is_ours(table: str, line: str) -> bool:
+    is_of_input = table == "filter" and "INPUT" in line.split()[:3]
+    return is_of_input and is_ours(line.strip().rpartition("-A INPUT ")[2])
+
+
+def _follows_ours(table: str, line: str) -> bool:
+    """Return whether our rules belong before this line: a rule of INPUT, or the end of the table."""
+    words = line.split()
+    return table == "filter" and (words == ["COMMIT"] or ("INPUT" in words[:3] and "-A" in words))

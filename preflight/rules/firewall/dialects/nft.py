@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 
 from preflight.model.ports import PortSet
 from preflight.rules.firewall.rules import FirewallRule, Source, port_set, read_source
@@ -13,6 +15,8 @@ _TOKEN = re.compile(r'"[^"]*"|\{[^{}]*\}|\S+')
 _VERDICTS = {"reject": "drop", "accept": "accept", "drop": "drop"}
 _ELSEWHERE = ("jump", "goto", "return", "queue")
 _NEVER = ("udp", "icmp", "icmpv6", "sctp")
+_WANTED_ELEMENTS = {"ip protocol": "tcp", "ip6 nexthdr": "tcp", "meta l4proto": "tcp", "ct state": "new"}
+_SOURCE_FAMILIES = {"ip saddr": 4, "ip6 saddr": 6}
 
 
 @lru_cache(4096)  # every host has the same rules, and a rule may name hundreds of addresses
@@ -42,57 +46,52 @@ def _verdict_anywhere(words: Sequence[str]) -> str:
     return "accept" if "accept" in verdicts else "none"
 
 
-def _condition(rule: FirewallRule, word: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
+def _condition(rule: FirewallRule, word: str, next_words: Sequence[str]) -> tuple[FirewallRule | None, int]:
     """Return the rule with one more condition or statement, and the number of words read. None: not understood."""
-    if word == "counter":  # "counter", "counter packets 0 bytes 0", "counter name x"
-        return rule, 1 + {"packets": 4, "name": 2}.get(rest[0] if rest else "", 0)
-    if word == "comment":
-        return rule, 2
-    if word == "log":  # "log", "log prefix "x" level warn"
-        used = 0
-        while used < len(rest) and rest[used] in ("prefix", "level", "group", "snaplen"):
-            used += 2
-        return rule, 1 + used
+    if length := _statement_length(word, next_words):
+        return rule, length
     if word in _NEVER:
-        return replace(rule, never=True), len(rest) + 1
+        return replace(rule, never=True), len(next_words) + 1
     if word in ("iif", "iifname"):
-        if rest[:2] == ["!=", '"lo"']:
+        if next_words[:2] == ["!=", '"lo"']:
             return rule, 3
-        return replace(rule, never=rule.never or rest[:1] == ['"lo"'], partial=True), 2
-    if len(rest) < 2:
-        return None, 0
-    return _match(rule, f"{word} {rest[0]}", rest[1], rest)
-
-
-def _match(rule: FirewallRule, subject: str, value: str, rest: Sequence[str]) -> tuple[FirewallRule | None, int]:
-    """Return the same for a condition of three words, such as `ip saddr 10.1.0.0/24`."""
-    if subject == "ct state" and value == "vmap" and "new" not in rest[2].replace(":", " ").split():
+        return replace(rule.never_unless(next_words[:1] != ['"lo"']), partial=True), 2
+    if word == "ct" and next_words[:2] == ["state", "vmap"] and "new" not in next_words[2].replace(":", " ").split():
         return replace(rule, never=True), 4
-    if value in ("!=", "==", "&", "<", ">", "vmap", "map"):
+    if len(next_words) < 2:
         return None, 0
-    never = {
-        "ip protocol": "tcp" not in _elements(value),
-        "ip6 nexthdr": "tcp" not in _elements(value),
-        "meta l4proto": "tcp" not in _elements(value),
-        "ct state": "new" not in _elements(value),
-    }
-    if subject in never:
-        return replace(rule, never=rule.never or never[subject]), 3
+    return _match(rule, f"{word} {next_words[0]}", next_words[1]), 3
+
+
+def _statement_length(word: str, next_words: Sequence[str]) -> int:
+    """Return the number of words of a statement that counts, logs or comments; 0 for any other word."""
+    if word == "counter":  # "counter", "counter packets 0 bytes 0", "counter name x"
+        return 1 + {"packets": 4, "name": 2}.get(next_words[0] if next_words else "", 0)
+    if word == "log":  # "log", "log prefix "x" level warn"
+        options = takewhile(("prefix", "level", "group", "snaplen").__contains__, next_words[::2])
+        return 1 + 2 * len(list(options))
+    return 2 if word == "comment" else 0
+
+
+def _match(rule: FirewallRule, subject: str, value: str) -> FirewallRule | None:
+    """Return the same for a condition of three words, such as `ip saddr 10.1.0.0/24`."""
+    if value in ("!=", "==", "&", "<", ">", "vmap", "map"):
+        return None
+    if subject in _WANTED_ELEMENTS:
+        return rule.never_unless(_WANTED_ELEMENTS[subject] in _elements(value))
     if subject == "meta nfproto":
-        return _of_family(rule, 6 if value == "ipv6" else 4), 3
-    try:
-        if subject in ("ip saddr", "ip6 saddr"):
+        return _of_family(rule, 6 if value == "ipv6" else 4)
+    with suppress(ValueError):  # a named set (@cluster) or an address range
+        if subject in _SOURCE_FAMILIES:
             sources = tuple(map(read_source, _elements(value)))
-            return _of_family(replace(rule, sources=sources), 6 if subject == "ip6 saddr" else 4), 3
+            return _of_family(replace(rule, sources=sources), _SOURCE_FAMILIES[subject])
         if subject in ("tcp dport", "th dport"):
-            return replace(rule, ports=port_set(_elements(value))), 3
-    except ValueError:  # a named set (@cluster) or an address range
-        pass
-    return (replace(rule, family=6, partial=True), 3) if subject.startswith("ip6 ") else (None, 0)
+            return replace(rule, ports=port_set(_elements(value)))
+    return replace(rule, family=6, partial=True) if subject.startswith("ip6 ") else None
 
 
 def _of_family(rule: FirewallRule, family: int) -> FirewallRule:
-    return replace(rule, family=family, never=rule.never or rule.family not in (0, family))
+    return replace(rule.never_unless(rule.family in (0, family)), family=family)
 
 
 def _elements(token: str) -> list[str]:

@@ -4,7 +4,7 @@ They cover the query commands of 910A, 910B and 910_93 drivers. Formats are from
 output. `tool_output` holds their common part.
 """
 
-from preflight.facts.parsers.ascend.hccn_tool.address import Address, ip
+from preflight.facts.parsers.ascend.hccn_tool.address import DeviceAddress, ip
 from preflight.facts.parsers.ascend.hccn_tool.pings import HccsPingResult, PingResult, hccs_ping, ping
 from preflight.facts.parsers.ascend.hccn_tool.queries import DEEP_READERS, QUERIES, READERS, DeepReader
 from preflight.facts.parsers.ascend.hccn_tool.session import session
@@ -13,8 +13,8 @@ __all__ = [
     "DEEP_READERS",
     "QUERIES",
     "READERS",
-    "Address",
     "DeepReader",
+    "DeviceAddress",
     "HccsPingResult",
     "PingResult",
     "hccs_ping",

@@ -8,8 +8,8 @@ from preflight.facts.parsers.ascend.hccn_tool.tool_output import (
     as_address,
     blocks,
     fields,
+    is_silent,
     readings,
-    said_nothing,
 )
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
@@ -18,7 +18,7 @@ from preflight.facts.types import Reading
 
 
 @dataclass(frozen=True)
-class Address:
+class DeviceAddress:
     """The address of `-ip -g`. Both values None: no address is set."""
 
     address: Reading
@@ -29,26 +29,26 @@ _IP = re.compile(r"(ipaddr|netmask) ?: ?(\S{1,39})")
 _NO_IP = "no ip was preset"
 
 
-def _address(block: list[str]) -> Address:
+def _address(block: list[str]) -> DeviceAddress:
     if _NO_IP in block[0]:
-        return Address(Reading(), Reading())
+        return DeviceAddress(Reading(), Reading())
     values = fields(block, _IP)
     if "netmask" not in values:
         raise NotUnderstoodError(f"hccn_tool said {quote(block[0])} and no netmask, which is not understood")
-    return Address(as_address(Reading(values["ipaddr"])), as_address(Reading(values["netmask"])))
+    return DeviceAddress(as_address(Reading(values["ipaddr"])), as_address(Reading(values["netmask"])))
 
 
-def ip(text: str) -> tuple[Address, ...]:
+def ip(text: str) -> tuple[DeviceAddress, ...]:
     """Parse `-ip -g`. Nothing set: a failure text on 910B and later, nothing at all from old 910A drivers."""
-    if said_nothing(text):
-        return (Address(Reading(), Reading()),)
+    if is_silent(text):
+        return (DeviceAddress(Reading(), Reading()),)
 
     def starts(line: str) -> bool:
         match = _IP.fullmatch(line)
         return (match is not None and match.group(1) == "ipaddr") or _NO_IP in line
 
-    def entry(found: Found[Address]) -> Address:
-        return found.value or Address(Reading(error=found.error), Reading(error=found.error))
+    def entry(reading: Found[DeviceAddress]) -> DeviceAddress:
+        return reading.value or DeviceAddress(Reading(error=reading.error), Reading(error=reading.error))
 
     return tuple(map(entry, blocks(text, starts, _address, closed=lambda line: _NO_IP in line)))
 

@@ -38,10 +38,10 @@ def _count(text: str | None) -> int:
 
 
 def _history(block: list[str]) -> LinkHistory:
-    if len({match.group(1) for line in block if (match := _DEVICE.match(line))}) > 1:
+    if len({match.group(1) for match in filter(None, map(_DEVICE.match, block))}) > 1:
         raise NotUnderstoodError("hccn_tool tells the link changes of several devices at once")
     values = fields(block, _FIELD)
-    changes = [match.groups() for line in block if (match := _CHANGE.fullmatch(line))]
+    changes = [match.groups() for match in filter(None, map(_CHANGE.fullmatch, block))]
     if "link change records" not in values or (not changes and values["link change records"] != "NA"):
         raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and then no more, which is not understood")
     return LinkHistory(
@@ -58,15 +58,15 @@ def _port_history(block: list[str]) -> LinkHistory:
     start = next((index for index, line in enumerate(block) if tables.rule(line)), None)
     rows = [] if start is None else tables.rows_of(block[start:])
     ups, downs = _count(counts.get("up")), _count(counts.get("down"))
-    changes = [_change(row) for row in rows]
+    changes = tuple(map(_change, rows))
     if len(tables.places(rows)) > 1:
         raise NotUnderstoodError("hccn_tool tells the link changes of several ports at once")
-    states = [change.up for change in changes]
-    if states.count(True) > ups or states.count(False) > downs or (start is None and ups + downs):
+    listed_ups = sum(change.up for change in changes)
+    if listed_ups > ups or len(changes) - listed_ups > downs or (start is None and ups + downs):
         raise NotUnderstoodError(
             f"hccn_tool counts {ups} link ups and {downs} link downs, and lists {len(rows)} changes"
         )
-    return LinkHistory(now=None, ups=ups, downs=downs, changes=tuple(changes))
+    return LinkHistory(now=None, ups=ups, downs=downs, changes=changes)
 
 
 def _change(row: tables.TableRow) -> LinkChange:

@@ -10,7 +10,7 @@ from preflight.facts.parsers.ascend.hccn_tool.tool_output import (
     NotUnderstoodError,
     as_address,
     blocks,
-    said_nothing,
+    is_silent,
 )
 from preflight.facts.quote import quote
 from preflight.facts.reading import Found
@@ -38,7 +38,7 @@ def _neighbour(block: list[str]) -> Neighbour:
 
 def lldp(text: str) -> tuple[Found[Neighbour], ...]:
     """Parse `-lldp -g`: name and port of the switch; None where no LLDP frame came. Also of `| grep Ifname`."""
-    if said_nothing(text):
+    if is_silent(text):
         return (Found(),)
     # The parts of a frame have a fixed order. An excerpt begins with the first of these parts that it has.
     first = next((part for part in (_CHASSIS, _PORT, _IFNAME, _SYSTEM) if part in text[:LONGEST_OUTPUT]), _CHASSIS)

@@ -42,6 +42,10 @@ class _PingRun:
     def begun(self) -> bool:
         return bool(self.times or self.lost or self.error)
 
+    @property
+    def successful(self) -> bool:
+        return self.sent == self.received and not self.error
+
     def read(self, line: str) -> bool:
         """Read a line about one packet. Return whether it is one."""
         if match := _REPLY.fullmatch(line):
@@ -99,18 +103,22 @@ def _runs(text: str) -> Iterator[_PingRun]:
     for line in lines(text):
         if run.read(line.text):
             continue
-        error = failure(line.text)
         if match := _SUMMARY.fullmatch(line.text):
             run.summed_up(int(match.group(1)), int(match.group(2)))
             yield run
             run, last = _PingRun(), run
-        elif run.begun and (error or _HEADING.fullmatch(line.text)):
-            run.broken_off(error or _NO_SUMMARY)
+        elif error := failure(line.text):
+            if run.begun:
+                run.broken_off(error)
+                yield run
+                run, last = _PingRun(), run
+            elif last.successful:  # after a loss, the tool fails at the end
+                yield _PingRun(error=error)
+                last = _PingRun()
+        elif run.begun and _HEADING.fullmatch(line.text):
+            run.broken_off(_NO_SUMMARY)
             yield run
-            run, last = _PingRun(), run if error else _PingRun()
-        elif error and last.sent == last.received and not last.error:  # after a loss, the tool fails at the end
-            yield _PingRun(error=error)
-            last = _PingRun()
+            run, last = _PingRun(), _PingRun()
     if run.begun:
         run.broken_off(_NO_SUMMARY)
         yield run

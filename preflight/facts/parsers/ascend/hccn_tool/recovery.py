@@ -9,7 +9,7 @@ from preflight.facts.reading import Found
 
 
 @dataclass(frozen=True)
-class Done:
+class RecoveryResult:
     """The result for one device. `device` None: the one in the command."""
 
     device: int | None
@@ -20,19 +20,19 @@ _DONE = "Cmd executed successfully!"
 _DEVICE = re.compile(r"dev ?: ?([0-9]{1,3}) recovery (success|fail)")
 
 
-def _done(block: list[str]) -> Done:
+def _result(block: list[str]) -> RecoveryResult:
     if block[0] == _DONE:
-        return Done(None, True)
+        return RecoveryResult(None, True)
     match = _DEVICE.fullmatch(block[0])
     if match is None:
         raise NotUnderstoodError(f"hccn_tool said {quote(block[0])}, which is not understood")
-    return Done(int(match.group(1)), match.group(2) == "success")
+    return RecoveryResult(int(match.group(1)), match.group(2) == "success")
 
 
-def recovery(text: str) -> tuple[Found[Done], ...]:
+def recovery(text: str) -> tuple[Found[RecoveryResult], ...]:
     """Parse `-cfg recovery`, `-a -cfg recovery` and `-s`: the outcome, a device a line where all are restored."""
 
-    def one(line: str) -> bool:
+    def is_result(line: str) -> bool:
         return line == _DONE or _DEVICE.fullmatch(line) is not None
 
-    return blocks(text, one, _done, closed=one)
+    return blocks(text, is_result, _result, closed=is_result)

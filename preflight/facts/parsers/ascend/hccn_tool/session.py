@@ -61,11 +61,11 @@ def echoed(text: str) -> Iterator[Echoed]:
         yield Echoed(command, "".join(output))
 
 
-def _query(option: str, rest: str) -> str:
+def _query(option: str, arguments: str) -> str:
     """Return the parser's name: the option, or "recovery" for all commands that change settings."""
     if option == "cfg":
-        return "recovery" if rest.startswith("recovery") else "cfg"
-    return "recovery" if rest.startswith("-s ") else option
+        return "recovery" if arguments.startswith("recovery") else "cfg"
+    return "recovery" if arguments.startswith("-s ") else option
 
 
 def session(text: str) -> tuple[DeviceAnswer | Found[str], ...]:

@@ -61,21 +61,21 @@ class NotUnderstoodError(ValueError):
 
 
 @dataclass(frozen=True)
-class Line:
+class OutputLine:
     """A line without the blanks around it. `whole` False: it has no line end, as the text ends there."""
 
     text: str
     whole: bool = True
 
 
-def lines(text: str) -> Iterator[Line]:
+def lines(text: str) -> Iterator[OutputLine]:
     """Yield the lines of `text` that are not empty."""
     *complete_lines, tail = text.split("\n")
     for line in complete_lines:
         if line := line.strip():
-            yield Line(line)
+            yield OutputLine(line)
     if tail := tail.strip():
-        yield Line(tail, whole=False)
+        yield OutputLine(tail, whole=False)
 
 
 def failure(line: str) -> str:
@@ -90,7 +90,7 @@ def not_understood(text: str) -> str:
     return f"hccn_tool said {quote(start)}, which is not understood" if start.strip() else "hccn_tool said nothing"
 
 
-def said_nothing(text: str) -> bool:
+def is_silent(text: str) -> bool:
     return len(text) <= LONGEST_OUTPUT and not text.strip()
 
 
@@ -101,7 +101,7 @@ def too_long(text: str) -> str:
     return f"hccn_tool never prints {len(text)} characters; these begin with {quote(text[: 100 * LONGEST])}"
 
 
-def cut(line: Line) -> str:
+def cut(line: OutputLine) -> str:
     return f"the output of hccn_tool ends inside the line {quote(line.text)}"
 
 
@@ -159,31 +159,32 @@ def blocks(
         return (Found(error=error),)
     entries: list[Found[T]] = []
     block: list[str] = []
-
-    def close(error: str = "") -> None:
-        if block:
-            try:
-                entries.append(Found(read(block)))
-            except NotUnderstoodError as exception:
-                entries.append(Found(error=error or str(exception)))
-                error = ""
-            block.clear()
-        if error:
-            entries.append(Found(error=error))
-
     for line in lines(text):
         if starts(line.text):
-            close()
-            block.append(line.text)
+            entries += _block_entries(block, read)
+            block = [line.text]
         elif error := failure(line.text):
-            close(error)
+            entries += _block_entries(block, read, error)
+            block = []
         elif block:
             block.append(line.text)
         if not line.whole and block and not closed(line.text):
-            block.clear()
+            block = []
             entries.append(Found(error=cut(line)))
-    close()
+    entries += _block_entries(block, read)
     return tuple(entries) or (Found(error=not_understood(text)),)
+
+
+def _block_entries(block: list[str], read: Callable[[list[str]], T], error: str = "") -> Iterator[Found[T]]:
+    """Yield the entry of a block, and that of the failure below it, unless it is why the block is not understood."""
+    if block:
+        try:
+            yield Found(read(block))
+        except NotUnderstoodError as exception:
+            yield Found(error=error or str(exception))
+            return
+    if error:
+        yield Found(error=error)
 
 
 def fields(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:

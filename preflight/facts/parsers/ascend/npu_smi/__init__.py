@@ -13,7 +13,7 @@ from preflight.facts.parsers.ascend.npu_smi.chip import (
 from preflight.facts.parsers.ascend.npu_smi.combined import combined, physical, product_of
 from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
 from preflight.facts.parsers.ascend.npu_smi.mapping import Card, ChipId, listing, mapping
-from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, ProcessRow, Table, info
+from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, NpuProcessRow, NpuSmiTable, info
 from preflight.facts.parsers.ascend.npu_smi.topology import by_device, topology
 
 __all__ = (
@@ -21,8 +21,8 @@ __all__ = (
     "ChipId",
     "ChipProcess",
     "ChipRow",
-    "ProcessRow",
-    "Table",
+    "NpuProcessRow",
+    "NpuSmiTable",
     "board",
     "by_device",
     "combined",

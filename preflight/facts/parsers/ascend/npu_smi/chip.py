@@ -5,7 +5,10 @@ because only then it prints the driver's version.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import TypeVar
 
 from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
 from preflight.facts.parsers.ascend.npu_smi.key_values import pairs
@@ -33,8 +36,24 @@ class ChipProcess:
     chip: int | None = None
 
 
+T = TypeVar("T")
+
+
 class _UnknownAnswerError(Exception):
     pass
+
+
+def _reading(parse: Callable[[str], T]) -> Callable[[str], Found[T]]:
+    """Return a parser of readings. An _UnknownAnswerError of `parse` is the reading's error."""
+
+    @wraps(parse)
+    def read(text: str) -> Found[T]:
+        try:
+            return Found(parse(text))
+        except _UnknownAnswerError as error:
+            return Found(error=str(error))
+
+    return read
 
 
 def _fields(text: str, query: str, *needed: str) -> dict[str, str]:
@@ -51,8 +70,8 @@ def _fields(text: str, query: str, *needed: str) -> dict[str, str]:
     return values
 
 
-def _number(found: dict[str, str], key: str, query: str, most: int = 1 << 32) -> int | None:
-    value = found.get(key, "")
+def _number(values: dict[str, str], key: str, query: str, most: int = 1 << 32) -> int | None:
+    value = values.get(key, "")
     if not value:
         return None
     if not _NUMBER.fullmatch(value) or int(value) > most:
@@ -60,111 +79,95 @@ def _number(found: dict[str, str], key: str, query: str, most: int = 1 << 32) ->
     return int(value)
 
 
-def health(text: str) -> Found[Health]:
+@_reading
+def health(text: str) -> Health:
     """Parse `-t health`. Newer tools write `Health` for `Health Status`. Alarm codes are eight hexadecimal digits."""
-    try:
-        values = _fields(text, "health", "Health Status", "Health")
-    except _UnknownAnswerError as error:
-        return Found(error=str(error))
+    values = _fields(text, "health", "Health Status", "Health")
     status = values.get("Health Status", values.get("Health")) or "NA"
     codes = tuple(code for code in re.split(r"[\s,;]+", values.get("Error Code", "")) if code)
     if status not in _HEALTH or not all(_ALARM.fullmatch(code) for code in codes):
-        return Found(error=f"npu-smi info -t health: {quote(' '.join((status, *codes)))} is not understood")
-    return Found(Health(status, codes, values.get("Error Information", "")[:200]))
+        raise _UnknownAnswerError(f"npu-smi info -t health: {quote(' '.join((status, *codes)))} is not understood")
+    return Health(status, codes, values.get("Error Information", "")[:200])
 
 
-def board(text: str) -> Found[Board]:
+@_reading
+def board(text: str) -> Board:
     """Parse `-t board`. With `-c` it tells the chip's data, and neither the driver's version nor whether it fits."""
-    try:
-        values = _fields(text, "board", "Software Version", "Firmware Version", "Board ID")
-        chips = _number(values, "Chip Count", "board", 64)
-    except _UnknownAnswerError as error:
-        return Found(error=str(error))
-    return Found(
-        Board(
-            driver=values.get("Software Version", "")[:60],
-            firmware=values.get("Firmware Version", "")[:60],
-            compatible=values.get("Compatibility", "")[:60],
-            board_id=values.get("Board ID", "")[:60],
-            bus=values.get("PCIe Bus Info", "")[:60],
-            serial=values.get("Serial Number", "")[:60],
-            chips=chips,
-        )
+    values = _fields(text, "board", "Software Version", "Firmware Version", "Board ID")
+    return Board(
+        driver=values.get("Software Version", "")[:60],
+        firmware=values.get("Firmware Version", "")[:60],
+        compatible=values.get("Compatibility", "")[:60],
+        board_id=values.get("Board ID", "")[:60],
+        bus=values.get("PCIe Bus Info", "")[:60],
+        serial=values.get("Serial Number", "")[:60],
+        chips=_number(values, "Chip Count", "board", 64),
     )
 
 
-def _used(text: str, query: str) -> Found[Usages]:
-    try:
-        values = _fields(text, query, "HBM Usage Rate(%)", "Aicore Usage Rate(%)")
-        return Found(
-            Usages(
-                hbm_capacity=_number(values, "HBM Capacity(MB)", query) or None,
-                hbm=_number(values, "HBM Usage Rate(%)", query, 100),
-                aicore=_number(values, "Aicore Usage Rate(%)", query, 100),
-            )
-        )
-    except _UnknownAnswerError as error:
-        return Found(error=str(error))
+def _usages(text: str, query: str) -> Usages:
+    values = _fields(text, query, "HBM Usage Rate(%)", "Aicore Usage Rate(%)")
+    return Usages(
+        hbm_capacity=_number(values, "HBM Capacity(MB)", query) or None,
+        hbm=_number(values, "HBM Usage Rate(%)", query, 100),
+        aicore=_number(values, "Aicore Usage Rate(%)", query, 100),
+    )
 
 
-def usages(text: str) -> Found[Usages]:
+@_reading
+def usages(text: str) -> Usages:
     """Parse `-t usages -i N -c C`: what is in use of a chip, in percent, and the size of its HBM."""
-    return _used(text, "usages")
+    return _usages(text, "usages")
 
 
-def common(text: str) -> Found[Usages]:
+@_reading
+def common(text: str) -> Usages:
     """Parse `-t common`: as `-t usages`, without the capacity."""
-    return _used(text, "common")
+    return _usages(text, "common")
 
 
-def superpod(text: str) -> Found[SuperPod]:
+@_reading
+def superpod(text: str) -> SuperPod:
     """Parse `-t spod-info` of 910_93 (format known from the driver's source only)."""
     keys = ("SDID", "Super Pod ID", "Server Index", "Super Pod Size")
-    try:
-        values = _fields(text, "spod-info", *keys)
-        sdid, pod, server, size = (_number(values, key, "spod-info") for key in keys)
-    except _UnknownAnswerError as error:
-        return Found(error=str(error))
+    values = _fields(text, "spod-info", *keys)
+    sdid, pod, server, size = (_number(values, key, "spod-info") for key in keys)
     if sdid is None or pod is None or server is None or size is None:
-        return Found(error=f"npu-smi info -t spod-info said only {', '.join(key for key in keys if values.get(key))}")
-    return Found(SuperPod(sdid, pod, server, size))
+        printed = ", ".join(key for key in keys if values.get(key))
+        raise _UnknownAnswerError(f"npu-smi info -t spod-info said only {printed}")
+    return SuperPod(sdid, pod, server, size)
 
 
-def hccs(text: str) -> Found[Hccs]:
+@_reading
+def hccs(text: str) -> Hccs:
     """Parse `-t hccs`: a value a link in square brackets. Known from the driver's source and others' tests only."""
-    try:
-        values = _fields(text, "hccs", "hccs health status")
-        status = values["hccs health status"]
-        if status not in ("OK", "NOK"):
-            raise _UnknownAnswerError(
-                f"npu-smi info -t hccs: {quote(f'hccs health status : {status}')} is not understood"
-            )
-        lanes, speeds, retries, errors = (
-            _links(values, "hccs " + name) for name in ("link lane list", "link speed", "retry count", "error count")
-        )
-        return Found(
-            Hccs(
-                status,
-                lanes,
-                tuple(map(int, speeds)),
-                tuple(map(int, retries)),
-                tuple(map(int, errors)),
-                _number(values, "hccs first error lane", "hccs", 255),
-            )
-        )
-    except _UnknownAnswerError as error:
-        return Found(error=str(error))
+    values = _fields(text, "hccs", "hccs health status")
+    status = values["hccs health status"]
+    if status not in ("OK", "NOK"):
+        raise _UnknownAnswerError(f"npu-smi info -t hccs: {quote(f'hccs health status : {status}')} is not understood")
+    lanes, speeds, retries, errors = (
+        _links(values, "hccs " + name) for name in ("link lane list", "link speed", "retry count", "error count")
+    )
+    return Hccs(
+        status,
+        lanes,
+        tuple(map(int, speeds)),
+        tuple(map(int, retries)),
+        tuple(map(int, errors)),
+        _number(values, "hccs first error lane", "hccs", 255),
+    )
 
 
-def _links(found: dict[str, str], key: str) -> tuple[str, ...]:
-    value = found.get(key, "[]")
+def _links(values: dict[str, str], key: str) -> tuple[str, ...]:
+    value = values.get(key, "[]")
     match = _LANES.fullmatch(value)
     if match is None or not all(len(word) <= 20 for word in match.group(1).split()):
         raise _UnknownAnswerError(f"npu-smi info -t hccs: {quote(f'{key} : {value}')} is not understood")
     return tuple(match.group(1).split())
 
 
-def processes(text: str) -> Found[tuple[ChipProcess, ...]]:
+@_reading
+def processes(text: str) -> tuple[ChipProcess, ...]:
     """Parse `-t proc-mem`: a line a process, or a line for none; without `-c` a `Chip ID` after each chip's."""
     processes_: list[ChipProcess] = []
     chip_processes: list[tuple[int, str, int]] = []
@@ -176,10 +179,10 @@ def processes(text: str) -> Found[tuple[ChipProcess, ...]]:
             processes_ += [ChipProcess(*process, chip=int(match.group(1))) for process in chip_processes]
             chip_processes = []
         elif line.startswith("Process id"):
-            return Found(error=f"npu-smi info -t proc-mem: {quote(line)} is not understood")
+            raise _UnknownAnswerError(f"npu-smi info -t proc-mem: {quote(line)} is not understood")
         elif line != "No process in device.":
             continue
         is_understood = True
     if not is_understood:
-        return Found(error=trouble(text, "info -t proc-mem"))
-    return Found((*processes_, *(ChipProcess(*process) for process in chip_processes)))
+        raise _UnknownAnswerError(trouble(text, "info -t proc-mem"))
+    return (*processes_, *(ChipProcess(*process) for process in chip_processes))

@@ -83,6 +83,11 @@ class Columns:
         return row
 
 
+def _cell_pattern(columns_of_cell: list[tuple[str, str]]) -> re.Pattern[str]:
+    parts = (f"(?P<{field}>{pattern})" if field else f"(?:{pattern})" for field, pattern in columns_of_cell)
+    return re.compile(r"\s+".join(parts), re.ASCII)
+
+
 def columns(heading: list[str]) -> Columns | None:
     """Return the columns below a line of headings; None if two are the same field, or if the line is too long."""
     if sum(map(len, heading)) > _WIDEST:
@@ -95,7 +100,6 @@ def columns(heading: list[str]) -> Columns | None:
         if len({*fields, *cell_fields}) < len(fields) + len(cell_fields):
             return None
         fields += cell_fields
-        parts = [f"(?P<{field}>{pattern})" if field else f"(?:{pattern})" for field, pattern in columns_of_cell]
-        patterns.append(re.compile(r"\s+".join(parts), re.ASCII) if cell_fields or not parts else None)
+        patterns.append(_cell_pattern(columns_of_cell) if cell_fields or not columns_of_cell else None)
     free_cell = heading.index("Process name") if "Process name" in heading else None
     return Columns(tuple(fields), tuple(patterns), free_cell)

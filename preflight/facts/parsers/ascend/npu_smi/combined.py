@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from preflight.facts.parsers.ascend.npu_smi.mapping import ChipId
-from preflight.facts.parsers.ascend.npu_smi.table import ChipRow, Table
+from preflight.facts.parsers.ascend.npu_smi.table import NpuSmiTable
 from preflight.facts.types import Missing, NpuChip, NpuProcess, NpuSmi
 from preflight.model.cluster import Product
 
@@ -21,7 +22,7 @@ def product_of(chip: str) -> Product | None:
     return next((product for product, pattern in _PRODUCTS if pattern.fullmatch(chip)), None)
 
 
-def physical(table: Table, ids: tuple[ChipId, ...] | Missing) -> Mapping[tuple[int, int], int] | Missing:
+def physical(table: NpuSmiTable, ids: tuple[ChipId, ...] | Missing) -> Mapping[tuple[int, int], int] | Missing:
     """Return (NPU, chip) → physical id. Without `-m`, NPU ids 0, 1, 2 … of one chip each are the physical ids."""
     chips = [(row.npu, row.chip) for row in table.chips]
     devices = [row.device for row in table.chips if row.device is not None]
@@ -41,7 +42,7 @@ def _by_ids(chips: list[tuple[int, int]], ids: tuple[ChipId, ...]) -> Mapping[tu
 
 
 def combined(
-    table: Table | Missing, ids: tuple[ChipId, ...] | Missing, users: Mapping[int, str] | None = None
+    table: NpuSmiTable | Missing, ids: tuple[ChipId, ...] | Missing, users: Mapping[int, str] | None = None
 ) -> NpuSmi | Missing:
     """Return both outputs of one host as facts by physical id. `users`: process id → its user, if known."""
     if isinstance(table, Missing):
@@ -49,34 +50,15 @@ def combined(
     device = physical(table, ids)
     if isinstance(device, Missing):
         return device
-    processes = table.processes or ()
-    if stray_rows := [row for row in processes if (row.npu, row.chip) not in device]:
-        return Missing(
-            f"npu-smi info: process {stray_rows[0].pid} runs on NPU {stray_rows[0].npu}, which is not in the table"
-        )
-    user_of = users or {}
+    processes: list[NpuProcess] = []
+    for row in table.processes or ():
+        if (row.npu, row.chip) not in device:
+            return Missing(f"npu-smi info: process {row.pid} runs on NPU {row.npu}, which is not in the table")
+        user = users.get(row.pid) if users else None
+        processes.append(NpuProcess(device[row.npu, row.chip], row.pid, row.name, user, row.memory))
     return NpuSmi(
         version=table.version,
-        chips=tuple(_chip(row, device[row.npu, row.chip]) for row in table.chips),
-        processes=tuple(
-            NpuProcess(device[row.npu, row.chip], row.pid, row.name, user_of.get(row.pid), row.memory)
-            for row in processes
-        ),
+        chips=tuple(NpuChip(**(asdict(row) | {"device": device[row.npu, row.chip]})) for row in table.chips),
+        processes=tuple(processes),
         processes_listed=table.processes is not None and not table.untold,
-    )
-
-
-def _chip(row: ChipRow, device: int) -> NpuChip:
-    return NpuChip(
-        device,
-        row.name,
-        row.health,
-        row.busy_percent,
-        row.npu,
-        row.chip,
-        row.bus,
-        row.hbm_used,
-        row.hbm_total,
-        row.ddr_used,
-        row.ddr_total,
     )

@@ -38,13 +38,13 @@ class Card:
 def mapping(text: str) -> tuple[ChipId, ...] | Missing:
     """Parse `npu-smi info -m`: the physical id of each NPU's chip. Rows of the `Mcu` are no chips."""
     rows = [_COLUMN_ENDS.split(line.strip()) for line in text.splitlines() if line.strip()]
-    start = next((index for index, row in enumerate(rows) if {"NPU ID", "Chip ID"} <= set(row)), None)
-    device = "" if start is None else _device_column(rows[start])
-    if start is None or not device:
+    header: list[str] = next((row for row in rows if {"NPU ID", "Chip ID"} <= set(row)), [])
+    device = _device_column(header)
+    if not device:
         return Missing(trouble(text, "info -m"))
     chips: list[ChipId] = []
-    for row in rows[start + 1 :]:
-        fields = dict(zip(rows[start], row, strict=False)) if len(row) == len(rows[start]) else {}
+    for row in rows[rows.index(header) + 1 :]:
+        fields = dict(zip(header, row, strict=True)) if len(row) == len(header) else {}
         if fields.get("Chip Name") == "Mcu":
             continue
         chip = _chip(fields, device, row)

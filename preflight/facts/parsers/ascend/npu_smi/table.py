@@ -8,6 +8,7 @@ processes below, with a fifth column from 26.0 on. Columns are read by their hea
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from preflight.facts.parsers.ascend.npu_smi.columns import Columns, cells, columns
 from preflight.facts.parsers.ascend.npu_smi.error_messages import trouble
@@ -33,7 +34,7 @@ class ChipRow:
 
 
 @dataclass(frozen=True)
-class ProcessRow:
+class NpuProcessRow:
     npu: int
     chip: int
     pid: int  # in the host's PID namespace; the id in the process's container is not read
@@ -42,7 +43,7 @@ class ProcessRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class NpuSmiTable:
     """The whole table. `processes` is None if the tool printed no process table: then no NPU is known to be idle.
 
     `untold`: NPUs that are missing in the process table. It should have a row per process, or a line for no process.
@@ -50,7 +51,7 @@ class Table:
 
     version: str
     chips: tuple[ChipRow, ...]
-    processes: tuple[ProcessRow, ...] | None
+    processes: tuple[NpuProcessRow, ...] | None
     untold: tuple[int, ...] = ()
 
 
@@ -67,16 +68,15 @@ _BETWEEN_DIES = re.compile(r"\+-+\+")  # on 910_93, where a table ends with a li
 _FREE = re.compile(r"No running processes found(?: in NPU (\d{1,9}))?", re.ASCII)
 
 
-def info(text: str) -> Table | Missing:
+def info(text: str) -> NpuSmiTable | Missing:
     """Parse `npu-smi info`. A table without its closing line was cut and is not trusted."""
-    lines = (line.strip() for line in text.splitlines())
-    frame_lines = [line for line in lines if "|" in line or line.startswith("+")]
+    frame_lines = [line for line in map(str.strip, text.splitlines()) if "|" in line or line.startswith("+")]
     title = next((index for index, line in enumerate(frame_lines) if _VERSION.search(line)), None)
     if title is None:
         return Missing(trouble(text))
     if _is_cut(frame_lines):
         return Missing("the table of npu-smi info is cut")
-    version, *rows = (line for line in frame_lines[title:] if not _RULE.fullmatch(line))
+    version, *rows = filterfalse(_RULE.fullmatch, frame_lines[title:])
     try:
         return _table(_VERSION.findall(version)[0], rows)
     except _UnknownRowError as error:
@@ -89,15 +89,15 @@ def _is_cut(drawn: list[str]) -> bool:
     return bool(_BETWEEN_DIES.fullmatch(drawn[-1])) and any("Phy-ID" in row for row in drawn)
 
 
-def _table(release: str, rows: list[str]) -> Table | Missing:
+def _table(release: str, rows: list[str]) -> NpuSmiTable | Missing:
     heading = next((index for index, line in enumerate(rows) if "Process id" in line), None)
     chips = _chips(rows[:heading])
     if not chips:
         return Missing("npu-smi info lists no chip")
     if heading is None:
-        return Table(release, chips, None)
+        return NpuSmiTable(release, chips, None)
     processes, unlisted = _processes(rows[heading:], {row.npu for row in chips})
-    return Table(release, chips, processes, tuple(sorted(unlisted)))
+    return NpuSmiTable(release, chips, processes, tuple(sorted(unlisted)))
 
 
 def _cells(line: str) -> list[str]:
@@ -184,7 +184,7 @@ def _chip(fields: dict[str, str]) -> ChipRow:
     )
 
 
-def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...], set[int]]:
+def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[NpuProcessRow, ...], set[int]]:
     """Return the processes, and those `npus` that have no row. `rows`: the heading, then the lines below it."""
     process_columns = columns(_cells(rows[0]))
     if process_columns is None or not {"npu", "pid"} <= set(process_columns.fields):
@@ -205,9 +205,9 @@ def _processes(rows: list[str], npus: set[int]) -> tuple[tuple[ProcessRow, ...],
     return tuple(processes), unlisted
 
 
-def _process(fields: dict[str, str]) -> ProcessRow:
+def _process(fields: dict[str, str]) -> NpuProcessRow:
     size = _number(fields.get("bytes", ""))
-    return ProcessRow(
+    return NpuProcessRow(
         npu=int(fields["npu"]),
         chip=int(fields.get("chip", "0")),
         pid=int(fields["pid"]),

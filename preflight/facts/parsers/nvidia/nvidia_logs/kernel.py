@@ -103,7 +103,17 @@ class _Errors:
     switches: dict[tuple[str, str, int], _Occurrences] = field(default_factory=dict)
     unread: list[Missing] = field(default_factory=list)
 
-    def add(self, line: str, start: int, time: str) -> None:
+    def read(self, line: str) -> bool:
+        """Add the error of a line, if it has one. Return whether the line is one of a log."""
+        start = _message_start(line)
+        time, program = _time(line[: min(start, 200)])
+        if not time and start == len(line):
+            return False
+        if "Xid (" in line[start:] and not _ANOTHER_PROGRAM.search(" " + program):
+            self._add(line, start, time)
+        return True
+
+    def _add(self, line: str, start: int, time: str) -> None:
         """Add the line, in which the driver's message begins at `start`."""
         if match := _XID.match(line, start):
             error = self._of_gpu(match, time)
@@ -141,14 +151,8 @@ def xids(text: str) -> KernelLog | Missing:
     if len(text) > LONGEST:
         errors.unread.append(Missing(f"the first {LONGEST >> 20} MiB of a longer kernel log were read"))
     count = 0
-    for line in (line[:LONGEST_LINE] for line in text[:LONGEST].splitlines()):
-        start = _message_start(line)
-        time, program = _time(line[: min(start, 200)])
-        if not time and start == len(line):
-            continue
-        count += 1
-        if "Xid (" in line[start:] and not _ANOTHER_PROGRAM.search(" " + program):
-            errors.add(line, start, time)
+    for line in text[:LONGEST].splitlines():
+        count += errors.read(line[:LONGEST_LINE])
     if count == 0 and text.strip():
         return Missing(_no_log(text))
     xids = tuple(_xid(bus, code, error) for (bus, code), error in errors.gpus.items())

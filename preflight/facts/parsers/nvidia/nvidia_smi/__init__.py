@@ -5,7 +5,7 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import Gpu, Gpus
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink import NvLinks, nvlink
 from preflight.facts.parsers.nvidia.nvidia_smi.nvlink_errors import NvLinkErrors, nvlink_errors
 from preflight.facts.parsers.nvidia.nvidia_smi.query import FEW, few, query
-from preflight.facts.parsers.nvidia.nvidia_smi.table import Table, table
+from preflight.facts.parsers.nvidia.nvidia_smi.table import NvidiaSmiTable, table
 from preflight.facts.parsers.nvidia.nvidia_smi.topology import GpuTopology, topology
 
 __all__ = (
@@ -15,7 +15,7 @@ __all__ = (
     "Gpus",
     "NvLinkErrors",
     "NvLinks",
-    "Table",
+    "NvidiaSmiTable",
     "few",
     "nvlink",
     "nvlink_errors",

@@ -97,7 +97,7 @@ class Clocks:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class GpuFabric:
     """The GPU's state in the NVSwitch fabric (Hopper on): `state` Completed and `status` Success if it is ready."""
 
     state: str | None
@@ -146,7 +146,7 @@ class Gpu:
     memory_temperature: int | None
     power: Power
     clocks: Clocks
-    fabric: Fabric
+    fabric: GpuFabric
     processes: tuple[GpuProcess, ...] | None
 
 

@@ -5,7 +5,6 @@ names.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, trouble
@@ -15,8 +14,8 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
     Clocks,
     Ecc,
     EccCounts,
-    Fabric,
     Gpu,
+    GpuFabric,
     GpuProcess,
     Gpus,
     Mode,
@@ -25,7 +24,7 @@ from preflight.facts.parsers.nvidia.nvidia_smi.gpu import (
     RemappedRows,
     RetiredPages,
 )
-from preflight.facts.parsers.nvidia.nvidia_smi.tree import MOST, Block, Tree, bus_of, tree
+from preflight.facts.parsers.nvidia.nvidia_smi.tree import MOST, Block, Tree, bus_of, first_repeated, tree
 from preflight.facts.parsers.nvidia.nvidia_smi.xml import xml_begins, xml_tree
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
@@ -83,17 +82,17 @@ _SWITCH = {"Enabled": True, "Disabled": False, "Yes": True, "No": False, "Active
 
 
 class _Answers:
-    """The readings of one GPU or of the host (`whose`), and those that are not understood."""
+    """The readings of one GPU or of the host (`owner`), and those that are not understood."""
 
-    def __init__(self, whose: str, block: Block) -> None:
-        self.whose = whose
+    def __init__(self, owner: str, block: Block) -> None:
+        self.owner = owner
         self.fields = block.fields
         self.unread: list[Missing] = []
 
-    def not_understood(self, path: str, why: str = "is no value") -> None:
+    def add_unread(self, path: str, reason: str = "is no value") -> None:
         value = self.fields[path]
-        problem = " comes twice" if value is None else f": {quote(value)} {why}"
-        self.unread.append(Missing(f"nvidia-smi -q, {self.whose}: {quote(path)}{problem}"))
+        problem = " comes twice" if value is None else f": {quote(value)} {reason}"
+        self.unread.append(Missing(f"nvidia-smi -q, {self.owner}: {quote(path)}{problem}"))
 
     def text(self, pattern: re.Pattern[str], *paths: str) -> str | None:
         """Return group 1 of `pattern` in the value of the first of `paths` that exists."""
@@ -103,7 +102,7 @@ class _Answers:
             return None
         match = None if value is None or _NO_ANSWER.search(value) else pattern.fullmatch(value)
         if match is None:
-            self.not_understood(path)
+            self.add_unread(path)
             return None
         return match.group(1)
 
@@ -115,7 +114,7 @@ class _Answers:
         value = self.text(_WORDS, *paths)
         if value is None or value in _SWITCH:
             return None if value is None else _SWITCH[value]
-        self.not_understood(next(path for path in paths if path in self.fields))
+        self.add_unread(next(path for path in paths if path in self.fields))
         return None
 
     def mode(self, section: str) -> Mode:
@@ -174,10 +173,8 @@ def _gpus(tree: Tree, text: str) -> Gpus | Missing:
         return Missing("nvidia-smi -q tells of no GPU" if is_empty else trouble(text, "-q"))
     if len(tree.gpus) > MOST:
         return Missing(f"nvidia-smi -q tells of more than {MOST} GPUs")
-    if repeated := [bus for bus, count in Counter(bus for bus, _ in tree.gpus).items() if count > 1]:
-        return Missing(
-            f"nvidia-smi -q tells of GPU {repeated[0]} twice: the answers of several hosts or calls are mixed"
-        )
+    if repeated := first_repeated(bus for bus, _ in tree.gpus):
+        return Missing(f"nvidia-smi -q tells of GPU {repeated} twice: the answers of several hosts or calls are mixed")
     host = _Answers("the host", tree.host)
     driver = host.text(_WORDS, "KMD Version", "Driver Version")
     cuda = host.text(_WORDS, "CUDA UMD Version", "CUDA Version")
@@ -255,7 +252,7 @@ def _gpu(bus: str, answers: _Answers, processes: Sequence[tuple[str, str]] | Non
             memory=answers.number(_MHZ, "Clocks/Memory"),
             memory_max=answers.number(_MHZ, "Max Clocks/Memory"),
         ),
-        fabric=Fabric(answers.text(_WORDS, "Fabric/State"), answers.text(_WORDS, "Fabric/Status")),
+        fabric=GpuFabric(answers.text(_WORDS, "Fabric/State"), answers.text(_WORDS, "Fabric/Status")),
         processes=_processes(answers, processes),
     )
 
@@ -277,7 +274,7 @@ def _slowed_by(answers: _Answers) -> tuple[str, ...] | None:
     for path in [path for path in answers.fields if path.startswith(_REASONS)]:
         name = path.rpartition("/")[2]
         if name not in SLOWDOWNS:
-            answers.not_understood(path, "is of a reason that is not known")
+            answers.add_unread(path, "is of a reason that is not known")
         elif (active := answers.switch(path)) is not None:
             active_reasons[name] = active
     return tuple(name for name in SLOWDOWNS if active_reasons.get(name)) if active_reasons else None
@@ -313,7 +310,7 @@ def _processes(answers: _Answers, lines: Sequence[tuple[str, str]] | None) -> tu
     for process in blocks:
         if not _COUNT.fullmatch(process["Process ID"]):
             answers.unread.append(
-                Missing(f"nvidia-smi -q, {answers.whose}: process {quote(process['Process ID'])} is no number")
+                Missing(f"nvidia-smi -q, {answers.owner}: process {quote(process['Process ID'])} is no number")
             )
             return None
         memory = _MIB.fullmatch(process.get("Used GPU Memory", ""))

@@ -6,12 +6,11 @@ tool may shorten names ("NVIDIA GeForce ...").
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known, trouble
-from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address
+from preflight.facts.parsers.nvidia.nvidia_smi.tree import bus_address, first_repeated
 from preflight.facts.quote import quote
 from preflight.facts.reading import Missing
 
@@ -45,7 +44,7 @@ class GpuRow:
 
 
 @dataclass(frozen=True)
-class ProcessRow:
+class GpuProcessRow:
     gpu: int  # index
     pid: int
     kind: str
@@ -54,7 +53,7 @@ class ProcessRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class NvidiaSmiTable:
     """The whole table. `driver`: of the kernel module. `cuda`: the newest CUDA that the driver supports.
 
     `processes` None: there is no table of processes, though the tool always prints one. `unread`: cells without a
@@ -64,7 +63,7 @@ class Table:
     driver: str | None
     cuda: str | None
     gpus: tuple[GpuRow, ...]
-    processes: tuple[ProcessRow, ...] | None
+    processes: tuple[GpuProcessRow, ...] | None
     unread: tuple[Missing, ...] = ()
 
 
@@ -83,6 +82,7 @@ _CUDA = _pattern(r"\bCUDA (?:UMD )?Version: {1,40}(\S{1,40})")
 _VERSION = _pattern(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}")
 _FRAME = ("|", "+")
 _RULE = _pattern(r"[+|][-=+]*[+|]")
+_END = _pattern(r"\+[-=+]*[+|]")
 _MIG_TITLE, _PROCESSES_TITLE = _pattern("MIG devices:"), _pattern(r"^\| Processes:")
 _HEADINGS = (
     (_pattern(r"GPU +Name +(?:Persistence-M|Driver-Model|TCC/WDDM)"), "Bus-Id Disp.A", "Volatile Uncorr. ECC"),
@@ -113,14 +113,14 @@ _NO_NAME = ("Insufficient Permissions", "[Insufficient Permissions]")  # as Wind
 _NO_PROCESSES = _pattern(r"([0-9]{1,3}) +Not Supported")
 
 
-def table(text: str) -> Table | Missing:
+def table(text: str) -> NvidiaSmiTable | Missing:
     """Parse plain `nvidia-smi`. A table without its closing line was cut and is not trusted."""
     lines = [line.strip() for line in text[:LONGEST].splitlines()]
     frame_lines = [line for line in lines if line.startswith(_FRAME)]
     title = next((line for line in frame_lines if "NVIDIA-SMI" in line), None)
     if title is None:
         return Missing(trouble(text))
-    if not frame_lines[-1].startswith("+") or not _RULE.fullmatch(frame_lines[-1]):
+    if not _END.fullmatch(frame_lines[-1]):
         return Missing("the table of nvidia-smi is cut")
     unread = [Missing(message) for message in _messages(lines)]
     try:
@@ -135,20 +135,21 @@ def _messages(lines: list[str]) -> Iterator[str]:
         yield message
 
 
-def _table(title: str, drawn: list[str], unread: list[Missing]) -> Table | Missing:
+def _table(title: str, frame_lines: list[str], unread: list[Missing]) -> NvidiaSmiTable | Missing:
     driver, cuda = _versions(title, unread)
-    rows = [line for line in drawn if not line.startswith("+") and not _RULE.fullmatch(line)]
+    rows = [line for line in frame_lines if not line.startswith("+") and not _RULE.fullmatch(line)]
     rows = rows[rows.index(title) + 1 :]
     end = _position(rows, _PROCESSES_TITLE)
     gpus = _gpus(rows[: min(_position(rows, _MIG_TITLE), end)], unread)
     processes = _processes(rows[end + 1 :], unread) if end < len(rows) else None
-    if repeated := [index for index, count in Counter(gpu.index for gpu in gpus).items() if count > 1]:
-        return Missing(f"nvidia-smi lists GPU {repeated[0]} twice: several tables are mixed")
+    repeated = first_repeated(gpu.index for gpu in gpus)
+    if repeated is not None:
+        return Missing(f"nvidia-smi lists GPU {repeated} twice: several tables are mixed")
     if not gpus:
         return Missing("the table of nvidia-smi lists no GPU")
     if end == len(rows):
         unread.append(Missing("nvidia-smi printed no table of processes: GPUs may be cut off, too"))
-    return Table(driver, cuda, gpus, processes, tuple(unread))
+    return NvidiaSmiTable(driver, cuda, gpus, processes, tuple(unread))
 
 
 def _position(rows: list[str], title: re.Pattern[str]) -> int:
@@ -269,28 +270,37 @@ def _gpu(lines: list[str], unread: list[Missing]) -> GpuRow:
     )
 
 
-def _processes(rows: list[str], unread: list[Missing]) -> tuple[ProcessRow, ...] | None:
+def _processes(rows: list[str], unread: list[Missing]) -> tuple[GpuProcessRow, ...] | None:
     """Parse the lines of the heading, then a line per process, or a line for none. None: the driver lists none."""
-    cells = [" ".join(line.strip("|").split()) for line in rows]
-    heading = next((words for words in _PROCESSES if tuple(cells[: len(words)]) == words), None)
-    if heading is None:
-        raise _UnknownLineError(rows[0] if rows else "| Processes:")
-    processes: list[ProcessRow] = []
+    heading = _processes_heading(rows)
+    processes: list[GpuProcessRow] = []
     is_silent = False
-    for line, words in zip(rows[len(heading) :], cells[len(heading) :], strict=True):
-        if match := _NO_PROCESSES.fullmatch(words):
+    for line in rows[len(heading) :]:
+        text = _single_blanks(line)
+        if match := _NO_PROCESSES.fullmatch(text):
             unread.append(Missing(f"nvidia-smi, GPU {match.group(1)}: the driver does not list its processes"))
             is_silent = True
-        elif words != "No running processes found":
+        elif text != "No running processes found":
             processes.append(_process(line, _PROCESSES[heading]))
     return tuple(processes) if processes or not is_silent else None
 
 
-def _process(line: str, pattern: re.Pattern[str]) -> ProcessRow:
+def _single_blanks(line: str) -> str:
+    return " ".join(line.strip("|").split())
+
+
+def _processes_heading(rows: list[str]) -> tuple[str, ...]:
+    for heading in _PROCESSES:
+        if tuple(map(_single_blanks, rows[: len(heading)])) == heading:
+            return heading
+    raise _UnknownLineError(rows[0] if rows else "| Processes:")
+
+
+def _process(line: str, pattern: re.Pattern[str]) -> GpuProcessRow:
     match = pattern.fullmatch(line[1:-1].strip() if line.endswith("|") else "")
     if match is None:
         raise _UnknownLineError(line)
     gpu, pid, kind, name, memory_text = match.groups()
     memory = _MIB.fullmatch(memory_text)
     name_text = "" if name in (None, *_NO_NAME) else name
-    return ProcessRow(int(gpu), int(pid), kind, name_text, int(memory.group(1)) if memory else None)
+    return GpuProcessRow(int(gpu), int(pid), kind, name_text, int(memory.group(1)) if memory else None)

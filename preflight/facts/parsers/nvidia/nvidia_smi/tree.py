@@ -5,9 +5,14 @@ Errors/Volatile/SRAM Correctable"), and nothing depends on their order.
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from preflight.facts.parsers.nvidia.nvidia_smi.error_messages import known
+
+T = TypeVar("T")
 
 LONGEST = 4 << 20  # characters; a host of 16 GPUs prints 150 thousand
 MOST = 128  # GPUs
@@ -31,6 +36,11 @@ class Tree:
     gpus: list[tuple[str, Block]] = field(default_factory=list)  # bus address and fields
     messages: list[str] = field(default_factory=list)  # known messages between the answers, explained
     cut: str = ""  # the last line, if it has no line end and the text is incomplete
+
+
+def first_repeated(values: Iterable[T]) -> T | None:
+    """Return the first value that occurs more than once."""
+    return next((value for value, count in Counter(values).items() if count > 1), None)
 
 
 def bus_address(domain: str, bus: str, device: str, function: str = "0") -> str:

@@ -1,0 +1,179 @@
+"""Ranks that stop on purpose, one pair for each stage and all in one round: each ends in the sentence that names it.
+
+Real agents and workers, over gloo on the loopback interface. What is measured of time is in benchmarks.
+"""
+
+import json
+import os
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from preflight.checks.engine.registry import All, all_checks
+from preflight.model.cluster import Cluster, Device, Host, ProbeSettings, Product
+from preflight.model.finding import Finding
+from preflight.model.measure import Member, Observation, Scope, TestOutcome
+from preflight.probe.agents import Agents, ProbeWorkload
+from preflight.probe.conductor import Conductor
+from preflight.probe.operations.operation import Operation
+from preflight.probe.request import Request
+from preflight.probe.rounds import RankGroup, Round
+from preflight.probe.run import probe
+from preflight.transport.local import LocalTransport
+from preflight.transport.types import Options
+
+DEADLINE = 6.0
+TEST = Operation("all_reduce", "float32", 4096, reduction="sum", iterations=2, warmup=1)
+
+# The word after which rank 1 stops → how, and what is said of it. A rank that sleeps is told from one that waits only
+# by what it has not done; one that is stopped by its state, too.
+STOPS = {
+    "torch": ("sleep", "came as far as torch and did not go on; 1 rank waited at peers 1/2"),
+    "backend": ("sleep", "came as far as backend and did not go on; 1 rank waited at peers 1/2"),
+    "device": ("sleep", "came as far as device and did not go on; 1 rank waited at peers 1/2"),
+    "store": ("sleep", "came as far as store and did not go on; 1 rank waited at peers 1/2"),
+    "peers": (
+        "stop",
+        "came as far as peers and did not go on (process state T: stopped); 1 rank waited at communicator",
+    ),
+    "communicator": ("sleep", "came as far as communicator and did not go on; 1 rank waited in warm-up"),
+    "warm-up": (
+        "stop",
+        "came as far as warm-up and did not go on (process state T: stopped); 1 rank waited in warm-up",
+    ),
+    "iteration": ("stop", "came as far as iteration and did not go on (process state T: stopped)"),
+    "result": ("sleep", "came as far as values and did not go on"),
+    "closed": ("stop", "came as far as closed and did not go on (process state T: stopped)"),
+}
+# Asleep inside a collective, or at its end: told from those that wait by what these say when they give up, so there has
+# to be a third rank, and at the end by the others having left.
+SLEEPS = {
+    "warm-up": "came as far as warm-up and did not go on; 2 ranks waited in warm-up",
+    "iteration": "came as far as iteration and did not go on; 2 ranks waited in iteration",
+    "closed": "came as far as closed and did not go on",
+}
+
+
+def cluster(logs: Path) -> Cluster:
+    """Two hosts, both this machine, with a device for each stop and one that is well; for each sleep there are two."""
+    devices = tuple(Device(index) for index in range(len(STOPS) + 1 + 2 * len(SLEEPS)))
+    hosts = (Host("node01", "127.0.0.1", devices=devices), Host("node02", "127.0.0.1", devices=devices))
+    stops = {str(device): [how, word] for device, (word, (how, _)) in enumerate(STOPS.items())}
+    stops |= {str(asleep(word)): ["sleep", word] for word in SLEEPS}
+    words = {
+        "PYTHONPATH": str(Path(__file__).parent / "probe_stops"),
+        "PATH": f"{Path(__file__).parent / 'probe_faults'}:{os.environ['PATH']}",  # the hccn_tool there
+        "STOPS": json.dumps(stops),
+        "ASCEND_PROCESS_LOG_PATH": str(logs),
+    }
+    setup = "; ".join(f"export {name}={shlex.quote(value)}" for name, value in words.items())
+    settings = ProbeSettings(sys.executable, setup, backend="hccl", step_deadline=DEADLINE)
+    return Cluster("test", Product.ATLAS_A1, hosts, probe=settings)
+
+
+def asleep(word: str) -> int:
+    """The device of the rank that sleeps after it has said `word`."""
+    return len(STOPS) + 1 + 2 * list(SLEEPS).index(word)
+
+
+@pytest.fixture(scope="module")
+def observations(tmp_path_factory: pytest.TempPathFactory) -> tuple[Observation, ...]:
+    two = cluster(tmp_path_factory.mktemp("logs"))
+    groups = tuple(
+        RankGroup(f"r1g{device.index}", (Member("node01", device.index, 0), Member("node02", device.index, 1)), (TEST,),
+              Scope.PAIR)
+        for device in two.hosts[0].devices[: len(STOPS) + 1]
+    )  # fmt: skip
+    groups += tuple(
+        RankGroup(
+            f"r1s{one}", (Member("node01", one, 0), Member("node02", one, 1), Member("node01", one + 1, 2)), (TEST,)
+        )
+        for one in map(asleep, SLEEPS)
+    )
+    transport = LocalTransport(Options())
+    with Agents(two, two.hosts, transport, ProbeWorkload("hccl")) as agents:
+        conductor = Conductor(agents, "hccl", lambda _: None)
+        conductor.roll_call(two.hosts, float("inf"))
+        conductor.deadline = DEADLINE
+        return tuple(conductor.play(Round("r1", groups, lanes=len(groups)), float("inf")))
+
+
+def findings(seen: tuple[Observation, ...]) -> list[Finding]:
+    check = all_checks()["PRB101"]
+    return list(check.function(All(check, cluster(Path("/")), cluster(Path("/")).hosts), seen, None, None))
+
+
+def of_device(observations: tuple[Observation, ...], device: int) -> tuple[Observation, ...]:
+    return tuple(seen for seen in observations if seen.test.members[0].device == device)
+
+
+@pytest.mark.parametrize("word", STOPS)
+def test_a_rank_that_stops_ends_in_the_sentence_that_names_it(observations: tuple[Observation, ...], word: str) -> None:
+    device = list(STOPS).index(word)
+    (finding,) = findings(of_device(observations, device))
+    how, says = STOPS[word]
+    assert finding.summary.startswith(f"node02: device {device} {says}")
+    assert (finding.host, finding.device) == ("node02", device)
+    assert finding.remedy
+    assert how != "stop" or finding.cause.startswith("something stopped that process")
+
+
+@pytest.mark.parametrize("word", SLEEPS)
+def test_a_rank_that_sleeps_in_a_collective_is_named_by_its_silence(
+    observations: tuple[Observation, ...], word: str
+) -> None:
+    (finding,) = findings(of_device(observations, asleep(word)))
+    assert finding.summary.startswith(f"node02: device {asleep(word)} (rank 1) {SLEEPS[word]}")
+    assert (finding.host, finding.device) == ("node02", asleep(word))
+
+
+def test_the_other_pair_of_the_round_is_unharmed(observations: tuple[Observation, ...]) -> None:
+    well = of_device(observations, len(STOPS))
+    assert [seen.test.outcome for seen in well] == [TestOutcome.PASS, TestOutcome.PASS]
+
+
+def test_who_is_missing_where_they_meet_is_told_by_those_who_wait(observations: tuple[Observation, ...]) -> None:
+    (finding,) = findings(of_device(observations, list(STOPS).index("store")))
+    assert finding.evidence[:2] == ("at peers 1/2: node01/3", "at peers: node02/3")
+
+
+def test_the_plog_of_the_rank_that_hangs_is_evidence_without_what_looks_secret(
+    observations: tuple[Observation, ...],
+) -> None:
+    (finding,) = findings(of_device(observations, list(STOPS).index("peers")))
+    (line,) = (line for line in finding.evidence if " log: " in line)
+    assert line.startswith("node02/4 log: [ERROR] HCCL(")
+    assert "hunter2" not in line
+
+
+def test_a_setup_line_that_fails_is_evidence_against_its_host(tmp_path: Path) -> None:
+    two = cluster(tmp_path)
+    setup = f"source /nowhere/set_env.sh; {two.probe.setup}; export PYTHONPATH={tmp_path}"
+    two = replace(two, probe=replace(two.probe, setup=setup))
+    one = replace(two, hosts=(replace(two.hosts[0], devices=two.hosts[0].devices[:1]),))
+    seen = probe(one, one.hosts, LocalTransport(Options()), Request("hccl", (8,), (Scope.DEVICE,))).observations
+    (finding,) = findings(seen)
+    assert "No module named 'torch_npu'" in finding.summary
+    assert any("/nowhere/set_env.sh: No such file" in line for line in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("stage", "hangs", "says"),
+    [("none", "sleep 12", "no agent after 4 s"), ("python", "", "torch is still being imported")],
+)
+def test_a_host_that_does_not_get_ready_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stage: str, hangs: str, says: str
+) -> None:
+    """Python that never starts, because its setup line hangs; a torch whose import does."""
+    monkeypatch.setattr("preflight.probe.roll_call.START", 4.0)
+    (tmp_path / "torch.py").write_text("import time; time.sleep(600)")
+    two = cluster(tmp_path)
+    two = replace(two, probe=replace(two.probe, setup=hangs or f"export PYTHONPATH={tmp_path}"))
+    found = findings(
+        probe(two, two.hosts, LocalTransport(Options()), Request("hccl", (8,), (Scope.DEVICE,))).observations
+    )
+    assert {finding.host for finding in found} == {"node01", "node02"}
+    assert all(f"came as far as {stage}" in finding.summary and says in finding.summary for finding in found)

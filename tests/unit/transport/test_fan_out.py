@@ -1,0 +1,174 @@
+"""Many hosts at once: bounded, in order, each with its deadline."""
+
+import io
+import threading
+import time
+
+import pytest
+
+from preflight.app.progress_line import ProgressLine
+from preflight.model.cluster import Host
+from preflight.transport import ErrorKind, FanOutLimits, Progress, TransportError, fan_out
+from preflight.transport import attempt as attempts
+
+
+def hosts(count: int) -> list[Host]:
+    return [Host(f"node{i:03}", f"10.1.0.{i}") for i in range(count)]
+
+
+def test_results_are_in_the_inventorys_order() -> None:
+    def work(host: Host) -> str:
+        time.sleep(0.05 if host.name == "node000" else 0)
+        return host.address
+
+    results = fan_out(hosts(5), work, FanOutLimits(5, 5))
+    assert list(results.items()) == [(f"node{i:03}", f"10.1.0.{i}") for i in range(5)]
+
+
+def test_no_hosts_are_no_work() -> None:
+    assert fan_out([], lambda host: host.name, FanOutLimits(4, 1)) == {}
+
+
+def most_at_once(pool: int, expected: int) -> int:
+    """How many hosts run together at most; each waits until `expected` do, and a little longer."""
+    lock = threading.Lock()
+    full = threading.Event()
+    running = most = 0
+
+    def work(_: Host) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+            if running >= expected:
+                full.set()
+        full.wait(5)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+
+    fan_out(hosts(90), work, FanOutLimits(pool, 20))
+    return most
+
+
+@pytest.mark.parametrize(("pool", "most"), [(3, 3), (1000, 64), (0, 1)])
+def test_as_many_hosts_as_the_pool_has_but_never_more_than_64_run_at_once(pool: int, most: int) -> None:
+    assert most_at_once(pool, expected=most) == most
+
+
+def test_no_more_hosts_than_a_third_of_the_open_file_limit_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (30, 30))
+    assert most_at_once(64, expected=10) == 10
+
+
+def test_a_host_that_fails_is_a_result_like_any_other() -> None:
+    def work(host: Host) -> int:
+        if host.name == "node001":
+            raise TransportError(ErrorKind.REFUSED, "node001: refused", "look")
+        return 1
+
+    results = fan_out(hosts(3), work, FanOutLimits(2, 5))
+    assert results["node000"] == results["node002"] == 1
+    failed = results["node001"]
+    assert isinstance(failed, TransportError)
+    assert failed.kind is ErrorKind.REFUSED
+
+
+def test_a_host_beyond_its_deadline_is_abandoned_by_name_and_broken_off_and_frees_its_place() -> None:
+    dropped = threading.Event()
+
+    def work(host: Host) -> str:
+        if host.name == "node000":
+            attempts.waiting_for("the ssh banner")
+            with attempts.current().breakable(dropped.set):
+                dropped.wait(10)
+        return "done"
+
+    started = time.monotonic()
+    results = fan_out(hosts(3), work, FanOutLimits(1, 0.3))
+    assert time.monotonic() - started < 2
+    late = results["node000"]
+    assert isinstance(late, TransportError)
+    assert late.kind is ErrorKind.TIMEOUT
+    assert late.summary.startswith("node000: given up after 0 s while waiting for the ssh banner")
+    assert results["node001"] == results["node002"] == "done"
+    assert dropped.is_set()
+
+
+def test_the_deadline_of_a_host_starts_with_its_own_turn() -> None:
+    results = fan_out(hosts(6), lambda _: time.sleep(0.15), FanOutLimits(1, 0.5))
+    assert set(results.values()) == {None}
+
+
+def test_a_bug_goes_up_with_the_hosts_name_and_breaks_the_others_off() -> None:
+    dropped = threading.Event()
+    begun = threading.Event()
+
+    def work(host: Host) -> None:
+        if host.name == "node001":
+            begun.wait(5)
+            raise KeyError("no such section")
+        with attempts.current().breakable(dropped.set):
+            begun.set()
+            dropped.wait(10)
+
+    with pytest.raises(KeyError) as raised:
+        fan_out(hosts(2), work, FanOutLimits(2, 20))
+    assert "while working on host node001" in raised.value.__notes__
+    assert dropped.wait(1)
+
+
+def test_an_interrupt_of_the_caller_breaks_everything_off_at_once() -> None:
+    dropped = threading.Event()
+    begun = threading.Event()
+
+    def work(_: Host) -> None:
+        with attempts.current().breakable(dropped.set):
+            begun.set()
+            dropped.wait(10)
+
+    def interrupt(_: Progress) -> None:
+        if begun.is_set():
+            raise KeyboardInterrupt
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        fan_out(hosts(2), work, FanOutLimits(2, 20), progress=interrupt)
+    assert dropped.wait(1)
+    assert time.monotonic() - started < 1.5
+
+
+def test_work_that_becomes_breakable_after_the_break_ends_at_once() -> None:
+    attempt = attempts.Attempt()
+    attempt.break_off()
+    dropped = threading.Event()
+    with attempt.breakable(dropped.set):
+        assert dropped.is_set()
+
+
+def test_progress_counts_and_names_the_slowest_host_and_what_it_waits_for() -> None:
+    reports: list[Progress] = []
+    release = threading.Event()
+
+    def work(host: Host) -> None:
+        if host.name == "node000":
+            attempts.waiting_for("the program")
+            release.wait(5)
+        elif host.name == "node001":
+            raise TransportError(ErrorKind.SUDO, "node001: no", "do")
+        else:
+            release.set()
+
+    fan_out(hosts(3), work, FanOutLimits(2, 5), progress=reports.append, phase="facts")
+    assert [report.done for report in reports] == sorted(report.done for report in reports)
+    assert any(report.slowest == "node000" and report.waiting_for == "the program" for report in reports)
+    last = reports[-1]
+    assert (last.done, last.total, last.failed, last.slowest, last.phase) == (3, 3, 1, None, "facts")
+
+
+def test_the_progress_line_says_what_the_slowest_host_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", shown)
+    ProgressLine()(Progress(3, 8, 1, "node07", 12.4, "sudo's answer to the password", "facts"))
+    assert shown.getvalue().endswith("facts 3/8  failed 1  node07 waits 12 s for sudo's answer to the password")

@@ -24,7 +24,7 @@ _SHOWN = 160  # characters of a cause in the table
 _HEAD = f"""# How accurate the probe is, in the lab
 
 Written by `python -m benchmarks.lab_matrix`: each fault is really made in a lab of {HOSTS} hosts of {DEVICES} devices
-(`preflight lab break`; {LEAVES} leaves below a spine), the command is run, the fault is mended. The backend hccl is
+(`preflight lab break`; {LEAVES} leaves below a spine), the command is run, the fault is fixed. The backend hccl is
 the lab's **stand-in, which moves data by gloo** over the real device NICs of the lab; nothing here has run on an NPU.
 Host and device NICs are held to {RATE}. `step_deadline` is {STEP_DEADLINE} s, so that a hang takes seconds; a rank
 sends {LARGEST} at most. How it decides: [localise.md](localise.md).
@@ -87,7 +87,7 @@ def _inventory(directory: Path, backend: str) -> Path:
 
 
 def play(row: Row, directory: Path) -> Result:
-    """Break, run, mend. RuntimeError where the lab does not do as told, or there is no report."""
+    """Break, run, fix. RuntimeError where the lab does not do as told, or there is no report."""
     try:
         for one in row.breaks:
             _run("lab", "break", one.fault, *_where(one), "--dir", str(directory))
@@ -95,7 +95,7 @@ def play(row: Row, directory: Path) -> Result:
         done = _start(*row.command, "--inventory", str(_inventory(directory, row.backend)), "-o", "json")
         seconds = time.monotonic() - begin
     finally:
-        _run("lab", "mend", "--dir", str(directory))
+        _run("lab", "fix", "--dir", str(directory))
     try:
         report: dict[str, Any] = json.loads(done.stdout)
     except ValueError:

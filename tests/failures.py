@@ -37,8 +37,8 @@ class Table:
 _HOW = (
     "{rows} failures, of which preflight sees {seen} before the job, or what leads to them; of the others it says why "
     "not. Each test starts from a healthy cluster, makes the one difference, and holds that the named check finds "
-    "it, that no other one changes its mind unless the case says so, and that all is well again after the mend. "
-    "The faults of the lab are made on its real hosts, found there, and mended. "
+    "it, that no other one changes its mind unless the case says so, and that all is well again after the fix. "
+    "The faults of the lab are made on its real hosts, found there, and fixed. "
 )
 ASCEND = Table(
     "failures.toml", "failures.md", "Failures that users reported",

@@ -40,11 +40,11 @@ def test_healthy_hosts_pass_and_the_stand_ins_are_called_so(lab: LabHandle) -> N
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_a_gpu_is_found_at_its_place_and_gone_when_mended(lab: LabHandle, fault: str) -> None:
+def test_a_fault_of_a_gpu_is_found_at_its_place_and_gone_when_fixed(lab: LabHandle, fault: str) -> None:
     device = () if fault == "nvidia-smi-hangs" else ("--device", "3")
     lab.lab("break", fault, "--host", "node02", *device)
     failed = {(f["check"], f["host"], f["device"]) for f in found(lab) if f["outcome"] not in ("pass", "skip")}
-    lab.lab("mend", fault)
+    lab.lab("fix", fault)
     assert failed == {(check, "node02", at) for check, at in FAULTS[fault]}
     assert {finding["outcome"] for finding in found(lab)} == {"pass", "skip"}
 

@@ -4,7 +4,7 @@ and a real firewall; each device has a real network interface. The vendor's prog
   preflight lab up --hosts 2 --devices 8 --product atlas-a1
   preflight check --inventory .lab/hosts.toml
   preflight lab break link-down --host node02 --device 3
-  preflight lab mend
+  preflight lab fix
   preflight lab down
 
 Needs root. Several labs may run at once, each in a directory of its own.
@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     breaking.add_argument("--device", type=int, metavar="D", help="the device it befalls (0)")
     breaking.set_defaults(act=_break)
 
-    mend = actions.add_parser("mend", help="undo one fault by name, or all", allow_abbrev=False)
-    mend.add_argument("name", metavar="NAME", nargs="?")
-    mend.set_defaults(act=_mend)
+    fixing = actions.add_parser("fix", help="undo one fault by name, or all", allow_abbrev=False)
+    fixing.add_argument("name", metavar="NAME", nargs="?", help="fault to undo (default: all)")
+    fixing.set_defaults(act=_fix)
 
     setting = actions.add_parser("set", help="change what the stand-ins do", allow_abbrev=False)
     setting.add_argument("name", metavar="NAME", help=", ".join(f"{n}: {s.what}" for n, s in settings.SETTINGS.items()))
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     down = actions.add_parser("down", help="take a lab down", allow_abbrev=False)
     down.set_defaults(act=_down)
 
-    for action in (up, status, breaking, mend, setting, down):
+    for action in (up, status, breaking, fixing, setting, down):
         action.add_argument("--dir", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="the lab's place (.lab)")
     for action in (status, listing, simulating):
         action.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -134,8 +134,8 @@ def _break(args: argparse.Namespace) -> None:
     print(faults.break_it(args.name, args.dir, args.host, args.device))
 
 
-def _mend(args: argparse.Namespace) -> None:
-    for sentence in faults.mend(args.name, args.dir):
+def _fix(args: argparse.Namespace) -> None:
+    for sentence in faults.fix(args.name, args.dir):
         print(sentence)
 
 

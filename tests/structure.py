@@ -33,7 +33,7 @@ class Figure:
 
 
 COMPLEX = Figure("functions over complexity 10", 10, 30)
-WIDE = Figure("functions over 5 parameters", 5, 2)
+WIDE = Figure("functions over 5 parameters", 5, 1)
 VAGUE = Figure("vague local names", 0, 1)
 REPEATED_CLASSES = Figure("class names used twice or more", 1, 2)
 LARGE_FOLDERS = Figure("folders over 25 modules", 25, 0)

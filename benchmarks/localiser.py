@@ -38,6 +38,7 @@ CASES = (
     (232, 8, 1, "dead:1,device:2,slow-link:1,rail:1", 0.0, 20),
     (4096, 1, 1, "dead:5", 0.0, 3),
 )  # fmt: skip
+_COSTS = f"{ROUND_SECONDS:.0f} s a round, {DEADLINE_SECONDS:.0f} s where a test hangs, for all rules"
 _HEAD = f"""# Accuracy of the localiser
 
 Nothing was run on hardware for this page. The localiser of the product works against a model of a fabric
@@ -53,7 +54,7 @@ Nothing was run on hardware for this page. The localiser of the product works ag
 | missed | drawn faults that were not reported, in all runs together |
 | rounds | from least to most, with the final collective of all ranks, which also runs without a fault |
 | tests | number of tests in a run, median |
-| seconds | modelled time of a run, median; {ROUND_SECONDS:.0f} s a round, {DEADLINE_SECONDS:.0f} s where a test hangs, for all rules |
+| seconds | modelled time of a run, median; {_COSTS} |
 | decoder | the localiser's own time in a run, median |
 
 A rule with very many tests gets fewer runs.

@@ -9,8 +9,9 @@ from dataclasses import replace
 from benchmarks.measure import machine
 from preflight.attribution.lost_pings import causes
 from preflight.facts.pings.plan import PingPlan, PingScope, plan_pings
-from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Reading, Unreachable
+from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Reading, Unreachable
 from preflight.model.cluster import Cluster, Device, Host, Product
+from preflight.model.ping import Ping
 
 BEHIND_A_LEAF = 32  # hosts
 

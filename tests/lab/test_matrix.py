@@ -1,4 +1,4 @@
-"""The lab matrix in short: faults made in the lab, and whom the real probe names. All of it: python -m benchmarks."""
+"""The lab matrix in short: faults of the lab and the culprits of the real probe. `python -m benchmarks` runs all rows."""
 
 from collections.abc import Iterator
 from pathlib import Path

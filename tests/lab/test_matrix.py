@@ -1,4 +1,4 @@
-"""The lab matrix in short: faults of the lab and the culprits of the real probe. `python -m benchmarks` runs all rows."""
+"""The lab matrix in short: faults of the lab and the culprits of the real probe. All rows: python -m benchmarks."""
 
 from collections.abc import Iterator
 from pathlib import Path

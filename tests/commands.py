@@ -1,4 +1,4 @@
-"""docs/commands.md, made from the parsers of all commands:
+"""The page of all commands, made from their parsers.
 
 python -m tests.commands > docs/commands.md
 """
@@ -13,18 +13,18 @@ from preflight.cli.parser import Parser
 
 HEAD = """# Commands
 
-Made by `python -m tests.commands` from the parsers of the commands; a test compares the two. Every command says the
-same with `--help`. Exit codes: [contracts](contracts.md#exit-codes)."""
+`python -m tests.commands` makes this page from the parsers of the commands. A test compares the two. `--help` of every
+command prints the same text. For exit codes, see [contracts](contracts.md#exit-codes)."""
 
 
 def page() -> str:
-    """The whole page, commands in the order in which `preflight --help` has them."""
+    """Return the whole page, with the commands in the order of `preflight --help`."""
     return "\n\n".join([HEAD, *_commands(parser(), 2)]) + "\n"
 
 
 def _commands(above: argparse.ArgumentParser, level: int) -> Iterator[str]:
-    """A section for each command of a parser, and below it for its own."""
-    for action in above._actions:  # argparse has no public way to them
+    """Yield a section for each command of a parser, followed by its subcommands."""
+    for action in above._actions:  # argparse has no public access to them
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, command in action.choices.items():
@@ -38,7 +38,7 @@ def _commands(above: argparse.ArgumentParser, level: int) -> Iterator[str]:
 
 
 def _prose(description: str) -> Iterator[str]:
-    """Paragraphs; lines that begin with a blank are examples, as in `--help`."""
+    """Yield paragraphs. Lines that begin with a blank are examples, as in `--help`."""
     lines = description.strip().splitlines()
     for kind, group in groupby(lines, lambda line: "" if not line.strip() else "code" if line[0] == " " else "prose"):
         if kind == "code":
@@ -53,7 +53,7 @@ def _shown(action: argparse.Action) -> bool:
 
 
 def _option(command: argparse.ArgumentParser, action: argparse.Action) -> str:
-    """A line of a list: what is typed, and what that means."""
+    """Return a list line with an option and its meaning."""
     formatter = argparse.HelpFormatter(command.prog)
     value = formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
     if action.option_strings:
@@ -65,7 +65,7 @@ def _option(command: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def _linked(text: str) -> str:
-    """Markdown that says what the text says: "<" is no tag, and pages are links."""
+    """Return text as Markdown, with "<" escaped and pages as links."""
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", text.replace("<", r"\<"))
 
 

@@ -33,7 +33,7 @@ demo: $(VENV)/.ready packages
 venv: $(VENV)/.ready
 
 test: $(VENV)/.ready packages lint
-	$(BIN)/pytest $(WORKERS) $(if $(CAPTURES),--captures=$(CAPTURES)) -m "not alone"
+	$(BIN)/pytest $(WORKERS) --durations=30 $(if $(CAPTURES),--captures=$(CAPTURES)) -m "not alone"
 	$(BIN)/pytest -m alone tests/lab
 
 unit: $(VENV)/.ready

@@ -1,1 +1,1 @@
-"""What preflight claims about speed, measured side by side with the tools that users have today."""
+"""Benchmarks of preflight, side by side with the tools that users have today."""

@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: `make bench`."""
+"""All benchmarks in sequence: `make bench`."""
 
 from benchmarks import (
     busbw,

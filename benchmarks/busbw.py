@@ -1,8 +1,8 @@
-"""Bus bandwidths that the probe reports, against a loop written by hand: two ranks on two hosts, over gloo, in turns.
+"""Bus bandwidths of the probe against those of a plain loop, with two ranks on two hosts over gloo.
 
-The loop lines its ranks up, times each call, and takes the median of the slower rank's times; nothing else. Hosts send
-at a set rate, as a link has one: without it (`--rate none`) two cores measure whom the scheduler lets run first, and
-single calls of the loop itself take one or two times as long as the quickest.
+Both run in turns. The loop synchronises its ranks, times each call, and takes the median of the slower rank's times.
+Hosts send at a fixed rate, as a link does. Without it (`--rate none`), the figures of two cores show which process the
+scheduler runs first. Single calls of the loop then take one or two times as long as the quickest.
 """
 
 import argparse
@@ -50,16 +50,16 @@ dist.destroy_process_group()
 
 
 def reported(directory: Path) -> dict[str, float]:
-    """GB/s by operation, as the probe says."""
+    """Return the GB/s that the probe reports, by operation."""
     options = ["--inventory", str(directory / "hosts.toml"), "--backend", "gloo", "--scope", "all", "--quick"]
     argv = [*PREFLIGHT, "probe", *options, "--sizes", str(SIZE), "-o", "json"]
-    # Its verdict is that of checks that want more rounds than this one.
+    # The exit code comes from checks that need more rounds than this run has.
     tests = json.loads(subprocess.run(argv, check=False, capture_output=True).stdout)["tests"]
     return {test["op"]: test["busbw_GBps"] for test in tests if test["bytes"] == SIZE and test["op"] in OPS}
 
 
-def by_hand(directory: Path) -> Callable[[], dict[str, float]]:
-    """The loop on both hosts at once over the system's ssh; the script is put there beforehand."""
+def plain_loop(directory: Path) -> Callable[[], dict[str, float]]:
+    """Return a call that runs the loop on both hosts at once over the system's ssh. Copy the script there first."""
     cluster = load(directory / "hosts.toml")
     setup = tomllib.loads((directory / "hosts.toml").read_text())["probe"].get("setup", "true")
     logins = []
@@ -82,13 +82,13 @@ def by_hand(directory: Path) -> Callable[[], dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=9)
-    parser.add_argument("--rate", default="2gbit", help="what each host can send, in tc's words, or none (2gbit)")
+    parser.add_argument("--rate", default="2gbit", help="send rate of each host in tc's notation, or none (2gbit)")
     options = parser.parse_args()
     runs = options.runs
     with lab(hosts=2, devices=1, firewall="none") as directory:
         if options.rate != "none":
             shape(directory, options.rate)
-        ways = {"preflight probe": lambda: reported(directory), "a loop by hand": by_hand(directory)}
+        ways = {"preflight probe": lambda: reported(directory), "plain loop": plain_loop(directory)}
         taken = {way: [] for way in ways}  # type: dict[str, list[dict[str, float]]]
         for turn in range(runs + 1):
             for way, measure in ways.items():

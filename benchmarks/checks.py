@@ -1,7 +1,7 @@
-"""All checks over the facts of large clusters; nobody is contacted.
+"""All checks over the facts of large clusters, without contact to any host.
 
-The facts are those of the tests' healthy cluster, with a rank table, a whitelist, /etc/hosts and names of every host:
-what grows with the square of the hosts on a real site grows here, too.
+The facts are those of the tests' healthy cluster, with a rank table, a whitelist, /etc/hosts and names of every host.
+Thus the data that grows with the square of the hosts on a real site also does so here.
 """
 
 import json
@@ -33,13 +33,13 @@ _FILES = {"RANK_TABLE_FILE": "/data/hccl.json", "HCCL_WHITELIST_FILE": "/data/wh
 
 
 def device_address(host: int, device: int) -> IPv4Interface:
-    """A rail is a subnet, as in the tests' cluster, and holds more than their 24 hosts."""
+    """Return a device address. A rail is a subnet, as in the tests' cluster, but holds more than their 24 hosts."""
     rail, place = device % 4, 2 * host + device // 4
     return IPv4Interface(f"10.{20 + rail}.{place >> 8}.{place & 255}/16")
 
 
 def scene(hosts: int) -> tuple[Cluster, ClusterFacts]:
-    """A healthy cluster of so many hosts, as its inventory and as its facts."""
+    """Return a healthy cluster with this number of hosts, and its facts."""
     with patch.object(healthy, "device_address", device_address), patch.object(healthy, "NETWORK", NETWORK):
         inventory = tuple(
             Host(
@@ -54,7 +54,7 @@ def scene(hosts: int) -> tuple[Cluster, ClusterFacts]:
         files = healthy.healthy_environment(replace(cluster, setup=healthy.SETUP), "eth0")
         facts: dict[str, HostFacts | Unreachable] = {}
         for number, host in enumerate(inventory, 1):
-            some = replace(cluster, hosts=inventory[number - 1 : number + 3])  # who tries its ports
+            some = replace(cluster, hosts=inventory[number - 1 : number + 3])  # hosts that try its ports
             found = healthy.host_facts(some, host, number)
             assert isinstance(found.job, Job)
             assert isinstance(found.nic, Nic)
@@ -72,7 +72,7 @@ def scene(hosts: int) -> tuple[Cluster, ClusterFacts]:
 
 
 def _rank_table(host: Host) -> str:
-    """What a host sends of a table of many."""
+    """Return the part of a large rank table that a host sends."""
     devices = [
         {"device_id": str(one.index), "device_ip": str(one.address and one.address.ip), "rank_id": str(one.index)}
         for one in host.devices
@@ -102,7 +102,7 @@ def _cabled(nic: Nic, number: int) -> Nic:
 
 
 def timed(checks: Mapping[str, Check], cluster: Cluster, facts: ClusterFacts) -> tuple[dict[str, float], list[Finding]]:
-    """Seconds of the processor for each check, and what they found."""
+    """Return CPU seconds for each check, and all findings."""
     seconds, findings = {}, []
     for id_, check in checks.items():
         start = time.process_time()

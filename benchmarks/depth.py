@@ -1,4 +1,4 @@
-"""The facts of two hosts with 8 NPUs each, where every call of a vendor's tool takes 100 ms: the basic set and all."""
+"""Time of `facts`, basic and full, for two hosts with 8 NPUs each, where every call of a vendor tool takes 100 ms."""
 
 import subprocess
 from pathlib import Path

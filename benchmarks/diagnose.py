@@ -1,4 +1,4 @@
-"""How long `diagnose` takes over 1 GB of logs of 64 ranks, one of which failed first, against `wc -l`; its memory."""
+"""Time and memory of `diagnose` for 1 GB of logs of 64 ranks, against `wc -l`. One of the ranks failed first."""
 
 import resource
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.measure import PREFLIGHT, Command, machine, medians
 
 RANKS, LOG_BYTES = 64, 16 << 20
-FIRST = 13  # the rank that fails; all others only wait
+FIRST = 13  # the rank that fails; all others wait for it
 
 
 def main(runs: int = 3) -> None:
@@ -27,7 +27,7 @@ def main(runs: int = 3) -> None:
 
 
 def _write(directory: Path, rank: int) -> str:
-    """A rank's log: NCCL's information, what training prints, and how it ended."""
+    """Write the log of a rank: NCCL's messages, the output of the training, and the error at the end."""
     host, device, written, number = rank // 8, rank % 8, 0, 0
     path = directory / f"rank{rank:02}.log"
     with path.open("w") as log:

@@ -1,5 +1,7 @@
-"""`check` over many lab hosts: against clush running a mere `true`, and with devices against without; and how soon it
-shows something."""
+"""Time of `check` on many lab hosts.
+
+It is compared with clush that runs `true`, with and without devices, until the first line, and with `apply`.
+"""
 
 import os
 import pty
@@ -12,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.measure import PREFLIGHT, Command, Sample, lab, machine, medians, sample
 
-WENT_WELL = (0, 1, 3)  # a fresh lab is unprovisioned, so the check's own verdict is not 0
+WENT_WELL = (0, 1, 3)  # a fresh lab is unprovisioned, so the exit code of the check is not 0
 
 
 def check(directory: Path, *more: str) -> Command:
@@ -21,7 +23,7 @@ def check(directory: Path, *more: str) -> Command:
 
 
 def clush(directory: Path, hosts: int) -> Command:
-    """clush over the same hosts with the same key and known_hosts, 64 at a time."""
+    """Return a clush command for the same hosts with the same key and known_hosts, 64 at a time."""
     import tomllib
 
     inventory = tomllib.loads((directory / "hosts.toml").read_text())
@@ -58,7 +60,7 @@ def with_devices(hosts: int = 16, devices: int = 8, runs: int = 5) -> None:
 
 
 def first_line(hosts: int = 64, runs: int = 5) -> None:
-    """How long a person sits in front of an empty terminal."""
+    """Measure the seconds that a user waits for the first line."""
     with lab(hosts=hosts, devices=0, product="cpu") as directory:
         taken = [seconds_to_output(check(directory, "--no-probe").argv) for _ in range(runs)]
     print(f"check --no-probe of {hosts} hosts on a terminal, median of {runs}: seconds until the first line")
@@ -67,14 +69,14 @@ def first_line(hosts: int = 64, runs: int = 5) -> None:
 
 
 def seconds_to_output(argv: Sequence[str]) -> float:
-    """Until the command first writes to its terminal; it is then left to end."""
+    """Return the seconds until the command first writes to its terminal, and let the command end."""
     ours, its = pty.openpty()
     begin = time.perf_counter()
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=its, stderr=its):
         os.close(its)
         os.read(ours, 1)
         taken = time.perf_counter() - begin
-        with suppress(OSError):  # EIO is how a terminal ends
+        with suppress(OSError):  # EIO marks the end of a terminal
             while os.read(ours, 65536):
                 pass
     os.close(ours)
@@ -82,7 +84,7 @@ def seconds_to_output(argv: Sequence[str]) -> float:
 
 
 def applying(hosts: int = 64, devices: int = 0, runs: int = 5) -> None:
-    """`apply` of a full plan against `check` of the same hosts, in turns; every run is rolled back before the next."""
+    """Compare `apply` of a full plan with `check` of the same hosts, in turns. Roll back every run before the next."""
     product = "atlas-a1" if devices else "cpu"
     checks, applies = [], []
     with lab(hosts=hosts, devices=devices, product=product) as directory:

@@ -1,4 +1,4 @@
-"""How long the node's gate takes on a lab host, without environment as Slurm starts it, against a bare Python start."""
+"""Time of the node gate on a lab host, without environment as Slurm starts it, against a bare Python start."""
 
 import json
 import statistics
@@ -12,7 +12,7 @@ GATE = "preflight-gate --local"
 VERDICT = "/var/lib/preflight/verdict.json"
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 HANG = f"mv {HCCN_TOOL} {HCCN_TOOL}.away; printf '#!/bin/sh\\nexec sleep 60\\n' > {HCCN_TOOL}; chmod 755 {HCCN_TOOL}"
-# Runs on the host, so that the way there is not in it: median seconds of commands in turns, after one warm-up.
+# Print median seconds of commands in turns, after one warm-up. It runs on the host, to leave out the connection.
 IN_TURNS = """
 import json, statistics, subprocess, sys, time
 taken = {command: [] for command in sys.argv[2:]}
@@ -29,7 +29,7 @@ print(json.dumps([statistics.median(times) for times in taken.values()]))
 
 
 class Host:
-    """The first host of a lab, reached by its namespaces."""
+    """The first host of a lab, accessed through its namespaces."""
 
     def __init__(self, directory: Path) -> None:
         status = [*PREFLIGHT, "lab", "status", "--dir", str(directory), "-o", "json"]
@@ -40,13 +40,12 @@ class Host:
         return subprocess.run([*self.way, *argv], check=True, capture_output=True, text=True).stdout
 
     def in_turns(self, runs: int) -> tuple[float, float]:
-        """Seconds of a bare start and of the gate."""
+        """Return the seconds of a bare start and of the gate."""
         bare, gate = json.loads(self.run("python3", "-c", IN_TURNS, str(runs), BARE, GATE))
         return bare, gate
 
     def cold(self, runs: int) -> tuple[float, float]:
-        """The same, with the kernel forgetting before each run what files it keeps in memory; the way to the host (5 ms
-        of a quiet machine) is in both."""
+        """Return the same with a cold page cache. Both times include the way to the host, 5 ms on a quiet machine."""
         taken: list[list[float]] = [[], []]
         for _ in range(runs):
             for times, command in zip(taken, (BARE, GATE), strict=True):

@@ -1,8 +1,7 @@
-"""What the history keeps of a run over 1,000 hosts, how long `preflight diff` takes over two of them, and how long
-redacting takes for a support bundle.
+"""Size of a run in the history for 1,000 hosts, and the time of `preflight diff` and of redaction for a support bundle.
 
-Facts of one machine's making are more alike than those of a site. So they are packed a second time with every number of
-five digits or more, and every fraction, replaced by a random one: a site lies between the two.
+Facts that one machine generates are more alike than those of a site. So they are packed a second time. Every number of
+five digits or more, and every fraction, is then random. A site is between the two.
 """
 
 import random

@@ -1,6 +1,6 @@
-"""Faults made in a lab, found by the real probe: whom it names, why, how long that takes. Writes docs/accuracy-lab.md.
+"""The lab matrix: faults made in a lab, with the probe's culprits, cause and time. Writes docs/accuracy-lab.md.
 
-`python -m benchmarks.lab_matrix [--only WORD,WORD] [--json DIRECTORY] [FILE]`; `--only` takes some rows again.
+`python -m benchmarks.lab_matrix [--only WORD,WORD] [--json DIRECTORY] [FILE]`. `--only` runs some rows again.
 """
 
 import argparse
@@ -17,60 +17,65 @@ from typing import Any
 from benchmarks.lab_matrix_rows import DEVICES, HOSTS, LEAVES, ROWS, Break, Named, Row
 from benchmarks.measure import PREFLIGHT, lab, machine, shape
 
-STEP_DEADLINE = 6  # seconds; a hang costs no more than that a round
-LARGEST = "4MiB"  # a rank: the least that tells of bandwidth (probe/run.py, PIECE)
-RATE = "1gbit"  # what a host sends over gloo; the lab holds its device NICs to the same
+STEP_DEADLINE = 6  # seconds; the longest time that a hang takes in a round
+LARGEST = "4MiB"  # a rank: the smallest size that measures bandwidth (PIECE of the probe)
+RATE = "1gbit"  # send rate of a host over gloo; the lab limits its device NICs to the same rate
 _SHOWN = 160  # characters of a cause in the table
-_HEAD = f"""# How accurate the probe is, in the lab
+_HEAD = f"""# Accuracy of the probe in the lab
 
-Written by `python -m benchmarks.lab_matrix`: each fault is really made in a lab of {HOSTS} hosts of {DEVICES} devices
-(`preflight lab break`; {LEAVES} leaves below a spine), the command is run, the fault is fixed. The backend hccl is
-the lab's **stand-in, which moves data by gloo** over the real device NICs of the lab; nothing here has run on an NPU.
-Host and device NICs are held to {RATE}. `step_deadline` is {STEP_DEADLINE} s, so that a hang takes seconds; a rank
-sends {LARGEST} at most. How it decides: [localise.md](localise.md).
+`python -m benchmarks.lab_matrix` writes this page. The lab has {HOSTS} hosts with {DEVICES} devices each, and
+{LEAVES} leaf switches below a spine. For each row, `preflight lab break` makes a real fault, the command runs, and
+the fault is fixed.
 
-*right*: the culprits of the report are those expected, all and nobody else; no failure accuses anybody else; the cause
-is told; and it took less than {Row.limit:.0f} s. Where tests cannot tell who it is, more than one answer is right, and
-the row says why, as where it may take longer.
+The backend hccl is the lab's **stand-in, which moves data by gloo** over the real device NICs of the lab. Nothing here
+has run on an NPU. Host and device NICs are limited to {RATE}. `step_deadline` is {STEP_DEADLINE} s, so that a hang
+takes seconds. A rank sends {LARGEST} at most. [localise.md](localise.md) explains how the probe decides.
 
-| fault | expected | named | cause | s | right |
+A row is *right* if the culprits of the report are exactly those expected. No failure may be at a host or device outside
+the culprits. The report must give the cause, and the run must take less than {Row.limit:.0f} s.
+
+Some rows accept more than one answer, because the tests cannot tell the culprits apart. The row then gives the reason.
+A row that may take longer also gives its reason. *cause* quotes the report of that run, up to {_SHOWN} characters.
+
+| fault | expected | reported | cause | s | right |
 |---|---|---|---|---:|---|
 """
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a command's report said. `accused`: places of failures, of whom the culprits do not speak."""
+    """The result of a row. `unexpected` holds the places of failures outside the culprits."""
 
     row: Row
     named: frozenset[Named]
-    accused: frozenset[str]
+    unexpected: frozenset[str]
     cause: str
     seconds: float
     report: Mapping[str, Any]
 
     def wrong(self) -> list[str]:
-        """In words; empty if all is right, however long it took."""
-        row, found = self.row, []
+        """Return the errors of the report, without the time limit. The list is empty if all is right."""
+        row, errors = self.row, []
         if self.named not in row.expected:
-            found.append("not those expected")
-        if self.accused:
-            found.append(f"accuses {', '.join(sorted(self.accused))}")
+            errors.append("unexpected culprits")
+        if self.unexpected:
+            errors.append(f"failures at {', '.join(sorted(self.unexpected))}")
         if row.word.lower() not in self.cause.lower():
-            found.append(f"says nothing of {row.word!r}")
-        culprits = {place.partition("/")[0] for one in self.named for place in one.members}
+            errors.append(f"no {row.word!r} in the cause")
+        culprits = {place.partition("/")[0] for culprit in self.named for place in culprit.members}
         if left_out(self.report) - culprits != set(row.left_out):
-            found.append("leaves out others than it should")
-        return found
+            errors.append("unexpected hosts left out")
+        return errors
 
 
 def left_out(report: Mapping[str, Any]) -> set[str]:
-    return {one["host"] for one in report["left_out"]}
+    """Return the hosts that the report leaves out."""
+    return {entry["host"] for entry in report["left_out"]}
 
 
 @contextmanager
 def prepared() -> Iterator[Path]:
-    """A lab with addresses and open ports; yields its directory."""
+    """Set up a lab with addresses and open ports, and yield its directory."""
     with lab(hosts=HOSTS, devices=DEVICES, product="atlas-a2", firewall="none", leaves=LEAVES) as directory:
         inventory = directory / "hosts.toml"
         shape(directory, RATE)
@@ -87,7 +92,10 @@ def _inventory(directory: Path, backend: str) -> Path:
 
 
 def play(row: Row, directory: Path) -> Result:
-    """Break, run, fix. RuntimeError where the lab does not do as told, or there is no report."""
+    """Make the faults of a row, run its command and fix the faults.
+
+    Raise RuntimeError if a command of the lab fails or there is no report.
+    """
     try:
         for one in row.breaks:
             _run("lab", "break", one.fault, *_where(one), "--dir", str(directory))
@@ -104,18 +112,19 @@ def play(row: Row, directory: Path) -> Result:
 
 
 def judged(row: Row, report: Mapping[str, Any], seconds: float) -> Result:
+    """Return the result of a row from its report."""
     failures = [finding for finding in report["findings"] if finding["outcome"] == "fail"]
     culprits = {Named(one["kind"], tuple(sorted(one["members"]))) for one in report["culprits"]}
     bare = [finding for finding in failures if not finding["culprit"] and finding["host"]]
-    if row.command[0] == "check":  # what facts tell has no tests, and is no culprit
+    if row.command[0] == "check":  # findings from facts have no tests and no culprit
         culprits |= {_of(finding) for finding in bare}
-    speaks_of = {place for one in culprits for place in one.members}
-    accused = {_place(finding) for finding in bare}
-    strangers = {place for place in accused if not any(_meets(place, other) for other in speaks_of)}
+    members = {place for culprit in culprits for place in culprit.members}
+    places = {_place(finding) for finding in bare}
+    unexpected = {place for place in places if not any(_meets(place, member) for member in members)}
     words = [one["cause"] for one in report["culprits"]]
     words += [" ".join(filter(None, (one["summary"], one["found"], one["cause"]))) for one in failures]
     words += [one["why"] for one in report["left_out"]]
-    return Result(row, frozenset(culprits), frozenset(strangers), "; ".join(words), seconds, report)
+    return Result(row, frozenset(culprits), frozenset(unexpected), "; ".join(words), seconds, report)
 
 
 def _of(finding: Mapping[str, Any]) -> Named:
@@ -128,7 +137,7 @@ def _place(finding: Mapping[str, Any]) -> str:
 
 
 def _meets(place: str, other: str) -> bool:
-    """Whether one is the other, or its host."""
+    """Return whether the places are equal, or one is the host of the other."""
     return place == other or place.startswith(f"{other}/") or other.startswith(f"{place}/")
 
 
@@ -147,6 +156,7 @@ def _run(*arguments: str) -> None:
 
 
 def line(result: Result) -> str:
+    """Return the table line of a result."""
     row = result.row
     expected = " or ".join(_words(names) for names in row.expected)
     cause = " ".join(result.cause.split()).replace("|", "\\|")
@@ -158,18 +168,23 @@ def line(result: Result) -> str:
 
 
 def complaints(result: Result) -> list[str]:
+    """Return the errors of a result, with the time limit."""
     return [*result.wrong(), *(["too slow"] if result.seconds > result.row.limit else [])]
 
 
 def _words(names: frozenset[Named]) -> str:
     ordered = sorted(names, key=lambda one: (one.kind, one.members))
-    return ", ".join(f"{one.kind} {' '.join(one.members)}" for one in ordered) or "nobody"
+    return ", ".join(f"{one.kind} {' '.join(one.members)}" for one in ordered) or "none"
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lab_matrix")
-    parser.add_argument("--only", default="", help="rows whose name has one of these words; they replace those of FILE")
-    parser.add_argument("--json", type=Path, help="a directory for the reports")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="only rows with one of these words in their name; they replace those of FILE",
+    )
+    parser.add_argument("--json", type=Path, help="directory for the reports")
     parser.add_argument("file", type=Path, nargs="?", default=Path(__file__).parents[1] / "docs" / "accuracy-lab.md")
     args = parser.parse_args(arguments or [])
     rows = [row for row in ROWS if any(word in row.name for word in args.only.split(","))]
@@ -192,7 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _lines(text: str) -> dict[str, str]:
-    """The table's lines by the rows' names."""
+    """Return the lines of the table by row name."""
     return {it.split("|")[1].strip(): it for it in text.splitlines(keepends=True) if it.startswith("| ")}
 
 

@@ -1,4 +1,4 @@
-"""How long it takes to read the host list of 4,096 hosts in every format, and to make an inventory of it."""
+"""Time to read the host list of 4,096 hosts in every format, and to make an inventory of it."""
 
 import statistics
 import time
@@ -34,19 +34,19 @@ def main(runs: int = 7) -> None:
 
 
 def _host(n: int) -> ListedHost:
-    """Names and addresses do not count up together, so that ranges are short."""
+    """Return a host. Names and addresses do not count up together, so that ranges are short."""
     devices = tuple(IPv4Address("11.0.0.1") + n * DEVICES + device for device in range(DEVICES))
     address = str(IPv4Address("10.0.0.1") + n * 7 % HOSTS)
     return ListedHost(f"node{n:04d}", address, DEVICES, "ops", device_ips=devices)
 
 
 def _anew(source: ListSource) -> None:
-    read_rank_table.cache_clear()  # which would know the text from the run before
+    read_rank_table.cache_clear()  # it has the text of the previous run
     read(source)
 
 
 def _median(work: Callable[[], object], runs: int) -> float:
-    """Seconds of CPU: nothing here waits, and other work on the machine does not count."""
+    """Return the median CPU seconds. Nothing here waits, and other work on the machine does not count."""
     taken = []
     for _ in range(runs):
         begin = time.process_time()

@@ -1,4 +1,4 @@
-"""How well faults are found, simulated: writes docs/accuracy.md. `python -m benchmarks.localiser [FILE]`."""
+"""Simulated accuracy of the localiser. Writes docs/accuracy.md: `python -m benchmarks.localiser [FILE]`."""
 
 import sys
 import time
@@ -38,22 +38,30 @@ CASES = (
     (232, 8, 1, "dead:1,device:2,slow-link:1,rail:1", 0.0, 20),
     (4096, 1, 1, "dead:5", 0.0, 3),
 )  # fmt: skip
-_HEAD = f"""# How accurate the localiser is
+_COSTS = f"{ROUND_SECONDS:.0f} s a round, {DEADLINE_SECONDS:.0f} s where a test hangs, for all rules"
+_HEAD = f"""# Accuracy of the localiser
 
-Simulated: the same localiser as in the product, against a model of a fabric (`preflight/lab/fabric.py`); nothing was
-run on hardware. Written by `python -m benchmarks.localiser`; any row can be had again with `preflight lab simulate`
-and `--seed {SEED}`. How it decides: [localise.md](localise.md).
+Nothing was run on hardware for this page. The localiser of the product works against a model of a fabric
+(`preflight/lab/fabric.py`). `python -m benchmarks.localiser` writes the page. `preflight lab simulate` with
+`--seed {SEED}` repeats any row. [localise.md](localise.md) explains how the localiser decides.
 
-*exact*: runs in which exactly what was drawn is named, in kind and members. *false*: hosts and devices convicted that
-are well, in all runs together. *doubted*: hosts called intermittent that are well. *rounds*: least to most, the
-collective of everybody at the end, which also follows when all is well, included. *seconds*: modelled, median;
-{ROUND_SECONDS:.0f} s a round, {DEADLINE_SECONDS:.0f} s where a test hangs, for all rules alike.
-*decoder*: own time in a run, median.
+| column | meaning |
+|---|---|
+| noise | share of healthy tests that fail by accident |
+| exact | share of runs in which the reported culprits are exactly the drawn faults, in kind and members |
+| false | healthy hosts and devices reported as culprits, in all runs together |
+| doubted | healthy hosts reported as intermittent, in all runs together |
+| missed | drawn faults that were not reported, in all runs together |
+| rounds | from least to most, with the final collective of all ranks, which also runs without a fault |
+| tests | number of tests in a run, median |
+| seconds | modelled time of a run, median; {_COSTS} |
+| decoder | the localiser's own time in a run, median |
 
-Noise is the share of healthy tests that fail by accident. A rule with very many tests gets fewer runs. The others are
-modelled kindly, from what is published of them: two rounds as in DLRover's network check, halving as in Primus' bisect,
-all pairs as in SuperBench's pair-wise mode. They do not look for partitions or scale, and only all pairs for links:
-such rows show what is missed, and whom it makes them name.
+A rule with very many tests gets fewer runs.
+
+The other rules are favourable models of published tools: two rounds as in DLRover's network check, halving as in
+Primus' bisect, and all pairs as in SuperBench's pair-wise mode. They do not search for partitions or scale faults. Only
+all pairs searches for links. The rows with such faults show what these rules miss and which hosts they report instead.
 
 | hosts | faults | noise | rule | runs | exact | false | doubted | missed | rounds | tests | seconds | decoder |
 |---:|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
@@ -61,6 +69,7 @@ such rows show what is missed, and whom it makes them name.
 
 
 def line(where: str, row: Mapping[str, Any]) -> str:
+    """Return the table line of a simulated case."""
     few, many = min(row["rounds"]), max(row["rounds"])
     rounds = f"{few}" if few == many else f"{few}–{many}"
     exact = f"{100 * row['exact'] / row['runs']:.1f} %"

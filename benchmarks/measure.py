@@ -1,4 +1,4 @@
-"""Run commands in turns and compare their medians; a lab to run them against."""
+"""Tools of the benchmarks: commands in turns, their medians, and a lab for them."""
 
 import json
 import os
@@ -20,7 +20,7 @@ PREFLIGHT = (sys.executable, "-m", "preflight")
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of one command: seconds of wall time, and of CPU in the process itself and its waited-for children."""
+    """Seconds of one run of a command: wall time, and CPU time of the process and its children."""
 
     wall: float
     cpu: float
@@ -28,7 +28,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Command:
-    """A command line and the exit codes that mean it did its work."""
+    """A command line and the exit codes of a successful run."""
 
     argv: Sequence[str]
     good: tuple[int, ...] = (0,)
@@ -36,7 +36,7 @@ class Command:
 
 
 def sample(command: Command) -> Sample:
-    """Run once; raises RuntimeError with the end of its output if it did not end well."""
+    """Run a command once. Raise RuntimeError with the end of its output on an unexpected exit code."""
     with tempfile.TemporaryFile() as output:
         begin = time.perf_counter()
         process = subprocess.Popen(
@@ -57,7 +57,7 @@ def sample(command: Command) -> Sample:
 
 
 def medians(commands: Mapping[str, Command], runs: int) -> dict[str, Sample]:
-    """Run all commands in turns, `runs` times after one warm-up each, so that they share the machine's moods."""
+    """Run all commands in turns, `runs` times after one warm-up each, so that load on the machine affects all alike."""
     samples: dict[str, list[Sample]] = {name: [] for name in commands}
     for turn in range(runs + 1):
         for name, command in commands.items():
@@ -74,7 +74,7 @@ def medians(commands: Mapping[str, Command], runs: int) -> dict[str, Sample]:
 def lab(
     *, hosts: int, devices: int, product: str = "atlas-a1", firewall: str = "nftables", leaves: int = 1
 ) -> Iterator[Path]:
-    """A lab for the length of a measurement; yields its directory."""
+    """Set up a lab for a measurement and yield its directory."""
     with tempfile.TemporaryDirectory(prefix="preflight-bench-") as directory:
         arguments = ["--hosts", str(hosts), "--devices", str(devices), "--product", product, "--firewall", firewall]
         arguments += ["--leaves", str(leaves)]
@@ -86,7 +86,7 @@ def lab(
 
 
 def shape(directory: Path, rate: str) -> None:
-    """What the hosts of a lab send is held to a rate, in tc's words (2gbit)."""
+    """Limit the send rate of the hosts of a lab. `rate` is in tc's notation (2gbit)."""
     status = subprocess.run(
         [*PREFLIGHT, "lab", "status", "--dir", str(directory), "-o", "json"], check=True, capture_output=True
     )
@@ -98,7 +98,7 @@ def shape(directory: Path, rate: str) -> None:
 
 
 def machine() -> str:
-    """The machine in one line, to stand under every table."""
+    """Return a line on the machine, for the end of every table."""
     model = next(
         (
             line.partition(":")[2].strip()

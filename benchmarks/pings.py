@@ -1,4 +1,4 @@
-"""Planning the pings of a large cluster, and naming what their losses have in common; nobody is contacted."""
+"""Time to plan the pings of a large cluster and to find the causes of lost pings, without contact to any host."""
 
 import resource
 import statistics
@@ -9,14 +9,15 @@ from dataclasses import replace
 from benchmarks.measure import machine
 from preflight.attribution.lost_pings import causes
 from preflight.facts.pings.plan import PingPlan, PingScope, plan_pings
-from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Reading, Unreachable
+from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Reading, Unreachable
 from preflight.model.cluster import Cluster, Device, Host, Product
+from preflight.model.ping import Ping
 
 BEHIND_A_LEAF = 32  # hosts
 
 
 def cluster(hosts: int, devices: int) -> tuple[Cluster, ClusterFacts]:
-    """A subnet, a gateway and leaves for every rail."""
+    """Return a cluster and its facts, with a subnet, a gateway and leaves for every rail."""
 
     def seen(host: int, index: int) -> HccnDevice:
         return HccnDevice(
@@ -37,7 +38,7 @@ def cluster(hosts: int, devices: int) -> tuple[Cluster, ClusterFacts]:
 
 
 def planning(hosts: int, devices: int, wanted: PingScope, runs: int = 5) -> PingPlan:
-    """Medians of a plan for so many hosts, and for half of them: twice the hosts, twice the time, is linear."""
+    """Measure the plan for this number of hosts and for half of it. Twice the time for twice the hosts is linear."""
     small, large = cluster(hosts // 2, devices), cluster(hosts, devices)
     plan = plan_pings(*large, wanted)
     half, whole = _medians(lambda: plan_pings(*small, wanted), lambda: plan_pings(*large, wanted), runs=runs)
@@ -48,7 +49,7 @@ def planning(hosts: int, devices: int, wanted: PingScope, runs: int = 5) -> Ping
 
 
 def counting(plan: PingPlan, runs: int = 5) -> None:
-    """Naming a rail that is off, and a quarter of the hosts that is cut off, out of all the pings of the plan."""
+    """Measure the search for two causes in all pings: a rail that is off and a quarter of the hosts that is cut off."""
     hosts = sorted({ping.host for ping in plan.pings})
     part = set(hosts[: len(hosts) // 4])
 

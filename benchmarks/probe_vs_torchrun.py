@@ -1,7 +1,7 @@
-"""The probe over gloo against torchrun doing the same collectives on the same two hosts, eight ranks each.
+"""Time of the probe over gloo against torchrun with the same collectives, on two hosts of eight ranks each.
 
-torchrun is what users have today. Both run the collectives of all ranks, in every form, type and size, and train a
-model for three steps; torchrun makes its data once, compares no values and names nobody.
+Users have torchrun today. Both run the collectives of all ranks, in every form, type and size, and train a model for
+three steps. torchrun makes its data once, compares no values and reports no culprits.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def probe(directory: Path) -> Command:
 
 
 def torchrun(directory: Path) -> Command:
-    """torchrun on both hosts at once over the system's ssh; the script is put there beforehand."""
+    """Return a command that runs torchrun on both hosts at once over the system's ssh. Copy the script there first."""
     cluster = load(directory / "hosts.toml")
     setup = tomllib.loads((directory / "hosts.toml").read_text())["probe"].get("setup", "true")
     world = (

@@ -1,8 +1,7 @@
-"""`check --from` of a large cluster's saved facts, and its report in every form, one at a time and all at once; nobody
-is contacted.
+"""Time and memory of `check --from` for the saved facts of a large cluster, without contact to any host.
 
-The cluster is that of `benchmarks.checks`, once as it should be, and once on the worst of days: no device has the
-address that the inventory gives it, each another one, so that nothing folds.
+The report is written in every form, one at a time and all at once. The cluster is that of `benchmarks.checks`, once
+healthy and once in the worst case. Then every device has a different wrong address, so that no findings are merged.
 """
 
 import os
@@ -22,7 +21,7 @@ from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Unreachable
 from preflight.inventory.dump import dump as inventory_text
 from preflight.model.cluster import Cluster
 
-ELSEWHERE = 1 << 24  # as far as this are the addresses of the worst day from those of the inventory
+ELSEWHERE = 1 << 24  # offset of the worst-case addresses from those of the inventory
 FILES = ("console", "json", "junit", "prometheus", "html")
 
 
@@ -45,7 +44,7 @@ def spent(argv: Sequence[str]) -> Spent:
 
 
 def worst_day(facts: ClusterFacts) -> ClusterFacts:
-    """Every device with an address that is nobody's."""
+    """Return the facts with a wrong address for every device, which no other device has."""
     broken: dict[str, HostFacts | Unreachable] = {}
     for name, host in facts.hosts.items():
         assert isinstance(host, HostFacts)

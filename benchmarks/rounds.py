@@ -1,6 +1,6 @@
-"""What a further round of the probe costs, once the agents are there: fresh processes, a communicator, and its end.
+"""Time of a further round of the probe with running agents: fresh processes, a communicator, and its end.
 
-Two hosts of eight ranks, both this machine, over gloo on the loopback interface. The first round is left out.
+Two hosts of eight ranks, both this machine, use gloo on the loopback interface. The first round is left out.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main() -> None:
             conductor.roll_call(hosts, FOR_EVER)
             conductor.deadline = 60.0
             names = [name for _ in range(runs + 1) for name in makes]
-            for number, name in enumerate(names):  # a group's name is used once, as in a run
+            for number, name in enumerate(names):  # a group name is used once, as in a run
                 begin = time.perf_counter()
                 round_ = makes[name](number)
                 _passed(conductor.play(round_, FOR_EVER), round_)
@@ -66,7 +66,7 @@ def _empty(round_: Round) -> Round:
 
 
 def _passed(seen: list[Observation], round_: Round) -> None:
-    """Raises RuntimeError: what did not run costs nothing."""
+    """Raise RuntimeError if a test of the round did not pass or run."""
     bad = [one.test.id for one in seen if one.test.outcome is not TestOutcome.PASS]
     if bad or len(seen) < sum(len(group.tests) for group in round_.groups):
         raise RuntimeError(f"the round did not pass: {bad}")

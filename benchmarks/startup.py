@@ -1,4 +1,4 @@
-"""How long the commands take that touch no host, against a bare Python start."""
+"""Time of the commands that contact no host, against a bare Python start."""
 
 import sys
 

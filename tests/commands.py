@@ -1,4 +1,4 @@
-"""docs/commands.md, made from the parsers of all commands:
+"""The page of all commands, made from their parsers.
 
 python -m tests.commands > docs/commands.md
 """
@@ -17,12 +17,12 @@ Lines = dict[str, list[str]]  # title of a group of options → the options
 COMMON = 4  # commands that have an option in the same words, so that it is explained once
 HEAD = """# Commands
 
-Made by `python -m tests.commands` from the parsers of the commands; a test compares the two. Every command says the
-same with `--help`. Exit codes: [contracts](contracts.md#exit-codes)."""
+`python -m tests.commands` makes this page from the parsers of the commands. A test compares the two. `--help` of every
+command prints the same text. For exit codes, see [contracts](contracts.md#exit-codes)."""
 
 
 def page() -> str:
-    """The whole page, commands in the order in which `preflight --help` has them."""
+    """Return the whole page, with the commands in the order of `preflight --help`."""
     commands = parser()
     common = _common(commands)
     return "\n\n".join([HEAD, *_common_section(common), *_commands(commands, 2, common)]) + "\n"
@@ -58,14 +58,14 @@ def _below(above: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
 
 
 def _choices(above: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    for action in above._actions:  # argparse has no public way to them
+    for action in above._actions:  # argparse has no public access to them
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
     return {}
 
 
 def _commands(above: argparse.ArgumentParser, level: int, common: Lines) -> Iterator[str]:
-    """A section for each command of a parser, and below it for its own."""
+    """Yield a section for each command of a parser, followed by its subcommands."""
     for action in above._actions:
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
@@ -77,7 +77,7 @@ def _commands(above: argparse.ArgumentParser, level: int, common: Lines) -> Iter
 
 
 def _prose(description: str) -> Iterator[str]:
-    """Paragraphs; lines that begin with a blank are examples, as in `--help`."""
+    """Yield paragraphs. Lines that begin with a blank are examples, as in `--help`."""
     lines = description.strip().splitlines()
     for kind, group in groupby(lines, lambda line: "" if not line.strip() else "code" if line[0] == " " else "prose"):
         if kind == "code":
@@ -115,7 +115,7 @@ def _shown(action: argparse.Action) -> bool:
 
 
 def _option(command: argparse.ArgumentParser, action: argparse.Action) -> str:
-    """A line of a list: what is typed, and what that means."""
+    """Return a list line with an option and its meaning."""
     formatter = argparse.HelpFormatter(command.prog)
     value = formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
     if action.option_strings:
@@ -127,7 +127,7 @@ def _option(command: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def _linked(text: str) -> str:
-    """Markdown that says what the text says: "<" is no tag, and pages are links."""
+    """Return text as Markdown, with "<" escaped and pages as links."""
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", text.replace("<", r"\<"))
 
 

@@ -1,11 +1,11 @@
-"""The pages of failures that users reported, made of tests/cases/failures*.toml and of the tests that are marked with a
-failure's number:
+"""Pages of the failures that users reported.
 
     python -m tests.failures > docs/failures.md
     python -m tests.failures gpu > docs/failures-gpu.md
 
-Numbers of Ascend's are 1 to 60, of GPUs' "G1" to "G61". A test is marked by `@pytest.mark.failure(17, "G3")`, a case of
-tests/cases/checks by `failures = [17, "G3"]`.
+The rows come from tests/cases/failures*.toml, the links from the tests that are marked with a failure's number.
+Ascend failures have the numbers 1 to 60, GPU failures "G1" to "G61". `@pytest.mark.failure(17, "G3")` marks a test,
+`failures = [17, "G3"]` marks a case of tests/cases/checks.
 """
 
 import ast
@@ -25,7 +25,7 @@ Number = int | str
 
 @dataclass(frozen=True)
 class Table:
-    """A page and where its rows stand; `intro` has {rows} and {seen} of them."""
+    """A page and the file of its rows. `intro` has the placeholders {rows} and {seen}."""
 
     data: str
     page: str
@@ -35,31 +35,45 @@ class Table:
 
 
 _HOW = (
-    "{rows} failures, of which preflight sees {seen} before the job, or what leads to them; of the others it says why "
-    "not. Each test starts from a healthy cluster, makes the one difference, and holds that the named check finds "
-    "it, that no other one changes its mind unless the case says so, and that all is well again after the fix. "
-    "The faults of the lab are made on its real hosts, found there, and fixed. "
+    "preflight finds {seen} of them before the job, or the condition that leads to them. "
+    "For each of the others, the table gives the reason why no check finds it.\n\n"
+    "Each test starts from a healthy cluster and makes one change. "
+    "The check of that row must find the change, and no other check may change its result unless the case lists it. "
+    "After the fix, all checks must pass again. "
+    "Lab faults are made on the lab's real hosts, found there and fixed. "
 )
 ASCEND = Table(
-    "failures.toml", "failures.md", "Failures that users reported",
-    f"What cost users of Ascend clusters a day, as their reports and the vendor's documents have it: {_HOW}"
-    "Nothing of this has run on an NPU: the differences are made in what the tools are known to print. Those of GPU "
-    "clusters: [failures-gpu.md](failures-gpu.md).",
-)  # fmt: skip
+    "failures.toml",
+    "failures.md",
+    "Failures that users reported",
+    "Each of these {rows} failures cost users of Ascend clusters a day. "
+    "The sources are the users' reports and the vendor's documents. "
+    f"{_HOW}"
+    "None of this has run on an NPU: the changes are made in the known output of the tools.\n\n"
+    "For GPU clusters, see [failures-gpu.md](failures-gpu.md).",
+)
 GPU = Table(
-    "failures-gpu.toml", "failures-gpu.md", "Failures that users of GPU clusters reported",
-    f"What cost users of NVIDIA clusters a day, as their reports and documents have it: {_HOW}"
-    "None of these tests has a GPU: what its tools would print is in the cases. What a job says at such a failure is "
-    "read by `preflight diagnose` ([diagnose.md](diagnose.md)). Those of Ascend clusters: [failures.md](failures.md).",
+    "failures-gpu.toml",
+    "failures-gpu.md",
+    "Failures that users of GPU clusters reported",
+    "Each of these {rows} failures cost users of NVIDIA clusters a day. "
+    "The sources are the users' reports and documents. "
+    f"{_HOW}"
+    "None of these tests has a GPU: the cases hold the output that its tools would print.\n\n"
+    "`preflight diagnose` reads the job's messages of such a failure ([diagnose.md](diagnose.md)). "
+    "For Ascend clusters, see [failures.md](failures.md).",
     " gpu",
-)  # fmt: skip
+)
 TABLES = (ASCEND, GPU)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure that users reported. `checks` see it, `note` says how far; or `cannot` is a clause that says why none.
-    `faults` of the lab make it."""
+    """A failure that users reported.
+
+    `checks` find it, within the limits of `note`. Without checks, `cannot` gives the reason.
+    The lab's `faults` cause it.
+    """
 
     number: Number
     symptom: str
@@ -73,7 +87,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Marked:
-    """A test that stands for a failure. `check`: whose case it is; empty: a function in `path`."""
+    """A test that is marked with a failure's number.
+
+    `check` is the check of a case. It is empty for a function in `path`.
+    """
 
     name: str
     path: Path
@@ -81,6 +98,7 @@ class Marked:
 
 
 def failures(table: Table) -> list[Failure]:
+    """Return the rows of a page."""
     rows = tomllib.loads((TESTS / "cases" / table.data).read_text(encoding="utf-8"))["failure"]
     lists = ("checks", "faults")
     return [Failure(**{**row, **{key: tuple(row.get(key, ())) for key in lists}}) for row in rows]
@@ -88,7 +106,7 @@ def failures(table: Table) -> list[Failure]:
 
 @cache
 def marked() -> dict[Number, list[Marked]]:
-    """Failure number → the tests that are marked with it."""
+    """Return the marked tests by failure number."""
     found: dict[Number, list[Marked]] = defaultdict(list)
     for path in marked_cases():
         for number in tomllib.loads(path.read_text(encoding="utf-8"))["failures"]:
@@ -100,11 +118,12 @@ def marked() -> dict[Number, list[Marked]]:
 
 
 def marked_cases() -> list[Path]:
+    """Return the cases of checks that are marked with a failure's number."""
     return [path for path in sorted(CASES.glob("*/*.toml")) if "\nfailures = " in "\n" + path.read_text("utf-8")]
 
 
 def _marks(tree: ast.Module) -> Iterator[tuple[str, Number]]:
-    """(name of the test, number) of every `@pytest.mark.failure(…)`."""
+    """Yield the test's name and the number for every `@pytest.mark.failure(…)`."""
     for test in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
         for mark in test.decorator_list:
             if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.failure":
@@ -112,15 +131,15 @@ def _marks(tree: ast.Module) -> Iterator[tuple[str, Number]]:
 
 
 def page(table: Table) -> str:
-    """The page, whole."""
+    """Return the whole page."""
     tests, rows = marked(), failures(table)
     seen = sum(bool(row.checks) for row in rows)
     lines = [
         f"# {table.title}\n",
-        f"Made by `python -m tests.failures{table.arguments}` from `tests/cases/{table.data}` and the marks of the "
-        "tests; a test compares the two.\n",
+        f"`python -m tests.failures{table.arguments}` makes this page from `tests/cases/{table.data}` and the marks of "
+        "the tests. A test compares the two.\n",
         table.intro.format(rows=len(rows), seen=seen) + "\n",
-        "| # | What one sees | Reported in | Why, and what helps | Seen by | Tests |",
+        "| # | Symptom | Reported in | Cause and fix | Found by | Tests |",
         "| ---: | --- | --- | --- | --- | --- |",
     ]
     for row in rows:

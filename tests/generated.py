@@ -1,6 +1,6 @@
-"""The pages of docs that are made from the code. All of them anew:
+"""The pages of docs that are made from the code.
 
-python -m tests.generated
+`python -m tests.generated` writes all of them again.
 """
 
 import subprocess
@@ -22,7 +22,7 @@ GENERATED = {
 
 
 def made(page: str) -> str:
-    """What the page is to hold."""
+    """Return the text of a page, as its command prints it."""
     command = [sys.executable, "-m", *GENERATED[page].split()]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=DOCS.parent).stdout
 

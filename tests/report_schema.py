@@ -1,4 +1,4 @@
-"""docs/report.schema.json, made from the types of the report:
+"""The JSON schema of the report, made from its types.
 
 python -m tests.report_schema > docs/report.schema.json
 """
@@ -15,6 +15,7 @@ VERDICTS = [outcome.value for outcome in Outcome if outcome is not Outcome.SKIP]
 
 
 def schema() -> dict[str, Any]:
+    """Return the JSON schema of the report."""
     made = TypeAdapter(Report).json_schema(mode="serialization")
     made["title"] = "The report of preflight check and preflight probe"
     made["description"] = "docs/contracts.md says what the fields mean. Fields may be added."

@@ -1,6 +1,7 @@
-"""The vendor's torch_npu as text: its wheel, fetched once a machine, unzipped, never installed.
+"""The vendor's torch_npu as text, from its unzipped wheel.
 
-Installed beside the lab it would break every `import torch`, since torch loads it by itself and it needs CANN.
+The wheel is fetched once per machine and never installed. An installed torch_npu would break every `import torch` of
+the lab, since torch loads it automatically and it needs CANN.
 """
 
 import ast
@@ -15,8 +16,10 @@ from tests.wheels import unpacked
 
 
 def fetch() -> Path:
-    """The folder `torch_npu` of the wheel that belongs to the installed torch, else of the newest; pytest.fail if
-    there is none: then nobody knows whether the names that the worker uses exist."""
+    """Return the folder `torch_npu` of the wheel for the installed torch, or of the newest wheel.
+
+    Fail the test with pytest.fail if there is none, as it cannot check the names that the worker uses.
+    """
     base = re.match(r"\d+\.\d+\.\d+", version("torch"))
     assert base
     name = f"torch_npu-for-{base[0]}-python-{sys.version_info.major}.{sys.version_info.minor}"
@@ -30,14 +33,16 @@ def parsed(path: Path) -> ast.Module:
 
 
 class Wheel:
-    """Asks what the package defines. Names are dotted, as in code: "torch_npu.npu.set_device"."""
+    """The names that the package defines. They are dotted, as in code: "torch_npu.npu.set_device"."""
 
     def __init__(self, package: Path) -> None:
         self._package = package
 
     def has(self, name: str) -> bool:
-        """Whether a name is defined. Of the compiled part, `_C`, no source is there: a name of it counts as defined if
-        the package's own Python code uses it."""
+        """Return whether a name is defined.
+
+        The compiled part, `_C`, has no source here. Its names count as defined if the package's Python code uses them.
+        """
         _, *rest = name.split(".")
         if rest[:1] == ["_C"]:
             return name in self._used_of_compiled
@@ -46,7 +51,7 @@ class Wheel:
         return self._find(".".join(rest[:-1]), rest[-1]) is not None
 
     def parameters(self, name: str) -> list[str] | None:
-        """The positional parameters of a function; None if it is no function of the package's Python code."""
+        """Return the positional parameters of a function, or None if the package's Python code does not define it."""
         _, *rest = name.split(".")
         found = self._find(".".join(rest[:-1]), rest[-1])
         return [arg.arg for arg in found.args.args] if isinstance(found, ast.FunctionDef) else None
@@ -55,7 +60,7 @@ class Wheel:
         return self._file(name.partition(".")[2]) is not None
 
     def calls(self, function: str) -> list[str]:
-        """The arguments of every call of a function, as source: `torch._register_device_module` …"""
+        """Return the arguments, as source, of every call of a function such as `torch._register_device_module`."""
         return [
             ", ".join(ast.unparse(arg) for arg in [*node.args, *(word.value for word in node.keywords)])
             for path in self._package.rglob("*.py")
@@ -65,7 +70,7 @@ class Wheel:
         ]
 
     def contains(self, text: str) -> bool:
-        """Whether a string stands in a compiled library of the package."""
+        """Return whether a compiled library of the package contains a string."""
         return any(text.encode() in path.read_bytes() for path in (self._package / "lib").glob("lib*.so"))
 
     def header(self, name: str) -> str:
@@ -77,7 +82,7 @@ class Wheel:
         return next((path for path in candidates if path.is_file()), None)
 
     def _find(self, module: str, name: str, seen: frozenset[str] = frozenset()) -> ast.stmt | None:
-        """The statement that defines a name in a module of the package; names are followed through its imports."""
+        """Return the statement that defines a name in a module of the package, also through its imports."""
         path = self._file(module)
         if path is None or module in seen:  # modules may import each other
             return None
@@ -94,7 +99,7 @@ class Wheel:
     def _imported(
         self, path: Path, module: str, node: ast.ImportFrom, name: str, seen: frozenset[str]
     ) -> ast.stmt | None:
-        """What stands behind a name that a `from … import` brings; the import itself where that has no source here."""
+        """Return the statement that defines an imported name, or the import if its source is not in the package."""
         source = self._source(path, module, node)
         foreign = source is None or source.split(".")[0] == "_C"
         for alias in node.names:
@@ -105,7 +110,7 @@ class Wheel:
         return None
 
     def _source(self, path: Path, module: str, node: ast.ImportFrom) -> str | None:
-        """The module of the package that a `from … import` reads, None for those of others."""
+        """Return the module that a `from … import` reads, or None if it is of another package."""
         if node.level:
             parts = module.split(".") if module else []
             package = parts if path.name == "__init__.py" else parts[:-1]
@@ -126,7 +131,7 @@ class Wheel:
 
 
 def _defined(node: ast.stmt) -> set[str]:
-    """The names that a statement at a module's top level defines."""
+    """Return the names that a statement at the top level of a module defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return {node.name}
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []

@@ -9,7 +9,7 @@ from preflight.app.run import ClusterRun
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
-from preflight.report.build import build
+from preflight.report.build import RunDetails, build
 from preflight.report.next_step import next_step
 
 
@@ -30,11 +30,13 @@ def end(run: ClusterRun) -> EndedRun:
         run.started,
         [host.name for host in run.hosts],
         run.findings,
-        observations=run.observations,
-        left_out=run.left_out,
-        notes=run.notes,
-        phases=run.session.progress.timeline.phases(run.started) if run.session else (),
-        inventory=options.inventory,
+        RunDetails(
+            run.observations,
+            run.left_out,
+            run.notes,
+            run.session.progress.timeline.phases(run.started) if run.session else (),
+            options.inventory,
+        ),
     )
     exit_code = report.exit_code(Outcome(options.fail_on))
     command_next = next_step(report, options.inventory, limit=options.limit, to_prove=run.to_prove)

@@ -12,10 +12,11 @@ from preflight.app.options import HostOptions
 from preflight.app.progress_line import ProgressLine
 from preflight.facts.collect import POOL, FactsRequest, collect
 from preflight.facts.pings.run import ping, reachable_hosts
-from preflight.facts.types import ClusterFacts, Ping
+from preflight.facts.types import ClusterFacts
 from preflight.inventory import limit, load
 from preflight.model.cluster import Cluster, Host, Product, Ssh
 from preflight.model.errors import UsageError
+from preflight.model.ping import Ping
 from preflight.model.ports import PortSet
 from preflight.transport import open_transport
 from preflight.transport.password import Password

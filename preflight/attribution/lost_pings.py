@@ -30,7 +30,7 @@ from preflight.attribution.ping_types import (
     is_lost,
     own,
 )
-from preflight.facts.types import Ping
+from preflight.model.ping import Ping
 
 _NOWHERE = Attachment()
 ByEnd = Mapping[PingEnd, Sequence[Pair]]

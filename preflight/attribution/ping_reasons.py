@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from preflight.attribution.ping_types import GATEWAY, PingEnd, end, own
-from preflight.facts.types import Ping
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.model.ping import Ping
 
 # Check → the cause in words, those that explain most first. The TLS switch (NPU108) and firewalls of hosts do not
 # affect pings between devices.

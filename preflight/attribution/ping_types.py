@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from preflight.facts.types import Ping
+from preflight.model.ping import Ping
 
 Kind = Literal["silent", "gateway", "partition", "fabric", "rail", "host", "device", "leaves", "hosts", "link"]
 GATEWAY = -1  # instead of a device's index

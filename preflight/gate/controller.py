@@ -10,8 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from preflight.checks.engine.registry import all_checks
+from preflight.checks.engine.run import run_checks
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.gate.convicted import convicted
+from preflight.hostlists.host_list import TextError
 from preflight.hostlists.slurm_nodelist import expand
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
@@ -19,6 +22,10 @@ from preflight.model.finding import Finding, with_outcome
 from preflight.model.gate import Context, Unknown
 from preflight.model.measure import End, Observation, RankView
 from preflight.model.outcome import Outcome
+from preflight.probe.hooks import Hooks
+from preflight.probe.rehearsal import RehearsalRequest, rehearse
+from preflight.probe.request import Request
+from preflight.probe.run import probe
 from preflight.transport.types import Transport
 
 SCHEMA = "preflight.gate-controller/1"
@@ -65,8 +72,6 @@ def nodes_of_job(environment: Mapping[str, str]) -> list[str]:
 
     Raises UsageError.
     """
-    from preflight.hostlists.host_list import TextError
-
     text = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or ""
     try:
         names = [name for name, _ in expand(text)]
@@ -106,13 +111,6 @@ def prove(
     If the rehearsal names a culprit, the probe is left out. The hosts are the job's alone, so they are not asked
     whether they are idle: the key used here is not for the collector of facts.
     """
-    from preflight.checks.engine.registry import all_checks
-    from preflight.checks.engine.run import run_checks
-    from preflight.probe.hooks import Hooks
-    from preflight.probe.rehearsal import RehearsalRequest, rehearse
-    from preflight.probe.request import Request
-    from preflight.probe.run import probe
-
     checks = [check for check in all_checks().values() if {"rehearsal", "observations"} & set(check.needs)]
     facts = ClusterFacts({host.name: _NOT_ASKED for host in hosts})
 

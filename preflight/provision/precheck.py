@@ -6,8 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 
-from preflight.facts.types import ClusterFacts, Hccn, HostFacts, Ping
+from preflight.facts.types import ClusterFacts, Hccn, HostFacts
 from preflight.model.change import Change, Kind, Plan
+from preflight.model.ping import Ping
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import secrets
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,21 +54,30 @@ def culprits(findings: Iterable[Finding]) -> tuple[Culprit, ...]:
     return tuple(dict.fromkeys(finding.culprit for finding in failures if finding.culprit))
 
 
+@dataclass(frozen=True)
+class RunDetails:
+    """A run's results besides its findings. With `inventory`, preflight's commands in remedies name it."""
+
+    observations: Sequence[Observation] = ()
+    left_out: Sequence[LeftOut] = ()
+    notes: Sequence[str] = ()
+    phases: Sequence[Phase] = ()
+    inventory: Path | None = None
+
+
+NO_DETAILS = RunDetails()
+
+
 def build(
     command: str,
     started: datetime,
     hosts: Sequence[str],
     findings: Sequence[Finding],
-    *,
-    observations: Sequence[Observation] = (),
-    left_out: Sequence[LeftOut] = (),
-    notes: Sequence[str] = (),
-    phases: Sequence[Phase] = (),
-    inventory: Path | None = None,
+    details: RunDetails = NO_DETAILS,
 ) -> Report:
-    """Return the report of a run that ends now. With `inventory`, preflight's commands in remedies name it."""
-    if inventory:
-        findings = [_naming(inventory, finding) for finding in findings]
+    """Return the report of a run that ends now."""
+    if details.inventory:
+        findings = [_naming(details.inventory, finding) for finding in findings]
     place = {name: number for number, name in enumerate(hosts)}
     return Report(
         run=new_run_id(started),
@@ -77,11 +86,11 @@ def build(
         finished=utc(datetime.now(UTC)),
         hosts=host_lines(hosts, findings),
         findings=tuple(findings),
-        tests=tuple(observation.test for observation in observations),
+        tests=tuple(observation.test for observation in details.observations),
         culprits=culprits(findings),
-        left_out=tuple(sorted(left_out, key=lambda entry: place.get(entry.host, len(place)))),
-        notes=tuple(notes),
-        phases=tuple(phases),
+        left_out=tuple(sorted(details.left_out, key=lambda entry: place.get(entry.host, len(place)))),
+        notes=tuple(details.notes),
+        phases=tuple(details.phases),
     )
 
 

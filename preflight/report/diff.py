@@ -146,14 +146,24 @@ _Subject = tuple[str, str | None, int | None, int | None, str | None]
 
 def _findings(before: Side, after: Side, not_compared: list[str]) -> tuple[FindingChange, ...]:
     """Return the changed findings of hosts and checks that are in both runs, the worst first."""
+    hosts = set(before.hosts) & set(after.hosts)
     if before.findings is None or after.findings is None:
         not_compared += [f"findings: {side.name} has none" for side in (before, after) if side.findings is None]
         return ()
-    hosts = set(before.hosts) & set(after.hosts)
     if not hosts:
         not_compared.append("findings: no host is in both")
         return ()
     earlier, later = _by_subject(before.findings, hosts), _by_subject(after.findings, hosts)
+    changes, one_sided = _changes(earlier, later, before, after)
+    if one_sided:
+        not_compared.append(f"findings of {', '.join(sorted(one_sided))}: one of the runs did not look, or could not")
+    return tuple(sorted((change for change in changes if change.before is not change.after), key=_urgency))
+
+
+def _changes(
+    earlier: Mapping[_Subject, Finding], later: Mapping[_Subject, Finding], before: Side, after: Side
+) -> tuple[list[FindingChange], set[str]]:
+    """Return the findings of both runs by subject, and the checks with findings that only one run could have."""
     could_run = _could_run(after, later.values())
     changes, one_sided = [], set()
     for subject in dict.fromkeys((*earlier, *later)):
@@ -163,9 +173,7 @@ def _findings(before: Side, after: Side, not_compared: list[str]) -> tuple[Findi
             changes.append(FindingChange(old.outcome if old else None, new.outcome if new else None, finding))
         else:
             one_sided.add(finding.check)
-    if one_sided:
-        not_compared.append(f"findings of {', '.join(sorted(one_sided))}: one of the runs did not look, or could not")
-    return tuple(sorted((change for change in changes if change.before is not change.after), key=_urgency))
+    return changes, one_sided
 
 
 def _could_run(side: Side, findings: Iterable[Finding]) -> Callable[[Finding], bool]:

@@ -151,8 +151,8 @@ def test_pings_cross_the_fabric_and_die_with_the_port_they_cross(lab: LabHandle)
     from preflight.facts.collect import FactsRequest, collect
     from preflight.facts.pings.plan import plan_pings
     from preflight.facts.pings.run import ping, reachable_hosts
-    from preflight.facts.types import Ping
     from preflight.inventory import load
+    from preflight.model.ping import Ping
     from preflight.transport import Options, open_transport
 
     cluster = load(lab.inventory)

@@ -1,4 +1,4 @@
-"""The lab matrix in short: faults made in the lab, and whom the real probe names. All of it: python -m benchmarks."""
+"""The lab matrix in short: faults of the lab and the culprits of the real probe. All rows: python -m benchmarks."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,13 +45,13 @@ def finding(host: str | None, device: int | None) -> dict[str, object]:
     [
         ([RIGHT], [], [], []),
         ([RIGHT], [finding("node02", 1), finding("node02", None)], [], []),
-        ([], [], [], ["not those expected", "says nothing of 'link down'"]),
-        ([RIGHT, {**RIGHT, "members": ["node03/1"]}], [], [], ["not those expected"]),
-        ([{**RIGHT, "kind": "host", "members": ["node02"]}], [], [], ["not those expected"]),
-        ([RIGHT], [finding("node03", 1)], [], ["accuses node03/1"]),
-        ([{**RIGHT, "cause": "slow"}], [], [], ["says nothing of 'link down'"]),
+        ([], [], [], ["unexpected culprits", "no 'link down' in the cause"]),
+        ([RIGHT, {**RIGHT, "members": ["node03/1"]}], [], [], ["unexpected culprits"]),
+        ([{**RIGHT, "kind": "host", "members": ["node02"]}], [], [], ["unexpected culprits"]),
+        ([RIGHT], [finding("node03", 1)], [], ["failures at node03/1"]),
+        ([{**RIGHT, "cause": "slow"}], [], [], ["no 'link down' in the cause"]),
         ([RIGHT], [], [{"host": "node02", "why": "not reached"}], []),
-        ([RIGHT], [], [{"host": "node03", "why": "busy"}], ["leaves out others than it should"]),
+        ([RIGHT], [], [{"host": "node03", "why": "busy"}], ["unexpected hosts left out"]),
     ],
 )
 def test_the_judge_is_content_with_the_right_answer_alone(

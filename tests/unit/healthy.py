@@ -75,7 +75,6 @@ from preflight.facts.types import (
     NpuChip,
     NpuSmi,
     Os,
-    Ping,
     Reading,
     Route,
     SharedMemory,
@@ -99,6 +98,7 @@ from preflight.model.measure import (
     TestOutcome,
     TestResult,
 )
+from preflight.model.ping import Ping
 from preflight.model.ports import PortSet
 from preflight.rules import setup_files
 from preflight.rules.firewall import persistent_rules

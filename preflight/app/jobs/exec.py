@@ -16,10 +16,10 @@ from preflight.app.run_options import ExecOptions
 from preflight.app.session import Session, session
 from preflight.gate.exec_allocation import cluster_of
 from preflight.gate.exec_choice import Choice, Wanted, choose
-from preflight.gate.exec_step import Start, by_mpirun, by_srun, packed, scripts
 from preflight.hostlists import names, slurm_environment
 from preflight.hostlists.host_list import ListSource
 from preflight.inventory import fold
+from preflight.launch.exec_step import Start, by_mpirun, by_srun, packed, scripts
 from preflight.launch.job import LaunchedJob
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import NotSeenError, PreflightError, UsageError

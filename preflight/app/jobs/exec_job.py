@@ -8,9 +8,9 @@ from preflight.app.run_options import ExecOptions
 from preflight.app.session import Session
 from preflight.facts.types import ClusterFacts
 from preflight.gate.exec_choice import Wanted
-from preflight.gate.exec_command import Told, nodes_of
-from preflight.gate.exec_step import Table, scripts
 from preflight.launch.environment import checked
+from preflight.launch.exec_command import Told, nodes_of
+from preflight.launch.exec_step import Table, scripts
 from preflight.launch.job import JobLauncher, LaunchedJob
 from preflight.launch.places import must_look, places, wants_addresses
 from preflight.model.cluster import Cluster

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.device_scribe import DeviceScribe
-from preflight.facts.types import Ping
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.model.ping import Ping
 
 
 @cluster_check(

@@ -10,10 +10,11 @@ from preflight.attribution.ping_reasons import reason
 from preflight.attribution.ping_types import Attachment, Cause, PingEnd, end, is_lost, own
 from preflight.attribution.ping_words import LARGE, LARGE_DIRECT, REACH, REACH_DIRECT, Words, mend, said
 from preflight.checks.engine.registry import NPU, All, cluster_check
-from preflight.facts.types import Hccn, HccnDevice, Ping
+from preflight.facts.types import Hccn, HccnDevice
 from preflight.model.cluster import Fabric
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit
+from preflight.model.ping import Ping
 
 _SHOWN = 12  # lines of evidence
 # Kind of a cause → kind of its culprit.

@@ -21,7 +21,7 @@ from preflight.provision.host_run import JOURNAL
 from preflight.provision.render import PlanLine, render, wrapped
 from preflight.provision.render_results import render_fixed, render_results
 from preflight.provision.rollout import failed_hosts
-from preflight.report.build import build
+from preflight.report.build import RunDetails, build
 from preflight.report.console import show, width
 from preflight.report.document import document
 from preflight.report.text import Line as ReportLine
@@ -65,7 +65,8 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: ChangeE
 
     Return `exit_code`.
     """
-    report = build(args.command, started, [host.name for host in s.hosts], end.after, inventory=args.inventory)
+    details = RunDetails(inventory=args.inventory)
+    report = build(args.command, started, [host.name for host in s.hosts], end.after, details)
     if args.limit:
         report = replace(report, notes=(f"limited to {args.limit}, as asked",))
     if args.output == "json":

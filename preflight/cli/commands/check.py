@@ -58,7 +58,7 @@ def _add_selection_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="saved facts, capture or support bundle to check; no host is contacted",
     )
-    for option, what in (
+    for option, purpose in (
         ("--only", "checks to run, and no others"),
         ("--skip", "checks to leave out"),
         ("--ignore", "checks with failures that count as warnings, with a record in the report"),
@@ -68,7 +68,7 @@ def _add_selection_arguments(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             metavar="ID",
-            help=f"{what}: an id, the start of an id, or an area; repeatable",
+            help=f"{purpose}: an id, the start of an id, or an area; repeatable",
         )
 
 

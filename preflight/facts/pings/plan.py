@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from preflight.facts.pings.device_ports import Port, Rails, is_routable, ports
 from preflight.facts.pings.tournament import opponent, steps
 from preflight.facts.sections.nic import Nic
-from preflight.facts.types import ClusterFacts, HostFacts, Ping
+from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.model.errors import UsageError
+from preflight.model.ping import Ping
 
 OTHER_LEAVES = 4  # leaves that a device pings behind; the other devices on its leaf ping behind the next leaves
 MOST_PINGS = 1_000_000  # of one run: some 300 MB on the controller, and at least a quarter of an hour

@@ -9,8 +9,9 @@ from preflight.facts.answers.host import Sections, section
 from preflight.facts.collect import POOL, CollectorRequest, without_sudo
 from preflight.facts.output import ToolOutput
 from preflight.facts.parsers.ascend import hccn_tool
-from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os, Ping
+from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os
 from preflight.model.cluster import Cluster, Host
+from preflight.model.ping import Ping
 from preflight.transport.fanout import FanOutLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport

@@ -8,7 +8,7 @@ import pytest
 from preflight.attribution.lost_pings import causes
 from preflight.attribution.ping_types import Attachment, Attachments, PingEnd, end, own
 from preflight.facts.pings.plan import PingScope, plan_pings
-from preflight.facts.types import Ping
+from preflight.model.ping import Ping
 from tests.unit.facts.test_pings import ALL, CROSS, MESH, NEIGHBOURS, cluster, rows
 
 HOSTS, DEVICES = 6, 4

@@ -22,9 +22,10 @@ from preflight.facts.pings.run import expected_seconds, forecast, ping, reachabl
 from preflight.facts.pings.tournament import opponent, steps
 from preflight.facts.reading import Found
 from preflight.facts.sections.nic import Nic, NicDevice, Vnic
-from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Ping, Reading, Unreachable
+from preflight.facts.types import ClusterFacts, Hccn, HccnDevice, HostFacts, Missing, Reading, Unreachable
 from preflight.model.cluster import Cluster, Device, Fabric, Host, Product
 from preflight.model.errors import UsageError
+from preflight.model.ping import Ping
 from preflight.transport.types import Answer, Channel, ErrorKind, Program, TransportError
 
 NONE = Reading()

@@ -19,7 +19,7 @@ from preflight.model.measure import Culprit, End, Member, Observation, RankView,
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut
 from preflight.probe.observe import absent
-from preflight.report.build import build
+from preflight.report.build import RunDetails, build
 from tests.unit.checks.test_checks import ROOT, look, read
 from tests.unit.healthy import scene
 
@@ -31,7 +31,7 @@ OWN, ARRIVALS, PINGS, PROBE = "NPU101", "FWL104", "PNG101", "PRB101"
 
 
 def told(*findings: Finding, command: str = "check", left_out: tuple[LeftOut, ...] = ()) -> dict[str, dict[str, Look]]:
-    return looks_of(build(command, datetime.now(UTC), HOSTS, findings, left_out=left_out), HOSTS, NEEDS, {})
+    return looks_of(build(command, datetime.now(UTC), HOSTS, findings, RunDetails(left_out=left_out)), HOSTS, NEEDS, {})
 
 
 def outcomes(*findings: Finding, left_out: tuple[LeftOut, ...] = ()) -> tuple[Outcome | None, ...]:

@@ -16,7 +16,6 @@ from preflight.facts.types import (
     NpuChip,
     NpuProcess,
     NpuSmi,
-    Ping,
     Reading,
     Unreachable,
 )
@@ -24,6 +23,7 @@ from preflight.model.change import Area, Change, Kind, Plan, Risk, StepResult, S
 from preflight.model.errors import PreflightError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.model.ping import Ping
 from preflight.provision.hold import held_back, not_reached, not_seen
 from preflight.provision.plan import make_plan
 from preflight.provision.precheck import not_asked, questions, taken

@@ -26,7 +26,7 @@ from preflight.model.measure import Culprit, Member, Scope, TestOutcome, TestRes
 from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut, Report
 from preflight.model.text import printable
-from preflight.report.build import build
+from preflight.report.build import RunDetails, build
 from preflight.report.document import document
 from preflight.report.html import html
 from preflight.report.junit import junit
@@ -43,7 +43,7 @@ HOSTILE = "\x1b[31m]]> <b>&amp; \"quoted\" \\ | 'x' \u202egnp\u202c \ufffe \x00 
 
 
 def report(*findings: Finding, left_out: tuple[LeftOut, ...] = (), hosts: tuple[str, ...] = ("node01",)) -> Report:
-    return build("check", datetime.now(UTC) - timedelta(seconds=90), hosts, findings, left_out=left_out)
+    return build("check", datetime.now(UTC) - timedelta(seconds=90), hosts, findings, RunDetails(left_out=left_out))
 
 
 def everything(text: str = HOSTILE) -> Report:
@@ -54,7 +54,7 @@ def everything(text: str = HOSTILE) -> Report:
     ]
     of_all = Finding("PRB101", WARN, text)
     seen = build("probe", datetime.now(UTC), ["node01", "node02"], [*findings, of_all],
-                 observations=observations({}), left_out=[LeftOut("node02", text)], notes=[text])  # fmt: skip
+                 RunDetails(observations({}), [LeftOut("node02", text)], [text]))  # fmt: skip
     assert seen.tests
     return seen
 

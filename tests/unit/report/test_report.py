@@ -11,7 +11,7 @@ from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome, overall
 from preflight.model.report import LeftOut, Report
 from preflight.model.text import printable
-from preflight.report.build import build
+from preflight.report.build import RunDetails, build
 from preflight.report.document import document
 from preflight.report.next_step import next_step
 from preflight.report.text import render
@@ -24,7 +24,7 @@ FAIL, WARN, UNKNOWN, PASS, SKIP = Outcome.FAIL, Outcome.WARN, Outcome.UNKNOWN, O
 def report(
     *findings: Finding, hosts: tuple[str, ...] = ("node01", "node02"), left_out: tuple[LeftOut, ...] = ()
 ) -> Report:
-    return build("check", datetime.now(UTC), hosts, findings, left_out=left_out)
+    return build("check", datetime.now(UTC), hosts, findings, RunDetails(left_out=left_out))
 
 
 def lines(*findings: Finding) -> list[str]:
@@ -74,7 +74,7 @@ def test_a_run_that_left_a_host_out_unasked_is_never_a_pass() -> None:
 
 def test_hosts_left_out_stand_in_the_inventory_s_order_and_what_is_no_host_last() -> None:
     left = [LeftOut(name, "busy") for name in ("rail 3", "node02", "node01")]
-    built = build("probe", datetime.now(UTC), ["node01", "node02"], [], left_out=left)
+    built = build("probe", datetime.now(UTC), ["node01", "node02"], [], RunDetails(left_out=left))
     assert [one.host for one in built.left_out] == ["node01", "node02", "rail 3"]
 
 
@@ -174,7 +174,9 @@ def test_the_next_step_keeps_to_the_hosts_asked_for_and_can_be_pasted() -> None:
 
 def test_a_remedy_that_is_a_command_of_ours_names_the_inventory() -> None:
     found = Finding("PRT101", FAIL, "x", host="node01", remedy="preflight configure-ports, or: sysctl -w")
-    (shown,) = build("check", datetime.now(UTC), ("node01",), (found,), inventory=Path("my hosts.toml")).findings
+    (shown,) = build(
+        "check", datetime.now(UTC), ("node01",), (found,), RunDetails(inventory=Path("my hosts.toml"))
+    ).findings
     assert shown.remedy == "preflight configure-ports --inventory 'my hosts.toml', or: sysctl -w"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from preflight.gate.exec_command import Told, nodes_of
+from preflight.launch.exec_command import Told, nodes_of
 from preflight.model.errors import UsageError
 
 TOLD = Told(nodes=None, processes=8, port=29500, table=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from preflight.gate.exec_step import Table, by_mpirun, by_srun, packed, scripts
 from preflight.inventory import parse
+from preflight.launch.exec_step import Table, by_mpirun, by_srun, packed, scripts
 from preflight.launch.job import JobLauncher, LaunchedJob
 from preflight.launch.places import places
 from preflight.model.errors import UsageError

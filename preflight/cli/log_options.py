@@ -24,8 +24,8 @@ def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
         "--most",
         type=_mebibytes,
         metavar="MIB",
-        help="with --fetch: most MiB from a host, newest logs first, at most a quarter of it from one file "
-        "(default: 32, and 2048 from all hosts together)",
+        help="with --fetch: most MiB from a host, newest logs first, a quarter of it from one file "
+        "(default: 32, and 2048 from all hosts)",
     )
 
 

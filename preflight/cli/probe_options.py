@@ -67,8 +67,8 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         type=_sizes,
         default=(),
         metavar="LIST",
-        help="message sizes in bytes, multiples of 8 (default: 8,1M,16M). Each is the S of nccl-tests: the tensor of "
-        "all_reduce, broadcast, reduce and send_recv, else the pieces of all ranks together",
+        help="message sizes S of nccl-tests in bytes, multiples of 8: the tensor of all_reduce, broadcast, reduce and "
+        "send_recv, else all pieces together (default: 8,1M,16M)",
     )
     tests.add_argument(
         "--init",

@@ -5,8 +5,8 @@
   preflight apply plan.json --canary 2 --batch 25%
 
 Every host is compared with the plan first. Each must be in the state that the plan saw, or
-already in the wanted state. Otherwise the plan is stale, and no host is changed. Devices that a
-job uses by now stay unchanged.
+already in the wanted state. If one is not, the plan is stale, and no host is changed. Devices that
+a job uses by now stay unchanged.
 """
 
 import argparse

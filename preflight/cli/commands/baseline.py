@@ -13,14 +13,36 @@ import argparse
 from preflight.cli.options import RUN_HELP, add_form_argument
 from preflight.history.baselines import USUAL
 
+_SAVE = """Save a run's measurements as a baseline.
+
+  preflight baseline save
+  preflight baseline save RUN --name before-upgrade
+"""
+_SHOW = """List the baselines with their measurements.
+
+  preflight baseline show
+  preflight baseline show -o json
+"""
+_COMPARE = """Compare a probe's measurements with a baseline.
+
+  preflight baseline compare
+  preflight baseline compare RUN --name before-upgrade
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    saving = actions.add_parser("save", help="save a run's measurements as a baseline", allow_abbrev=False)
+    saving = actions.add_parser(
+        "save", help="save a run's measurements as a baseline", description=_SAVE, allow_abbrev=False
+    )
     saving.add_argument("run_id", metavar="RUN", nargs="?", help=f"{RUN_HELP} (default: the last probe that passed)")
     saving.add_argument("--force", action="store_true", help="replace a baseline that has more bandwidths")
-    showing = actions.add_parser("show", help="list the baselines with their measurements", allow_abbrev=False)
-    comparing = actions.add_parser("compare", help="compare a probe's measurements with a baseline", allow_abbrev=False)
+    showing = actions.add_parser(
+        "show", help="list the baselines with their measurements", description=_SHOW, allow_abbrev=False
+    )
+    comparing = actions.add_parser(
+        "compare", help="compare a probe's measurements with a baseline", description=_COMPARE, allow_abbrev=False
+    )
     comparing.add_argument(
         "run_id", metavar="RUN", nargs="?", help=f"{RUN_HELP} (default: the last probe that passed all but PRB115)"
     )

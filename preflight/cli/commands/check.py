@@ -7,8 +7,8 @@
 
 The facts of each host come in one round trip. After that hosts are compared with each other,
 devices ping each other, and a probe runs collectives over all devices. The probe starts only on
-idle hosts, and only after all checks before it have passed. Otherwise it would take minutes to
-show symptoms of causes that are already known. `preflight probe` runs in any case.
+idle hosts, and only after all checks before it have passed. On a broken cluster it would take
+minutes to show symptoms of known causes. `preflight probe` runs in any case.
 """
 
 import argparse

@@ -3,7 +3,7 @@
   preflight diff                      # last run that passed, and the newest run
   preflight diff RUN                  # that run, and the newest run
   preflight diff RUN RUN
-  preflight diff good.json bad.json   # from check --save, facts --out or capture
+  preflight diff good.json bad.json   # saved reports, facts or captures
 
 RUN is an id of `preflight history`, its unique start, or one of the words last and passed. No host
 is contacted. Values that always change (times, counters, load) are left out; docs/history.md has

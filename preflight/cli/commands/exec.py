@@ -1,9 +1,9 @@
 """Probe the nodes of a job, leave the bad nodes out, and run a command on the good ones.
 
   salloc -N 18 --exclusive
-  preflight exec --nodes 16 -- torchrun train.py --epochs 10  # 16 good nodes
-  preflight exec --quick --budget 60s -- torchrun train.py    # all good nodes
-  preflight exec --per-device -- python train.py              # one process a device
+  preflight exec --nodes 16 -- torchrun train.py             # 16 good nodes
+  preflight exec --quick --budget 60s -- torchrun train.py   # all good nodes
+  preflight exec --per-device -- python train.py             # one a device
   preflight exec --via mpi -i hosts.toml --nodes 4 -- bash job.sh
 
 srun or mpirun starts the command once on each node. Its environment has all that torchrun and

@@ -2,7 +2,7 @@
 
   preflight history                   # check, probe, configure, apply, rollback
   preflight history --host node03     # runs over one host
-  preflight history RUN               # findings or changes of a run, and the next command
+  preflight history RUN               # its findings, changes and next step
 
 Runs that change hosts write a journal while they run, and are listed from it. check and probe are
 recorded when they end.

@@ -2,7 +2,7 @@
 
   preflight inventory import hostfile -o hosts.toml
   preflight inventory import --from slurm-env --product nvidia -o hosts.toml
-  ansible-inventory --list | preflight inventory import --group npu --base old.toml -
+  ansible-inventory --list | preflight inventory import --group npu -
   preflight inventory export --to openmpi --limit 'node[01-04]' -o hostfile
 
 No host is contacted. docs/import-export.md describes the formats.

@@ -29,6 +29,21 @@ _UP = """Start a lab.
   preflight lab up --hosts 2 --devices 8 --product atlas-a2
   preflight lab up --hosts 4 --leaves 2 --firewall ufw --dir /tmp/lab
 """
+_STATUS = """Show the hosts and devices of a lab.
+
+  preflight lab status
+  preflight lab status --dir /tmp/lab -o json
+"""
+_FAULTS = """List the faults for `preflight lab break`.
+
+  preflight lab faults
+  preflight lab faults -o json
+"""
+_DOWN = """Stop a lab and remove it.
+
+  preflight lab down
+  preflight lab down --dir /tmp/lab
+"""
 _BREAK = """Add a fault to a lab.
 
   preflight lab break link-down --host node02 --device 3
@@ -43,6 +58,9 @@ _SET = """Change a setting of the stand-ins.
 
   preflight lab set call-ms 50
   preflight lab set linger-s 2
+
+call-ms is the least time of each call of hccn_tool, npu-smi and lspci, in ms (default: 0). linger-s
+is the time in seconds that a device stays busy after a process with HCCL was killed (default: 10).
 """
 _SIMULATE = """Simulate how well the localiser finds faults in a model of a large fabric.
 
@@ -61,10 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_spec_arguments(up)
     up.set_defaults(act=_up)
 
-    status = actions.add_parser("status", help="show the hosts and devices of a lab", allow_abbrev=False)
+    status = actions.add_parser(
+        "status", help="show the hosts and devices of a lab", description=_STATUS, allow_abbrev=False
+    )
     status.set_defaults(act=_status)
 
-    listing = actions.add_parser("faults", help="list the faults for `preflight lab break`", allow_abbrev=False)
+    listing = actions.add_parser(
+        "faults", help="list the faults for `preflight lab break`", description=_FAULTS, allow_abbrev=False
+    )
     listing.set_defaults(act=_faults)
 
     breaking = actions.add_parser("break", help="add a fault to a lab", description=_BREAK, allow_abbrev=False)
@@ -78,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fixing.set_defaults(act=_fix)
 
     setting = actions.add_parser("set", help="change a setting of the stand-ins", description=_SET, allow_abbrev=False)
-    setting.add_argument("name", metavar="NAME", help="; ".join(f"{n}: {s.what}" for n, s in settings.SETTINGS.items()))
+    setting.add_argument("name", metavar="NAME", help=f"setting: {', '.join(settings.SETTINGS)}")
     setting.add_argument("value", metavar="VALUE", help="new value, in the unit of the setting")
     setting.set_defaults(act=_set)
 
@@ -91,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_simulation_arguments(simulating)
     simulating.set_defaults(act=_simulate)
 
-    down = actions.add_parser("down", help="stop a lab and remove it", allow_abbrev=False)
+    down = actions.add_parser("down", help="stop a lab and remove it", description=_DOWN, allow_abbrev=False)
     down.set_defaults(act=_down)
 
     for action in (up, status, breaking, fixing, setting, down):

@@ -5,7 +5,7 @@
   preflight probe --quick --budget 60s
   preflight probe --scope host,rail      # each host and each rail alone
   preflight probe --with hccl-test       # if jobs have no torch
-  salloc -N 4 --exclusive preflight probe --via slurm    # with srun, without ssh
+  salloc -N 4 --exclusive preflight probe --via slurm   # without ssh
 
 Every value of every collective is compared. The probe keeps the devices busy for seconds to
 minutes. It runs only if the hosts are declared idle: idle = true under [probe], or --idle. It

@@ -3,7 +3,7 @@
   preflight support-bundle                           # newest run
   preflight support-bundle RUN --out /tmp/case7.zip
   preflight support-bundle --log job.log --log logs/
-  preflight support-bundle -i hosts.toml --fetch --log '/data/job7/*.log'   # logs of the hosts
+  preflight support-bundle -i hosts.toml --fetch --log '/data/job7/*.log'
 
 Only the owner can read the file. Text that may be a password, key or token is removed. Serial
 numbers and machine ids are replaced, and connection settings are left out. Names and addresses

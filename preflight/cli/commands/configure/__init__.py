@@ -1,7 +1,7 @@
 """Show the changes that the hosts need, ask, apply them, and verify the result.
 
   preflight configure --inventory hosts.toml
-  preflight configure --dry-run --exit-code     # exit code 5 if something would change
+  preflight configure --dry-run                 # changes nothing
   preflight configure-ports --limit node03      # one area, one host
 
 The areas are ports, device addresses, firewall and environment. For one area there are

@@ -7,8 +7,8 @@
 check and probe publish their results on each host. Hosts need no preflight: `gate install` writes
 one program for the Python that they have, /usr/local/sbin/preflight-gate.
 
-Exit codes of --local: 0 the job may start, 1 the host is broken, 2 wrong usage, 3 the state is
-unknown and the policy is closed.
+Exit codes of --local: 0 the job may start, 1 the host is broken, 2 wrong usage, 3 unknown with a
+closed policy.
 """
 
 import argparse

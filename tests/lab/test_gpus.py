@@ -49,9 +49,9 @@ def test_a_fault_of_a_gpu_is_found_at_its_place_and_gone_when_fixed(lab: LabHand
     assert {finding["outcome"] for finding in found(lab)} == {"pass", "skip"}
 
 
-def test_what_befalls_npus_is_refused(lab: LabHandle) -> None:
+def test_a_fault_of_npus_is_refused(lab: LabHandle) -> None:
     refused = lab.lab("break", "link-down", "--device", "0", check=False)
-    assert (refused.returncode, refused.stderr.count("befalls NPUs")) == (2, 1)
+    assert (refused.returncode, refused.stderr.count("a fault of NPUs")) == (2, 1)
 
 
 def test_hosts_without_gpus_are_told_so_plainly(make_lab: MakeLab) -> None:

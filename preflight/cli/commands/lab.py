@@ -216,7 +216,7 @@ def _faults(args: argparse.Namespace) -> None:
     for fault in faults.describe():
         stand_in = " (acts on a stand-in)" if fault["stand_in"] else ""
         print(_wrapped(f"{fault['name']:18}  {fault['scope']}: {fault['what']}{stand_in}", indent=20))
-        print(f"{'':20}seen by {', '.join(fault['seen_by'])}")
+        print(f"{'':20}found by {', '.join(fault['seen_by'])}")
 
 
 def _wrapped(text: str, indent: int = 0) -> str:

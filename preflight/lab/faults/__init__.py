@@ -89,13 +89,13 @@ def _fault(name: str) -> Fault:
 def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: int | None) -> FaultPlace:
     lab_host = selected(hosts_of(lab, directory), on)
     if fault.scope == "host" and device is not None:
-        raise UsageError(f"{fault.name} befalls a host, not a device: leave --device out.")
+        raise UsageError(f"{fault.name} is a fault of a host: leave out --device.")
     if fault.scope == "device" and not 0 <= (device or 0) < lab.spec.devices:
         raise UsageError(f"{lab_host.name} has no device {device or 0}; the lab has {lab.spec.devices} a host.")
     if fault in gpus.FAULTS and not lab.spec.is_gpu:
-        raise UsageError(f"{fault.name} befalls GPUs: this is a lab of product {lab.spec.product}.")
+        raise UsageError(f"{fault.name} is a fault of GPUs, and this lab has the product {lab.spec.product}.")
     if fault.scope == "device" and fault not in gpus.FAULTS and not lab.spec.is_npu:
-        raise UsageError(f"{fault.name} befalls NPUs: this is a lab of product {lab.spec.product}.")
+        raise UsageError(f"{fault.name} is a fault of NPUs, and this lab has the product {lab.spec.product}.")
     if fault in software.FAULTS and not lab.spec.is_npu:
         raise UsageError(f"a lab of product {lab.spec.product} has no driver stand-in.")
     return FaultPlace(lab, directory, lab_host, device or 0)

@@ -103,7 +103,7 @@ def play(row: Row, directory: Path) -> Result:
         done = _start(*row.command, "--inventory", str(_inventory(directory, row.backend)), "-o", "json")
         seconds = time.monotonic() - begin
     finally:
-        _run("lab", "mend", "--dir", str(directory))
+        _run("lab", "fix", "--dir", str(directory))
     try:
         report: dict[str, Any] = json.loads(done.stdout)
     except ValueError:

@@ -5,12 +5,16 @@ python -m tests.commands > docs/commands.md
 
 import argparse
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
 from preflight.cli.main import parser
 from preflight.cli.parser import Parser
 
+Lines = dict[str, list[str]]  # title of a group of options → the options
+
+COMMON = 4  # commands that have an option in the same words, so that it is explained once
 HEAD = """# Commands
 
 `python -m tests.commands` makes this page from the parsers of the commands. A test compares the two. `--help` of every
@@ -19,22 +23,57 @@ command prints the same text. For exit codes, see [contracts](contracts.md#exit-
 
 def page() -> str:
     """Return the whole page, with the commands in the order of `preflight --help`."""
-    return "\n\n".join([HEAD, *_commands(parser(), 2)]) + "\n"
+    commands = parser()
+    common = _common(commands)
+    return "\n\n".join([HEAD, *_common_section(common), *_commands(commands, 2, common)]) + "\n"
 
 
-def _commands(above: argparse.ArgumentParser, level: int) -> Iterator[str]:
-    """Yield a section for each command of a parser, followed by its subcommands."""
+def _common(commands: argparse.ArgumentParser) -> Lines:
+    """Return the options that several commands have, by the title of their group."""
+    counts = Counter(
+        (title, line) for command in _below(commands) for title, lines in _groups(command) for line in lines
+    )
+    common: Lines = {}
+    for (title, line), count in counts.items():
+        if title and count >= COMMON:
+            common.setdefault(title, []).append(line)
+    return common
+
+
+def _common_section(common: Lines) -> Iterator[str]:
+    yield "## Common options"
+    yield "Many commands have these options. Their sections below refer to this one."
+    for title, lines in common.items():
+        yield f"{title}:"
+        yield "\n".join(lines)
+
+
+def _below(above: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield every command of a parser, and those below it."""
+    for command in _choices(above).values():
+        if isinstance(command, Parser):
+            command.load()
+        yield command
+        yield from _below(command)
+
+
+def _choices(above: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     for action in above._actions:  # argparse has no public access to them
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _commands(above: argparse.ArgumentParser, level: int, common: Lines) -> Iterator[str]:
+    """Yield a section for each command of a parser, followed by its subcommands."""
+    for action in above._actions:
         if isinstance(action, argparse._SubParsersAction):
             helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, command in action.choices.items():
-                if isinstance(command, Parser):
-                    command.load()
                 yield f"{'#' * level} {command.prog}"
                 yield from _prose(command.description or f"{helps[name][:1].upper()}{helps[name][1:]}.")
-                if options := [_option(command, each) for each in command._actions if _shown(each)]:
-                    yield "\n".join(options)
-                yield from _commands(command, level + 1)
+                yield from _options(command, common)
+                yield from _commands(command, level + 1, common)
 
 
 def _prose(description: str) -> Iterator[str]:
@@ -45,6 +84,29 @@ def _prose(description: str) -> Iterator[str]:
             yield "\n".join(["```", *(line.removeprefix("  ") for line in group), "```"])
         elif kind:
             yield _linked("\n".join(group))
+
+
+def _options(command: argparse.ArgumentParser, common: Lines) -> Iterator[str]:
+    """Yield a list for each group of options, below its title. Common options have no text of their own there."""
+    for title, lines in _groups(command):
+        known = [line for line in lines if line in common.get(title, ())]
+        names = ", ".join(re.findall(r"^- (`-[^` ]+)", line)[0] + "`" for line in known)
+        if title:
+            yield f"{title}:"
+        yield "\n".join(
+            [
+                *([f"- {names}: [common options](#common-options)"] if known else []),
+                *(line for line in lines if line not in known),
+            ]
+        )
+
+
+def _groups(command: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]:
+    """Yield the title and the lines of each group of options. Options outside all groups have no title."""
+    for group in command._action_groups:
+        if lines := [_option(command, each) for each in group._group_actions if _shown(each)]:
+            is_own = group not in command._action_groups[:2]  # after positionals and options
+            yield str(group.title).capitalize() if is_own else "", lines
 
 
 def _shown(action: argparse.Action) -> bool:

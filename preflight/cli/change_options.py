@@ -3,47 +3,59 @@
 import argparse
 
 from preflight.app.options import ChangePermissions
+from preflight.cli.options import CHANGES, option_group
 from preflight.provision.rollout import Batch
 
 _SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation
 
 
 def add_rollout_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--canary", type=_count, metavar="N", help="hosts that go first and have to end well (default: 1 of 16 or more)"
+    changes = option_group(parser, CHANGES)
+    changes.add_argument("-y", "--yes", action="store_true", help="change hosts without a question")
+    changes.add_argument(
+        "--canary",
+        type=_count,
+        metavar="N",
+        help="number of hosts to change first; all must succeed (default: 1 for 16 or more hosts, else 0)",
     )
-    parser.add_argument(
-        "--batch", type=_batch, default=Batch(), metavar="N", help="then so many at a time: 25%% or 16 (default: 100%%)"
+    changes.add_argument(
+        "--batch",
+        type=_batch,
+        default=Batch(),
+        metavar="N",
+        help="number of hosts to change at once after that, such as 16 or 25%% (default: 100%%)",
     )
-    parser.add_argument(
+    changes.add_argument(
         "--max-fail",
         type=_count,
         default=0,
         metavar="N",
-        help="begin no other batch once more than N hosts have failed (default: 0)",
+        help="start no further batch after more than N failed hosts (default: 0)",
     )
 
 
 def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     add_rollout_arguments(parser)
-    parser.add_argument(
+    option_group(parser, CHANGES).add_argument(
         "--confirm-within",
         type=_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="how long a host waits for a new connection before it takes its firewall changes back (default: 30)",
+        help="seconds that a host waits for a new connection before it undoes its firewall changes (default: 30)",
     )
     add_permission_arguments(parser)
 
 
 def add_permission_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that permit changes; they decide which changes the plan contains."""
-    parser.add_argument(
-        "--allow-disturbing", action="store_true", help="also change what may disturb something that runs on a host now"
+    changes = option_group(parser, CHANGES)
+    changes.add_argument(
+        "--allow-disturbing", action="store_true", help="include changes that may disturb running programs"
     )
-    parser.add_argument(
-        "--force-busy", action="store_true", help="also change devices that a job uses: it will lose its connections"
+    changes.add_argument(
+        "--force-busy",
+        action="store_true",
+        help="include changes of devices that a job uses; the job loses its connections",
     )
 
 

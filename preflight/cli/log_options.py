@@ -3,23 +3,29 @@
 import argparse
 import re
 
+from preflight.cli.options import LOGS, option_group
+
+LOG_HELP = "log file, or folder of logs; with --fetch a path on the hosts, in which * and ? are wildcards"
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fetch", action="store_true", help="bring the logs of all hosts first, one round trip a host")
-    parser.add_argument(
+    logs = option_group(parser, LOGS)
+    logs.add_argument(
+        "--fetch", action="store_true", help="collect the logs of all hosts first, in one round trip a host"
+    )
+    logs.add_argument(
         "--since",
         type=_age,
         metavar="AGE",
-        help="of --fetch: only logs that were changed in the last 24h (default), 90m, 7d …",
+        help="with --fetch: greatest age of a log, such as 90m, 24h or 7d (default: 24h)",
     )
-    parser.add_argument(
+    logs.add_argument(
         "--most",
         type=_mebibytes,
         metavar="MIB",
-        help="of --fetch: MiB from a host "
-        "(default: 32, and 2048 of all), the newest logs first, a quarter of it a file",
+        help="with --fetch: most MiB from a host, newest logs first, a quarter of it from one file "
+        "(default: 32, and 2048 from all hosts)",
     )
 
 

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Sequence
 
 from preflight import __version__
+from preflight.cli.command_groups import GROUPS, RootParser
 from preflight.cli.parser import Parser, harmless, nearest
 from preflight.cli.pipe import replace_closed_streams, silence_stdout, spell_what_cannot_be_encoded
 from preflight.model.errors import PreflightError, UsageError
@@ -17,37 +18,7 @@ from preflight.model.errors import PreflightError, UsageError
 YOUNG = 100_000
 
 # Command → one-line help
-COMMANDS = {
-    "check": "look at every host, compare, ping, probe; name what is wrong and what to do",
-    "probe": "run collectives over all devices and name who did not arrive or sent wrong data",
-    "exec": "probe the nodes of a job, leave the bad ones out, run a command on the good ones",
-    "plan": "show what would be changed, and save it",
-    "apply": "carry out a saved plan: that and nothing else",
-    "history": "list the runs that were started here: what they found or changed",
-    "diff": "show what changed between two runs; of no run: since the last one that passed",
-    "baseline": "save what a probe measured, and compare later probes with it",
-    "rollback": "take back what a run changed",
-    "configure": "plan and apply ports, device addresses, firewall and environment",
-    "configure-ports": "reserve the HCCL and job ports on every host",
-    "configure-device-ips": "give every device NIC its address",
-    "configure-firewall": "open the firewall for the cluster (or switch it off, as the inventory says)",
-    "configure-environment": "names in /etc/hosts, limits and a profile, as far as the inventory asks for them",
-    "learn": "write an inventory from a cluster that is already configured",
-    "ranktable": "write the rank table of the hosts, judge one, bring one to all hosts",
-    "inventory": "take hosts from other tools' lists (MPI, Slurm, Ansible, …) and give them back",
-    "facts": "collect the facts of every host in one round trip, and print or save them",
-    "capture": "keep what the hosts' tools print, redacted, for a later look or somebody else's",
-    "support-bundle": "put what a run saw and found into one file, redacted, for somebody else",
-    "gate": "say whether a job may start on this machine; bring the gate to all hosts",
-    "diagnose": "read the logs of a job that failed: who was first, why, and what to do",
-    "launch": "print a job's command and environment of every host; say what is wrong with start scripts",
-    "parse": "show what a parser makes of saved tool output",
-    "list-checks": "list all checks",
-    "explain": "explain a check: why it matters, how to look by hand, how to mend it",
-    "help": "print the help of a command",
-    "completion": "print what makes a shell complete commands and options",
-    "lab": "a cluster in a box: real sshd, real kernel settings, stand-in vendor tools",
-}
+COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 
 # Names of commands in other tools → ours.
 MEANT = {
@@ -75,14 +46,10 @@ def module_of(command: str) -> str:
 
 def parser(wanted: str | None = None) -> Parser:
     """Return the parser of the whole command line. `wanted` is the command on it."""
-    root = Parser(
-        prog="preflight",
-        description="Prepare and prove clusters of accelerator servers before distributed training starts.",
-        epilog="Start with: preflight check --inventory hosts.toml",
-    )
+    root = RootParser(prog="preflight")
     root.asked = f"preflight {wanted}" if wanted in COMMANDS else ""
     root.add_argument("--version", action="version", version=f"preflight {__version__}")
-    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     for name, help_text in COMMANDS.items():
         commands.add_parser(name, help=help_text, module=module_of(name))
     return root

@@ -15,25 +15,56 @@ Options = TypeVar("Options", bound=HostOptions)
 _MOST_DEVICES = 64  # on one host
 
 
-RUN_HELP = "a run's id, a unique beginning of it, or last"
+RUN_HELP = "id of a run, its unique start, or last"
+IDLE_HELP = "permit the probe: these hosts are idle, and no other job needs them"
+MASTER_PORT_HELP = "TCP port of the master (default: the inventory's, else 29500)"
+ENV_HELP = "variable to add or replace; repeatable"
+DRY_RUN_HELP = "show the changes, and change nothing"
+LOCAL_HELP = "read this machine, without an inventory"
+PLACE_HELP = "folder or file for the output (default: the current folder)"
+FORCE_HELP = "overwrite an existing FILE"
+LIMIT_HELP = "hosts to use, such as node[01-04],node09 (default: all)"
+FORM_HELP = "form of the output (default: console)"
+# Titles of groups of options
+HOSTS = "hosts and connection"
+SELECTION = "what to check"
+TESTS = "what to test"
+CHANGES = "how to change hosts"
+LOGS = "logs of hosts"
+OUTPUT = "output"
 MOST_AT_ONCE = 64  # hosts; paramiko does not get faster with more
 
 
-def add_inventory_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE", help="default: hosts.toml"
+def option_group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """Return the parser's group of options with this title. Add it if the parser has none."""
+    groups = parser._action_groups  # argparse has no public access to them
+    return next((group for group in groups if group.title == title), None) or parser.add_argument_group(title)
+
+
+def add_inventory_arguments(parser: argparse.ArgumentParser, default: str = "hosts.toml") -> None:
+    """Add the options on hosts and the connection to them. `default`: the inventory without -i, in words."""
+    hosts = option_group(parser, HOSTS)
+    hosts.add_argument(
+        "-i",
+        "--inventory",
+        type=Path,
+        default=DEFAULT_INVENTORY if default == "hosts.toml" else None,
+        metavar="FILE",
+        help=f"inventory (default: {default})",
     )
-    parser.add_argument("--limit", metavar="HOSTS", help="only these hosts, such as node[01-04],node09")
-    parser.add_argument(
-        "--accept-new", action="store_true", help="trust host keys seen for the first time (a changed key is refused)"
+    hosts.add_argument("--limit", metavar="HOSTS", help=LIMIT_HELP)
+    hosts.add_argument(
+        "--accept-new",
+        action="store_true",
+        help="trust the keys of hosts that are not in known_hosts; refuse a changed key",
     )
-    parser.add_argument(
+    hosts.add_argument(
         "-K",
         "--ask-sudo-password",
         action="store_true",
-        help="ask for the password that sudo wants on hosts with sudo = true; once, and it is kept nowhere",
+        help="ask once for the sudo password of hosts with sudo = true; the password is not stored",
     )
-    parser.add_argument("--pool", type=_pool, default=32, metavar="N", help="hosts worked on at once (default: 32)")
+    hosts.add_argument("--pool", type=_pool, default=32, metavar="N", help="hosts contacted at once (default: 32)")
 
 
 def product_name(text: str) -> str:
@@ -47,8 +78,8 @@ def product_name(text: str) -> str:
 
 
 def add_basic_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--basic", action="store_true", help="look at what a first look needs, and no deeper: seconds instead of 20"
+    option_group(parser, SELECTION).add_argument(
+        "--basic", action="store_true", help="only the basic facts and their checks: a few seconds instead of 20"
     )
 
 
@@ -76,8 +107,23 @@ def devices(text: str) -> tuple[int, ...]:
 
 
 def add_publish_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--publish", action="store_true", help="leave on each host what was found there, for the gate (docs/gate.md)"
+    option_group(parser, OUTPUT).add_argument(
+        "--publish", action="store_true", help="write each host's results to that host, for the gate (docs/gate.md)"
+    )
+
+
+def add_fail_on_argument(parser: argparse.ArgumentParser) -> None:
+    option_group(parser, OUTPUT).add_argument(
+        "--fail-on",
+        choices=("warn", "fail"),
+        default="fail",
+        help="least severity that gives exit code 1 (default: fail)",
+    )
+
+
+def add_form_argument(parser: argparse.ArgumentParser) -> None:
+    option_group(parser, OUTPUT).add_argument(
+        "-o", "--output", choices=("console", "json"), default="console", help=FORM_HELP
     )
 
 

@@ -1,8 +1,9 @@
-"""Options of the probe: what is tested, how, and for how long."""
+"""Options of the probe: tests, method and time limit."""
 
 import argparse
 import re
 
+from preflight.cli.options import TESTS, option_group
 from preflight.model.measure import Scope
 from preflight.probe.request import SCOPES
 
@@ -49,37 +50,44 @@ def _seconds(text: str) -> float:
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend", choices=("hccl", "nccl", "gloo"), help="instead of the inventory's")
-    parser.add_argument(
+    tests = option_group(parser, TESTS)
+    tests.add_argument(
+        "--backend",
+        choices=("hccl", "nccl", "gloo"),
+        help="backend of the collectives (default: the inventory's)",
+    )
+    tests.add_argument(
         "--with",
         dest="tool",
         choices=("torch", "hccl-test"),
-        help="what runs the collectives; without it torch, or the vendor's HCCL Test where no host's jobs have torch",
+        help="program that runs the collectives (default: torch, or the vendor's HCCL Test if no host has torch)",
     )
-    parser.add_argument(
+    tests.add_argument(
         "--sizes",
         type=_sizes,
         default=(),
         metavar="LIST",
-        help="bytes, multiples of 8, such as 8,1M,16M (the default): "
-        "the S of nccl-tests, which is the tensor of all_reduce, broadcast, reduce and send_recv, and all ranks' "
-        "pieces together of the others",
+        help="message sizes S of nccl-tests in bytes, multiples of 8: the tensor of all_reduce, broadcast, reduce and "
+        "send_recv, else all pieces together (default: 8,1M,16M)",
     )
-    parser.add_argument(
+    tests.add_argument(
         "--init",
         choices=("store", "env", "tcp", "file"),
-        help="how all ranks together meet: at preflight's own store, or as jobs do (instead of the inventory's)",
+        help="rendezvous of all ranks: preflight's own store, or a method of jobs (default: the inventory's)",
     )
-    parser.add_argument(
+    tests.add_argument(
         "--scope",
         type=_scopes,
         metavar="LIST",
-        help="who tests together: device, host, all, rail, pair (default: device,all,pair)",
+        help="sets of devices that run together: device, host, all, rail, pair (default: device,all,pair)",
     )
-    parser.add_argument("--quick", action="store_true", help="fewer operations, no training step")
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="who meets whom in the first round of pairs (default: others each time)"
+    tests.add_argument("--quick", action="store_true", help="run fewer operations and no training step")
+    tests.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the first round of pairs (default: another in each run)"
     )
-    parser.add_argument(
-        "--budget", type=_seconds, metavar="TIME", help="stop after so long, such as 60s or 5m; what is left is unknown"
+    tests.add_argument(
+        "--budget",
+        type=_seconds,
+        metavar="TIME",
+        help="time limit, such as 60s or 5m; tests that are left have the result unknown (default: none)",
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from preflight.app.files import refuse_place
+from preflight.cli.options import OUTPUT, option_group
 from preflight.model.errors import UsageError
 
 FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")
@@ -18,17 +19,18 @@ class ReportOutput(NamedTuple):
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    output = option_group(parser, OUTPUT)
+    output.add_argument(
         "-o",
         "--output",
         dest="outputs",
         type=_output,
         action="append",
         metavar="FORMAT[=FILE]",
-        help=f"{', '.join(FORMATS)}; to stdout, or into a file. May be given several times (default: console)",
+        help=f"form of the report, to stdout or FILE: {', '.join(FORMATS)} (default: console); repeatable",
     )
     add_save_argument(parser)
-    parser.add_argument("--all", action="store_true", help="show what passed and what was skipped, too")
+    output.add_argument("--all", action="store_true", help="show passed and skipped checks, too")
 
 
 def _output(text: str) -> ReportOutput:
@@ -41,7 +43,9 @@ def _output(text: str) -> ReportOutput:
 
 
 def add_save_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON")
+    option_group(parser, OUTPUT).add_argument(
+        "--save", type=Path, metavar="FILE", help="file that gets the report as JSON, too"
+    )
 
 
 def outputs(args: argparse.Namespace) -> list[ReportOutput]:

@@ -71,7 +71,7 @@ class LabHost:
         """Return its first process. Raise PreflightError if the host is down."""
         if process := self.init:
             return process
-        raise PreflightError(f"{self.name} is down; `preflight lab mend host-dead` starts it again.")
+        raise PreflightError(f"{self.name} is down; `preflight lab fix host-dead` starts it again.")
 
     def run(self, *command: str) -> str:
         """Run a command inside the host, as root. Return its stdout."""

@@ -43,7 +43,7 @@ def test_a_fibre_that_is_cut_is_dark_at_both_ends_and_named(direct: LabHandle) -
     try:
         said = failed(probe(direct))
     finally:
-        direct.lab("mend")
+        direct.lab("fix")
     assert "device 1" in said
     assert "NPU107" in said or "network port is down" in said
     assert "node01" in said

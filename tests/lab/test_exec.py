@@ -43,7 +43,7 @@ def broken(lab: LabHandle, fault: str) -> Iterator[str]:
     try:
         yield "node02"
     finally:
-        lab.lab("mend")
+        lab.lab("fix")
 
 
 def begin(site: Site, *words: str, inventory: Path | None = None) -> "subprocess.Popen[str]":

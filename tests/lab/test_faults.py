@@ -79,9 +79,9 @@ def healthy(provisioned: Any) -> dict[Subject, str]:
 
 
 @pytest.fixture
-def mended(provisioned: Any) -> Iterator[Any]:
+def fixed(provisioned: Any) -> Iterator[Any]:
     yield provisioned
-    assert preflight("lab", "mend", "--dir", provisioned.dir).returncode == 0
+    assert preflight("lab", "fix", "--dir", provisioned.dir).returncode == 0
 
 
 def changed(before: dict[Subject, str], after: dict[Subject, str]) -> set[str]:
@@ -98,13 +98,13 @@ def changed(before: dict[Subject, str], after: dict[Subject, str]) -> set[str]:
     "fault", [pytest.param(fault, id=fault["name"]) for fault in FAULTS if fault["name"] not in ELSEWHERE]
 )
 def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
-    mended: Any, healthy: dict[Subject, str], fault: dict[str, Any]
+    fixed: Any, healthy: dict[Subject, str], fault: dict[str, Any]
 ) -> None:
     where = ["--host", "node02", *(["--device", "2"] if fault["scope"] == "device" else [])]
-    broken = preflight("lab", "break", fault["name"], *where, "--dir", mended.dir)
+    broken = preflight("lab", "break", fault["name"], *where, "--dir", fixed.dir)
     assert broken.returncode == 0, broken.stderr
     first = fault["seen_by"][0]
-    found = findings(mended)
+    found = findings(fixed)
     after = words(found)
     others = changed(healthy, after) - set(fault["seen_by"])
     assert not others, [finding for finding in found if finding["check"] in others]
@@ -114,9 +114,9 @@ def test_a_fault_is_seen_by_its_check_and_by_no_unrelated_one(
     assert any(host == culprit for host, _ in named), (named, troubled(after))
     if fault["scope"] == "device":
         assert (culprit, 2) in named
-    assert preflight("lab", "mend", fault["name"], "--dir", mended.dir).returncode == 0
+    assert preflight("lab", "fix", fault["name"], "--dir", fixed.dir).returncode == 0
     of_facts = () if first.startswith("PRB") else ("--no-probe",)
-    assert not troubled(words(findings(mended, *of_facts))), "mended, everything passes again"
+    assert not troubled(words(findings(fixed, *of_facts))), "fixed, everything passes again"
 
 
 def test_a_device_file_that_is_closed_to_the_jobs_user_is_seen(make_lab: Callable[..., Any]) -> None:

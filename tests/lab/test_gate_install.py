@@ -162,7 +162,7 @@ def test_a_fault_closes_the_host_that_has_it_and_no_other(lab: LabHandle) -> Non
         problems = looks["node02"]["problems"]
         assert {(one["check"], one["device"]) for one in problems if one["outcome"] == "fail"} == {("NPU107", 1)}
     finally:
-        lab.lab("mend")
+        lab.lab("fix")
 
 
 def test_a_failure_is_cleared_by_an_operator_who_names_the_host(lab: LabHandle) -> None:
@@ -170,7 +170,7 @@ def test_a_failure_is_cleared_by_an_operator_who_names_the_host(lab: LabHandle) 
     try:
         assert publish(lab).returncode == 1
     finally:
-        lab.lab("mend")
+        lab.lab("fix")
     ask = f"{PROGRAM} --local --context prolog -o json"
     answer = json.loads(lab.ssh("node02", ask).stdout)
     assert (answer["outcome"], answer["open"]) == ("fail", False)
@@ -251,5 +251,5 @@ def test_a_host_that_is_not_reached_keeps_what_it_has(lab: LabHandle) -> None:
         assert done.returncode != 0
         assert "not published on node02: not reached" in " ".join(done.stdout.split())
     finally:
-        lab.lab("mend")
+        lab.lab("fix")
     assert verdict(lab, "node02") == before

@@ -121,7 +121,7 @@ def test_a_link_is_read_by_health_and_after_a_boot(lab: LabHandle) -> None:
             assert (code, closing(prolog)) == (1, {("NPU107", "fail", 1)})
             assert asked(lab, "prolog", "SLURM_JOB_GPUS=0")[0] == 0, "it is not this job's device"
     finally:
-        lab.lab("mend")
+        lab.lab("fix")
     with booted(lab):
         assert asked(lab, "prolog")[0] == 0
 
@@ -161,7 +161,7 @@ def test_ports_are_looked_at_now(lab: LabHandle) -> None:
         assert "job port 60000 is taken by " in answer["sentence"]
         assert asked(lab, "task")[0] == 0, "there it may be the job's own"
     finally:
-        lab.lab("mend")
+        lab.lab("fix")
     assert asked(lab, "prolog")[0] == 0
 
 

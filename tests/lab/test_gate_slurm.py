@@ -62,7 +62,7 @@ def test_a_published_verdict_closes_a_node_as_well(slurm: SlurmCluster) -> None:
         assert slurm.reasons()["node03"].startswith("preflight: NPU117 device 0: ")
         slurm.call("scancel", job)
     finally:
-        slurm.lab.lab("mend")
+        slurm.lab.lab("fix")
         publish(slurm.lab, "node03")
 
 

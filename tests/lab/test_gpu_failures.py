@@ -1,5 +1,5 @@
 """Failures of GPU clusters (docs/failures-gpu.md) made on real hosts: what each leads to there, and that it goes with
-the mend. There is no GPU: none of these needs one."""
+the fix. There is no GPU: none of these needs one."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def lab(make_lab: MakeLab) -> LabHandle:
 
 
 @contextmanager
-def made(lab: LabHandle, make: str, mend: str) -> Iterator[None]:
+def made(lab: LabHandle, make: str, fix: str) -> Iterator[None]:
     """On node02."""
     assert not troubled(lab)
     done = lab.ssh("node02", make)
@@ -35,7 +35,7 @@ def made(lab: LabHandle, make: str, mend: str) -> Iterator[None]:
     try:
         yield
     finally:
-        done = lab.ssh("node02", mend)
+        done = lab.ssh("node02", fix)
     assert done.returncode == 0, done.stderr
     assert not troubled(lab)
 

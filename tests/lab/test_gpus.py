@@ -40,18 +40,18 @@ def test_healthy_hosts_pass_and_the_stand_ins_are_called_so(lab: LabHandle) -> N
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_a_gpu_is_found_at_its_place_and_gone_when_mended(lab: LabHandle, fault: str) -> None:
+def test_a_fault_of_a_gpu_is_found_at_its_place_and_gone_when_fixed(lab: LabHandle, fault: str) -> None:
     device = () if fault == "nvidia-smi-hangs" else ("--device", "3")
     lab.lab("break", fault, "--host", "node02", *device)
     failed = {(f["check"], f["host"], f["device"]) for f in found(lab) if f["outcome"] not in ("pass", "skip")}
-    lab.lab("mend", fault)
+    lab.lab("fix", fault)
     assert failed == {(check, "node02", at) for check, at in FAULTS[fault]}
     assert {finding["outcome"] for finding in found(lab)} == {"pass", "skip"}
 
 
-def test_what_befalls_npus_is_refused(lab: LabHandle) -> None:
+def test_a_fault_of_npus_is_refused(lab: LabHandle) -> None:
     refused = lab.lab("break", "link-down", "--device", "0", check=False)
-    assert (refused.returncode, refused.stderr.count("befalls NPUs")) == (2, 1)
+    assert (refused.returncode, refused.stderr.count("a fault of NPUs")) == (2, 1)
 
 
 def test_hosts_without_gpus_are_told_so_plainly(make_lab: MakeLab) -> None:

@@ -90,7 +90,7 @@ def test_what_stops_hccl_stops_the_stand_in_with_the_same_words(
     try:
         assert re.search(text, _all_reduce(two_by_two))
     finally:
-        two_by_two.lab("mend", fault)
+        two_by_two.lab("fix", fault)
 
 
 @pytest.mark.lab
@@ -99,7 +99,7 @@ def test_a_dead_port_does_not_cut_a_device_from_its_siblings(two_by_two: LabHand
     try:
         assert sorted(_all_reduce(two_by_two, hosts=1).splitlines()) == ["rank 0 right=True", "rank 1 right=True"]
     finally:
-        two_by_two.lab("mend")
+        two_by_two.lab("fix")
 
 
 @pytest.mark.lab

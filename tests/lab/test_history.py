@@ -61,7 +61,7 @@ def test_two_looks_at_hosts_that_nobody_changed_are_the_same_and_a_change_is_nam
     assert "  node02 device 0: hccn.devices.link UP -> DOWN" in done.stdout.splitlines()
     assert "new fail NPU107 node02: device 0: link is DOWN" in done.stdout
     assert done.stdout.splitlines()[-1] == "next: preflight explain NPU107"
-    lab.lab("mend")
+    lab.lab("fix")
 
     case = tmp_path / "case.zip"
     bundle = preflight("support-bundle", "--inventory", lab.inventory, "--fetch", "--out", case, check=False, env=home)

@@ -1,4 +1,4 @@
-"""The lab's faults are real, and mend brings back what was."""
+"""The lab's faults are real, and fix brings back what was."""
 
 import contextlib
 import json
@@ -212,7 +212,7 @@ def test_every_fault_is_tested() -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_real_and_mend_brings_back_what_was(lab: LabHandle, fault: Fault) -> None:
+def test_a_fault_is_real_and_fix_brings_back_what_was(lab: LabHandle, fault: Fault) -> None:
     name, scope = fault.name, fault.scope
     look, sign = SEEN[name]
     before = look(lab)
@@ -226,7 +226,7 @@ def test_a_fault_is_real_and_mend_brings_back_what_was(lab: LabHandle, fault: Fa
         assert lab.status["breaks"] == [{"name": name, "host": "node02", "device": 1 if scope == "device" else None}]
         assert lab.lab("break", name, *where, check=False).returncode == 2
     finally:
-        lab.lab("mend", name)
+        lab.lab("fix", name)
     assert look(lab) == before
     assert lab.status["breaks"] == []
 
@@ -240,7 +240,7 @@ def test_where_large_packets_are_dropped_tcp_stands_still(two_by_two: LabHandle)
         assert _sent_to_node02(two_by_two, 1000) == 1000
         assert _sent_to_node02(two_by_two, 1 << 20) == 0
     finally:
-        two_by_two.lab("mend", "small-mtu-path")
+        two_by_two.lab("fix", "small-mtu-path")
     assert _sent_to_node02(two_by_two, 1 << 20) == 1 << 20
 
 
@@ -287,8 +287,8 @@ def _after(key: str, text: str) -> str:
 
 
 @pytest.mark.lab
-def test_mend_and_break_talk_like_a_person(two_by_two: LabHandle) -> None:
-    assert "nothing is broken" in two_by_two.lab("mend").stdout
+def test_fix_and_break_print_one_sentence(two_by_two: LabHandle) -> None:
+    assert "nothing is broken" in two_by_two.lab("fix").stdout
     switchless = two_by_two.lab("break", "partition", check=False)
     assert (switchless.returncode, "up --leaves 2" in switchless.stderr) == (2, True)
     typo = two_by_two.lab("break", "link-dwon", check=False)
@@ -297,7 +297,7 @@ def test_mend_and_break_talk_like_a_person(two_by_two: LabHandle) -> None:
         first = two_by_two.lab("break", "slow-link", "--host", "node01").stdout
         assert first.startswith("slow-link on node01/0 (no --device: the first): ")
     finally:
-        two_by_two.lab("mend")
+        two_by_two.lab("fix")
     stranger = two_by_two.lab("break", "link-down", "--host", "node09", check=False)
     assert (stranger.returncode, "node09" in stranger.stderr) == (2, True)
     faults = json.loads(preflight("lab", "faults", "-o", "json").stdout)

@@ -216,7 +216,7 @@ def test_a_leaf_without_its_uplink_is_named_as_two_groups_of_hosts(
     try:
         found = parts(two_leaves, *options)
     finally:
-        two_leaves.lab("mend", "partition")
+        two_leaves.lab("fix", "partition")
     assert found == [
         (None, ["node01", "node02"], "a partition: just what is behind leaf01"),
         (None, ["node03", "node04"], "a partition: just what is behind leaf02"),

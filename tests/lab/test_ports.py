@@ -31,7 +31,7 @@ BEFORE = PortSet.parse("4000,29500,60000-60031")  # reserved when a person loads
 
 @dataclass(frozen=True)
 class Layout:
-    """Files of a host: path → text, "-> TARGET" for a link, "/" for a folder. `left`: what cannot be mended."""
+    """Files of a host: path → text, "-> TARGET" for a link, "/" for a folder. `left`: what cannot be fixed."""
 
     story: str
     files: dict[str, str] = field(default_factory=dict)
@@ -174,7 +174,7 @@ def configured(lab: LabHandle, before: tuple[Ends, Ends]) -> dict[str, Any]:
     """The report of `configure-ports` on all hosts."""
     assert before
     done = preflight("configure-ports", "--inventory", lab.inventory, "-y", "-o", "json", check=False)
-    assert done.returncode == 1, "some layouts cannot be mended"
+    assert done.returncode == 1, "some layouts cannot be fixed"
     body: dict[str, Any] = json.loads(done.stdout)
     return body
 
@@ -203,7 +203,7 @@ def test_what_was_reserved_by_any_way_of_loading_still_is(
         assert PortSet.parse(ports) - BEFORE <= PortSet.parse(afterwards[1][host][way])
 
 
-def test_what_cannot_be_mended_is_said_with_the_file_and_the_way_out(configured: dict[str, Any]) -> None:
+def test_what_cannot_be_fixed_is_said_with_the_file_and_the_way_out(configured: dict[str, Any]) -> None:
     failed = {finding["host"]: finding for finding in configured["findings"] if finding["outcome"] == "fail"}
     assert set(failed) == {host for host, layout in NAMES.items() if layout.left}
     assert {finding["check"] for finding in failed.values()} == {"PRT102"}

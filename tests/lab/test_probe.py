@@ -28,7 +28,7 @@ def lab(make_lab: MakeLab) -> LabHandle:
 
 @pytest.fixture
 def broken(lab: LabHandle) -> Iterator[Callable[..., None]]:
-    """Break something on node02; it is mended afterwards."""
+    """Break something on node02; it is fixed afterwards."""
     broken: list[str] = []
 
     def break_(fault: str, *where: str) -> None:
@@ -37,7 +37,7 @@ def broken(lab: LabHandle) -> Iterator[Callable[..., None]]:
 
     yield break_
     for fault in broken:
-        lab.lab("mend", fault)
+        lab.lab("fix", fault)
 
 
 def probe(lab: LabHandle, *options: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def test_the_log_of_a_rank_that_failed_is_evidence(two_by_two: LabHandle, probe:
     try:
         finding = probe("--scope", "all")
     finally:
-        two_by_two.lab("mend", "link-down")
+        two_by_two.lab("fix", "link-down")
     assert (finding["host"], finding["device"]) == ("node02", 1)
     assert any(line.startswith("node02/1 log: [ERROR] HCCL(") and "EJ0002" in line for line in finding["evidence"])
 
@@ -93,7 +93,7 @@ def test_the_controller_s_gate_names_a_hung_device(four: LabHandle, fault: str, 
     try:
         done = preflight("gate", "controller", "--inventory", four.inventory, *nodes, *options, check=False)
     finally:
-        four.lab("mend", fault)
+        four.lab("fix", fault)
     answer = json.loads(done.stdout)
     assert [(bad["node"], bad["check"]) for bad in answer["bad"]] == [("node02", "PRB101")], answer
 
@@ -105,7 +105,7 @@ def test_a_probe_with_a_budget_names_a_hung_device(four: LabHandle) -> None:
             "probe", "--inventory", four.inventory, "--quick", "--budget", "60s", "-o", "json", check=False
         )
     finally:
-        four.lab("mend", "stuck-open")
+        four.lab("fix", "stuck-open")
     failures = [finding for finding in json.loads(done.stdout)["findings"] if finding["outcome"] == "fail"]
     assert [(finding["check"], finding["host"]) for finding in failures] == [("PRB101", "node02")]
     assert done.returncode == 1

@@ -268,7 +268,7 @@ def test_without_a_link_no_light_arrives(lab_of: LabOf) -> None:
     lab = lab_of("atlas-a2")
     lab.lab("break", "link-down", "--device", "2")
     dark = said(lab, "hccn_tool -i 2 -optical -g")
-    lab.lab("mend", "link-down")
+    lab.lab("fix", "link-down")
     assert "Rx Power0            : 0.0000 mW" in dark
     assert "Rx Los Flag          : 0xf" in dark
     assert "Tx Power0            : 1.3968 mW" in dark

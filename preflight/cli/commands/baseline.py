@@ -1,33 +1,55 @@
-"""Save what a probe measured, and compare later probes with it.
+"""Save the measurements of a probe, and compare later probes with them.
 
-  preflight baseline save         # the last probe that passed
+  preflight baseline save         # last probe that passed
   preflight baseline show
-  preflight baseline compare      # the last probe; ends with 1 if it is slower
+  preflight baseline compare      # last probe; exit code 1 if it is slower
 
-A baseline belongs to a cluster, its product and the backend. The one named "default" is what PRB115 judges every later
-probe by. It keeps its run in the history for as long as it is not saved anew.
+A baseline belongs to one cluster, its product and one backend. PRB115 compares every later probe
+with the baseline "default". Its run stays in the history until another run replaces it.
 """
 
 import argparse
 
-from preflight.cli.options import RUN_HELP
+from preflight.cli.options import RUN_HELP, add_form_argument
 from preflight.history.baselines import USUAL
+
+_SAVE = """Save a run's measurements as a baseline.
+
+  preflight baseline save
+  preflight baseline save RUN --name before-upgrade
+"""
+_SHOW = """List the baselines with their measurements.
+
+  preflight baseline show
+  preflight baseline show -o json
+"""
+_COMPARE = """Compare a probe's measurements with a baseline.
+
+  preflight baseline compare
+  preflight baseline compare RUN --name before-upgrade
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    saving = actions.add_parser("save", help="call the figures of a run good", allow_abbrev=False)
+    saving = actions.add_parser(
+        "save", help="save a run's measurements as a baseline", description=_SAVE, allow_abbrev=False
+    )
     saving.add_argument("run_id", metavar="RUN", nargs="?", help=f"{RUN_HELP} (default: the last probe that passed)")
-    saving.add_argument("--force", action="store_true", help="also in place of one with more bandwidths")
-    showing = actions.add_parser("show", help="list what is saved, with its figures", allow_abbrev=False)
-    comparing = actions.add_parser("compare", help="a probe's figures beside the saved ones", allow_abbrev=False)
+    saving.add_argument("--force", action="store_true", help="replace a baseline that has more bandwidths")
+    showing = actions.add_parser(
+        "show", help="list the baselines with their measurements", description=_SHOW, allow_abbrev=False
+    )
+    comparing = actions.add_parser(
+        "compare", help="compare a probe's measurements with a baseline", description=_COMPARE, allow_abbrev=False
+    )
     comparing.add_argument(
-        "run_id", metavar="RUN", nargs="?", help=f"{RUN_HELP} (default: the last probe that passed, but for PRB115)"
+        "run_id", metavar="RUN", nargs="?", help=f"{RUN_HELP} (default: the last probe that passed all but PRB115)"
     )
     for action in (saving, comparing):
-        action.add_argument("--name", type=_name, default=USUAL, help=f"which baseline (default: {USUAL})")
+        action.add_argument("--name", type=_name, default=USUAL, help=f"name of the baseline (default: {USUAL})")
     for action in (showing, comparing):
-        action.add_argument("-o", "--output", choices=("console", "json"), default="console")
+        add_form_argument(action)
 
 
 def _name(text: str) -> str:

@@ -1,58 +1,100 @@
-"""Look at every host in one round trip, compare hosts with each other, ping between devices, and run collectives
-over all devices where that disturbs nobody. Names what is wrong and the next command to run.
+"""Check all hosts of the inventory, and print each problem with the command that fixes it.
 
-The probe starts only when everything before it has passed: on a cluster that is already known to be broken it would
-take minutes to show symptoms of causes that stand above it. `preflight probe` runs it regardless.
+  preflight check --inventory hosts.toml
+  preflight check --limit 'node[01-04]' --no-probe
+  preflight check --only NPU --skip NPU107 -o json=report.json
+  preflight check --from facts.json      # offline, from saved facts
+
+The facts of each host come in one round trip. After that hosts are compared with each other,
+devices ping each other, and a probe runs collectives over all devices. The probe starts only on
+idle hosts, and only after all checks before it have passed. On a broken cluster it would take
+minutes to show symptoms of known causes. `preflight probe` runs in any case.
 """
 
 import argparse
 from pathlib import Path
 
 from preflight.app.options import refuse_partial
-from preflight.cli.options import add_basic_argument, add_inventory_arguments, add_publish_argument, read_inventory
+from preflight.cli.options import (
+    HOSTS,
+    IDLE_HELP,
+    SELECTION,
+    add_basic_argument,
+    add_fail_on_argument,
+    add_inventory_arguments,
+    add_publish_argument,
+    option_group,
+    read_inventory,
+)
 from preflight.cli.report_options import add_output_arguments, refuse_unwritable
 from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
-    parser.add_argument(
+    option_group(parser, HOSTS).add_argument(
         "--also",
         action="append",
         default=[],
         type=Path,
         metavar="FILE",
-        help="a second inventory, of hosts of another kind: looked at by its own rules, in the same report",
+        help="second inventory, for hosts of another kind; checked by its own rules, in the same report; repeatable",
     )
+    _add_selection_arguments(parser)
+    _add_ping_arguments(parser)
+    _add_probe_arguments(parser)
+    add_output_arguments(parser)
+    add_fail_on_argument(parser)
+    add_publish_argument(parser)
+
+
+def _add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     add_basic_argument(parser)
-    parser.add_argument(
+    selection = option_group(parser, SELECTION)
+    selection.add_argument(
         "--from",
         dest="source",
         type=Path,
         metavar="FILE",
-        help="judge saved facts, a capture, or a support bundle; contact nobody",
+        help="saved facts, capture or support bundle to check; no host is contacted",
     )
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="ID", help="only these checks, areas or prefixes"
+    for option, purpose in (
+        ("--only", "checks to run, and no others"),
+        ("--skip", "checks to leave out"),
+        ("--ignore", "checks with failures that count as warnings, with a record in the report"),
+    ):
+        selection.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar="ID",
+            help=f"{purpose}: an id, the start of an id, or an area; repeatable",
+        )
+
+
+def _add_ping_arguments(parser: argparse.ArgumentParser) -> None:
+    pings = parser.add_argument_group("pings")
+    pings.add_argument("--no-ping", action="store_true", help="send no pings between devices")
+    pings.add_argument("--mesh", action="store_true", help="ping all hosts of a rail (default: only the neighbours)")
+    pings.add_argument(
+        "--cross-rail",
+        action="store_true",
+        help="also ping devices of other rails; with --mesh those of all hosts",
     )
-    parser.add_argument("--skip", action="append", default=[], metavar="ID", help="leave these out")
-    parser.add_argument("--ignore", action="append", default=[], metavar="ID", help="show as a warning, recorded")
-    parser.add_argument("--no-ping", action="store_true", help="no pings between devices")
-    parser.add_argument("--mesh", action="store_true", help="ping every host on the rail, not only the neighbours")
-    parser.add_argument(
-        "--cross-rail", action="store_true", help="ping devices of other rails, too; with --mesh all of all hosts"
+    pings.add_argument(
+        "--ping-size", type=_ping_size, metavar="BYTES", help="data of a ping in bytes, such as 64, 1500 or 4000"
     )
-    parser.add_argument("--ping-size", type=_ping_size, metavar="BYTES", help="of a ping's data: 64, 1500, 4000 …")
-    parser.add_argument("--no-probe", action="store_true", help="no collectives")
-    parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
-    parser.add_argument(
+
+
+def _add_probe_arguments(parser: argparse.ArgumentParser) -> None:
+    probe = parser.add_argument_group("probe")
+    probe.add_argument("--no-probe", action="store_true", help="run no collectives")
+    probe.add_argument("--idle", action="store_true", help=IDLE_HELP)
+    probe.add_argument(
         "--buddies",
         choices=("auto",),
-        help="with --limit: probe the limited hosts together with known-good idle partners from the rest",
+        help="with --limit: probe these hosts together with healthy idle hosts of the inventory",
     )
-    add_publish_argument(parser)
-    parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
-    add_output_arguments(parser)
 
 
 def _ping_size(text: str) -> int:

@@ -1,7 +1,9 @@
-"""Print what makes a shell complete commands, options and files:
+"""Print the script for a shell that completes commands, options and files.
 
-preflight completion bash > /etc/bash_completion.d/preflight
-preflight completion zsh > /usr/share/zsh/vendor-completions/_preflight
+  preflight completion bash > /etc/bash_completion.d/preflight
+  preflight completion zsh > /usr/share/zsh/vendor-completions/_preflight
+
+A new shell reads the script from there.
 """
 
 import argparse
@@ -17,7 +19,7 @@ PATHS = ("FILE", "DIR", "PLAN", "LOG")  # metavars of options that take a path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="shell to print the script for")
 
 
 def run(args: argparse.Namespace) -> int:

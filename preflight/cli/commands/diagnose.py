@@ -1,34 +1,31 @@
-"""Read the logs of a failed job: which rank, host or device failed first, why, and what to do.
+"""Find the rank, host or device that failed first in the logs of a failed job.
 
   preflight diagnose job.log
   preflight diagnose logs/ -o json
   preflight diagnose node01/ascend/log node02/ascend/log
   preflight diagnose --fetch -i hosts.toml '/data/job7/*.log'
 
-Reads files and folders: output of torch, torchrun, MindSpore and Slurm, NCCL and HCCL, CANN's plogs and kernel logs.
-Contacts no host without --fetch. Give it the logs of one run. The first error comes first, then its consequences. A
-rank is not the culprit because others name it. What is read, and how it is judged: docs/diagnose.md.
+The report has the first error, its likely cause and the fix, then its consequences. Give the
+command the logs of one run. It reads output of torch, torchrun, MindSpore, Slurm, NCCL and HCCL,
+plogs of CANN, and kernel logs. A rank is not the culprit only because other ranks report it.
+docs/diagnose.md describes the formats and the rules.
 
---fetch brings the logs of all hosts: CANN's, the kernel's since its start, and files by their paths on the hosts (in
-quotes, so that this machine's shell does not expand them). It writes nothing on the hosts, and removes its copies here.
+Without --fetch no host is contacted. --fetch collects the logs of all hosts: the plogs, the kernel
+log since the last boot, and the given paths on the hosts. Quote these paths to keep them from the
+local shell. It writes nothing on the hosts, and deletes its local copies.
 """
 
 import argparse
 
-from preflight.cli.log_options import add_fetch_arguments
-from preflight.cli.options import add_inventory_arguments
+from preflight.cli.log_options import LOG_HELP, add_fetch_arguments
+from preflight.cli.options import add_form_argument, add_inventory_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "log",
-        nargs="*",
-        metavar="LOG",
-        help="a file, or a folder of them; with --fetch: on the hosts, * and ? may stand",
-    )
+    parser.add_argument("log", nargs="*", metavar="LOG", help=LOG_HELP)
     add_fetch_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
     add_inventory_arguments(parser)
+    add_form_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

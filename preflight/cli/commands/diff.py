@@ -1,32 +1,33 @@
-"""Show what changed between two runs: facts, findings and figures.
+"""Show the differences between two runs: facts, findings and measurements.
 
-  preflight diff                      # the last run that passed, and the newest
-  preflight diff RUN                  # that run, and the newest
+  preflight diff                      # last run that passed, and the newest run
+  preflight diff RUN                  # that run, and the newest run
   preflight diff RUN RUN
-  preflight diff good.json bad.json   # of check --save, facts --out or capture
+  preflight diff good.json bad.json   # saved reports, facts or captures
 
-RUN is an id of preflight history, or its beginning, or one of the words last and passed. Nobody is contacted. What
-changes by itself (times, counters, load) is left out: docs/history.md says how. Ends with 1 where something differs,
-with 3 where nothing could be compared.
+RUN is an id of `preflight history`, its unique start, or one of the words last and passed. No host
+is contacted. Values that always change (times, counters, load) are left out; docs/history.md has
+the rules. Exit codes: 0 no difference, 1 differences, 3 nothing was comparable.
 """
 
 import argparse
 from pathlib import Path
 
 from preflight.app.options import DEFAULT_INVENTORY
+from preflight.cli.options import add_form_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="a run of preflight history, or a file that it left")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="run of preflight history, or a saved file")
     parser.add_argument(
         "-i",
         "--inventory",
         type=Path,
         default=DEFAULT_INVENTORY,
         metavar="FILE",
-        help="whose runs are meant by last and passed (default: hosts.toml, or of any where there is none)",
+        help="inventory of the runs last and passed (default: hosts.toml if it exists, else any)",
     )
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    add_form_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

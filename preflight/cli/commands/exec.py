@@ -1,21 +1,30 @@
-"""Probe the nodes of a job, leave the bad ones out, and run a command on the good ones, with the right ranks.
+"""Probe the nodes of a job, leave the bad nodes out, and run a command on the good ones.
 
   salloc -N 18 --exclusive
-  preflight exec --nodes 16 -- torchrun train.py --epochs 10  # 16 good ones
-  preflight exec --quick --budget 60s -- torchrun train.py    # all good ones
-  preflight exec --per-device -- python train.py              # one a device
+  preflight exec --nodes 16 -- torchrun train.py             # 16 good nodes
+  preflight exec --quick --budget 60s -- torchrun train.py   # all good nodes
+  preflight exec --per-device -- python train.py             # one a device
   preflight exec --via mpi -i hosts.toml --nodes 4 -- bash job.sh
 
-The command is started once on each node, by srun or mpirun, with all that torchrun and others are to know in its
-environment, so that no rank, address or number of nodes stands on its command line. Its output, and its exit code, are
-those of preflight exec; whatever preflight has to say goes to stderr. It takes the devices for granted: nodes of an
-allocation are the job's own. Who is left out, and what is set: docs/exec.md.
+srun or mpirun starts the command once on each node. Its environment has all that torchrun and
+other launchers need. So the command line needs no rank, address or number of nodes.
+
+Output and exit code are those of the command. Messages of preflight go to stderr. Nodes of an
+allocation count as idle, because they belong to the job. docs/exec.md lists the reasons to leave a
+node out, and the variables.
 """
 
 import argparse
 
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.cli.options import add_inventory_arguments, devices, product_name, read_inventory
+from preflight.cli.options import (
+    ENV_HELP,
+    MASTER_PORT_HELP,
+    add_inventory_arguments,
+    devices,
+    product_name,
+    read_inventory,
+)
 from preflight.cli.probe_options import add_request_arguments
 from preflight.cli.report_options import ReportOutput, add_save_argument, refuse_unwritable
 from preflight.model.cluster import Product
@@ -25,40 +34,48 @@ from preflight.model.gate import Unknown
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
-    parser.add_argument("--nodes", type=_number, metavar="N", help="run on N good nodes (default: on all good ones)")
-    parser.add_argument(
+    _add_node_arguments(parser)
+    _add_command_arguments(parser)
+    add_request_arguments(parser)
+    add_save_argument(parser)
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run, unchanged")
+    parser.set_defaults(idle=True, fail_on="fail", outputs=[ReportOutput("brief")], all=False)
+
+
+def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
+    nodes = parser.add_argument_group("nodes")
+    nodes.add_argument("--nodes", type=_number, metavar="N", help="number of good nodes to run on (default: all)")
+    nodes.add_argument(
         "--via",
         choices=("slurm", "mpi", "ssh"),
         metavar="slurm|mpi",
-        help="what reaches the nodes and starts the command (default: the inventory's, in a job of Slurm slurm)",
+        help="launcher of the command and of the probe (default: slurm in a Slurm job, else the inventory's)",
     )
-    parser.add_argument(
+    nodes.add_argument(
         "--unknown",
         choices=[*map(str, Unknown)],
         default=str(Unknown.CLOSED),
-        help="where nobody can say whether a node is good: closed, it is left out, or nothing is run (the default); "
-        "open, it is taken for good",
+        help="policy for nodes with an unknown result (default: closed). closed leaves them out, or runs nothing. "
+        "open runs on them",
     )
-    parser.add_argument("--per-device", action="store_true", help="start the command once a device, not once a node")
-    parser.add_argument(
-        "--devices", type=devices, metavar="LIST", help="of every node only these, such as 0-3 (default: all)"
-    )
-    parser.add_argument(
+    nodes.add_argument(
         "--product",
         type=product_name,
         choices=[*map(str, Product)],
         default="",
-        help="of the nodes, without an inventory",
+        help="product of the nodes, if there is no inventory",
     )
-    parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")
-    parser.add_argument("--no-rank-table", action="store_true", help="on NPUs: write no rank table on the nodes")
-    parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="one more variable, or ours otherwise"
+
+
+def _add_command_arguments(parser: argparse.ArgumentParser) -> None:
+    command = parser.add_argument_group("how to run the command")
+    command.add_argument("--per-device", action="store_true", help="start one process a device (default: one a node)")
+    command.add_argument(
+        "--devices", type=devices, metavar="LIST", help="devices of each node, such as 0-3 (default: all)"
     )
-    add_request_arguments(parser)
-    add_save_argument(parser)
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what is run, as it is")
-    parser.set_defaults(idle=True, fail_on="fail", outputs=[ReportOutput("brief")], all=False)
+    command.add_argument("--master-port", type=int, metavar="N", help=MASTER_PORT_HELP)
+    command.add_argument("--no-rank-table", action="store_true", help="on NPUs: write no rank table on the nodes")
+    command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
 
 
 def _number(text: str) -> int:

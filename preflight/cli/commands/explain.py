@@ -1,4 +1,10 @@
-"""Explain a check: why it matters, how to look by hand, how to mend it."""
+"""Explain a check: why it matters, how to check it manually, and how to fix it.
+
+  preflight explain PRT101
+  preflight explain prb103
+
+The case of the id does not matter.
+"""
 
 import argparse
 import textwrap
@@ -9,7 +15,7 @@ from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="a check's id, such as PRT101")
+    parser.add_argument("id", metavar="ID", help="id of a check, such as PRT101")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Collect the facts of every host in one round trip, and print or save them. Nothing is changed, nothing is judged.
+"""Collect the facts of all hosts in one round trip, and print or save them.
 
   preflight facts --inventory hosts.toml
   preflight facts --inventory hosts.toml --out facts.json
@@ -6,29 +6,42 @@
   preflight facts --local
   preflight facts --from capture.json
 
---local looks at this machine, without an inventory; what it is (Ascend or not) is told from the tools installed here.
+No host is changed, and nothing is checked. --local reads this machine, without an inventory. The
+installed tools decide whether it counts as an Ascend machine.
 """
 
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import add_basic_argument, add_inventory_arguments
+from preflight.cli.options import (
+    HOSTS,
+    LOCAL_HELP,
+    OUTPUT,
+    add_basic_argument,
+    add_form_argument,
+    add_inventory_arguments,
+    option_group,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     add_basic_argument(parser)
-    parser.add_argument("--local", action="store_true", help="look at this machine; no inventory is read")
-    parser.add_argument(
+    hosts = option_group(parser, HOSTS)
+    hosts.add_argument("--local", action="store_true", help=LOCAL_HELP)
+    hosts.add_argument(
         "--from",
         dest="source",
         type=Path,
         metavar="FILE",
-        help="read a capture again, saved facts, or a support bundle",
+        help="capture, saved facts or support bundle to read; no host is contacted",
     )
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the facts to FILE, as JSON, and print nothing")
-    parser.add_argument("--raw", action="store_true", help="keep the tools' own output beside the values, redacted")
+    add_form_argument(parser)
+    output = option_group(parser, OUTPUT)
+    output.add_argument(
+        "--out", type=Path, metavar="FILE", help="file for the facts as JSON (default: print the facts)"
+    )
+    output.add_argument("--raw", action="store_true", help="add the redacted output of the tools to the values")
 
 
 def run(args: argparse.Namespace) -> int:

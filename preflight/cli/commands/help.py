@@ -1,8 +1,10 @@
-"""Print the help of a command, as its --help does; of none: the list of all commands.
+"""Print the help of a command, or the list of all commands.
 
-preflight help
-preflight help check
-preflight help gate install
+  preflight help
+  preflight help check
+  preflight help gate install
+
+The option --help of a command prints the same.
 """
 
 import argparse
@@ -11,7 +13,12 @@ from preflight.cli.main import main
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="COMMAND", help="a command, and one of its own")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="COMMAND",
+        help="command, with its action if it has one (default: the list of commands)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,25 +1,25 @@
-"""List the runs that were started on this machine, the newest first; or show one of them.
+"""List the runs of this machine, the newest first, or show one of them.
 
   preflight history                   # check, probe, configure, apply, rollback
-  preflight history --host node03     # those that had to do with one host
-  preflight history RUN               # what it found or changed, and what next
+  preflight history --host node03     # runs over one host
+  preflight history RUN               # its findings, changes and next step
 
-Runs that change hosts are read from their journals, which are written while they run; check and probe are remembered
-when they end.
+Runs that change hosts write a journal while they run, and are listed from it. check and probe are
+recorded when they end.
 """
 
 import argparse
 
+from preflight.cli.options import RUN_HELP, add_form_argument
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_id", metavar="RUN", nargs="?", help=f"run to show: {RUN_HELP} (default: list the runs)")
     parser.add_argument(
-        "run_id", metavar="RUN", nargs="?", help="show one run: its id, a unique beginning of it, or last"
+        "-n", "--number", type=_number, default=20, metavar="N", help="number of runs to list (default: 20)"
     )
-    parser.add_argument("-n", "--number", type=_number, default=20, metavar="N", help="list so many (default: 20)")
-    parser.add_argument(
-        "--host", metavar="HOST", default="", help="only runs over this host, and what came of it there"
-    )
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    parser.add_argument("--host", metavar="HOST", default="", help="host to list runs and results of (default: all)")
+    add_form_argument(parser)
 
 
 def _number(text: str) -> int:

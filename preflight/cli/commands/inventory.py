@@ -1,53 +1,110 @@
-"""Other tools' host lists: into an inventory, and out of it again. Nobody is contacted.
+"""Convert host lists of other tools to an inventory, and an inventory to such a list.
 
   preflight inventory import hostfile -o hosts.toml
   preflight inventory import --from slurm-env --product nvidia -o hosts.toml
-  ansible-inventory --list | preflight inventory import --group npu --base old.toml -
+  ansible-inventory --list | preflight inventory import --group npu -
   preflight inventory export --to openmpi --limit 'node[01-04]' -o hostfile
 
-Formats: docs/import-export.md.
+No host is contacted. docs/import-export.md describes the formats.
 """
 
 import argparse
 from pathlib import Path
 
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.cli.options import product_name
+from preflight.cli.options import FORCE_HELP, LIMIT_HELP, OUTPUT, option_group, product_name
 from preflight.hostlists.formats import FORMATS
 from preflight.model.cluster import Product
+
+_IMPORT = """Convert a host list to an inventory.
+
+  preflight inventory import hostfile --product nvidia -o hosts.toml
+  preflight inventory import hccl.json --device-prefix 24 -o hosts.toml
+
+The format is detected. Assumptions are written at the head of the inventory, and printed.
+"""
+_EXPORT = """Convert an inventory to a host list of another tool.
+
+  preflight inventory export --to openmpi -o hostfile
+  preflight inventory export --to horovod --addresses
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    importing = actions.add_parser(
+        "import", help="convert a host list to an inventory", description=_IMPORT, allow_abbrev=False
+    )
+    _add_import_arguments(importing)
+    exporting = actions.add_parser(
+        "export", help="convert an inventory to a host list", description=_EXPORT, allow_abbrev=False
+    )
+    _add_export_arguments(exporting)
 
-    taking = actions.add_parser("import", help="a host list to an inventory", allow_abbrev=False)
-    taking.add_argument("file", metavar="FILE", nargs="?", help="the list; - is stdin; none with --from slurm-env")
-    taking.add_argument("--from", dest="format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
-    taking.add_argument("--group", metavar="GROUP", default="", help="of Ansible or ClusterShell (all)")
-    taking.add_argument("--base", type=Path, metavar="FILE", help="an inventory of which all is kept but other hosts")
-    taking.add_argument("--name", default="", help="of the cluster")
-    taking.add_argument("--product", default="", type=product_name, metavar="PRODUCT", help=", ".join(Product))
-    taking.add_argument("--user", default="", help="who to log in as, where the list does not say")
-    taking.add_argument("--devices", type=_devices, metavar="N", help="of every host, whatever the list's slots are")
-    taking.add_argument(
+
+def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="host list; - is stdin; not needed with --from slurm-env"
+    )
+    source = parser.add_argument_group("host list")
+    source.add_argument(
+        "--from",
+        dest="format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"format of the list: {', '.join(FORMATS)} (default: detected)",
+    )
+    source.add_argument(
+        "--group", metavar="GROUP", default="", help="group of Ansible or ClusterShell to import (default: all)"
+    )
+    target = parser.add_argument_group("inventory")
+    target.add_argument(
+        "--base", type=Path, metavar="FILE", help="inventory with all settings but the hosts (default: none)"
+    )
+    target.add_argument("--name", default="", help="name of the cluster")
+    target.add_argument(
+        "--product", default="", type=product_name, metavar="PRODUCT", help=f"product: {', '.join(Product)}"
+    )
+    target.add_argument("--user", default="", help="account for ssh, if the list has none")
+    target.add_argument(
+        "--devices", type=_devices, metavar="N", help="number of devices of each host (default: the list's slots)"
+    )
+    target.add_argument(
         "--device-prefix",
         type=_prefix,
         metavar="LENGTH",
         dest="prefix",
-        help="netmask of the addresses in a rank table, such as 24; 0: leave them out",
+        help="netmask length of the addresses in a rank table, such as 24; 0 leaves the addresses out",
     )
-    taking.add_argument("-o", "--out", type=Path, metavar="FILE", help="the inventory to write (stdout)")
-    taking.add_argument("--force", action="store_true", help="write FILE even if it is there already")
+    _add_file_arguments(parser, "inventory")
 
-    giving = actions.add_parser("export", help="an inventory to a host list", allow_abbrev=False)
-    giving.add_argument(
-        "--to", dest="format", choices=FORMATS, metavar="FORMAT", required=True, help=", ".join(FORMATS)
+
+def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to",
+        dest="format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        required=True,
+        help=f"format of the list: {', '.join(FORMATS)} (required)",
     )
-    giving.add_argument("-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE", help="hosts.toml")
-    giving.add_argument("--limit", metavar="HOSTS", help="only these hosts, such as node[01-04],node09")
-    giving.add_argument("--addresses", action="store_true", help="the hosts' addresses in the place of their names")
-    giving.add_argument("-o", "--out", type=Path, metavar="FILE", help="the list to write (stdout)")
-    giving.add_argument("--force", action="store_true", help="write FILE even if it is there already")
+    parser.add_argument(
+        "-i",
+        "--inventory",
+        type=Path,
+        default=DEFAULT_INVENTORY,
+        metavar="FILE",
+        help="inventory (default: hosts.toml)",
+    )
+    parser.add_argument("--limit", metavar="HOSTS", help=LIMIT_HELP)
+    parser.add_argument("--addresses", action="store_true", help="write addresses in place of host names")
+    _add_file_arguments(parser, "host list")
+
+
+def _add_file_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
+    output = option_group(parser, OUTPUT)
+    output.add_argument("-o", "--out", type=Path, metavar="FILE", help=f"{kind} to write (default: stdout)")
+    output.add_argument("--force", action="store_true", help=FORCE_HELP)
 
 
 def _devices(text: str) -> int:

@@ -1,13 +1,14 @@
-"""A cluster in a box, for rehearsals and tests: each host is a set of namespaces with a real sshd, real kernel settings
-and a real firewall; each device has a real network interface. The vendor's programs are stand-ins, and say so.
+"""Run a test cluster on this machine, and break it, for rehearsals and tests.
 
   preflight lab up --hosts 2 --devices 8 --product atlas-a1
   preflight check --inventory .lab/hosts.toml
   preflight lab break link-down --host node02 --device 3
-  preflight lab mend
+  preflight lab fix
   preflight lab down
 
-Needs root. Several labs may run at once, each in a directory of its own.
+Each host is a set of namespaces with a real sshd, real kernel settings and a real firewall. Each
+device has a real network interface. The vendor's programs are stand-ins, and their output shows
+it. A lab needs root. Several labs can run at once, each in its own folder.
 """
 
 import argparse
@@ -16,69 +17,161 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from preflight.cli.options import OUTPUT, option_group
 from preflight.lab import faults, lifecycle, settings
 from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.spec import FABRICS, PRODUCTS, Spec
 
 DEFAULT_DIRECTORY = Path(".lab")
 WIDTH = 80
+_UP = """Start a lab.
+
+  preflight lab up --hosts 2 --devices 8 --product atlas-a2
+  preflight lab up --hosts 4 --leaves 2 --firewall ufw --dir /tmp/lab
+"""
+_STATUS = """Show the hosts and devices of a lab.
+
+  preflight lab status
+  preflight lab status --dir /tmp/lab -o json
+"""
+_FAULTS = """List the faults for `preflight lab break`.
+
+  preflight lab faults
+  preflight lab faults -o json
+"""
+_DOWN = """Stop a lab and remove it.
+
+  preflight lab down
+  preflight lab down --dir /tmp/lab
+"""
+_BREAK = """Add a fault to a lab.
+
+  preflight lab break link-down --host node02 --device 3
+  preflight lab break host-dead --host node01
+"""
+_FIX = """Undo one fault, or all faults.
+
+  preflight lab fix
+  preflight lab fix link-down
+"""
+_SET = """Change a setting of the stand-ins.
+
+  preflight lab set call-ms 50
+  preflight lab set linger-s 2
+
+call-ms is the least time of each call of hccn_tool, npu-smi and lspci, in ms (default: 0). linger-s
+is the time in seconds that a device stays busy after a process with HCCL was killed (default: 10).
+"""
+_SIMULATE = """Simulate how well the localiser finds faults in a model of a large fabric.
+
+  preflight lab simulate --faults dead:3,link:1
+  preflight lab simulate --hosts 1000 --leaves 32 --noise 0.01 --runs 20
+
+No lab is needed, and no test runs.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the lab's sub-commands."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    up = actions.add_parser("up", help="put a lab up", allow_abbrev=False)
-    up.add_argument("--hosts", type=int, default=2, metavar="N", help="number of hosts (2)")
-    up.add_argument("--devices", type=int, default=0, metavar="M", help="devices a host (0)")
-    up.add_argument("--product", default="cpu", help=f"{', '.join(PRODUCTS)} (cpu)")
-    up.add_argument("--firewall", default="nftables", help=f"{', '.join(FIREWALLS)} (nftables)")
-    up.add_argument("--fabric", default="switched", help=f"{', '.join(FABRICS)} (switched)")
-    up.add_argument("--leaves", type=int, default=1, metavar="L", help="leaf switches below a spine; 1: one switch (1)")
-    up.add_argument("--user", default="root", help="the account that ssh uses; other than root, it gets sudo (root)")
+    up = actions.add_parser("up", help="start a lab", description=_UP, allow_abbrev=False)
+    _add_spec_arguments(up)
     up.set_defaults(act=_up)
 
-    status = actions.add_parser("status", help="show the hosts and devices of a lab", allow_abbrev=False)
+    status = actions.add_parser(
+        "status", help="show the hosts and devices of a lab", description=_STATUS, allow_abbrev=False
+    )
     status.set_defaults(act=_status)
 
-    listing = actions.add_parser("faults", help="list the faults that `break` can make", allow_abbrev=False)
+    listing = actions.add_parser(
+        "faults", help="list the faults for `preflight lab break`", description=_FAULTS, allow_abbrev=False
+    )
     listing.set_defaults(act=_faults)
 
-    breaking = actions.add_parser("break", help="make a fault", allow_abbrev=False)
-    breaking.add_argument("name", metavar="NAME", help="see `preflight lab faults`")
-    breaking.add_argument("--host", metavar="H", help="the host it befalls (the first)")
-    breaking.add_argument("--device", type=int, metavar="D", help="the device it befalls (0)")
+    breaking = actions.add_parser("break", help="add a fault to a lab", description=_BREAK, allow_abbrev=False)
+    breaking.add_argument("name", metavar="NAME", help="fault from `preflight lab faults`")
+    breaking.add_argument("--host", metavar="H", help="host that gets the fault (default: the first)")
+    breaking.add_argument("--device", type=int, metavar="D", help="device that gets the fault (default: 0)")
     breaking.set_defaults(act=_break)
 
-    mend = actions.add_parser("mend", help="undo one fault by name, or all", allow_abbrev=False)
-    mend.add_argument("name", metavar="NAME", nargs="?")
-    mend.set_defaults(act=_mend)
+    fixing = actions.add_parser("fix", help="undo one fault, or all faults", description=_FIX, allow_abbrev=False)
+    fixing.add_argument("name", metavar="NAME", nargs="?", help="fault to undo (default: all)")
+    fixing.set_defaults(act=_fix)
 
-    setting = actions.add_parser("set", help="change what the stand-ins do", allow_abbrev=False)
-    setting.add_argument("name", metavar="NAME", help=", ".join(f"{n}: {s.what}" for n, s in settings.SETTINGS.items()))
-    setting.add_argument("value", metavar="VALUE")
+    setting = actions.add_parser("set", help="change a setting of the stand-ins", description=_SET, allow_abbrev=False)
+    setting.add_argument("name", metavar="NAME", help=f"setting: {', '.join(settings.SETTINGS)}")
+    setting.add_argument("value", metavar="VALUE", help="new value, in the unit of the setting")
     setting.set_defaults(act=_set)
 
     simulating = actions.add_parser(
-        "simulate", help="how well faults would be found, in a model of a fabric of any size", allow_abbrev=False
+        "simulate",
+        help="simulate the localiser in a model of a large fabric",
+        description=_SIMULATE,
+        allow_abbrev=False,
     )
-    simulating.add_argument("--hosts", type=int, default=232, metavar="N", help="number of hosts (232)")
-    simulating.add_argument("--rails", type=int, default=1, metavar="R", help="devices a host, each on its rail (1)")
-    simulating.add_argument("--leaves", type=int, default=1, metavar="L", help="leaf switches; 1: not known (1)")
-    simulating.add_argument("--faults", default="", metavar="LIST", help="dead:3,slow:1,link:2,partition:0.25, …")
-    simulating.add_argument("--noise", type=float, default=0.0, metavar="P", help="share of tests failing by accident")
-    simulating.add_argument("--runs", type=int, default=200, metavar="N", help="how many clusters (200)")
-    simulating.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed, the same clusters (0)")
-    simulating.add_argument("--alone", action="store_true", help="without other tools' rules beside it")
+    _add_simulation_arguments(simulating)
     simulating.set_defaults(act=_simulate)
 
-    down = actions.add_parser("down", help="take a lab down", allow_abbrev=False)
+    down = actions.add_parser("down", help="stop a lab and remove it", description=_DOWN, allow_abbrev=False)
     down.set_defaults(act=_down)
 
-    for action in (up, status, breaking, mend, setting, down):
-        action.add_argument("--dir", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="the lab's place (.lab)")
+    for action in (up, status, breaking, fixing, setting, down):
+        action.add_argument(
+            "--dir", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR", help="folder of the lab (default: .lab)"
+        )
     for action in (status, listing, simulating):
-        action.add_argument("-o", "--output", choices=("text", "json"), default="text")
+        option_group(action, OUTPUT).add_argument(
+            "-o", "--output", choices=("text", "json"), default="text", help="form of the output (default: text)"
+        )
+
+
+def _add_spec_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--hosts", type=int, default=2, metavar="N", help="number of hosts (default: 2)")
+    parser.add_argument("--devices", type=int, default=0, metavar="M", help="devices of each host (default: 0)")
+    parser.add_argument("--product", default="cpu", help=f"product: {', '.join(PRODUCTS)} (default: cpu)")
+    parser.add_argument(
+        "--firewall", default="nftables", help=f"firewall of the hosts: {', '.join(FIREWALLS)} (default: nftables)"
+    )
+    parser.add_argument(
+        "--fabric", default="switched", help=f"connection of the devices: {', '.join(FABRICS)} (default: switched)"
+    )
+    parser.add_argument(
+        "--leaves",
+        type=int,
+        default=1,
+        metavar="L",
+        help="leaf switches below a spine; 1 is a single switch (default: 1)",
+    )
+    parser.add_argument(
+        "--user", default="root", help="account for ssh; any account but root gets sudo (default: root)"
+    )
+
+
+def _add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
+    model = parser.add_argument_group("model")
+    model.add_argument("--hosts", type=int, default=232, metavar="N", help="number of hosts (default: 232)")
+    model.add_argument(
+        "--rails", type=int, default=1, metavar="R", help="devices of each host, one a rail (default: 1)"
+    )
+    model.add_argument(
+        "--leaves", type=int, default=1, metavar="L", help="number of leaf switches; 1 if they are unknown (default: 1)"
+    )
+    model.add_argument(
+        "--faults",
+        default="",
+        metavar="LIST",
+        help="faults with their number or size, such as dead:3,slow:1,link:2,partition:0.25 (default: none)",
+    )
+    model.add_argument(
+        "--noise", type=float, default=0.0, metavar="P", help="share of tests that fail by accident (default: 0)"
+    )
+    runs = parser.add_argument_group("runs")
+    runs.add_argument("--runs", type=int, default=200, metavar="N", help="number of simulated clusters (default: 200)")
+    runs.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="seed; the same seed gives the same clusters (default: 0)"
+    )
+    runs.add_argument("--alone", action="store_true", help="leave out the rules of other tools")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -123,7 +216,7 @@ def _faults(args: argparse.Namespace) -> None:
     for fault in faults.describe():
         stand_in = " (acts on a stand-in)" if fault["stand_in"] else ""
         print(_wrapped(f"{fault['name']:18}  {fault['scope']}: {fault['what']}{stand_in}", indent=20))
-        print(f"{'':20}seen by {', '.join(fault['seen_by'])}")
+        print(f"{'':20}found by {', '.join(fault['seen_by'])}")
 
 
 def _wrapped(text: str, indent: int = 0) -> str:
@@ -134,8 +227,8 @@ def _break(args: argparse.Namespace) -> None:
     print(faults.break_it(args.name, args.dir, args.host, args.device))
 
 
-def _mend(args: argparse.Namespace) -> None:
-    for sentence in faults.mend(args.name, args.dir):
+def _fix(args: argparse.Namespace) -> None:
+    for sentence in faults.fix(args.name, args.dir):
         print(sentence)
 
 

@@ -1,65 +1,86 @@
-"""Print the exact command and environment of every host for a job; or read start scripts and say what is wrong.
+"""Print the command and environment of each host for a job, or check start scripts.
 
   preflight launch --launcher torchrun -- train.py --epochs 10
   preflight launch --launcher mpirun --devices 0,1 -o json -- train.py
   preflight launch --launcher shell -o scripts --dir start -- train.py
   preflight launch --check run-node01.sh run-node02.sh
 
-Nothing is started. The host NIC and its address, where the inventory has no name or HCCL_IF_IP is wanted, are asked
-of the hosts in one look; --from FACTS takes them from saved facts or a capture, --offline leaves them out. After --
-stands the program with its arguments, which are passed on as they are. Launchers, variables and all that is looked
-for: docs/launch.md.
+Nothing is started. The program and its arguments follow after -- and stay unchanged. One round
+trip reads the host NIC and its address, if the inventory lacks the name or HCCL_IF_IP is needed.
+With --from FACTS both come from saved facts or a capture. With --offline they are left out.
+docs/launch.md lists the launchers, the variables and the problems that --check finds.
 """
 
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import add_inventory_arguments, devices
+from preflight.cli.options import (
+    ENV_HELP,
+    HOSTS,
+    MASTER_PORT_HELP,
+    OUTPUT,
+    add_inventory_arguments,
+    devices,
+    option_group,
+)
 from preflight.launch.job import JobLauncher
 from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
+    hosts = option_group(parser, HOSTS)
+    hosts.add_argument(
+        "--from", dest="source", type=Path, metavar="FACTS", help="saved facts or capture that has the host NICs"
+    )
+    hosts.add_argument(
+        "--offline", action="store_true", help="contact no host; leave out values that only the hosts have"
+    )
+    _add_job_arguments(parser)
+    output = option_group(parser, OUTPUT)
+    output.add_argument(
+        "-o",
+        "--output",
+        choices=("shell", "json", "scripts"),
+        default="shell",
+        help="form of the output; scripts writes one file a host (default: shell)",
+    )
+    output.add_argument("--dir", type=Path, metavar="DIR", help="folder for the files HOST.sh of -o scripts")
+    output.add_argument("--force", action="store_true", help="overwrite existing scripts")
+    parser.add_argument(
+        "--check", nargs="*", metavar="SCRIPT", help="start scripts to check: one for all hosts, or one a host"
+    )
+    parser.add_argument("program", nargs="*", metavar="-- PROGRAM", help="program to start, with its arguments")
+
+
+def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
+    job = parser.add_argument_group("job")
     names = [str(launcher) for launcher in JobLauncher]
-    parser.add_argument(
-        "--launcher", choices=names, default="torchrun", metavar="NAME", help=f"{', '.join(names)} (default: torchrun)"
+    job.add_argument(
+        "--launcher",
+        choices=names,
+        default="torchrun",
+        metavar="NAME",
+        help=f"launcher: {', '.join(names)} (default: torchrun)",
     )
-    parser.add_argument(
-        "--devices", type=devices, metavar="LIST", help="of every host only these, such as 0-1 (default: all)"
-    )
-    parser.add_argument("--master-port", type=int, metavar="N", help="default: the inventory's, else 29500")
-    parser.add_argument("--rank-table", metavar="PATH", help="where the rank table is on every host, for HCCL")
-    parser.add_argument(
+    job.add_argument("--devices", type=devices, metavar="LIST", help="devices of each host, such as 0-1 (default: all)")
+    job.add_argument("--master-port", type=int, metavar="N", help=MASTER_PORT_HELP)
+    job.add_argument("--rank-table", metavar="PATH", help="path of the rank table on each host, for HCCL")
+    job.add_argument(
         "--rank-table-copy",
         type=Path,
         metavar="FILE",
-        help="that table, here: ranks as it has them (default: as preflight ranktable writes it)",
+        help="local copy of that table, for its ranks (default: ranks as preflight ranktable writes them)",
     )
-    parser.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="one more variable, or ours otherwise (repeatable)",
-    )
-    parser.add_argument(
+    job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
+    job.add_argument(
         "--forward",
         action="append",
         default=[],
         metavar="NAME",
-        help="mpirun: pass on a variable of the shell (-x NAME)",
+        help="with mpirun: variable of the shell to pass on (-x NAME); repeatable",
     )
-    parser.add_argument("--mpi-home", metavar="DIR", help="mpirun is DIR/bin/mpirun (default: on PATH)")
-    parser.add_argument(
-        "--from", dest="source", type=Path, metavar="FACTS", help="host NICs from saved facts or a capture"
-    )
-    parser.add_argument("--offline", action="store_true", help="contact nobody; without what only the hosts know")
-    parser.add_argument("-o", "--output", choices=("shell", "json", "scripts"), default="shell")
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="where -o scripts writes HOST.sh")
-    parser.add_argument("--force", action="store_true", help="write over scripts that are there")
-    parser.add_argument("--check", nargs="*", metavar="SCRIPT", help="read start scripts, one or one a host")
-    parser.add_argument("program", nargs="*", metavar="-- PROGRAM", help="what is started, with its arguments")
+    job.add_argument("--mpi-home", metavar="DIR", help="folder of MPI, for DIR/bin/mpirun (default: mpirun on PATH)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,29 +1,33 @@
-"""Write an inventory from a cluster that is already configured. Nothing is changed on the hosts.
+"""Write an inventory from a cluster that is already configured.
 
   preflight learn --hosts 'node[01-16]' --user root -o learned.toml
   preflight learn --inventory hosts.toml -o learned.toml
 
-Addresses, gateways and detect addresses come from the devices: as a plan, where one of the inventory's plans gives just
-these, or written out host by host. What the given inventory says of everything else is kept; its comments are not. What
-contradicts itself on the hosts stands in the file as a comment and is said at the end, with exit code 1; where a host
-was not reached, that is 3.
+No host is changed. Addresses, gateways and detect addresses come from the devices. They become an
+address plan if a plan gives exactly these values, or a list for each host. All other settings of
+the given inventory stay, but its comments are lost.
+
+Contradictions between hosts become comments in the file, and are printed at the end. Exit codes:
+1 there are contradictions, 3 a host was not reached.
 """
 
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import add_inventory_arguments
+from preflight.cli.options import FORCE_HELP, OUTPUT, add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     parser.set_defaults(inventory=None)
-    parser.add_argument("--hosts", metavar="HOSTS", help="without an inventory: the hosts, such as node[01-16]")
-    parser.add_argument("--address", metavar="ADDRESSES", help="where these hosts are, as a range of the same length")
-    parser.add_argument("--user", metavar="USER", help="who to log in as on these hosts")
-    parser.add_argument("--sudo", action="store_true", help="who becomes root with sudo there")
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the inventory to write")
-    parser.add_argument("--force", action="store_true", help="write FILE even if it is there already")
+    hosts = parser.add_argument_group("hosts without an inventory")
+    hosts.add_argument("--hosts", metavar="HOSTS", help="names of the hosts, such as node[01-16]")
+    hosts.add_argument("--address", metavar="ADDRESSES", help="addresses of --hosts, as a range of the same length")
+    hosts.add_argument("--user", metavar="USER", help="account for ssh on --hosts")
+    hosts.add_argument("--sudo", action="store_true", help="use sudo to become root on --hosts")
+    output = option_group(parser, OUTPUT)
+    output.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="inventory to write (required)")
+    output.add_argument("--force", action="store_true", help=FORCE_HELP)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,10 @@
-"""List all checks: id, default severity and title."""
+"""List all checks with their id, default severity and title.
+
+  preflight list-checks
+  preflight list-checks -o json
+
+`preflight explain ID` explains a check.
+"""
 
 import argparse
 import json
@@ -6,12 +12,13 @@ import textwrap
 from collections.abc import Iterable
 
 from preflight.checks.engine.catalogue import CheckEntry, catalogue
+from preflight.cli.options import FORM_HELP
 
 WIDTH = 80
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("console", "json", "markdown"), default="console")
+    parser.add_argument("-o", "--output", choices=("console", "json", "markdown"), default="console", help=FORM_HELP)
 
 
 def run(args: argparse.Namespace) -> int:

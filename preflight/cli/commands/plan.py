@@ -1,28 +1,37 @@
-"""Look at every host and show what would be changed, as a diff; save it for `preflight apply`.
+"""Show the changes that the hosts need, as a diff, and save them for `preflight apply`.
 
-Nothing is changed. A plan is limited to areas with --area, and can be made from facts that were saved before.
+  preflight plan --inventory hosts.toml --out plan.json
+  preflight plan --area ports --area firewall
+  preflight plan --from facts.json --exit-code      # offline, from saved facts
+
+No host is changed.
 """
 
 import argparse
 from pathlib import Path
 
 from preflight.cli.change_options import add_permission_arguments
-from preflight.cli.options import add_inventory_arguments
+from preflight.cli.options import CHANGES, HOSTS, OUTPUT, add_inventory_arguments, option_group
 from preflight.model.change import Area
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
-    parser.add_argument(
+    option_group(parser, HOSTS).add_argument(
+        "--from", dest="source", type=Path, metavar="FACTS", help="saved facts to plan from; no host is contacted"
+    )
+    option_group(parser, CHANGES).add_argument(
+        "--area", action="append", type=Area, choices=tuple(Area), help="area to plan; repeatable (default: all)"
+    )
+    add_permission_arguments(parser)
+    output = option_group(parser, OUTPUT)
+    output.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help="save the plan here, for preflight apply FILE; an older plan there is written over, nothing else",
+        help="file for the plan, for preflight apply FILE; only an older plan is overwritten",
     )
-    parser.add_argument("--area", action="append", type=Area, choices=tuple(Area), help="only this area (repeatable)")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="plan from saved facts, offline")
-    parser.add_argument("--exit-code", action="store_true", help="end with 5 if something would change")
-    add_permission_arguments(parser)
+    output.add_argument("--exit-code", action="store_true", help="exit with 5 if something would change")
 
 
 def run(args: argparse.Namespace) -> int:

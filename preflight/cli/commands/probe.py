@@ -1,20 +1,29 @@
-"""Run collectives over all devices, compare every value, and name who did not arrive, sent wrong data, or is slow.
+"""Run collectives over all devices, and report hung ranks, wrong values and slow links.
 
   preflight probe --inventory hosts.toml
   preflight probe --backend gloo --limit 'node[01-02]' --sizes 8,1M,64M
   preflight probe --quick --budget 60s
-  preflight probe --scope host,rail      # each host, each rail by itself
-  preflight probe --with hccl-test       # where jobs have no torch
-  salloc -N 4 --exclusive preflight probe --via slurm    # by srun, without ssh
+  preflight probe --scope host,rail      # each host and each rail alone
+  preflight probe --with hccl-test       # if jobs have no torch
+  salloc -N 4 --exclusive preflight probe --via slurm   # without ssh
 
-The probe keeps the devices busy for seconds to minutes, so it runs only where the operator has said that the hosts are
-idle and theirs (idle = true under [probe], or --idle), and leaves out hosts whose devices are in use all the same.
+Every value of every collective is compared. The probe keeps the devices busy for seconds to
+minutes. It runs only if the hosts are declared idle: idle = true under [probe], or --idle. It
+leaves out hosts with devices in use in any case.
 """
 
 import argparse
 from datetime import UTC, datetime
 
-from preflight.cli.options import add_inventory_arguments, add_publish_argument, read_inventory
+from preflight.cli.options import (
+    HOSTS,
+    IDLE_HELP,
+    add_fail_on_argument,
+    add_inventory_arguments,
+    add_publish_argument,
+    option_group,
+    read_inventory,
+)
 from preflight.cli.probe_options import add_request_arguments
 from preflight.cli.report_options import add_output_arguments, refuse_unwritable
 
@@ -22,16 +31,16 @@ from preflight.cli.report_options import add_output_arguments, refuse_unwritable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     add_request_arguments(parser)
-    parser.add_argument(
+    option_group(parser, HOSTS).add_argument(
         "--via",
         choices=("ssh", "slurm", "mpi", "pods"),
-        help="how hosts are reached, instead of the inventory's: ssh, one srun in the job that this runs in, one "
-        "mpirun, or the pods of a Kubernetes job by each other",
+        help="connection to the hosts: ssh, one srun in the current job, one mpirun, or the pods of a Kubernetes "
+        "job among themselves (default: the inventory's)",
     )
-    parser.add_argument("--idle", action="store_true", help="these hosts are mine and idle: the probe may use them")
-    add_publish_argument(parser)
-    parser.add_argument("--fail-on", choices=("warn", "fail"), default="fail", help="what makes exit code 1")
+    option_group(parser, HOSTS).add_argument("--idle", action="store_true", help=IDLE_HELP)
     add_output_arguments(parser)
+    add_fail_on_argument(parser)
+    add_publish_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,51 +1,80 @@
-"""Write the rank table of the inventory's hosts from what their devices have; or judge one that is there.
+"""Write the rank table of the hosts from the addresses of their devices, or check an existing one.
 
   preflight ranktable -i hosts.toml -o hccl.json
   preflight ranktable -i hosts.toml --push /data/hccl.json
   preflight ranktable --check hccl.json [-i hosts.toml]
 
-The addresses are those of the devices, not those that are planned: where both differ, that is said, and ends with 1.
-Where a host was not seen nothing is written, and it ends with 3. Servers stand in the lexical order of server_id, as
-MindSpore wants it and HCCL takes it. --check without an inventory contacts nobody, and ends with 2 where the table
-breaks a rule of HCCL; with one, it ends with 1 where hosts are otherwise.
+The table has the addresses that the devices have now. The exit code is 1 if they differ from the
+planned ones, and the report lists them. If a host was not read, no table is written, and the exit
+code is 3. Servers are in the lexical order of server_id: MindSpore requires it, and HCCL accepts
+it.
+
+--check without -i contacts no host. It exits with 2 if the table breaks a rule of HCCL. With -i
+it exits with 1 if the table differs from the hosts.
 """
 
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import add_inventory_arguments, devices
+from preflight.cli.options import (
+    CHANGES,
+    DRY_RUN_HELP,
+    HOSTS,
+    OUTPUT,
+    add_inventory_arguments,
+    devices,
+    option_group,
+)
 from preflight.provision.rollout import Batch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     parser.set_defaults(inventory=None)
-    parser.add_argument("--from", dest="source", type=Path, metavar="FACTS", help="saved facts, or a capture: offline")
-    parser.add_argument(
-        "-o", "--out", metavar="FILE", help="where to write the table; - is stdout. With --check: console or json"
+    option_group(parser, HOSTS).add_argument(
+        "--from", dest="source", type=Path, metavar="FACTS", help="saved facts or capture; no host is contacted"
     )
-    parser.add_argument("--force", action="store_true", help="write over what is there already")
-    parser.add_argument("--devices", type=devices, default=(), metavar="IDS", help="of every host: 0-3, or 0,1")
-    parser.add_argument(
+    _add_table_arguments(parser)
+    changes = option_group(parser, CHANGES)
+    changes.add_argument("--push", metavar="PATH", help="absolute path on all hosts to write the table to")
+    changes.add_argument("--dry-run", action="store_true", help=f"with --push: {DRY_RUN_HELP}")
+    changes.add_argument("-y", "--yes", action="store_true", help="with --push: change hosts without a question")
+    output = option_group(parser, OUTPUT)
+    output.add_argument(
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="file for the table; - is stdout; with --check the form of the output, console or json",
+    )
+    output.add_argument("--force", action="store_true", help="overwrite existing files")
+    # The same options as for all changes.
+    parser.set_defaults(canary=None, batch=Batch(), max_fail=0)
+
+
+def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
+    table = parser.add_argument_group("rank table")
+    table.add_argument(
+        "--check", type=Path, metavar="FILE", help="rank table to check; with -i or --from also against the hosts"
+    )
+    table.add_argument(
+        "--devices",
+        type=devices,
+        default=(),
+        metavar="IDS",
+        help="devices of each host, such as 0-3 or 0,1 (default: all)",
+    )
+    table.add_argument(
         "--order",
         choices=("mindspore", "inventory"),
         default="mindspore",
-        help="of servers: lexical by server_id (the default), or as the inventory has them",
+        help="order of servers: lexical by server_id, or that of the inventory (default: mindspore)",
     )
-    parser.add_argument(
+    table.add_argument(
         "--format",
         choices=("1.0", "1.2"),
         default="",
-        help="default: 1.2 where the inventory says superpod = true, else 1.0",
+        help="version of the table (default: 1.2 for an inventory with superpod = true, else 1.0)",
     )
-    parser.add_argument("--push", metavar="PATH", help="put the table there on every host, at this absolute path")
-    parser.add_argument("--dry-run", action="store_true", help="with --push: only show what would be changed")
-    parser.add_argument(
-        "--check", type=Path, metavar="FILE", help="judge this rank table; with -i or --from, beside its hosts"
-    )
-    parser.add_argument("-y", "--yes", action="store_true", help="with --push: do not ask")
-    # The same options as for all changes.
-    parser.set_defaults(canary=None, batch=Batch(), max_fail=0)
 
 
 def run(args: argparse.Namespace) -> int:

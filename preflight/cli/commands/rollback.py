@@ -1,22 +1,27 @@
-"""Take back what a run changed, in reverse order, from what every host wrote down about it.
+"""Undo the changes of a run, in reverse order, from the journal on each host.
 
-What somebody has changed since is left alone and reported. A device has no way to drop an address: its file is put
-back, and it keeps the address until it is reset.
+  preflight rollback last
+  preflight rollback RUN --dry-run
+  preflight rollback RUN --limit node03 --yes
+
+Later changes by other programs or people stay, and are reported. A device cannot drop an address:
+its file is restored, and the device keeps the address until its reset.
 """
 
 import argparse
 
 from preflight.cli.change_options import add_change_arguments
-from preflight.cli.options import RUN_HELP, add_inventory_arguments
+from preflight.cli.options import CHANGES, RUN_HELP, add_form_argument, add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", help=f"{RUN_HELP}: the newest that changed hosts")
-    add_inventory_arguments(parser)
-    parser.set_defaults(inventory=None)
+    parser.add_argument("run_id", metavar="RUN", help=f"{RUN_HELP} (the newest run that changed hosts)")
+    add_inventory_arguments(parser, default="that of the run")
     add_change_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be taken back")
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    option_group(parser, CHANGES).add_argument(
+        "--dry-run", action="store_true", help="show the changes to undo, without a change"
+    )
+    add_form_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

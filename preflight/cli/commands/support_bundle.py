@@ -1,37 +1,34 @@
-"""Put what a run saw and found into one file that can be given away: facts, report, inventory, journals, logs.
+"""Pack the facts, report, inventory, journals and logs of a run into one redacted file.
 
-  preflight support-bundle                           # of the newest run
+  preflight support-bundle                           # newest run
   preflight support-bundle RUN --out /tmp/case7.zip
   preflight support-bundle --log job.log --log logs/
-  preflight support-bundle -i hosts.toml --fetch --log '/data/job7/*.log'   # logs of the hosts, as diagnose has them
+  preflight support-bundle -i hosts.toml --fetch --log '/data/job7/*.log'
 
-The file is its owner's alone. What looks like a password, key or token is taken out, serial numbers and machine ids are
-other ones, and the way to the hosts is not in it. Names and addresses are: read it before you give it away. Hosts are
-contacted only with --fetch. preflight check, facts and diff read the file: check --from FILE.
+Only the owner can read the file. Text that may be a password, key or token is removed. Serial
+numbers and machine ids are replaced, and connection settings are left out. Names and addresses
+stay: read the file before you share it.
+
+Hosts are contacted only with --fetch. `preflight check --from FILE`, facts and diff read the file.
 """
 
 import argparse
 from pathlib import Path
 
-from preflight.cli.log_options import add_fetch_arguments
-from preflight.cli.options import RUN_HELP, add_inventory_arguments
+from preflight.cli.log_options import LOG_HELP, add_fetch_arguments
+from preflight.cli.options import LOGS, OUTPUT, PLACE_HELP, RUN_HELP, add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", nargs="?", default="last", help=f"{RUN_HELP} (default: last)")
-    parser.add_argument(
-        "--out", type=Path, default=Path(), metavar="PLACE", help="a folder, or the file to write (default: here)"
-    )
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
-    parser.add_argument(
-        "--log",
-        action="append",
-        default=[],
-        metavar="LOG",
-        help="a file of logs, or a folder of them; with --fetch: on the hosts, * and ? may stand",
+    option_group(parser, LOGS).add_argument(
+        "--log", action="append", default=[], metavar="LOG", help=f"{LOG_HELP}; repeatable"
     )
     add_fetch_arguments(parser)
     add_inventory_arguments(parser)
+    output = option_group(parser, OUTPUT)
+    output.add_argument("--out", type=Path, default=Path(), metavar="PLACE", help=PLACE_HELP)
+    output.add_argument("--force", action="store_true", help="overwrite an existing file")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """The faults that a lab can have: one module for each area, with how a fault is made and undone.
 
 A fault acts on the real object wherever there is one (a link, a queue, a rule, a process). `break` records the previous
-values in the lab's state, so that `mend` restores exactly these. Neither checks nor probe know of this package.
+values in the lab's state, so that `fix` restores exactly these. Neither checks nor probe know of this package.
 """
 
 import difflib
@@ -44,14 +44,14 @@ def break_it(name: str, directory: Path, on: str | None, device: int | None) -> 
         place = _place(fault, lab, directory, on, device)
         entry = Break(name, place.host.name, place.device if fault.scope == "device" else None, {})
         if any((b.fault, b.host, b.device) == (entry.fault, entry.host, entry.device) for b in lab.breaks):
-            raise UsageError(f"{name} on {_where(entry)} is broken already; `preflight lab mend {name}` undoes it.")
+            raise UsageError(f"{name} on {_where(entry)} is broken already; `preflight lab fix {name}` undoes it.")
         entry = Break(entry.fault, entry.host, entry.device, fault.make(place))
         lab.with_breaks((*lab.breaks, entry)).save(directory)
     default_note = " (no --device: the first)" if entry.device is not None and device is None else ""
     return f"{name} on {_where(entry)}{default_note}: {fault.what}"
 
 
-def mend(name: str | None, directory: Path) -> list[str]:
+def fix(name: str | None, directory: Path) -> list[str]:
     """Undo all faults, or those with one name, the latest first. Return a sentence for each."""
     require_root()
     if name is not None:
@@ -67,8 +67,8 @@ def mend(name: str | None, directory: Path) -> list[str]:
                 _fault(entry.fault).undo(place, entry.undo)
                 lab = lab.with_breaks(tuple(earlier for earlier in lab.breaks if earlier is not entry))
                 lab.save(directory)
-                sentences.append(f"{entry.fault} on {_where(entry)} is mended.")
-    return sentences or [f"nothing to mend: {name or 'no fault'} is not broken." if name else "nothing is broken."]
+                sentences.append(f"{entry.fault} on {_where(entry)} is fixed.")
+    return sentences or [f"nothing to fix: {name or 'no fault'} is not broken." if name else "nothing is broken."]
 
 
 def _existing(directory: Path) -> Path:
@@ -89,13 +89,13 @@ def _fault(name: str) -> Fault:
 def _place(fault: Fault, lab: State, directory: Path, on: str | None, device: int | None) -> FaultPlace:
     lab_host = selected(hosts_of(lab, directory), on)
     if fault.scope == "host" and device is not None:
-        raise UsageError(f"{fault.name} befalls a host, not a device: leave --device out.")
+        raise UsageError(f"{fault.name} is a fault of a host: leave out --device.")
     if fault.scope == "device" and not 0 <= (device or 0) < lab.spec.devices:
         raise UsageError(f"{lab_host.name} has no device {device or 0}; the lab has {lab.spec.devices} a host.")
     if fault in gpus.FAULTS and not lab.spec.is_gpu:
-        raise UsageError(f"{fault.name} befalls GPUs: this is a lab of product {lab.spec.product}.")
+        raise UsageError(f"{fault.name} is a fault of GPUs, and this lab has the product {lab.spec.product}.")
     if fault.scope == "device" and fault not in gpus.FAULTS and not lab.spec.is_npu:
-        raise UsageError(f"{fault.name} befalls NPUs: this is a lab of product {lab.spec.product}.")
+        raise UsageError(f"{fault.name} is a fault of NPUs, and this lab has the product {lab.spec.product}.")
     if fault in software.FAULTS and not lab.spec.is_npu:
         raise UsageError(f"a lab of product {lab.spec.product} has no driver stand-in.")
     return FaultPlace(lab, directory, lab_host, device or 0)

@@ -90,7 +90,7 @@ FAULTS = (
         "device",
         ("NIC106", "NPU110", "PNG101"),
         False,
-        "a machine outside the cluster answers to its address.",
+        "a machine outside the cluster answers ARP for the device's address.",
         _come,
         _go,
     ),

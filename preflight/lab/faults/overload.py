@@ -50,7 +50,7 @@ FAULTS = (
         "host",
         ("HST116", "PRB103"),
         False,
-        f"its processes get {SHARE} % of a processor, and {BUSY} busy ones take part of that, for {BUSY_SECONDS} s.",
+        f"all processes of the host share {SHARE} % of a processor with {BUSY} busy processes, for {BUSY_SECONDS} s.",
         _overload,
         _unload,
     ),

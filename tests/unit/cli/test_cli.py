@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -36,6 +37,18 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
             cli.main([command, "--help"])
         assert end.value.code == 0
         assert f"preflight {command}" in capsys.readouterr().out
+
+
+def test_the_list_of_commands_fits_a_terminal_and_has_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--help"])
+    assert end.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    words = re.findall(r"[a-z-]+", " ".join(lines))
+    assert {name.removeprefix("configure-") for name in cli.COMMANDS} - {*words, "configure"} == set()
+    assert sum(line.startswith("  preflight ") for line in lines[:8]) == 3
 
 
 def test_a_description_is_as_wide_as_the_terminal_and_its_examples_stay(monkeypatch: pytest.MonkeyPatch) -> None:

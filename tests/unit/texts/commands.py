@@ -333,7 +333,7 @@ _JUDGES: dict[str, Callable[[str], str]] = {
     "lab up firewall": _in(FIREWALLS, "firewall"),
     "lab up fabric": _in(FABRICS, "fabric"),
     "lab break name": _in((fault.name for fault in FAULTS), "fault"),
-    "lab mend name": _in((fault.name for fault in FAULTS), "fault"),
+    "lab fix name": _in((fault.name for fault in FAULTS), "fault"),
     "lab set name": _in(SETTINGS, "setting"),
 }
 

@@ -1,29 +1,41 @@
-"""Look at every host, show what has to change as a diff, ask, change it, and look again.
+"""Show the changes that the hosts need, ask, apply them, and verify the result.
 
-A change is made only where the host is still as it was seen; what somebody changed meanwhile is left alone. Firewall
-changes take themselves back unless a new connection confirms them. Running it again finds nothing to do, and
-`preflight rollback RUN` takes a run back.
+  preflight configure --inventory hosts.toml
+  preflight configure --dry-run                 # changes nothing
+  preflight configure-ports --limit node03      # one area, one host
 
-Areas: ports, device addresses, firewall, environment; `configure-ports`, `configure-device-ips`, `configure-firewall`
-and `configure-environment` are the same thing for one of them.
+The areas are ports, device addresses, firewall and environment. For one area there are
+`configure-ports`, `configure-device-ips`, `configure-firewall` and `configure-environment`.
+
+A host that has changed since it was read stays unchanged. Hosts undo firewall changes that no new
+connection confirms. A second run finds nothing to change. `preflight rollback RUN` undoes a run.
 """
 
 import argparse
 from collections.abc import Sequence
 
 from preflight.cli.change_options import add_change_arguments
-from preflight.cli.options import add_inventory_arguments
+from preflight.cli.options import (
+    CHANGES,
+    DRY_RUN_HELP,
+    add_form_argument,
+    add_inventory_arguments,
+    option_group,
+)
 from preflight.model.change import Area
 
 
 def add_arguments(parser: argparse.ArgumentParser, areas: Sequence[Area] = tuple(Area)) -> None:
     add_inventory_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
-    parser.add_argument("--exit-code", action="store_true", help="with --dry-run: end with 5 if something would change")
+    changes = option_group(parser, CHANGES)
+    changes.add_argument("--dry-run", action="store_true", help=DRY_RUN_HELP)
+    changes.add_argument(
+        "--exit-code", action="store_true", help="with --dry-run: exit with 5 if something would change"
+    )
     if Area.PORTS in areas:
-        parser.add_argument("--temporary", action="store_true", help="reserve the ports until the next boot only")
+        changes.add_argument("--temporary", action="store_true", help="reserve the ports only until the next boot")
     add_change_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    add_form_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

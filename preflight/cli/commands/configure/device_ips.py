@@ -1,6 +1,10 @@
-"""Give every device NIC its address, gateway and detect address, as the inventory plans them.
+"""Set the address, gateway and detect address of each device NIC, as the inventory plans them.
 
-Shows a diff, asks, applies, and looks again: `preflight configure` for this area alone.
+  preflight configure-device-ips --inventory hosts.toml
+  preflight configure-device-ips --limit node03 --dry-run
+
+This is `preflight configure` for one area: it shows a diff, asks, applies it, and verifies the
+result.
 """
 
 import argparse

@@ -1,7 +1,13 @@
-"""Write the cluster's names into /etc/hosts, limits and a profile for HCCL jobs, as [host_setup] of the inventory asks;
-what it does not ask for any more is taken away again.
+"""Set the names in /etc/hosts, the limits and the HCCL profile that the inventory requests.
 
-Shows a diff, asks, applies, and looks again: `preflight configure` for this area alone.
+  preflight configure-environment --inventory hosts.toml
+  preflight configure-environment --limit node03 --dry-run
+
+The section [host_setup] of the inventory has these settings. A setting that is no longer in it is
+removed from the hosts.
+
+This is `preflight configure` for one area: it shows a diff, asks, applies it, and verifies the
+result.
 """
 
 import argparse

@@ -1,6 +1,10 @@
-"""Open the firewall for the cluster, or switch it off, as the inventory says.
+"""Open the firewall for the cluster, or switch it off, as the inventory requests.
 
-Shows a diff, asks, applies, and looks again: `preflight configure` for this area alone.
+  preflight configure-firewall --inventory hosts.toml
+  preflight configure-firewall --canary 1 --confirm-within 60
+
+This is `preflight configure` for one area: it shows a diff, asks, applies it, and verifies the
+result.
 """
 
 import argparse

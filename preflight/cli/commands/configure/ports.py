@@ -1,6 +1,12 @@
-"""Reserve the HCCL and job ports on every host, united with what is reserved there already, now and at boot.
+"""Reserve the HCCL and job ports on all hosts, now and after a boot.
 
-Shows a diff, asks, applies, and looks again: `preflight configure` for this area alone.
+  preflight configure-ports --inventory hosts.toml
+  preflight configure-ports --temporary      # until the next boot
+
+Ports that are already reserved stay reserved.
+
+This is `preflight configure` for one area: it shows a diff, asks, applies it, and verifies the
+result.
 """
 
 import argparse

@@ -1,13 +1,14 @@
-"""The gate: may a job start on this machine? Answered from the verdict that check and probe have left there, and from
-what can be looked at in no time.
+"""Decide whether a job may start on a host, from published results and a few quick checks.
 
   preflight gate --local                   # on a machine that has preflight
-  preflight gate install -i hosts.toml     # program and policy to every host
-  preflight check -i hosts.toml --publish  # … and what it answers from
+  preflight gate install -i hosts.toml     # program and policy to all hosts
+  preflight check -i hosts.toml --publish  # results that the gate needs
 
-Hosts need no preflight: what install brings is one file for the Python that they have, /usr/local/sbin/preflight-gate.
-Exit codes of --local: 0 the job may run, 1 the host is broken, 3 nobody knows and the policy says closed, 2 wrong
-usage.
+check and probe publish their results on each host. Hosts need no preflight: `gate install` writes
+one program for the Python that they have, /usr/local/sbin/preflight-gate.
+
+Exit codes of --local: 0 the job may start, 1 the host is broken, 2 wrong usage, 3 unknown with a
+closed policy.
 """
 
 import argparse
@@ -18,19 +19,19 @@ from preflight.model.errors import UsageError
 from preflight.model.gate import Context
 
 _ACTIONS = {
-    "install": "bring the gate's program and policy to the hosts",
-    "manifest": "Kubernetes manifests that run the gate before a job",
-    "controller": "Slurm's PrologSlurmctld: prove a job's nodes before it starts",
+    "install": "install the gate's program and policy on the hosts",
+    "manifest": "print a Kubernetes manifest that tests its pods before the job starts",
+    "controller": "test a Slurm job's nodes before the job starts",
     "clear": "clear published failures of fixed hosts",
 }
 _OUTPUTS = ("text", "json", "nagios", "npd")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--local", action="store_true", help="may a job start on this machine?")
+    parser.add_argument("--local", action="store_true", help="decide for this machine")
     contexts = [context.value for context in Context if context is not Context.CONTROLLER]
-    parser.add_argument("--context", choices=contexts, help="who asks (default: job)")
-    parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text")
+    parser.add_argument("--context", choices=contexts, help="caller of the gate (default: job)")
+    parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text", help="form of the answer (default: text)")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     for name, help_text in _ACTIONS.items():
         actions.add_parser(name, help=help_text, module=f"{__name__}.{name}")

@@ -1,10 +1,11 @@
 """Clear the failures that check and probe have published on hosts.
 
   preflight gate clear -i hosts.toml --limit node02
+  preflight gate clear -i hosts.toml
 
-A published failure closes its host until a newer run is published there, or until this. What passed stays. Whether the
-host is healthy is then unknown until the next preflight check --publish. Exit codes: 0 cleared, 1 a host did not take
-it.
+A published failure closes its host until a newer run is published there, or until it is cleared.
+Passed checks stay. The state of the host is then unknown until the next `preflight check
+--publish`. Exit codes: 0 cleared, 1 a host was not changed.
 """
 
 import argparse

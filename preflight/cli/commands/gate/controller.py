@@ -1,13 +1,15 @@
-"""Prove the nodes of a Slurm job before anything runs on them, and tell who is broken. Touches nothing.
+"""Test the nodes of a Slurm job before the job starts, and report the broken ones.
 
   preflight gate controller -i hosts.toml --nodes 'node[01-04]'
   preflight gate controller -i hosts.toml --key KEY --authorize DIR
 
-Slurm runs it by PrologSlurmctld=/usr/local/sbin/preflight-gate, which does the rest; with --nodes it says what it would
-find on idle nodes, with --authorize it writes what lets KEY start the probe and no more.
+Slurm runs this command with PrologSlurmctld=/usr/local/sbin/preflight-gate, which does the rest.
+With --nodes it prints its result for idle nodes. With --authorize it writes a file that permits
+KEY to start the probe, and nothing else. No node is changed.
 
-Nodes that the inventory does not know, or that give no agent, are unknown and never broken. Exit codes: 0 nobody is
-broken (also: what fails is nobody's alone), 1 nodes are broken, 3 nobody knows.
+Nodes that are not in the inventory, and nodes without a running agent, are unknown, never broken.
+Exit codes: 0 no node is broken, or no single node is the culprit, 1 nodes are broken, 3 the state
+is unknown.
 """
 
 import argparse
@@ -20,12 +22,30 @@ _LEAST = 10  # seconds; importing torch and exiting take a few of them
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-i", "--inventory", type=Path, default=DEFAULT_INVENTORY, metavar="FILE", help="default: hosts.toml"
+        "-i",
+        "--inventory",
+        type=Path,
+        default=DEFAULT_INVENTORY,
+        metavar="FILE",
+        help="inventory (default: hosts.toml)",
     )
-    parser.add_argument("--nodes", metavar="LIST", help="as Slurm writes them; default: SLURM_JOB_NODELIST")
-    parser.add_argument("--seconds", type=_seconds, default=60, metavar="N", help="for all of it (default: 60)")
-    parser.add_argument("--key", metavar="FILE", help="the ssh key to go with, instead of the inventory's")
-    parser.add_argument("--authorize", type=Path, metavar="DIR", help="write what lets the key of --key in, and end")
+    parser.add_argument(
+        "--nodes", metavar="LIST", help="nodes to test, in the notation of Slurm (default: SLURM_JOB_NODELIST)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=60,
+        metavar="N",
+        help="time limit in seconds for the whole test (default: 60)",
+    )
+    parser.add_argument("--key", metavar="FILE", help="private key for ssh (default: the inventory's)")
+    parser.add_argument(
+        "--authorize",
+        type=Path,
+        metavar="DIR",
+        help="folder for the files that authorize the key of --key; nothing is tested",
+    )
 
 
 def _seconds(text: str) -> int:

@@ -1,28 +1,34 @@
-"""Bring the gate to the hosts: its program, /usr/local/sbin/preflight-gate, and its policy, /etc/preflight/gate.json.
+"""Install the gate on the hosts: its program and its policy.
 
   preflight gate install -i hosts.toml
   preflight gate install -i hosts.toml --limit node01 --dry-run
-  preflight gate install slurm           # the lines for slurm.conf, or its faults
+  preflight gate install slurm           # lines for slurm.conf
 
-A change like any other: shown, asked for, journaled on the hosts, and taken back by preflight rollback. Once it is
-there, the gate answers from what preflight check --publish and preflight probe --publish find.
+The program is /usr/local/sbin/preflight-gate, the policy /etc/preflight/gate.json. The command
+shows the changes, asks, and writes a journal on the hosts; `preflight rollback` undoes it. The gate
+then answers from the results of `preflight check --publish` and `preflight probe --publish`.
 """
 
 import argparse
 
 from preflight.cli.change_options import add_rollout_arguments
-from preflight.cli.options import add_inventory_arguments
+from preflight.cli.options import CHANGES, DRY_RUN_HELP, add_form_argument, add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     add_rollout_arguments(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
-    parser.add_argument("--force", action="store_true", help="write over files that are there and not ours")
-    parser.add_argument("--remove", action="store_true", help="take the gate from the hosts, whichever run brought it")
-    parser.add_argument("-o", "--output", choices=("console", "json"), default="console")
+    changes = option_group(parser, CHANGES)
+    changes.add_argument("--dry-run", action="store_true", help=DRY_RUN_HELP)
+    changes.add_argument("--force", action="store_true", help="overwrite files that do not belong to the gate")
+    changes.add_argument("--remove", action="store_true", help="remove the gate from the hosts, whichever run added it")
+    add_form_argument(parser)
     actions = parser.add_subparsers(dest="what", metavar="slurm")
-    actions.add_parser("slurm", help="the lines for slurm.conf; check one", module="preflight.cli.commands.gate.slurm")
+    actions.add_parser(
+        "slurm",
+        help="print the lines for slurm.conf, or check a slurm.conf",
+        module="preflight.cli.commands.gate.slurm",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

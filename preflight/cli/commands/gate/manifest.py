@@ -1,10 +1,11 @@
-"""Print the manifest of a Kubernetes job whose pods prove each other, in an init container, before it begins.
+"""Print the manifest of a Kubernetes job with pods that test each other before the job starts.
 
   preflight gate manifest --kind job --name train --image IMAGE --replicas 4 \\
     --devices 8 --resource nvidia.com/gpu -- torchrun … > train.yaml
   preflight gate manifest --kind jobset … | kubectl apply -f -
 
-Nothing is contacted. The token by which pods know each other is not in it; its head says how that is made.
+The test runs in an init container. No host is contacted. Pods identify each other by a token. The
+manifest does not contain it; its first lines have the command that creates it.
 """
 
 import argparse
@@ -15,21 +16,42 @@ from preflight.model.cluster import Product
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kind", choices=[kind.value for kind in WorkloadKind], default=WorkloadKind.JOB.value)
-    parser.add_argument("--name", required=True, help="of the job")
-    parser.add_argument("--image", required=True, help="of the job; it has preflight, unless --preflight-image has")
-    parser.add_argument("--replicas", type=int, required=True, metavar="N", help="pods, one a node")
-    parser.add_argument("--devices", type=int, required=True, metavar="M", help="of each pod: one rank each")
-    parser.add_argument(
-        "--resource", default="", help="what the devices are to Kubernetes: huawei.com/Ascend910, nvidia.com/gpu, …"
+    job = parser.add_argument_group("job")
+    job.add_argument(
+        "--kind",
+        choices=[kind.value for kind in WorkloadKind],
+        default=WorkloadKind.JOB.value,
+        help="kind of the job (default: job)",
+    )
+    job.add_argument("--name", required=True, help="name of the job (required)")
+    job.add_argument(
+        "--image",
+        required=True,
+        help="image of the job; without --preflight-image it needs preflight (required)",
+    )
+    job.add_argument("--replicas", type=int, required=True, metavar="N", help="number of pods, one a node (required)")
+    job.add_argument("--host-network", action="store_true", help="use the network of the nodes")
+    job.add_argument("job", nargs="*", metavar="-- COMMAND", help="command of the job (default: the image's)")
+    hardware = parser.add_argument_group("devices")
+    hardware.add_argument(
+        "--devices", type=int, required=True, metavar="M", help="devices of each pod, one rank each (required)"
+    )
+    hardware.add_argument(
+        "--resource", default="", help="Kubernetes resource of the devices: huawei.com/Ascend910, nvidia.com/gpu, …"
     )
     products = [product.value for product in Product]
-    parser.add_argument("--product", type=product_name, choices=products, help="as in an inventory")
-    parser.add_argument("--preflight-image", default="", metavar="IMAGE", help="of the init container")
-    parser.add_argument("--setup", default="", metavar="LINE", help="as in an inventory: source …/set_env.sh")
-    parser.add_argument("--python", default="", help="that has torch, as in an inventory")
-    parser.add_argument("--host-network", action="store_true", help="pods use the network of their nodes")
-    parser.add_argument("job", nargs="*", metavar="-- COMMAND", help="the job's, instead of the image's")
+    hardware.add_argument("--product", type=product_name, choices=products, help="product, as in an inventory")
+    container = parser.add_argument_group("init container")
+    container.add_argument(
+        "--preflight-image",
+        default="",
+        metavar="IMAGE",
+        help="image of the init container (default: the job's)",
+    )
+    container.add_argument(
+        "--setup", default="", metavar="LINE", help="shell line to run first, such as source …/set_env.sh"
+    )
+    container.add_argument("--python", default="", help="Python that has torch, as in an inventory")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,11 +1,11 @@
-"""Show the gate's lines for slurm.conf, or check one that is there.
+"""Print the gate's lines for slurm.conf, or check an existing slurm.conf.
 
   preflight gate install slurm                               # the lines
-  preflight gate install slurm --conf /etc/slurm/slurm.conf  # what is wrong
+  preflight gate install slurm --conf /etc/slurm/slurm.conf  # its errors
 
-Touches nothing. With --conf: 0 nothing is wrong, 1 something would open the gate or drain good nodes, 2 the file
-cannot be read. Programs are looked for on this machine, so check it where slurmd runs; and where slurmctld runs, which
-has to be restarted before it calls PrologSlurmctld.
+No file is changed. Exit codes of --conf: 0 no error, 1 a line would open the gate or drain good
+nodes, 2 the file is not readable. The check searches programs on this machine. So run it where
+slurmd runs, and where slurmctld runs. slurmctld calls PrologSlurmctld only after a restart.
 """
 
 import argparse
@@ -21,7 +21,7 @@ _LARGEST = 8 << 20  # bytes of a file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--conf", type=Path, metavar="FILE", help="check this slurm.conf, and what it includes")
+    parser.add_argument("--conf", type=Path, metavar="FILE", help="slurm.conf to check, with its included files")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 /* STAND-IN: /etc/hccn.conf, written as the vendor's tool writes it (cfg.c of its source).
  *
  * Of a key that stands there twice the first counts. Setting a key drops all its lines and adds one at the end. A last
- * line without its newline is not mended: the new line is glued to it. The file is never created. It is edited in
+ * line without its newline is not fixed: the new line is glued to it. The file is never created. It is edited in
  * place, so that a bind mount of it into a container keeps working.
  */
 #include "hccn.h"

@@ -16,7 +16,8 @@ from tests.lab.conftest import ROOT, LabHandle, MakeLab
 from tests.lab.slurm import Slurm, slurm_over
 from tests.lab.test_probe_engines import Site, by_mpirun, wait_until
 
-pytestmark = pytest.mark.lab
+# Alone: a busy machine makes a host slow, and lets a step end before another has begun.
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 THREE = "node01,node02,node03"
 ALONE = ("--quick", "--scope", "device", "--sizes", "8")

@@ -237,7 +237,7 @@ hosts = [
 ]
 program = Program(f"import time; open({mark!r}, 'a').write('x'); time.sleep(8)")
 with open_transport(Cluster("c", Product.CPU, tuple(hosts)), Options()) as opened:
-    fan_out(hosts, lambda host: opened.run(host, program, timeout=60), pool=4, deadline=60)
+    fan_out(hosts, lambda host: opened.run(host, program, timeout=60), FanOutLimits(4, 60))
 """
 
 

@@ -35,6 +35,7 @@ STARTED = time.monotonic()
 ALL_STARTED = 1.0  # seconds
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE = 20  # seconds; Slurm's own (KillWait) are 30
+SIGNALLED = 0.5  # seconds until the same signal arrives here
 
 
 def taken_out(environment):
@@ -102,6 +103,8 @@ def main():
     table = write(step["table"]) if step["table"] else None
     try:
         code = subprocess.Popen(["bash", "-c", step["scripts"][node]], stdin=subprocess.DEVNULL).wait()
+        if {-code, code - 128}.intersection(ENDING):
+            time.sleep(SIGNALLED)  # an engine signals one process after another, and may begin with the command
         for number in ENDING:  # the exit code is known: a signal that arrives now must not replace it
             signal.signal(number, signal.SIG_IGN)
     finally:

@@ -87,7 +87,9 @@ def four(make_lab: MakeLab) -> LabHandle:
     ],
 )
 def test_the_controller_s_gate_names_a_hung_device(four: LabHandle, fault: str, options: tuple[str, ...]) -> None:
-    """With the deadlines that hccl has by default, which are longer than the time that there is."""
+    """With the deadlines that hccl has by default, which are longer than the time that there is.
+
+    The hosts of a lab share two processors, so one of them may be slow as well (PRB118)."""
     nodes = ("--nodes", "node[01-04]")
     four.lab("break", fault, "--host", "node02", "--device", "0")
     try:
@@ -95,7 +97,8 @@ def test_the_controller_s_gate_names_a_hung_device(four: LabHandle, fault: str, 
     finally:
         four.lab("fix", fault)
     answer = json.loads(done.stdout)
-    assert [(bad["node"], bad["check"]) for bad in answer["bad"]] == [("node02", "PRB101")], answer
+    bad = [(bad["node"], bad["check"]) for bad in answer["bad"] if bad["check"] != "PRB118"]
+    assert bad == [("node02", "PRB101")], answer
 
 
 def test_a_probe_with_a_budget_names_a_hung_device(four: LabHandle) -> None:

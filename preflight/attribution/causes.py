@@ -137,13 +137,14 @@ class Why:
     """The cause that the facts give.
 
     `words`: the class of cause and its check, as "link down (NPU107)", or empty if no finding explains the failure.
-    `remedy`: that of the check. `elsewhere`: the cause is itself a failure that the probe's checks report, so the
-    report needs no second one. `near`: it is about these very members, not their hosts. `blames`: kind and members of
-    the object that the check's failures identify; None unless it is exactly one object.
+    `remedy`, `commands`: those of the check. `elsewhere`: the cause is itself a failure that the probe's checks
+    report, so the report needs no second one. `near`: it is about these very members, not their hosts. `blames`: kind
+    and members of the object that the check's failures identify; None unless it is exactly one object.
     """
 
     words: str = ""
     remedy: str = ""
+    commands: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()  # lines; the finding that explains most comes first
     elsewhere: bool = False
     near: bool = False
@@ -187,7 +188,16 @@ def why(failure: LocatedFailure, findings: Sequence[Finding] | None) -> Why:
     is_near = _nearness(first, failure.members) == 0
     words = f"{REASONS[rank].word}{_where(first, failure.located)} ({first.check})"
     blames = _blamed(by_rank[rank], failure.members)
-    return Why(words, first.remedy, lines, elsewhere, is_near, blames, facts_decide=first.check in ON_THE_WIRE)
+    return Why(
+        words,
+        first.remedy,
+        first.commands,
+        lines,
+        elsewhere,
+        is_near,
+        blames,
+        facts_decide=first.check in ON_THE_WIRE,
+    )
 
 
 def _by_rank(failure: LocatedFailure, findings: Sequence[Finding]) -> dict[int, list[Finding]]:

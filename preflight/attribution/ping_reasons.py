@@ -35,14 +35,19 @@ _ADDRESS_OF = ("NPU102", "NIC106")  # their findings are about an address, which
 
 @dataclass(frozen=True)
 class PingReason:
-    """A cause and its check, as `words`. The `findings` have the remedy and name the places."""
+    """A cause and its check, as `words`. The `findings` have the fix and name the places."""
 
     words: str
     findings: tuple[Finding, ...]
 
     @property
     def remedy(self) -> str:
-        return self.findings[0].remedy or f"preflight explain {self.findings[0].check}"
+        return self.findings[0].remedy or "see what the check proposes"
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        first = self.findings[0]
+        return first.commands if first.remedy else (f"preflight explain {first.check}",)
 
 
 def reason(lost: Sequence[Ping], known: Iterable[Finding], *, large: bool = False) -> PingReason | None:

@@ -109,7 +109,8 @@ def _run_row(run: CheckRun, findings: Sequence[Finding]) -> tuple[object, ...]:
 
 def _finding_row(finding: Finding) -> tuple[object, ...]:
     subject = (finding.check, finding.outcome.value, finding.host, finding.device, finding.rail, finding.peer)
-    texts = (finding.summary, finding.expected, finding.found, finding.cause, finding.remedy)
+    fix = "\n".join((finding.remedy, *finding.commands))
+    texts = (finding.summary, finding.expected, finding.found, finding.cause, fix)
     return (*subject, *map(_text, texts))
 
 
@@ -215,6 +216,7 @@ def _findings_of(db: "sqlite3.Connection", number: int) -> tuple[Finding, ...]:
 
 
 def _finding(row: "sqlite3.Row") -> Finding:
+    remedy, *commands = row["remedy"].split("\n")
     return Finding(
         check=row["check_id"],
         outcome=Outcome(row["outcome"]),
@@ -226,7 +228,8 @@ def _finding(row: "sqlite3.Row") -> Finding:
         expected=row["expected"],
         found=row["found"],
         cause=row["cause"],
-        remedy=row["remedy"],
+        remedy=remedy,
+        commands=tuple(commands),
     )
 
 

@@ -199,6 +199,10 @@ class Cluster:
         return not self.product.is_npu or self.hccl_host_range == "auto"
 
     @cached_property
+    def by_name(self) -> Mapping[str, Host]:
+        return {host.name: host for host in self.hosts}
+
+    @cached_property
     def planned_for(self) -> Mapping[str, str]:
         """Device address → its planned host."""
         return {str(device.address.ip): host.name for host in self.hosts for device in host.devices if device.address}

@@ -12,6 +12,9 @@ from preflight.model.outcome import Outcome
 class Finding:
     """One check's result about one subject. `summary` has the subject and the observed values.
 
+    `cause` is a guess. `remedy` is the first thing to do, `commands` what to type for it, each complete, and `retest`
+    the command that shows the failure again.
+
     `host` is None for a finding about the cluster as a whole. `rail` is the device index shared by all hosts. `peer` is
     the other end ("node02" or "node02/3"). `culprit` is the object at fault by tests or pings.
     """
@@ -27,6 +30,8 @@ class Finding:
     found: str = ""
     cause: str = ""
     remedy: str = ""
+    commands: tuple[str, ...] = ()
+    retest: str = ""
     evidence: tuple[str, ...] = ()
     change: Change | None = None
     culprit: Culprit | None = None

@@ -40,12 +40,16 @@ def host_lines(names: Iterable[str], findings: Iterable[Finding]) -> tuple[HostL
 
 
 def _naming(inventory: Path, finding: Finding) -> Finding:
-    """Return the finding with a remedy that can be copied: preflight's commands in it name this run's inventory."""
-    if not finding.remedy:
+    """Return the finding with preflight's commands made complete: they name this run's inventory."""
+    if not (finding.remedy or finding.commands or finding.retest):
         return finding
     option = f" --inventory {shlex.quote(str(inventory))}"
-    remedy = re.sub(r"\bpreflight (configure|probe|check)[a-z-]*", lambda match: match[0] + option, finding.remedy)
-    return replace(finding, remedy=remedy)
+
+    def named(text: str) -> str:
+        return re.sub(r"\bpreflight (configure|probe|check)[a-z-]*", lambda match: match[0] + option, text)
+
+    commands = tuple(map(named, finding.commands))
+    return replace(finding, remedy=named(finding.remedy), commands=commands, retest=named(finding.retest))
 
 
 def culprits(findings: Iterable[Finding]) -> tuple[Culprit, ...]:

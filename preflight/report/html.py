@@ -13,7 +13,18 @@ from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.report.slowest import slowest_groups
-from preflight.report.text import LINES_A_CHECK, FindingGroup, blocks, clipped, count_line, evidence, folded, remedies
+from preflight.report.text import (
+    LINES_A_CHECK,
+    FindingGroup,
+    Fix,
+    blocks,
+    clipped,
+    count_line,
+    evidence,
+    fixes,
+    folded,
+    retests,
+)
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1f23; --dim: #5d6670; --line: #d5dae0; --fail: #c62828;
@@ -25,7 +36,7 @@ STYLE = """
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
   max-width: 72rem; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } .dim { color: var(--dim); }
-code, .mono { font-family: ui-monospace, monospace; font-size: .92em; overflow-wrap: anywhere; }
+code, pre, .mono { font-family: ui-monospace, monospace; font-size: .92em; overflow-wrap: anywhere; }
 .word { border-radius: 3px; color: var(--paper); font-size: .8rem; font-weight: 600; padding: .1rem .45rem; }
 .finding { border-left: 4px solid; margin: .8rem 0; padding: .1rem 0 .1rem .8rem; }
 .finding p { margin: .25rem 0; } .next { border: 1px solid var(--line); padding: .6rem .8rem; }
@@ -111,7 +122,10 @@ def _groups(groups: Sequence[FindingGroup], fold: Fold) -> Iterator[str]:
     """Yield the first few groups, their remedies, and the other groups, folded away."""
     for group in groups[:LINES_A_CHECK]:
         yield from _group(group, fold)
-    yield from (f"<p>→ <code>{_safe(remedy)}</code></p>\n" for remedy in remedies(groups))
+    for fix in fixes(groups):
+        yield _fix(fix)
+    for command in retests(groups):
+        yield f"<p>retest:</p>\n<pre>{_safe(command)}</pre>\n"
     if further := groups[LINES_A_CHECK:]:
         yield f'<details><summary class="dim">{len(further)} more like these</summary>\n'
         for group in further[:MOST_GROUPS]:
@@ -121,10 +135,15 @@ def _groups(groups: Sequence[FindingGroup], fold: Fold) -> Iterator[str]:
         yield "</details>\n"
 
 
+def _fix(fix: Fix) -> str:
+    commands = "\n".join(_safe(command) for command in fix.commands)
+    return f"<p>fix: {_safe(fix.remedy)}</p>\n" + (f"<pre>{commands}</pre>\n" if commands else "")
+
+
 def _group(group: FindingGroup, fold: Fold) -> Iterator[str]:
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     yield f"<p>{_safe(subject + group.summary)}</p>\n"
-    for line in filter(None, (group.compared, group.cause and f"likely: {group.cause}")):
+    for line in filter(None, (group.compared, group.cause and f"likely cause: {group.cause}")):
         yield f'<p class="dim">{_safe(line)}</p>\n'
     if group.first.evidence:
         lines = "<br>".join(escape(line) for line in evidence(group.first.evidence))

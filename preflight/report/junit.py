@@ -63,9 +63,14 @@ def _sentences(finding: Finding) -> Iterable[str]:
     if finding.outcome is Outcome.PASS:
         return
     yield f"{finding.outcome}: {finding.summary}"
-    yield from (f"likely: {finding.cause}" for _ in filter(None, (finding.cause,)))
-    yield from (f"| {line}" for line in evidence(finding.evidence))
-    yield from (f"-> {finding.remedy}" for _ in filter(None, (finding.remedy,)))
+    yield from (f"evidence: {line}" for line in evidence(finding.evidence))
+    if finding.cause:
+        yield f"likely cause: {finding.cause}"
+    if finding.remedy or finding.commands:
+        yield f"fix: {finding.remedy}".rstrip()
+    yield from (f"  {command}" for command in finding.commands)
+    if finding.retest:
+        yield f"retest: {finding.retest}"
 
 
 def _tell(case: ElementTree.Element, tag: str, sentences: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from preflight.report.obstacles import LISTED, obstacle, shared_obstacles
 _DEVICE = "\1"  # placeholder for a finding's device while findings are compared
 
 LINES_A_CHECK = 8  # folded findings of one check that are shown; the others are counted
-MOST_REMEDIES = 3
+MOST_FIXES = 3
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,14 @@ def evidence(lines: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Fix:
+    """The first thing to do, and what to type for it."""
+
+    remedy: str
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class FindingGroup:
     """Findings with the same text about several hosts or devices. `first` is shown for all."""
 
@@ -53,7 +61,7 @@ class FindingGroup:
     hosts: tuple[str, ...]
     devices: tuple[int, ...]
     causes: frozenset[str]
-    remedies: frozenset[str]
+    fixes: frozenset[Fix]
 
     @property
     def cause(self) -> str:
@@ -61,8 +69,10 @@ class FindingGroup:
         return self.first.cause if len(self.causes) == 1 else ""
 
     @property
-    def remedy(self) -> str:
-        return self.first.remedy + (" (and so on for the others)" if len(self.remedies) > 1 else "")
+    def fix(self) -> Fix:
+        likewise = " (likewise for the others)" if len(self.fixes) > 1 else ""
+        remedy, commands = self.first.remedy, self.first.commands
+        return Fix(remedy + likewise if remedy else "", commands)
 
     @property
     def single(self) -> bool:
@@ -96,8 +106,9 @@ def folded(findings: Iterable[Finding]) -> list[FindingGroup]:
     for (_, text, devices), same in groups.items():
         hosts = tuple(dict.fromkeys(finding.host for finding in same if finding.host is not None))
         device_words = f"device{'s' if len(devices) > 1 else ''} {number_ranges(devices)}"
-        causes, remedies = frozenset(finding.cause for finding in same), frozenset(finding.remedy for finding in same)
-        result.append(FindingGroup(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, remedies))
+        causes = frozenset(finding.cause for finding in same)
+        fixes = frozenset(Fix(finding.remedy, finding.commands) for finding in same)
+        result.append(FindingGroup(same[0], text.replace(_DEVICE, device_words), hosts, devices, causes, fixes))
     return sorted(result, key=lambda group: list(Outcome).index(group.first.outcome))
 
 
@@ -120,17 +131,17 @@ def _group_lines(group: FindingGroup, fold: Callable[[Iterable[str]], str], widt
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     lines = [Line(text, group.first.outcome.value) for text in _wrap(subject + group.summary, "    ", width)]
     lines += [Line(text, "dim") for text in _wrap(group.compared, "      ", width)]
-    if group.cause:
-        lines += [Line(text, "dim") for text in _wrap(f"likely: {group.cause}", "      ", width)]
     if group.single:
         lines += [line for text in group.first.evidence[:3] for line in _evidence_lines(text, width)]
+    if group.cause:
+        lines += [Line(text, "dim") for text in _wrap(f"likely cause: {group.cause}", "      ", width)]
     return lines
 
 
 def _evidence_lines(text: str, width: int) -> list[Line]:
     """Return at most two lines. An error of a library may fill a page; -o json has all of it."""
-    wrapped = textwrap.wrap(printable(text), width - 8, max_lines=2, placeholder=" …")
-    return [Line(f"      | {line}", "dim") for line in wrapped]
+    wrapped = textwrap.wrap(f"evidence: {printable(text)}", width - 6, max_lines=2, placeholder=" …")
+    return [Line(f"      {line}", "dim") for line in wrapped]
 
 
 def blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], Sequence[Finding]]]:
@@ -153,9 +164,17 @@ def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
     return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not look"
 
 
-def remedies(groups: Sequence[FindingGroup]) -> list[str]:
-    """Return the distinct remedies of the shown findings of one check."""
-    return list(dict.fromkeys(group.remedy for group in groups[:LINES_A_CHECK] if group.remedy))[:MOST_REMEDIES]
+def fixes(groups: Sequence[FindingGroup]) -> list[Fix]:
+    """Return the distinct fixes of the shown findings of one check."""
+    distinct = dict.fromkeys(group.fix for group in groups[:LINES_A_CHECK])
+    return [fix for fix in distinct if fix.remedy or fix.commands][:MOST_FIXES]
+
+
+def retests(groups: Sequence[FindingGroup]) -> list[str]:
+    """Return the distinct commands that show these findings again."""
+    return list(dict.fromkeys(group.first.retest for group in groups[:LINES_A_CHECK] if group.first.retest))[
+        :MOST_FIXES
+    ]
 
 
 def _block_lines(
@@ -175,10 +194,16 @@ def _block_lines(
         lines.append(Line(f"    … and {len(groups) - LINES_A_CHECK} more like these (-o json has them all)", "dim"))
     if len(checks) > LISTED:
         lines += [Line(text, "dim") for text in _wrap(f"checks: {', '.join(checks)}", "      ", width)]
-    for remedy in remedies(groups):
-        wrapped = _wrap(remedy, "       ", width)
-        lines += [Line("    ->" + wrapped[0][6:], "next"), *(Line(text, "next") for text in wrapped[1:])]
+    for fix in fixes(groups):
+        lines += _fix_lines(fix, width)
+    lines += [Line(f"    retest: {printable(command)}", "next") for command in retests(groups)]
     return lines
+
+
+def _fix_lines(fix: Fix, width: int) -> list[Line]:
+    """Return the fix, with each command whole on its own line, to be copied."""
+    lines = _wrap(f"fix: {fix.remedy}", "    ", width) if fix.remedy else ["    fix:"]
+    return [Line(text, "next") for text in (*lines, *(f"      {printable(command)}" for command in fix.commands))]
 
 
 def finding_lines(

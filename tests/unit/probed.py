@@ -57,7 +57,7 @@ def located(
 def cause(check: str, host: str | None, device: int | None = None, outcome: str = "fail", **more: Any) -> Finding:
     """What a check of facts has found."""
     where = "".join(f"{word}: " for word in (host, f"device {device}" if device is not None else None) if word)
-    given = {"summary": f"{where}what {check} says", "remedy": f"mend {check}", **more}
+    given = {"summary": f"{where}what {check} says", "remedy": f"fix {check}", **more}
     return Finding(check, Outcome(outcome), host=host, device=device, **given)
 
 

@@ -41,6 +41,7 @@ from typing import Any, TypedDict, Unpack
 from preflight.model.change import Area, Change
 from preflight.model.cluster import Cluster, Host, Product
 from preflight.model.finding import Finding
+from preflight.model.host_command import on_host
 from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome
 
@@ -105,6 +106,8 @@ class Details(Subject, total=False):
     found: str
     cause: str
     remedy: str
+    commands: tuple[str, ...]
+    retest: str
     evidence: tuple[str, ...]
     change: Change | None
     culprit: Culprit | None
@@ -122,6 +125,10 @@ class Scribe:
         if change and change.area is not self.check.configures:
             raise ValueError(f"{self.check.id} carries a change of {change.area}, and does not declare that")
         return Finding(self.check.id, outcome, summary, **details)
+
+    def on(self, host: str, command: str) -> str:
+        """Return the command as typed on this machine: `ssh node02 dmesg`. Quote what comes from outside."""
+        return on_host(self.cluster.by_name[host], command)
 
     def bad(self, summary: str, **details: Any) -> Finding:
         """Return a finding of the check's own severity, which is `fail` by default."""

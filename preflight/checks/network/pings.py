@@ -103,7 +103,9 @@ def _lost_pings(
 def _with_explanation(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding]) -> Finding:
     """Return the finding with cause and remedy of the check that explains it, if there is one."""
     explanation = reason(lost, known, large=lost[0].purpose == "mtu")
-    return replace(finding, cause=explanation.words, remedy=explanation.remedy) if explanation else finding
+    if not explanation:
+        return finding
+    return replace(finding, cause=explanation.words, remedy=explanation.remedy, commands=explanation.commands)
 
 
 def _is_silent(ping: Ping) -> bool:

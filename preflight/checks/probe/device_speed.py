@@ -95,8 +95,8 @@ def _wrong(scribe: All, results: Sequence[Observation], member: Member, verb: st
             f"{observation.test.op} {observation.test.dtype}: {observation.ranks[0].first_wrong[:120]}"
             for observation in wrong
         ),
-        remedy="take the device out of jobs; its memory errors: npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC; to "
-        f"see it again: {command(scribe, [member.host], Scope.DEVICE)}",
+        remedy="take the device out of jobs; its memory errors: npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC",
+        retest=command(scribe, [member.host], Scope.DEVICE),
         culprit=Culprit("device", (member.place,), ids, f"{verb} wrongly"),
     )
 
@@ -186,6 +186,7 @@ def _slow_finding(
         found=f"{worst.share:.0%}",
         cause=cause,
         evidence=tuple(f"{entry.member.place}: {entry.words}" for entry in slow),
-        remedy=f"{remedy}; to see it again: {command(scribe, [host], Scope.DEVICE)}",
+        remedy=remedy,
+        retest=command(scribe, [host], Scope.DEVICE),
         culprit=at_fault,
     )

@@ -88,8 +88,9 @@ def _slow(scribe: All, host: str, results: Sequence[Observation], limits: SpeedL
         expected=f"{WARN:.0%} of the median or more",
         found=f"{speed / limits.median:.0%}",
         cause="another job, a limit on what it may use, or a low clock",
-        remedy="see who uses them: top; its limits: cat /sys/fs/cgroup/cpu.stat; to see it again: "
-        + command(scribe, [host], Scope.DEVICE),
+        remedy="find the processes that use the processors, and the limits of the container",
+        commands=(scribe.on(host, "top -b -n 1"), scribe.on(host, "cat /sys/fs/cgroup/cpu.stat")),
+        retest=command(scribe, [host], Scope.DEVICE),
         culprit=Culprit("host", (host,), tuple(by_id(results)), "processors slow or busy") if far else None,
     )
 

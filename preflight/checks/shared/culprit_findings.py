@@ -60,6 +60,7 @@ class Symptom:
     summary: str = ""
     likely: str = ""
     remedy: str = ""
+    commands: tuple[str, ...] = ()
     expected: str = ""
     found: str = ""
     details: Sequence[str] = ()
@@ -83,7 +84,6 @@ def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, out
         return scribe.skip(f"{summary}: {explanation.words} tells why", host=subject.get("host"))
     outcome = outcome or (Outcome.WARN if culprit.intermittent else Outcome.FAIL)
     retest = command(scribe, *_smallest_group(culprit, results.tests), results.backend(fault))
-    remedies = (explanation.remedy or symptom.remedy, f"to see it again: {retest}")
     proof = evidence(fault, results.tests) if culprit.proven else ()
     return scribe.finding(
         outcome,
@@ -92,7 +92,9 @@ def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, out
         expected=symptom.expected,
         found=symptom.found,
         cause=explanation.words or symptom.likely,
-        remedy="; ".join(filter(None, remedies)),
+        remedy=explanation.remedy or symptom.remedy,
+        commands=explanation.commands if explanation.remedy else symptom.commands,
+        retest=retest,
         evidence=(*proof, *explanation.evidence, *symptom.details),
         culprit=_at_fault(culprit, explanation, symptom.trouble) if outcome is Outcome.FAIL else None,
     )
@@ -169,7 +171,7 @@ def _smallest_group(culprit: Named, tests: Mapping[str, TestResult]) -> tuple[It
 
 
 def command(scribe: All, hosts: Iterable[str], scope: Scope, backend: str = "") -> str:
-    """Return `preflight probe --limit node03,node05 --scope pair`; the report adds the inventory."""
+    """Return `preflight probe --limit node03,node05 --scope pair`. The report adds the inventory."""
     limit = sorted(set(hosts))
     words = ["preflight probe"]
     if limit and len(limit) < len(scribe.cluster.hosts):

@@ -88,4 +88,5 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "found": finding.found,
         "cause": finding.cause,
         "remedy": finding.remedy,
+        "commands": finding.commands,
     }

@@ -78,7 +78,8 @@ def test_a_fact_is_the_cause_of_what_it_explains_and_of_nothing_else(reason: Rea
         return
     words = f"{reason.word} ({id_of(reason)})"
     assert (finding.cause, finding.culprit and finding.culprit.cause) == (words, words)
-    assert finding.remedy.startswith(f"mend {id_of(reason)}; to see it again: preflight probe")
+    assert finding.remedy == f"fix {id_of(reason)}"
+    assert finding.retest.startswith("preflight probe")
     assert f"{id_of(reason)}: node03: device 1: what {id_of(reason)} says" in finding.evidence
     assert (finding.summary, finding.host, finding.device) == (without.summary, "node03", 1)
 

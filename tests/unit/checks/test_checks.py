@@ -59,8 +59,8 @@ def differences(expected: dict[str, Any], finding: Finding) -> list[str]:
         elif key == "culprit":
             found = dataclasses.asdict(finding.culprit) if finding.culprit else {}
             wrong += [f"culprit.{k}: {found.get(k)!r}" for k, v in value.items() if list(found.get(k, "")) != list(v)]
-        elif key == "evidence":
-            wrong += [f"evidence: {finding.evidence}"] if list(finding.evidence) != value else []
+        elif key in ("evidence", "commands"):
+            wrong += [f"{key}: {getattr(finding, key)}"] if list(getattr(finding, key)) != value else []
         elif getattr(finding, key) != value:
             wrong.append(f"{key}: {getattr(finding, key)!r}")
     return wrong

@@ -100,7 +100,7 @@ def test_what_is_located_is_one_finding_and_what_failed_because_of_it_is_evidenc
     finding = told(scene)
     assert (finding.check, finding.outcome, finding.summary) == ("PRB101", "fail", summary)
     assert (finding.host, finding.device, finding.rail, finding.peer) == subject
-    assert finding.remedy.endswith(f"to see it again: {command}")
+    assert finding.retest == command
     if kind != "system":
         assert "r1-1: 16 ranks stopped after peers" in finding.evidence
 
@@ -117,7 +117,7 @@ def test_a_program_reads_who_it_is_by_which_tests_and_the_class_of_cause(kind: s
 def test_the_command_is_one_that_preflight_takes(kind: str) -> None:
     parser = argparse.ArgumentParser()
     probe_command.add_arguments(parser)
-    named = _naming(Path("my hosts.toml"), told(KINDS[kind][0])).remedy
+    named = _naming(Path("my hosts.toml"), told(KINDS[kind][0])).retest
     *_, command = named.partition("preflight probe ")
     asked = parser.parse_args(shlex.split(command))
     assert str(asked.inventory) == "my hosts.toml"
@@ -145,7 +145,7 @@ def test_many_hosts_are_folded_in_the_command() -> None:
     five = NAMES[:5]
     observations = [seen("r3-0", *(f"{name}/0" for name in five), outcome="hang"), well("r2-0", "node01/0", "node02/0")]
     finding = told((observations, [located("scale", five, ["r3-0"])]))
-    assert finding.remedy.endswith("preflight probe --limit 'node[01-05]' --scope all")
+    assert finding.retest.endswith("preflight probe --limit 'node[01-05]' --scope all")
 
 
 def test_parts_of_devices_that_lie_on_several_rails_are_one_partition() -> None:
@@ -506,7 +506,7 @@ def test_what_trains_wrongly_only_together_is_told_with_how_many_it_takes() -> N
     assert nobody.summary == "a training step ends in wrong parameters on 1 of 16 ranks"
 
 
-def test_to_see_it_again_goes_the_way_that_this_run_went(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_retest_goes_the_way_that_this_run_went(monkeypatch: pytest.MonkeyPatch) -> None:
     over_slurm = replace(probed.CLUSTER, probe=replace(probed.CLUSTER.probe, via="slurm"))
     monkeypatch.setattr(probed, "CLUSTER", over_slurm)
-    assert told(DEVICE).remedy.endswith("preflight probe --limit node03,node05 --via slurm --scope pair")
+    assert told(DEVICE).retest.endswith("preflight probe --limit node03,node05 --via slurm --scope pair")

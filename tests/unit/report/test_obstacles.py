@@ -143,7 +143,7 @@ def test_what_fails_comes_before_what_could_not_look() -> None:
 def test_one_check_that_could_not_look_is_explained_in_its_own_block() -> None:
     lines, then, _ = report({"facts": missing(("sockets",), "ss is not installed, or not on PATH", "node01")})
     assert [line for line in lines if line.startswith("UNKNOWN ")] == ["UNKNOWN PRT103"]
-    assert "    -> on node01: install iproute2, so that ss is on PATH" in lines
+    assert "    fix: on node01: install iproute2, so that ss is on PATH" in lines
     assert then == "preflight explain PRT103"
 
 
@@ -182,7 +182,7 @@ def test_the_driver_of_another_product_is_not_to_be_installed() -> None:
     }
     lines, then, _ = report({"facts": facts})
     assert then == 'set product = "nvidia" under [cluster] of hosts.toml' + THEN
-    assert "    -> correct the product first (HST135)" in lines
+    assert "    fix: correct the product first (HST135)" in lines
 
 
 def test_another_generation_on_all_hosts_comes_next() -> None:

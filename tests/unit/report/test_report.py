@@ -101,8 +101,8 @@ def test_a_folded_finding_says_only_what_holds_for_all() -> None:
 
     shown = "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.2")))
     assert "likely" not in shown
-    assert "-> ping 10.0.0.1 (and so on for the others)" in shown
-    assert "likely: 10.0.0.1 is not reached" in "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.1")))
+    assert "fix: ping 10.0.0.1 (likewise for the others)" in shown
+    assert "likely cause: 10.0.0.1 is not reached" in "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.1")))
 
 
 def test_only_the_subject_in_front_is_folded_away() -> None:
@@ -149,7 +149,7 @@ def test_the_document_has_the_contracts_fields() -> None:
     (only,) = body["findings"]
     assert set(only) == {
         "check", "outcome", "host", "device", "rail", "peer", "summary", "expected", "found", "cause", "remedy",
-        "evidence", "change", "culprit",
+        "commands", "retest", "evidence", "change", "culprit",
     }  # fmt: skip
     assert len(json.loads(document(report(finding(PASS, "fine")), 0, everything=True))["findings"]) == 1
 

@@ -35,6 +35,7 @@ MOST_CLAUSES = 2  # colons and semicolons of a sentence
 
 _NOT_PLAIN = {re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE): better for pattern, better in WORDS.items()}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n\s*\n|\n(?=\s*[-#*])|\|")
+_MARKUP = re.compile(r"</?\w+|\{[^{}]*:[^{}]*;")  # HTML and CSS: their words are passages of their own
 _WORD = re.compile(rf"[A-Za-z{HOLE}][A-Za-z'’{HOLE}-]*")
 
 
@@ -46,7 +47,7 @@ def sentences(passage: Passage) -> Iterator[str]:
 
 def mistakes(passage: Passage) -> Iterator[Mistake]:
     """Yield what is not plain in a text that users read."""
-    if passage.kind is not Kind.PROSE or not passage.shown:
+    if passage.kind is not Kind.PROSE or not passage.shown or _MARKUP.search(passage.words):
         return
     longest = LONGEST_OF_PAGES if passage.path.endswith(".md") else LONGEST_SENTENCE
     for sentence in sentences(passage):

@@ -44,7 +44,7 @@ def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
         yield scribe.warn(
             f"MAC {mac} answers for {_some(addresses)}, like a switch with proxy ARP",
             host=None,
-            expected="every device answers for its own address",
+            expected="every device answers for its address",
             found=mac,
             remedy=f"find {mac} on the switches, and turn proxy ARP off there unless it is intended",
         )

@@ -153,7 +153,7 @@ def _silent_gateway(cause: Cause, pings: str) -> tuple[str, str]:
     devices = {own(ping) for ping in cause.lost}
     silent_to = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
     how = f"does not answer {pings}" if cause.unanswered else f"answers only some {pings}"
-    why = "the gateway refuses or limits ICMP, since these devices reach others"
+    why = "the gateway refuses or limits ICMP, since the devices reach others"
     return f"gateway {cause.objects} {how} of {silent_to}", why
 
 

@@ -130,7 +130,7 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             switches.get(device.tls.value or "", no_certificate).append((host.name, device.index))
     for name, index in no_certificate if switches["1"] else ():
         yield DeviceScribe(scribe, name, index).unknown(
-            f"TLS setting unknown without a certificate, TLS is on for {len(switches['1'])} other devices"
+            f"has no certificate, so its TLS setting is unknown. TLS is on for {len(switches['1'])} other devices"
         )
     minority = min(switches, key=lambda value: len(switches[value]))
     majority = "1" if minority == "0" else "0"
@@ -150,7 +150,7 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             f"TLS is {word[minority]}, but {word[majority]} for {len(switches[majority])} other devices",
             expected=word[majority],
             found=word[minority],
-            remedy=f"turn TLS {word[majority]} as on the other devices, if they are right",
+            remedy=f"turn TLS {word[majority]}, if the other devices are right",
             commands=(scribe.on(name, f"hccn_tool -i {index} -tls -s enable {majority}"),),
         )
 
@@ -250,7 +250,7 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
     elif health == "Init":
         reason, remedy = _STARTING if detect_address else _NO_DETECT_ADDRESS
         yield npu.warn(
-            f"net health is Init, {reason}",
+            f"net health is Init, since {reason}",
             expected="Success",
             found="Init",
             remedy=remedy,

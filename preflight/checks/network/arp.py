@@ -72,8 +72,8 @@ def _foreign_macs(
                 host=owner.host,
                 device=owner.device,
                 expected=owner.mac,
-                found=f"{mac}, for {_some(devices)}",
-                remedy=f"find {mac} on the switches, and give that machine another address. Then announce the device's",
+                found=f"{mac} in the ARP table of {_some(devices)}",
+                remedy=f"give the machine with {mac} another address, then announce the device's own",
                 commands=(scribe.on(owner.host, f"hccn_tool -i {owner.device} -send_arp -s enable 1"),),
             )
 

@@ -95,9 +95,9 @@ def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
     listed = ", ".join(loopback)
     if loopback or not names.hostname:
         yield report(
-            f"{name}: own host name " + (f"resolves to the loopback {listed}" if loopback else "does not resolve"),
+            f"{name}: own host name " + (f"resolves to loopback address {listed}" if loopback else "does not resolve"),
             found=listed,
-            remedy=f"put {scribe.host.address} in front of the host name in /etc/hosts",
+            remedy=f"put {scribe.host.address} in front of the host name in /etc/hosts on {name}",
             retest=scribe.on(name, 'getent ahosts "$(hostname)"'),
         )
 
@@ -121,9 +121,9 @@ def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
         wrong.append(f"and {len(unresolved) - _NAMED} more")
     if unresolved:
         yield scribe.bad(
-            f"{scribe.host.name}: {len(unresolved)} cluster host names do not match the inventory: {wrong[0]}",
+            f"{own}: {len(unresolved)} of {len(planned)} host names do not match the inventory: {wrong[0]}",
             evidence=tuple(wrong),
-            remedy=f"correct /etc/hosts on {own} or DNS, or use addresses in jobs",
+            remedy=f"correct /etc/hosts or DNS of {own}, or use addresses in jobs",
         )
 
 

@@ -159,8 +159,9 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
         if answer is None:
             yield scribe.unknown(f"{host}: no result in time on whether torchrun takes {name} for this host", host=host)
         elif answer and host != first:
+            clause = "" if name == first else f", but it is {first}"
             yield report(
-                f"{host}: torchrun recognises {name} as this host, but it is {first}",
+                f"{host}: torchrun wrongly recognises {name} as this host{clause}",
                 host=host,
                 peer=first,
                 found=name,
@@ -223,7 +224,7 @@ def families(scribe: All, network: Mapping[str, Network]) -> Iterator[Finding]:
     }
     for odd in odd_ones(has):
         yield scribe.bad(
-            f"{odd.host}: {'an' if odd.value else 'no'} IPv6 address, unlike {odd.elsewhere}",
+            f"{odd.host}: has {'an' if odd.value else 'no'} IPv6 address, unlike {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             found="IPv6" if odd.value else "no IPv6",

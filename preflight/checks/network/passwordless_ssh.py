@@ -15,7 +15,7 @@ _SHOWN = 4  # attempts that a finding lists as evidence
 _REMEDY = {
     Entry.UNKNOWN_KEY: "compare the fingerprint of {target}, then add its host key on {source}",
     Entry.CHANGED_KEY: "find out why the host key of {target} changed, then replace the old key on {source}",
-    Entry.DENIED: "append ~/.ssh/id_*.pub of {source} to ~/.ssh/authorized_keys on {target} (modes 700 and 600)",
+    Entry.DENIED: "append ~/.ssh/id_*.pub of {source} to ~/.ssh/authorized_keys on {target} (mode 600, ~/.ssh 700)",
     Entry.NO_NAME: "add the name to /etc/hosts or DNS of {source}, or use an address in the inventory",
     Entry.REFUSED: "start sshd on {target}, or set its port in ~/.ssh/config of {source}",
     Entry.NO_ANSWER: "check whether a firewall blocks ssh",

@@ -146,7 +146,7 @@ class _LostPings:
         """Return the finding about one ping; without `cause` only a part of its packets is lost."""
         symptom = _symptom(ping)
         if ping.purpose == "mtu":
-            symptom = f"answers {ping.received} of {ping.sent} pings of {ping.size} bytes, and all small pings"
+            symptom = f"answers all small pings, but {ping.received} of {ping.sent} pings of {ping.size} bytes"
         lost = both_ways(cause, self.words.pings) if cause else ""
         return self.scribe.finding(
             self.outcome,
@@ -238,7 +238,7 @@ def _failed_pings(scribe: All, error: str, pings: Sequence[Ping], total: int) ->
     device = pings[0].device if len(devices) == 1 else None
     subject = f"device {device}" if device is not None else f"{len(devices)} devices"
     if len(pings) == 1:
-        peer, fault = pings[0].peer, f"could not ping {pings[0].peer} ({pings[0].address})"
+        peer, fault = pings[0].peer, f"could not ping {pings[0].peer} at {pings[0].address}"
     else:
         peer, fault = None, f"no result for {len(pings)} of the host's {total} pings"
     return scribe.unknown(f"{host}: {subject}: {fault} ({error})", host=host, device=device, peer=peer)

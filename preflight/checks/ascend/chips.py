@@ -182,7 +182,7 @@ def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
             yield scribe.skip("npu-smi does not report the topology", host=host.name)
         else:
             error = reading.error or "npu-smi reported nothing"
-            yield scribe.unknown(f"{host.name}: could not look: {error}", host=host.name)
+            yield scribe.unknown(f"{host.name}: could not be checked: {error}", host=host.name)
     fast = _fast_pairs(links.values())
     for name, own in links.items():
         queries = {chip.device: _query(scribe, name, chip, "hccs") for chip in chips[name].chips}

@@ -45,7 +45,7 @@ def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
                 device=device.index,
                 expected="a link that stays up",
                 found=_last(losses),
-                remedy=f"read the switch port's log of device {device.index}, then clean or replace optics and cable",
+                remedy=f"read the log of device {device.index}'s switch port, then clean or replace optics and cable",
                 retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -link_stat -g"),
             )
 

@@ -185,9 +185,10 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
         ("hccn_tool", {device.index for device in hccn.devices}),
         ("npu-smi", {chip.device for chip in npu_smi.chips}),
     ):
-        for fault, difference in (
-            (f"missing in {tool}", wanted - present),
-            (f"in {tool}, but not in the inventory", present - wanted),
+        lost = "compare npu-smi with the PCI bus to find a lost card, or correct the inventory"
+        for fault, remedy, difference in (
+            (f"missing in {tool}", lost, wanted - present),
+            (f"in {tool}, but not in the inventory", "correct the devices in the inventory", present - wanted),
         ):
             for index in sorted(difference - explained):
                 yield scribe.bad(
@@ -195,7 +196,7 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
                     device=index,
                     expected=f"{len(wanted)} devices",
                     found=f"{len(present)} devices",
-                    remedy="compare npu-smi with the PCI bus to find a lost card, or correct the inventory",
+                    remedy=remedy,
                     commands=tuple(
                         scribe.on(scribe.host.name, line) for line in ("npu-smi info -l", "lspci -D -d 19e5:")
                     ),

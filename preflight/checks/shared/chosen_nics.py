@@ -57,15 +57,19 @@ def _connection_problems(
     places: dict[str, Place] = {}
     first: dict[str, str] = {}  # address → the host that has it
     for name, choice in choices.items():
-        subject = f"{name}: {library.name} would take {choice.nic} {choice.address} ({choice.why})"
+        subject = f"{name}: {library.name} would choose {choice.nic} {choice.address} ({choice.why})"
         first_host = first.setdefault(str(choice.address.ip), name)
         if choice.address.ip.is_loopback:
             yield scribe.bad(
-                f"{subject}, which no other host reaches", host=name, found=choice.nic, remedy=library.remedy
+                f"{subject}, which no other host can reach", host=name, found=choice.nic, remedy=library.remedy
             )
         elif first_host != name:
             yield scribe.bad(
-                f"{subject}, as {first_host} does", host=name, peer=first_host, found=choice.nic, remedy=library.remedy
+                f"{subject}, the same address as {first_host}",
+                host=name,
+                peer=first_host,
+                found=choice.nic,
+                remedy=library.remedy,
             )
         else:
             places[name] = choice.address.network
@@ -79,7 +83,7 @@ def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, net
     wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
     if len(wanted) == 1 and choice.nic not in wanted:
         yield scribe.warn(
-            f"{host.name}: {library.name} would take {choice.nic} ({choice.why}), and the inventory's host NIC is "
+            f"{host.name}: {library.name} would choose {choice.nic} ({choice.why}), but the inventory's host NIC is "
             f"{wanted[0]}",
             host=host.name,
             expected=wanted[0],
@@ -113,14 +117,14 @@ def _in_other_network(
     route = _route(network, peer)
     if route and route.interface == own.nic and route.destination != "default":
         return
-    report, way = scribe.bad, "no route between them"
+    report, way = scribe.bad, " without a route between them"
     if route and route.interface != own.nic:
-        way = f"the way to {peer.address.ip} leads through {route.interface}"
+        way = f", and the route to {peer.address.ip} uses {route.interface}"
     elif route:
-        report, way = scribe.warn, "only the default route leads there"
+        report, way = scribe.warn, " with only the default route between them"
     yield report(
-        f"{odd.host}: {library.name} would take {own.nic} {own.address} ({own.why}), and {odd.elsewhere} {peer.nic} "
-        f"{peer.address}: two networks, and {way}",
+        f"{odd.host}: {library.name} would choose {own.nic} {own.address} ({own.why}), but {peer.nic} {peer.address} "
+        f"on {odd.elsewhere}. These are two networks{way}",
         host=odd.host,
         peer=odd.others[0],
         found=str(own.address),

@@ -26,7 +26,7 @@ DROP = (
     'nft add table inet site; nft add chain inet site in "{ type filter hook input priority 0; }"; '
     "nft add rule inet site in iifname eth0 tcp dport 29500 drop"
 )
-BLOCKED = "preflight: PRB114 node02: other hosts do not reach port 29500 (master)"
+BLOCKED = "preflight: PRB114 node02: other hosts cannot connect to port 29500 (master)"
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def test_hosts_that_are_set_up_for_a_launcher_are_well(lab: LabHandle) -> None:
     ("line", "check", "says"),
     [
         ("export NCCL_SOCKET_IFNAME=enp9", "HST117", "Bootstrap : no socket interface found"),
-        ("export NCCL_SOCKET_IFNAME=^docker0", "HST117", "NCCL would use lo 127.0.0.1/8"),
+        ("export NCCL_SOCKET_IFNAME=^docker0", "HST117", "NCCL would choose lo 127.0.0.1/8"),
         ("export GLOO_SOCKET_IFNAME=eth", "HST118", "Unable to find address for: eth"),
         ("export OMPI_MCA_btl_tcp_if_include=eth1", "HST119", "Unknown interface name"),
     ],

@@ -143,8 +143,10 @@ def test_a_hung_rank_is_named_as_over_ssh(site: Site) -> None:
     finally:
         site.lab.ssh("node01", "nft delete table inet site")
     assert finding["host"] == "node02"
-    assert "2 ranks (devices 0-1) came as far as device" in finding["summary"]
-    assert finding["found"] == f"device, and no way to {site.lab.addresses['node01']}:29500"
+    assert (
+        "2 ranks (devices 0-1) hung while connecting to the rendezvous store (last stage: device)" in finding["summary"]
+    )
+    assert finding["found"] == f"last stage: device, no connection to {site.lab.addresses['node01']}:29500"
 
 
 def test_a_node_whose_processes_all_die_is_named(site: Site) -> None:

@@ -58,11 +58,11 @@ def _connection_problems(
     places: dict[str, Place] = {}
     first: dict[str, str] = {}  # address → the host that has it
     for name, choice in choices.items():
-        subject = f"{name}: {library.name} would use {choice.nic} {choice.address} ({choice.why})"
+        subject = f"{name}: {library.name} would choose {choice.nic} {choice.address} ({choice.why})"
         first_host = first.setdefault(str(choice.address.ip), name)
         remedy = _remedy(scribe, library, name, network)
         if choice.address.ip.is_loopback:
-            yield scribe.bad(f"{subject}, which no other host reaches", host=name, found=choice.nic, remedy=remedy)
+            yield scribe.bad(f"{subject}, which no other host can reach", host=name, found=choice.nic, remedy=remedy)
         elif first_host != name:
             summary = f"{subject}, the same address as {first_host}"
             yield scribe.bad(summary, host=name, peer=first_host, found=choice.nic, remedy=remedy)
@@ -85,7 +85,7 @@ def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, net
     wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
     if len(wanted) == 1 and choice.nic not in wanted:
         yield scribe.warn(
-            f"{host.name}: {library.name} would use {choice.nic} ({choice.why}), but the inventory's host NIC is "
+            f"{host.name}: {library.name} would choose {choice.nic} ({choice.why}), but the inventory's host NIC is "
             f"{wanted[0]}",
             host=host.name,
             expected=wanted[0],
@@ -119,14 +119,14 @@ def _in_other_network(
     route = _route(network[odd.host], peer)
     if route and route.interface == own.nic and route.destination != "default":
         return
-    report, way = scribe.bad, "there is no route between them"
+    report, way = scribe.bad, " without a route between them"
     if route and route.interface != own.nic:
-        way = f"the route to {peer.address.ip} is through {route.interface}"
+        way = f", and the route to {peer.address.ip} uses {route.interface}"
     elif route:
-        report, way = scribe.warn, "only the default route connects them"
+        report, way = scribe.warn, " with only the default route between them"
     yield report(
-        f"{odd.host}: {library.name} would use {own.nic} {own.address} ({own.why}), but {peer.nic} {peer.address} on "
-        f"{odd.elsewhere}. These are two networks, and {way}",
+        f"{odd.host}: {library.name} would choose {own.nic} {own.address} ({own.why}), but {peer.nic} {peer.address} "
+        f"on {odd.elsewhere}. These are two networks{way}",
         host=odd.host,
         peer=odd.others[0],
         found=str(own.address),

@@ -25,13 +25,15 @@ def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Findin
         address = scribe.host.address
         # The summary leaves the address out, so that a dead rack reads as one line. It is in `remedy` and `found`.
         summary = contact.summary if address == scribe.host.name else contact.summary.replace(address, "its address")
-        yield scribe.bad(summary, found=address, remedy=contact.remedy, evidence=(contact.trouble,))
+        yield scribe.bad(
+            summary, found=address, remedy=contact.remedy, commands=contact.commands, evidence=(contact.trouble,)
+        )
 
 
 def _python_answers(scribe: Here, facts: HostFacts) -> Iterator[Finding]:
     name, os = scribe.host.name, facts.os
     if isinstance(os, Missing) and no_answer(os.error):
-        yield scribe.unknown(f"{name}: could not look: {os.error}")
+        yield scribe.unknown(f"{name}: could not be checked: {os.error}")
     elif isinstance(os, Os) and os.printed:
         line = quote(os.printed)
         yield scribe.warn(
@@ -60,4 +62,5 @@ def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
             expected="root",
             found=os.user,
             remedy=os.refused.remedy,
+            commands=os.refused.commands,
         )

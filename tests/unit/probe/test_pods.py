@@ -107,7 +107,7 @@ def test_where_the_first_never_comes_each_finds_out_by_itself(gang: Gang) -> Non
     gang.start(2, {"PREFLIGHT_POD_WAIT": "1", "PREFLIGHT_UNKNOWN": "open"})
     ended = gang.end()
     assert [code for code, _ in ended.values()] == [UNKNOWN, GOOD]
-    assert f"no way to 127.0.0.1:{gang.port} in 1 s: " in ended[1][1]
+    assert f"127.0.0.1:{gang.port} not reachable within 1 s: " in ended[1][1]
     assert ended[2][1].endswith("; the job begins all the same, as PREFLIGHT_UNKNOWN says")
 
 
@@ -150,7 +150,7 @@ def test_where_the_first_goes_the_others_do_not_begin(gang: Gang) -> None:
     ended = gang.end()
     assert ended[0][0] == 130
     assert ended[1][0] == UNKNOWN
-    assert "train-0 left without a verdict" in ended[1][1]
+    assert "train-0 ended without a verdict" in ended[1][1]
 
 
 def obeys(relay: str) -> bool:
@@ -249,15 +249,15 @@ def test_the_token_leaves_the_environment() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"JOB_COMPLETION_INDEX": ""}, "runs in the pods of an Indexed Job"),
-        ({"JOB_COMPLETION_INDEX": "two"}, "the pod's index is 'two'; a number"),
-        ({"JOB_COMPLETION_INDEX": "-1"}, "the pod's index is '-1'; a number"),
-        ({"PREFLIGHT_TOKEN": "short"}, "needs the token that the pods share"),
-        ({"PREFLIGHT_TOKEN": ""}, "needs the token that the pods share"),
-        ({"PREFLIGHT_POD_WAIT": "5m"}, "PREFLIGHT_POD_WAIT is '5m'; a number from 1 to 86400"),
-        ({"PREFLIGHT_POD_WAIT": "0"}, "PREFLIGHT_POD_WAIT is '0'; a number"),
-        ({"PREFLIGHT_POD_PORT": "80"}, "PREFLIGHT_POD_PORT is '80'; a number from 1024"),
-        ({"PREFLIGHT_UNKNOWN": "perhaps"}, "PREFLIGHT_UNKNOWN is 'perhaps'; open or closed"),
+        ({"JOB_COMPLETION_INDEX": ""}, "runs only in a pod of an Indexed Job"),
+        ({"JOB_COMPLETION_INDEX": "two"}, "the pod's index is 'two', but must be a number"),
+        ({"JOB_COMPLETION_INDEX": "-1"}, "the pod's index is '-1', but must be a number"),
+        ({"PREFLIGHT_TOKEN": "short"}, "needs PREFLIGHT_TOKEN, a token"),
+        ({"PREFLIGHT_TOKEN": ""}, "needs PREFLIGHT_TOKEN, a token"),
+        ({"PREFLIGHT_POD_WAIT": "5m"}, "PREFLIGHT_POD_WAIT is '5m', but must be a number from 1 to 86400"),
+        ({"PREFLIGHT_POD_WAIT": "0"}, "PREFLIGHT_POD_WAIT is '0', but must be a number"),
+        ({"PREFLIGHT_POD_PORT": "80"}, "PREFLIGHT_POD_PORT is '80', but must be a number from 1024"),
+        ({"PREFLIGHT_UNKNOWN": "perhaps"}, "PREFLIGHT_UNKNOWN is 'perhaps', but must be open or closed"),
     ],
 )
 def test_an_environment_that_is_none_of_a_pod_is_refused(words: dict[str, str], sentence: str) -> None:

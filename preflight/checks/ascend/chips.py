@@ -174,7 +174,7 @@ def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
             yield scribe.skip("npu-smi does not tell the topology", host=host.name)
         else:
             error = reading.error or "npu-smi told nothing"
-            yield scribe.unknown(f"{host.name}: could not look: {error}", host=host.name)
+            yield scribe.unknown(f"{host.name}: could not be checked: {error}", host=host.name)
     fast = _fast_pairs(links.values())
     for name, own in links.items():
         yield from _slow_links(scribe, name, own, fast)

@@ -23,7 +23,7 @@ def apply_waivers(
     An expired waiver has no effect, and the finding reports that it has expired. Raise UsageError for unknown ids."""
     words = list(ignored)
     if any(word.lower() in ("all", "*") for word in words):
-        raise UsageError("--ignore takes check ids; ignoring all of them would make every verdict worthless")
+        raise UsageError("--ignore needs check ids: with all checks ignored, no verdict means anything")
     ids = {check.id for check in select(all_checks(), words)} if words else set()
     return [_waived(finding, waivers, ids, today) if finding.outcome in _WAIVABLE else finding for finding in findings]
 

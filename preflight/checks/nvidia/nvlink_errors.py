@@ -11,7 +11,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, gpus
 
-_NOT_ASKED = "was not asked"  # the collector's message
+_NOT_ASKED = "was not run"  # the collector's message
 Place = tuple[int, int]  # GPU and link
 
 

@@ -124,7 +124,7 @@ def output_of(process, until):
                 return "", "hccn_tool printed more than %d KiB" % (OUTPUT >> 10)
             if not part:
                 return data.decode("utf-8", "replace"), ""
-        return "", "hccn_tool was still running at its deadline"
+        return "", "hccn_tool did not finish in time"
     finally:
         process.kill()
         process.stdout.close()

@@ -139,7 +139,7 @@ def test_a_section_that_could_not_be_collected_is_unknown_for_that_host_alone(ch
     case = scene({**at_home(check), "facts": {"node02": {section: {"missing": "no permission"}}}})
     findings = look(case, [check])
     (unknown,) = (finding for finding in findings if finding.host == "node02")
-    assert (unknown.outcome, unknown.summary) == (Outcome.UNKNOWN, "node02: could not look: no permission")
+    assert (unknown.outcome, unknown.summary) == (Outcome.UNKNOWN, "node02: could not be checked: no permission")
     assert {finding.outcome for finding in findings if finding.host == "node01"} == {Outcome.PASS}
 
 

@@ -143,7 +143,7 @@ def test_who_does_not_tell_its_GPUs_is_not_compared() -> None:  # noqa: N802
     def nameless(host: HostFacts) -> HostFacts:
         seen = of_cards("")(host).nvidia
         assert isinstance(seen, Nvidia)
-        return replace(host, nvidia=replace(seen, gpus=Found(error="nvidia-smi -q was still running at its deadline")))
+        return replace(host, nvidia=replace(seen, gpus=Found(error="nvidia-smi -q did not finish in time")))
 
     findings = look("GPU117", HOSTS, node01=with_bridges(), node02=nameless, node03=nameless)
     assert [(one.host, one.outcome) for one in findings if one.outcome != "pass"] == [

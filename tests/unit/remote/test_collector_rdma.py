@@ -138,7 +138,7 @@ hca_id:\tmlx5_0
 @pytest.mark.parametrize(
     ("layer", "script", "mtu", "why"),
     [("InfiniBand", f"cat <<'END'\n{DEVINFO}END\n", 2048, ""), ("InfiniBand", "echo no >&2; exit 1\n", None, "no"),
-     ("InfiniBand", "sleep 60 & wait\n", None, "still running"),
+     ("InfiniBand", "sleep 60 & wait\n", None, "did not finish in time"),
      ("Ethernet", f"cat <<'END'\n{DEVINFO}END\n", None, "")],
     ids=["told", "fails", "hangs", "of Ethernet it is not asked"],
 )  # fmt: skip

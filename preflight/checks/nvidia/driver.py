@@ -34,13 +34,12 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         }
         for odd in odd_ones(kinds):
             yield scribe.warn(
-                f"{odd.host}: the kernel module of the NVIDIA driver is the {odd.value} one, but the {odd.usual} one "
-                f"on {odd.elsewhere}",
+                f"{odd.host}: the NVIDIA kernel module is {odd.value}, but {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
-                expected="the same everywhere",
+                expected="the same on all hosts",
                 found=odd.value,
-                remedy=f"install one kind of module, open or proprietary, of {version} on every host",
+                remedy=f"install the same kind of kernel module {version}, open or proprietary, on all hosts",
             )
 
 
@@ -62,7 +61,7 @@ def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             model = tuple(sorted({gpu.product or "" for gpu in answering}))
             models.setdefault(model, {})[name] = " and ".join(releases)
         elif answering:
-            yield scribe.skip("nvidia-smi told no VBIOS", host=name)
+            yield scribe.skip("nvidia-smi reported no VBIOS version", host=name)
     for versions in models.values():
         yield from differing(scribe, "the GPUs' VBIOS", versions)
 
@@ -81,16 +80,16 @@ def libraries(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
     elif not nvidia.libraries:
-        yield scribe.skip("the driver's libraries are in no usual place")
+        yield scribe.skip("the driver's libraries are not in a usual directory")
     elif nvidia.module.version not in nvidia.libraries:
         answers = nvidia.gpus.value is not None
         report = scribe.warn if answers else scribe.bad
         yield report(
-            f"{scribe.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
+            f"{scribe.host.name}: the loaded NVIDIA driver is {nvidia.module.version}, but the installed libraries are "
             f"{', '.join(nvidia.libraries)}",
             expected=nvidia.module.version,
             found=", ".join(nvidia.libraries),
-            remedy="remove the libraries that no driver uses, or reboot if the driver was updated"
+            remedy=f"reboot {scribe.host.name} if the driver was updated. Otherwise remove the unused libraries"
             if answers
-            else f"reboot {scribe.host.name}, or load its nvidia modules anew",
+            else f"reboot {scribe.host.name}, or unload and reload its nvidia modules",
         )

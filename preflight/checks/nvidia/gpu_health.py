@@ -37,20 +37,25 @@ def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         name = called(scribe.host, index, gpu)
         if counted:
             yield scribe.bad(
-                f"{name}: errors that could not be corrected: {counted}",
+                f"{name}: uncorrectable memory errors: {counted}",
                 device=index,
                 expected="0",
                 found=counted,
-                remedy=f"end its jobs, then on {scribe.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}",
+                remedy="end the jobs on this GPU, then reset it",
+                commands=(_reset(scribe, gpu.bus),),
             )
         if gpu.ecc.sram_threshold_exceeded:
             yield scribe.bad(
-                f"{name}: its SRAM has had more errors than the driver's threshold allows",
+                f"{name}: SRAM errors exceed the driver's threshold",
                 device=index,
                 expected="SRAM Threshold Exceeded: No",
                 found="Yes",
-                remedy="have the GPU replaced",
+                remedy="replace the GPU",
             )
+
+
+def _reset(scribe: Here, bus: str) -> str:
+    return scribe.on(scribe.host.name, f"nvidia-smi --gpu-reset -i {bus}")
 
 
 @host_check("GPU104", "Pending GPU repairs", products=GPU)
@@ -69,40 +74,41 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         name, pending = called(scribe.host, index, gpu), _pending(gpu)
         if gpu.remapped_rows.failed:
             yield scribe.bad(
-                f"{name}: a bad row of its memory could not be remapped",
+                f"{name}: a bad memory row could not be remapped",
                 device=index,
                 expected="Remapping Failure Occurred: No",
                 found="Yes",
-                remedy="have the GPU replaced",
+                remedy="replace the GPU",
             )
         elif change := pending or _pending_of_new_drivers(gpu):
             report, suffix = (scribe.bad, "") if pending else (scribe.warn, " (format unconfirmed)")
             yield report(
                 f"{name}: {change}{suffix}",
                 device=index,
-                expected="nothing pending",
+                expected="no pending repair",
                 found="pending",
-                remedy=f"end its jobs, then on {scribe.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}, or reboot it",
+                remedy=f"end the jobs on this GPU, then reset it or reboot {scribe.host.name}",
+                commands=(_reset(scribe, gpu.bus),),
             )
 
 
 def _pending(gpu: Gpu) -> str:
     """Return the change that waits for a reset; of several, the first with a cause."""
     if gpu.remapped_rows.pending:
-        return "a bad row of its memory is remapped at the next reset"
+        return "a bad memory row will be remapped at the next reset"
     if gpu.retired_pages.pending:
-        return "a bad page of its memory is retired at the next reset"
+        return "a bad memory page will be retired at the next reset"
     if gpu.reset_required or gpu.drain_and_reset_recommended:
-        return "the driver asks for a reset"
+        return "the driver requests a reset"
     return ""
 
 
 def _pending_of_new_drivers(gpu: Gpu) -> str:
     """Return the change that drivers from 570 on report, in a format of which there is no capture."""
     if gpu.ecc.channel_repair_pending or gpu.ecc.tpc_repair_pending:
-        return "a part of it is repaired at the next reset"
+        return "a part of the GPU will be repaired at the next reset"
     if gpu.recovery_action not in (None, "None"):
-        return f"the driver asks for: {gpu.recovery_action}"
+        return f"the driver requests the recovery action {gpu.recovery_action}"
     return ""
 
 
@@ -124,11 +130,11 @@ def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         if reason:
             report = scribe.warn if reason == _SLOW_BY_HEAT else scribe.bad
             yield report(
-                f"{called(scribe.host, index, gpu)}: slowed down: {reason}{heat}",
+                f"{called(scribe.host, index, gpu)}: throttled by {reason}{heat}",
                 device=index,
                 expected="Not Active",
                 found=reason,
-                remedy=f"cooling and power supplies of {scribe.host.name}: read the BMC's log",
+                remedy=f"check the cooling and power supplies of {scribe.host.name} in the BMC's log",
             )
 
 
@@ -147,16 +153,24 @@ def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
         return
     if nvidia.log.value is None:
-        yield scribe.unknown(f"{scribe.host.name}: {nvidia.log.error}", remedy="look as root, on the host itself")
+        yield scribe.unknown(
+            f"{scribe.host.name}: {nvidia.log.error}", remedy="run preflight as root, on the host itself"
+        )
         return
     log = nvidia.log.value
     if log.since == "unknown":
         yield scribe.warn(
-            f"{scribe.host.name}: the kernel log does not reach back to the boot: an older Xid would not be seen",
-            remedy="let journald keep the kernel's messages (journalctl -k -b)",
+            f"{scribe.host.name}: the kernel log does not reach back to the boot, so older Xids may be missing",
+            expected="all messages since the boot",
+            remedy="configure journald to keep all kernel messages since the boot",
+            commands=(scribe.on(scribe.host.name, "journalctl -k -b"),),
         )
     if log.lines.unread:
-        yield scribe.unknown(f"{scribe.host.name}: {log.lines.unread[0].error}", remedy="read dmesg | grep Xid")
+        yield scribe.unknown(
+            f"{scribe.host.name}: {log.lines.unread[0].error}",
+            remedy="search the kernel log for Xids",
+            commands=(scribe.on(scribe.host.name, "dmesg | grep Xid"),),
+        )
     places = {gpu.bus: (index, gpu) for index, gpu in numbered(nvidia)}
     lost_gpus = gone(nvidia)
     for xid in log.lines.xids:
@@ -176,11 +190,11 @@ def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
     """Return the finding about an Xid of the GPU with a number; `place` None: no GPU answers at the Xid's bus id."""
     is_urgent, recovered = xid.action in _URGENT, place is not None and place[1].recovery_action == "None"
     if recovered:
-        remedy = "none: the driver says that the GPU needs nothing any more"
+        remedy = "do nothing, because the driver reports that the GPU has recovered"
     elif is_urgent:
-        remedy = f"{xid.action}; if that was done since, the log does not tell"
+        remedy = f"{xid.action}, unless this was done since. The log does not show it"
     else:
-        remedy = f"look Xid {xid.code} up in NVIDIA's catalogue"
+        remedy = f"look up Xid {xid.code} in NVIDIA's Xid catalogue"
     name = called(scribe.host, *place) if place else f"{scribe.host.name}: GPU at {xid.bus}"
     times = f", {xid.count} times" if xid.count > 1 else ""
     report = scribe.bad if is_urgent and not recovered else scribe.warn
@@ -190,6 +204,7 @@ def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
         expected="no Xid",
         found=f"Xid {xid.code}",
         remedy=remedy,
+        commands=(_reset(scribe, xid.bus),) if xid.action == _URGENT[0] and not recovered else (),
         evidence=(line(xid),),
     )
 

@@ -11,7 +11,7 @@ from preflight.facts.types import Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, called, gpus, numbered
-from preflight.rules.own_processes import Owner, end, owner, wait
+from preflight.rules.own_processes import Owner, owner
 
 _ONE_PROCESS = "Exclusive_Process"
 _NOBODY = "Prohibited"
@@ -36,15 +36,17 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
             if holder is Owner.THIS_RUN:
                 continue
             other_run = holder is Owner.OTHER_RUN
+            command = f"ps -o pid,user,lstart,args -p {process.pid}" if other_run else f"kill {process.pid}"
             yield scribe.bad(
                 f"{called(scribe.host, index, gpu)}: used by {process.name or 'a process'}"
                 + (", of another preflight run" if other_run else ""),
                 device=index,
                 expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
-                remedy=wait(scribe.host.name, process.pid)
+                remedy="wait until the other preflight run has ended"
                 if other_run
-                else f"wait for the job, or {end(scribe.host.name, process.pid)}",
+                else "wait for the job to end, or end this process",
+                commands=(scribe.on(scribe.host.name, command),),
             )
 
 
@@ -62,10 +64,11 @@ def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     off = [index for index, gpu in numbered(nvidia) if gpu.persistence is False]
     if off and not nvidia.persistence_daemon:
         yield scribe.bad(
-            f"{scribe.host.name}: persistence mode is off: GPU {', '.join(map(str, off))}",
+            f"{scribe.host.name}: persistence mode is off on GPU {', '.join(map(str, off))}",
             expected="Enabled",
             found="Disabled",
-            remedy=f"systemctl enable --now nvidia-persistenced on {scribe.host.name}",
+            remedy="enable nvidia-persistenced",
+            commands=(scribe.on(scribe.host.name, "systemctl enable --now nvidia-persistenced"),),
         )
 
 
@@ -88,7 +91,8 @@ def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 device=index,
                 expected="Default",
                 found=gpu.compute_mode,
-                remedy=f"on {scribe.host.name}: nvidia-smi -i {gpu.bus} -c DEFAULT",
+                remedy="set the default compute mode",
+                commands=(scribe.on(scribe.host.name, f"nvidia-smi -i {gpu.bus} -c DEFAULT"),),
             )
 
 
@@ -116,7 +120,7 @@ def _mig_of(scribe: Here, index: int, gpu: Gpu, report: Callable[..., Finding]) 
     """Yield the finding about one GPU. `report`: for a mode that is not the planned one."""
     wanted, mode, pending = scribe.cluster.machine.mig, gpu.mig.current, gpu.mig.pending
     name = called(scribe.host, index, gpu)
-    command = f"on {scribe.host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}"
+    commands = (scribe.on(scribe.host.name, f"nvidia-smi -i {gpu.bus} -mig {int(wanted)}"),)
     if mode is None:
         return
     if mode is not wanted:
@@ -125,15 +129,18 @@ def _mig_of(scribe: Here, index: int, gpu: Gpu, report: Callable[..., Finding]) 
             device=index,
             expected=_word(wanted),
             found=_word(mode),
-            remedy=f"{command}, then reset the GPU" + ("; or mig = true under [machine]" if mode else ""),
+            remedy=f"turn MIG {_word(wanted)}, then reset the GPU"
+            + (". If MIG is intended, set mig = true under [machine] of the inventory" if mode else ""),
+            commands=commands,
         )
     elif pending not in (None, mode):
         yield scribe.warn(
-            f"{name}: MIG is {_word(mode)}, and {_word(pending)} after the next reset",
+            f"{name}: MIG is {_word(mode)}, but will be {_word(pending)} after the next reset",
             device=index,
             expected=_word(wanted),
-            found=f"pending: {_word(pending)}",
-            remedy=command,
+            found=f"{_word(pending)} after the next reset",
+            remedy=f"keep MIG {_word(wanted)}",
+            commands=commands,
         )
 
 

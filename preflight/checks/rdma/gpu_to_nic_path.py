@@ -37,15 +37,23 @@ def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Fi
     elif rdma.peermem:
         return
     elif rdma.open_driver is None:
-        yield scribe.unknown(f"{scribe.host.name}: the kind of NVIDIA's kernel module is not known; is it loaded?")
+        yield scribe.unknown(
+            f"{scribe.host.name}: the type of the NVIDIA kernel module, open or proprietary, is unknown",
+            remedy="check that the NVIDIA driver is loaded",
+            commands=(scribe.on(scribe.host.name, "cat /proc/driver/nvidia/version"),),
+        )
     elif not rdma.open_driver or _version(os.kernel) < DMABUF_SINCE:
         module = "open" if rdma.open_driver else "proprietary"
         yield scribe.bad(
             f"{scribe.host.name}: nvidia_peermem is not loaded, and the {module} kernel module on Linux {os.kernel} "
-            "has no DMA-BUF for RDMA",
-            expected="nvidia_peermem, or the open module on Linux 5.12",
+            "does not support DMA-BUF for RDMA",
+            expected="nvidia_peermem, or the open module on Linux 5.12 or newer",
             found=f"{module} module, Linux {os.kernel}",
-            remedy="modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia-peermem.conf",
+            remedy="load nvidia_peermem, now and at boot",
+            commands=(
+                scribe.on(scribe.host.name, "modprobe nvidia_peermem"),
+                scribe.on(scribe.host.name, 'sh -c "echo nvidia_peermem >/etc/modules-load.d/nvidia-peermem.conf"'),
+            ),
         )
 
 
@@ -81,19 +89,22 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     hidden = sum(rdma.acs.get(bridge) is None for bridge in between)
     if hidden:
         yield scribe.unknown(
-            f"{scribe.host.name}: the ACS bits of {hidden} bridges are not shown: only root may see them",
-            remedy="sudo = true under [ssh], or look as root",
+            f"{scribe.host.name}: the ACS bits of {hidden} bridges are visible to root only",
+            remedy="set sudo = true under [ssh] of the inventory, or log in as root",
         )
     redirecting = [bridge for bridge in between if _redirects(rdma, bridge)]
     if redirecting:
         first = redirecting[0]
-        suffix = f" and {len(redirecting) - 1} more" if len(redirecting) > 1 else ""
+        suffix = f" (and {len(redirecting) - 1} more)" if len(redirecting) > 1 else ""
         yield scribe.bad(
-            f"{scribe.host.name}: bridge {first}{suffix} redirects what goes between {' and '.join(between[first])}",
+            f"{scribe.host.name}: bridge {first}{suffix} redirects traffic between {' and '.join(between[first])}",
             expected="ReqRedir- CmpltRedir-",
             found=f"ACS control 0x{rdma.acs[first]:04x}",
             evidence=tuple(f"{bridge}: {' and '.join(between[bridge])}" for bridge in redirecting),
-            remedy=f"setpci -s {first} ECAP_ACS+0x6.w=0000, at every boot; or ACS off in the firmware's setup",
+            remedy="turn off ACS in the firmware's setup, or on these bridges at every boot",
+            commands=tuple(
+                scribe.on(scribe.host.name, f"setpci -s {bridge} ECAP_ACS+0x6.w=0000") for bridge in redirecting
+            ),
         )
 
 
@@ -132,14 +143,14 @@ def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     the firmware's setup.
     """
     if rdma.virtual:
-        yield scribe.skip("a virtual machine: its host decides")
+        yield scribe.skip("a virtual machine, whose host sets this")
         return
     if problem := _iommu_problem(rdma):
         yield scribe.bad(
             f"{scribe.host.name}: the IOMMU {problem}",
             expected="iommu=pt",
-            found=" ".join(rdma.iommu_arguments) or "no such argument",
-            remedy="iommu=pt on the kernel's command line, then reboot",
+            found=" ".join(rdma.iommu_arguments) or "no IOMMU argument",
+            remedy="add iommu=pt to the kernel command line, then reboot",
         )
 
 
@@ -148,10 +159,10 @@ def _iommu_problem(rdma: Rdma) -> str:
     translated = [function.name for function in rdma.functions if function.iommu not in ("", "identity")]
     if translated:
         suffix = f" and {len(translated) - 3} more" if len(translated) > 3 else ""
-        return f"translates for {', '.join(translated[:3])}{suffix}"
+        return f"translates the addresses of {', '.join(translated[:3])}{suffix}"
     are_typed = any(function.iommu for function in rdma.functions)
     if not are_typed and rdma.iommus and rdma.functions and "iommu=pt" not in rdma.iommu_arguments:
-        return "is on, and iommu=pt is not set"
+        return "is on, but iommu=pt is not set"
     return ""
 
 
@@ -173,11 +184,12 @@ def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterat
     elif not 0 <= limits.memlock_soft < ENOUGH:
         return
     elif job is None:
-        yield scribe.skip("whether jobs may lock more than their limit is known only where they run")
+        yield scribe.skip("whether jobs may exceed their memlock limit is known only where they run")
     elif not job.capabilities & _IPC_LOCK:
         yield scribe.bad(
-            f"{scribe.host.name}: a process may lock {limits.memlock_soft >> 10} KiB where jobs run",
+            f"{scribe.host.name}: jobs may lock only {limits.memlock_soft >> 10} KiB of memory",
             expected="unlimited",
             found=f"{limits.memlock_soft} bytes",
-            remedy="ulimit -l unlimited in the job's script, or memlock lines in /etc/security/limits.d",
+            remedy="raise the memlock limit in the job's script, or in /etc/security/limits.d",
+            commands=("ulimit -l unlimited",),
         )

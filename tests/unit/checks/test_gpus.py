@@ -179,10 +179,10 @@ DARK = UP.replace("53.125 GB/s", "<inactive>")
     ("links", "errors", "outcome", "says"),
     [
         (UP, f"{GPU_0}Symbol Errors: 0\n", "pass", ""),
-        (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 has counted 4 symbol errors"),
+        (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 counted 4 symbol errors"),
         (UP, f"{GPU_0}Flux Errors: 0\n", "unknown", "link 0 has no error counter that is known"),
-        (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "counts no errors of NVLink 0"),
-        (UP, "GPU 0: NVIDIA B200\n", "unknown", "counts no errors of NVLink 0"),
+        (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "has no error counters for NVLink 0"),
+        (UP, "GPU 0: NVIDIA B200\n", "unknown", "has no error counters for NVLink 0"),
         (UP, "", "unknown", "nvlink -e said nothing"),
         (UP, "ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.\n", "skip", "is not recognized"),
         (DARK, "GPU 0: NVIDIA B200\n", "skip", "no NVLink that is up"),
@@ -218,7 +218,7 @@ def test_a_reset_names_the_GPU_by_its_place_on_the_bus() -> None:  # noqa: N802
                   "cluster": {"product": "nvidia"}})  # fmt: skip
     findings = run_checks(case.cluster, case.facts, checks=select(all_checks(), ["GPU104"]), hosts=case.cluster.hosts)
     (reset,) = [finding for finding in findings if finding.outcome == "fail"]
-    assert "--gpu-reset -i 0000:40:00.0" in reset.remedy
+    assert reset.commands == ("ssh 10.1.0.2 nvidia-smi --gpu-reset -i 0000:40:00.0",)
 
 
 @pytest.mark.parametrize("why", ["the text ends inside the line 'Ser'", "nvidia-smi -q -x: the XML breaks in line 7"])

@@ -158,22 +158,24 @@ def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     Fix: Use docker run --shm-size=64g or --ipc=host. In a pod, mount an emptyDir with medium: Memory at /dev/shm. If it
     is full, run ls -l /dev/shm and remove files that no process has open.
     """
-    size, name = limits.shm_bytes, scribe.host.name
+    size = limits.shm_bytes
     if size < SHM_ENOUGH:
         of_docker = size == SHM_OF_DOCKER
         yield scribe.bad(
-            f"{name}: /dev/shm has {size >> 20} MiB where jobs run",
+            f"{scribe.host.name}: /dev/shm has {size >> 20} MiB where jobs run",
             expected="1 GiB or more",
             found=f"{size} bytes",
             cause="a container with Docker's default size" if of_docker else "",
             remedy="start the container with --shm-size=64g or --ipc=host" if of_docker else "enlarge /dev/shm",
-            commands=() if of_docker else (scribe.on(name, "mount -o remount,size=50% /dev/shm"),),
+            commands=() if of_docker else (scribe.on(scribe.host.name, "mount -o remount,size=50% /dev/shm"),),
         )
     elif limits.shm and limits.shm.free < SHM_ENOUGH:
         yield scribe.bad(
-            f"{name}: /dev/shm has only {limits.shm.free >> 20} of {size >> 20} MiB free",
+            f"{scribe.host.name}: /dev/shm has only {limits.shm.free >> 20} of {size >> 20} MiB free",
             expected="1 GiB or more",
             found=f"{limits.shm.free} bytes",
             remedy="remove files that no process has open",
-            commands=(scribe.on(name, "ls -l /dev/shm"), scribe.on(name, "fuser -v /dev/shm/*")),
+            commands=tuple(
+                scribe.on(scribe.host.name, command) for command in ("ls -l /dev/shm", "fuser -v /dev/shm/*")
+            ),
         )

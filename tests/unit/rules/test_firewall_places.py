@@ -193,7 +193,8 @@ def test_connections_that_die_before_hook_input_name_the_chain_to_look_at() -> N
         "node01", dead, place(replace(BARE, unjudged=("netdev guard early (hook ingress)",)))
     )
     assert loss.why == (
-        "the network between the hosts, or netdev guard early (hook ingress) of the host, which preflight does not judge"
+        "the network between the hosts, or netdev guard early (hook ingress) of the host, "
+        "which preflight does not judge"
     )
     assert loss.chain_commands == ("nft list chain netdev guard early",)
     (loss,) = blocked_connections.losses("node01", dead, place(BARE))

@@ -33,29 +33,29 @@ def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
     visible, is_rising_list = _parse(value)
     beyond = max(visible, default=0) >= device_count
     if not device_count:
-        yield scribe.unknown(f"{subject}, and where jobs run no /dev/davinciN is seen")
+        yield scribe.unknown(f"{subject}, but no /dev/davinciN is visible where jobs run")
     elif beyond or not visible:
         yield scribe.bad(
-            f"{subject}, and where jobs run the devices are 0 to {device_count - 1}",
+            f"{subject}, but the devices where jobs run are 0 to {device_count - 1}",
             found=value,
             expected=f"0 to {device_count - 1}",
-            cause="in a container the devices are counted anew, from 0" if job.contained and beyond else "",
-            remedy=f"name devices from 0 to {device_count - 1}, or unset {_VISIBLE}",
+            cause="the host's numbers, although a container counts from 0" if job.contained and beyond else "",
+            remedy=f"use numbers from 0 to {device_count - 1}, or unset {_VISIBLE}",
         )
     elif not is_rising_list:
         yield scribe.warn(
-            f"{subject}, which is no list of rising numbers: not all of it counts",
+            f"{subject}, which is not a list of rising numbers, so a part of it is ignored",
             found=value,
-            expected="such as 0,1,2,3",
-            remedy=f"export {_VISIBLE}={','.join(map(str, sorted(set(visible))))}",
+            expected="a list such as 0,1,2,3",
+            remedy=f"set {_VISIBLE}={','.join(map(str, sorted(set(visible))))}",
         )
     elif len(visible) < len(scribe.host.devices):
         planned = len(scribe.host.devices)
         yield scribe.warn(
-            f"{subject}: jobs see {len(visible)} of the inventory's {planned} devices",
+            f"{subject}, so jobs see {len(visible)} of the inventory's {planned} devices",
             found=value,
             expected=f"{planned} devices",
-            remedy=f"unset {_VISIBLE}, or take the others out of the inventory",
+            remedy=f"unset {_VISIBLE}, or remove the other devices from the inventory",
         )
 
 
@@ -87,23 +87,26 @@ def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterato
     missing = [] if home else ["ASCEND_HOME_PATH"]
     missing += [] if job.variables.get("ASCEND_OPP_PATH") else ["ASCEND_OPP_PATH"]
     folders = job.variables.get("LD_LIBRARY_PATH", "").split(":")
-    remedy = f'setup = "source {_set_env(versions)}" under [probe], and in the jobs\' script'
+    remedy = "add this line to the jobs' script, and as setup under [probe] of the inventory"
+    commands = (f"source {_set_env(versions)}",)
     if missing:
         report = scribe.bad if scribe.cluster.probe.setup else scribe.warn
         yield report(
-            f"{scribe.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs "
-            "run: set_env.sh of CANN is not sourced",
+            f"{scribe.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs run",
             expected="set",
             found="not set",
+            cause="CANN's set_env.sh is not sourced",
             remedy=remedy,
+            commands=commands,
         )
     elif not any(folder.startswith(home.rstrip("/") + "/") for folder in folders):
         yield scribe.warn(
-            f"{scribe.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}): libhccl.so "
-            "is found only if ld.so.conf names it",
+            f"{scribe.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}), so "
+            "libhccl.so is found only through ld.so.conf",
             found=job.variables.get("LD_LIBRARY_PATH", "not set"),
             expected=f"{home}/lib64",
             remedy=remedy,
+            commands=commands,
         )
 
 

@@ -25,7 +25,8 @@ from preflight.rules.setup_files import (
     with_others,
 )
 
-_NOT_ASKED = "the inventory does not ask for it"
+_NOT_REQUESTED = "not requested under [host_setup] of the inventory"
+_CONFIGURE = ("preflight configure-environment",)
 # The header of a file that cloud-init renders at every boot.
 _CLOUD_INIT = "'manage_etc_hosts' as True"
 
@@ -45,27 +46,28 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
     try:
         after = with_block(before, scribe.cluster.host_lines if wanted else ())
     except BlockDamagedError as error:
-        yield scribe.bad(f"{name}: {HOSTS_FILE}: {error}", remedy=f"take our lines out of {HOSTS_FILE} by hand")
+        yield scribe.bad(f"{name}: {HOSTS_FILE}: {error}", remedy="remove preflight's lines from the file manually")
         return
     if wanted and _CLOUD_INIT in before:
         yield scribe.warn(
-            f"{name}: cloud-init writes {HOSTS_FILE} anew at every boot, without our lines",
-            remedy="manage_etc_hosts: false in /etc/cloud/cloud.cfg.d",
+            f"{name}: cloud-init rewrites {HOSTS_FILE} at every boot, without preflight's lines",
+            remedy="set manage_etc_hosts: false in a file of /etc/cloud/cloud.cfg.d",
         )
     if after == before:
         if not wanted:
-            yield scribe.skip(_NOT_ASKED)
+            yield scribe.skip(_NOT_REQUESTED)
     elif wanted:
-        state = "our block is out of date" if ours(before) else "our block is not there"
+        state = "outdated" if ours(before) else "missing"
         yield scribe.bad(
-            f"{name}: {HOSTS_FILE} does not hold the cluster's names: {state}",
+            f"{name}: the cluster's names in {HOSTS_FILE} are {state}",
             found=state,
-            remedy="preflight configure-environment",
+            remedy="write the cluster's names",
+            commands=_CONFIGURE,
             change=_change(scribe, HOSTS_FILE, environment.hosts, after),
         )
     else:
         change = _change(scribe, HOSTS_FILE, environment.hosts, after)
-        yield _removal(scribe, f"our block in {HOSTS_FILE}", change)
+        yield _removal(scribe, f"the block in {HOSTS_FILE}", change)
 
 
 @host_check("ENV102", "Job limits in limits.d", configures=Area.ENVIRONMENT)
@@ -82,20 +84,21 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
     setup, name = scribe.cluster.setup, scribe.host.name
     if environment.nr_open is not None and setup.nofile > environment.nr_open:
         yield scribe.bad(
-            f"{name}: nofile = {setup.nofile} is more than the kernel allows a process, {environment.nr_open}: "
-            "pam_limits would refuse every login, so it is not written",
+            f"{name}: nofile = {setup.nofile} exceeds fs.nr_open ({environment.nr_open}), so it is not written",
             expected=f"at most {environment.nr_open}",
             found=str(setup.nofile),
-            remedy=f"nofile = {environment.nr_open} in [host_setup], or sysctl -w fs.nr_open={setup.nofile}, for good",
+            evidence=("pam_limits would refuse every login with such a limit",),
+            remedy=f"set nofile = {environment.nr_open} under [host_setup] of the inventory, or raise fs.nr_open "
+            "permanently",
         )
         return
     text = environment.limits_files.get(LIMITS_FILE)
     yield from _own_file(scribe, LIMITS_FILE, text, with_others(text, limits_file(setup), LIMITS_LINE))
     for path, line in lower_limits(setup, environment.limits_files):
         yield scribe.warn(
-            f"{name}: {path} sets a lower limit, which counts before ours: {line}",
+            f"{name}: {path} sets a lower limit, which overrides the inventory's: {line}",
             found=line,
-            remedy=f"take the line out of {path}, if jobs are to have the limits of the inventory",
+            remedy=f"remove the line from {path}, if jobs need the limits of the inventory",
         )
 
 
@@ -120,7 +123,7 @@ def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -
     if scribe.cluster.setup.profile is not None and nic and len(interfaces) != 1:
         matches = ", ".join(interfaces) or "no interface"
         yield scribe.unknown(
-            f"{scribe.host.name}: {PROFILE_FILE} needs the host NIC, and the inventory's nic {nic} is {matches} "
+            f"{scribe.host.name}: {PROFILE_FILE} needs the host NIC, but the inventory's nic {nic} matches {matches} "
             "(HST103)"
         )
         return
@@ -130,24 +133,25 @@ def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -
 
 
 def _own_file(scribe: Here, path: str, before: str | None, after: str | None) -> Iterator[Finding]:
-    """Yield the finding about a file of ours. `after` without our mark: the inventory does not ask for the file."""
+    """Yield the finding about a file of ours. `after` without our mark: the inventory does not request the file."""
     if not ours(after) and ours(before):
         yield _removal(scribe, path, _change(scribe, path, before, after))
     elif not ours(after):
-        yield scribe.skip(_NOT_ASKED)
+        yield scribe.skip(_NOT_REQUESTED)
     elif before != after:
-        state = "does not exist" if before is None else "is not what the inventory asks for"
+        state = "does not exist" if before is None else "differs from the inventory"
         yield scribe.bad(
             f"{scribe.host.name}: {path} {state}",
             found=state,
-            remedy="preflight configure-environment",
+            remedy="write the file",
+            commands=_CONFIGURE,
             change=_change(scribe, path, before, after),
         )
 
 
 def _removal(scribe: Here, place: str, change: Change) -> Finding:
-    text = f"{scribe.host.name}: {place} was written by preflight, and the inventory does not ask for it any more"
-    return scribe.warn(text, remedy="preflight configure-environment takes it away", change=change)
+    text = f"{scribe.host.name}: preflight wrote {place}, but the inventory no longer requests it"
+    return scribe.warn(text, remedy="remove it", commands=_CONFIGURE, change=change)
 
 
 def _change(scribe: Here, path: str, before: str | None, after: str | None) -> Change:

@@ -1,5 +1,6 @@
 """Checks of the jobs' inputs: the files, folders and packages of [job] are equal on all hosts."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
@@ -29,7 +30,7 @@ def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 digests[host] = file.digest
         if digests and not any(digests.values()):
             for host in digests:
-                yield scribe.bad(f"{host}: there is no {path} where jobs run", host=host, found="missing")
+                yield scribe.bad(f"{host}: {path} is missing where jobs run", host=host, found="missing")
             continue
         for odd in odd_ones(digests):
             yield scribe.bad(
@@ -38,7 +39,7 @@ def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 peer=odd.others[0],
                 expected="the same on every host",
                 found=odd.value[:16] or "missing",
-                remedy=f"copy {path} again, from a host where it is right",
+                remedy=f"copy {path} again from a host that has the right one",
             )
 
 
@@ -51,8 +52,8 @@ def _error(file: SeenFile) -> str:
 
 def _difference(odd: Odd[str]) -> str:
     if not odd.value:
-        return f"is missing where jobs run, and there on {odd.elsewhere}"
-    return f"is there, and missing on {odd.elsewhere}" if not odd.usual else f"is another one than on {odd.elsewhere}"
+        return f"is missing where jobs run, but present on {odd.elsewhere}"
+    return f"is present, but missing on {odd.elsewhere}" if not odd.usual else f"differs from that on {odd.elsewhere}"
 
 
 # Types of file systems that are one host's own; all others are shared (nfs4, lustre, gpfs, ceph, fuse.glusterfs …).
@@ -95,22 +96,23 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         project = job_of_host.project
         if project is None:
             if wanted:
-                yield scribe.unknown(f"{host}: {wanted} was not looked at", host=host)
+                yield scribe.unknown(f"{host}: {wanted} was not checked", host=host)
         elif project.error:
             yield scribe.bad(
-                f"{host}: the project's folder {wanted} cannot be used where jobs run: {project.error}",
+                f"{host}: the project folder {wanted} cannot be used where jobs run: {project.error}",
                 host=host,
-                cause="its mount is missing" if _is_unmounted(project) else "",
-                remedy=f"findmnt -T {wanted}; mount it as on the other hosts",
+                cause="the file system is not mounted" if _is_unmounted(project) else "",
+                remedy="mount it as on the other hosts",
+                commands=(scribe.on(host, f"findmnt -T {shlex.quote(wanted)}"),),
             )
         else:
             filesystems[host] = _filesystem(project)
-    remedy = f"findmnt -T {wanted}; mount the same file system on every host"
-    yield from _other_filesystems(filesystems, f"the project's folder {wanted}", remedy, scribe.bad)
+    remedy = "mount the same file system on every host"
+    yield from _other_filesystems(filesystems, f"the project folder {wanted}", remedy, scribe.bad)
     environments = {
         host: _filesystem(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment
     }
-    remedy = "probe.python of the inventory names one; install it in the same way on every host"
+    remedy = "install the Python of probe.python in the same way on every host"
     yield from _other_filesystems(environments, "the jobs' Python", remedy, scribe.warn)
 
 
@@ -119,7 +121,7 @@ def _other_filesystems(
 ) -> Iterator[Finding]:
     for odd in odd_ones(filesystems):
         yield report(
-            f"{odd.host}: {subject} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
+            f"{odd.host}: {subject} is on {odd.value}. On {odd.elsewhere} it is on {odd.usual}",
             host=odd.host,
             peer=odd.others[0],
             expected=odd.usual,
@@ -136,7 +138,7 @@ def _is_unmounted(folder: SeenFolder) -> bool:
 def _filesystem(folder: SeenFolder) -> str:
     """Return a name for the file system of a folder, equal for the same file system."""
     if not folder.filesystem:
-        return "a file system that is not known"
+        return "an unknown file system"
     kind = _ALIAS.get(folder.filesystem, folder.filesystem)
     return "the host's own file system" if kind in _OWN else f"{kind} {quote(folder.source)}"
 
@@ -155,7 +157,7 @@ def imports(scribe: Here, job: Job) -> Iterator[Finding]:
     if missing:
         prefix = f" in {job.environment.path}" if job.environment else ""
         yield scribe.bad(
-            f"{scribe.host.name}: the jobs' Python{prefix} finds no {', '.join(missing)}",
+            f"{scribe.host.name}: the jobs' Python{prefix} does not find {', '.join(missing)}",
             found="missing",
-            remedy=f"install {' '.join(missing)} for the Python of the jobs, or correct [probe] of the inventory",
+            remedy=f"install {', '.join(missing)} for the jobs' Python, or correct [probe] of the inventory",
         )

@@ -52,14 +52,10 @@ def _unusable_values(job: Job) -> Iterator[tuple[str, str]]:
             continue
         if value and value[-1].isspace():
             character = "a carriage return" if value.endswith("\r") else "a blank"
-            yield (
-                f"{job.told(name)} ends in {character}, which NCCL takes as part of the value",
-                f"write {name} without it",
-            )
+            problem = f"{job.told(name)} ends in {character}, which NCCL reads as part of the value"
+            yield problem, f"remove {character} from the end of {name}"
         elif name in NUMBERS and value and number(value) is None:
-            problem = (
-                f"{job.told(name)} is no number: NCCL reads the digits at its beginning, without any 0 or its default"
-            )
+            problem = f"{job.told(name)} is not a number, so NCCL reads its leading digits, 0 or the default"
             yield problem, f"set {name} to a number, or unset it"
 
 
@@ -67,22 +63,23 @@ def _ignored_settings(job: Job) -> Iterator[tuple[str, str]]:
     """Yield the family and the lines of NCCL's files that have no effect."""
     family = job.variables.get("NCCL_SOCKET_FAMILY")
     if family and family not in FAMILIES:
-        problem = f"{job.told('NCCL_SOCKET_FAMILY')} is neither {' nor '.join(FAMILIES)}: NCCL takes any family"
-        yield problem, "export NCCL_SOCKET_FAMILY=AF_INET, or unset it"
+        problem = f"{job.told('NCCL_SOCKET_FAMILY')} is neither {' nor '.join(FAMILIES)}, so NCCL uses any family"
+        yield problem, "set NCCL_SOCKET_FAMILY=AF_INET, or unset it"
     for path, name in job.nccl_ignored:
-        problem = f"{path}: the line of {quote(name)} sets no variable of NCCL: before = it takes the bare name alone"
+        problem = f"{path}: the line of {quote(name)} sets no NCCL variable, as it needs a plain name before the ="
         yield problem, f"write {name.split()[-1]}=value there, without blanks and without export"
 
 
 def _unusable_files(job: Job) -> Iterator[tuple[str, str]]:
     for name in READ_BY:
         if error := _error(job.files.get(job.variables.get(name, "")), "file"):
-            yield f"{job.told(name)}: {error}, and NCCL says nothing", f"correct {name}"
+            yield f"{job.told(name)}: {error}, and NCCL does not report it", f"correct {name}"
     for name in WRITTEN_BY:
         path = job.variables.get(name, "")
         folder = job.files.get(path.rpartition("/")[0] or "/") if path.startswith("/") else None
         if folder and (error := _error(folder, "folder")):
-            yield f"{job.told(name)}: nothing is written there: {error}", f"mkdir -p {folder.path}, or correct {name}"
+            problem = f"{job.told(name)}: nothing is written there, because {error}"
+            yield problem, f"create the folder {folder.path}, or correct {name}"
 
 
 def _error(file: SeenFile | None, noun: str) -> str:
@@ -102,8 +99,8 @@ def _old_names(job: Job) -> Iterator[tuple[str, str]]:
     for old in RENAMED:
         name, right_name = (old, f"TORCH_{old}") if new else (f"TORCH_{old}", old)
         if name in job.variables and right_name not in job.variables:
-            behaviour = "reads it under its old name, and warns" if new else "does not know it"
-            yield f"{job.told(name)}: torch {quote(torch)} {behaviour}", f"export {right_name} instead of {name}"
+            behaviour = "accepts this old name, and warns" if new else "does not know this name"
+            yield f"{job.told(name)}: torch {quote(torch)} {behaviour}", f"set {right_name} instead of {name}"
 
 
 @host_check("ENV114", "NCCL and PyTorch variable combinations", products=NVIDIA)
@@ -124,20 +121,19 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
 def _conflicts(job: Job) -> Iterator[Problem]:
     variables = job.variables
     if variables.get("NCCL_NET", "").lower() == "ib" and is_on(variables, "NCCL_IB_DISABLE"):
-        problem = f"{job.told('NCCL_NET')} wants RDMA, and {job.told('NCCL_IB_DISABLE')} turns it off"
-        yield Outcome.FAIL, problem, "unset NCCL_IB_DISABLE, or NCCL_NET"
+        problem = f"{job.told('NCCL_NET')} requires RDMA, but {job.told('NCCL_IB_DISABLE')} disables it"
+        yield Outcome.FAIL, problem, "unset NCCL_IB_DISABLE or NCCL_NET"
     if number(variables.get("TORCH_NCCL_TRACE_BUFFER_SIZE", "")) == 0 and is_on(
         variables, "TORCH_NCCL_DUMP_ON_TIMEOUT"
     ):
-        problem = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 has nothing to write: TORCH_NCCL_TRACE_BUFFER_SIZE is 0"
-        yield Outcome.WARN, problem, "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
+        problem = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 has nothing to write, because TORCH_NCCL_TRACE_BUFFER_SIZE is 0"
+        yield Outcome.WARN, problem, "set TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
     visible = [word.strip() for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
     repeated = next((word for index, word in enumerate(visible) if word in visible[:index]), None)
     if repeated:
-        problem = (
-            f"{job.told('CUDA_VISIBLE_DEVICES')} names {quote(repeated)} twice: two ranks would have one GPU, or none"
-        )
-        yield Outcome.FAIL, problem, "name each GPU once in CUDA_VISIBLE_DEVICES"
+        devices = job.told("CUDA_VISIBLE_DEVICES")
+        problem = f"{devices} lists {quote(repeated)} twice, so two ranks would share one GPU or get none"
+        yield Outcome.FAIL, problem, "list each GPU once in CUDA_VISIBLE_DEVICES"
 
 
 @host_check("ENV115", "Leftover NCCL debugging variables", severity=Outcome.WARN, products=NVIDIA)
@@ -157,15 +153,15 @@ def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
         if is_on(variables, name):
             yield scribe.bad(
-                f"{scribe.host.name}: {job.told(name)}: GPUs of one host send to each other by a slower way",
+                f"{scribe.host.name}: {job.told(name)} makes the GPUs of a host use a slower path to each other",
                 found=variables[name],
-                remedy=f"unset {name}, unless this machine cannot do without",
+                remedy=f"unset {name}, unless jobs on this host need it",
             )
     if variables.get("NCCL_COMM_ID"):
         yield scribe.bad(
-            f"{scribe.host.name}: {job.told('NCCL_COMM_ID')}: every communicator meets at this one port",
+            f"{scribe.host.name}: {job.told('NCCL_COMM_ID')} makes every communicator use this one port",
             found=variables["NCCL_COMM_ID"],
-            remedy="unset NCCL_COMM_ID: torch and MPI tell the ranks where to meet",
+            remedy="unset NCCL_COMM_ID, as torch and MPI provide the rendezvous",
         )
 
 
@@ -174,10 +170,10 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
     wanted = scribe.cluster.probe.transport
     number_of_devices = len(job.rdma.devices) if job.rdma else 0
     if wanted == "ib" or (wanted != "socket" and number_of_devices):
-        suffix = f", and there are {number_of_devices} RDMA devices" if number_of_devices else ""
+        suffix = f", although jobs have {number_of_devices} RDMA devices" if number_of_devices else ""
         yield scribe.finding(
             Outcome.FAIL if wanted == "ib" else Outcome.WARN,
-            f"{scribe.host.name}: {job.told(name)} keeps NCCL on sockets{suffix}",
+            f"{scribe.host.name}: {job.told(name)} makes NCCL use sockets{suffix}",
             host=scribe.host.name,
             expected=wanted or "RDMA",
             found=job.variables[name],
@@ -199,7 +195,7 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
     """
     wanted, rdma, name = scribe.cluster.probe.transport, job.rdma, scribe.host.name
     if rdma is None:
-        yield scribe.unknown(f"{name}: the RDMA devices that jobs see were not looked at")
+        yield scribe.unknown(f"{name}: the RDMA devices that jobs see were not checked")
         return
     if wanted == "socket" or by_sockets(job.variables):
         return  # ENV115 reports a wrong value
@@ -207,22 +203,26 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
     if not rdma.devices:
         if wanted == "ib":
             yield scribe.bad(
-                f"{name}: there is no RDMA device where jobs run",
+                f"{name}: no RDMA device is visible where jobs run",
                 expected="ib",
                 found="none",
-                remedy="ls /sys/class/infiniband on the host: load its driver, or give the container the devices",
+                remedy="load the driver of the RDMA devices, or give them to the container",
+                commands=(scribe.on(name, "ls /sys/class/infiniband"),),
             )
         return
     if not rdma.nodes:
         yield report(
-            f"{name}: jobs see {len(rdma.devices)} RDMA devices and no /dev/infiniband/uverbs*: NCCL takes sockets",
+            f"{name}: jobs see {len(rdma.devices)} RDMA devices but no /dev/infiniband/uverbs*, so NCCL uses sockets",
             expected="/dev/infiniband/uverbs0 …",
             found="none",
-            remedy="docker run --device /dev/infiniband …" if job.contained else "modprobe ib_uverbs",
+            remedy="start the container with --device /dev/infiniband"
+            if job.contained
+            else "load the module ib_uverbs",
+            commands=() if job.contained else (scribe.on(name, "modprobe ib_uverbs"),),
         )
     if rdma.libibverbs:
         yield report(
-            f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.libibverbs)}: it takes sockets",
+            f"{name}: NCCL cannot load libibverbs where jobs run, so it uses sockets: {quote(rdma.libibverbs)}",
             expected="libibverbs.so.1",
             found=rdma.libibverbs,
             remedy="install libibverbs1 (rdma-core) where jobs run",
@@ -235,18 +235,18 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
     surplus = more_than_meant(patterns, present)
     if not hcas(patterns, present):
         yield scribe.bad(
-            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(present[:16])}",
+            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} matches no RDMA device (found {', '.join(present[:16])})",
             found=patterns,
-            remedy="correct NCCL_IB_HCA, or unset it to have all",
+            remedy="correct NCCL_IB_HCA, or unset it to use all devices",
         )
     elif surplus:
         word, extra_devices = surplus
         yield scribe.warn(
-            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} fits {', '.join(extra_devices[:16])} beside {word}: NCCL "
-            "takes names by their beginning",
+            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} also matches {', '.join(extra_devices[:16])}, because NCCL "
+            f"reads {word} as a prefix",
             expected=exactly(patterns),
             found=patterns,
-            remedy=f"export NCCL_IB_HCA={exactly(patterns)}",
+            remedy=f"set NCCL_IB_HCA={exactly(patterns)}",
         )
 
 
@@ -273,10 +273,10 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             )
             yield scribe.finding(
                 outcome,
-                f"{odd.host}: {name} differs: {own_value}, and on {odd.elsewhere} {usual_value}",
+                f"{odd.host}: {name} differs: {own_value}, but {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected="the same everywhere",
                 found=job[odd.host].variables.get(name, "not set"),
-                remedy=f"give {name} one value on all hosts",
+                remedy=f"set {name} to the same value on all hosts",
             )

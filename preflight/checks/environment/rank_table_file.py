@@ -1,5 +1,6 @@
 """The rank table file of the jobs: present, complete, and the same on every host."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
@@ -31,7 +32,7 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         if path:
             fault, unreadable = _fault(path, job[host].files.get(path))
             if fault:
-                remedy = "copy a complete table there, and name it by its absolute path"
+                remedy = f"copy a complete table to the host, and set {_VARIABLE} to its absolute path"
                 yield scribe.bad(f"{host}: {_VARIABLE}: {fault}", host=host, found=path, remedy=remedy)
             elif unreadable:
                 yield scribe.unknown(f"{host}: {_VARIABLE}: {unreadable}", host=host)
@@ -44,20 +45,21 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                         host=host,
                         expected="a plain file",
                         found="link",
-                        remedy=f'export {_VARIABLE}="$(realpath {path})"',
+                        remedy=f"set {_VARIABLE} to the target of the link",
+                        commands=(f'export {_VARIABLE}="$(realpath {shlex.quote(path)})"',),
                     )
         elif peer:
             yield scribe.bad(
-                f"{host}: {_VARIABLE} is not set, but on {peer} it is",
+                f"{host}: {_VARIABLE} is not set, but {peer} has it",
                 host=host,
                 peer=peer,
                 expected=paths[peer],
                 found="not set",
-                remedy=f"export {_VARIABLE}={paths[peer]}, or unset it on all hosts",
+                remedy=f"set {_VARIABLE}={paths[peer]}, or unset it on all hosts",
             )
     for odd in odd_ones(tables):
         yield scribe.bad(
-            f"{odd.host}: its rank table is another one than that of {odd.elsewhere}",
+            f"{odd.host}: the rank table differs from that of {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected="the same bytes on every host",
@@ -68,19 +70,18 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 def _fault(path: str, file: SeenFile | None) -> tuple[str, str]:
     """Return the fault of the host's file, or else why it could not be judged."""
     if not path.startswith("/"):
-        return f"{quote(path)} is no absolute path", ""
+        return f"{quote(path)} is not an absolute path", ""
     if file is None:
-        return "", f"{quote(path)} was not looked at"
+        return "", f"{quote(path)} was not checked"
     if file.kind not in ("file", "link"):
-        return f"{quote(path)} is {'missing' if file.kind == 'missing' else f'a {file.kind}, and no plain file'}", ""
+        return f"{quote(path)} is {'missing' if file.kind == 'missing' else f'a {file.kind}, not a plain file'}", ""
     if file.kind == "link" and file.error == NOWHERE:
-        return f"{quote(path)} is a link that leads nowhere", ""
+        return f"{quote(path)} is a broken link", ""
     if file.error:
         return "", f"{quote(path)} cannot be read: {file.error}"
     table = read(file.text)
     if not table.is_json:
-        return f"{quote(path)} is not JSON: {table.why}; comments and trailing commas are not allowed", ""
+        return f"{quote(path)} is not JSON (no comments, no trailing commas): {table.why}", ""
     if table.status != "completed":
-        status = quote(str(table.status))
-        return f"the status of {quote(path)} is {status} instead of 'completed': it is not finished", ""
+        return f"{quote(path)} has the status {quote(str(table.status))}, expected 'completed'", ""
     return "", ""

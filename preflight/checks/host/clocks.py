@@ -25,11 +25,16 @@ def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
         ahead = host_clock.offset - clock[reference].offset
         doubt = 0.0 if name == reference else host_clock.uncertainty + clock[reference].uncertainty
         certain = abs(ahead) - doubt
-        word = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} {reference} (±{doubt:.1f} s)"
-        remedy = "synchronise the host: chronyc makestep"
-        if certain > CLOCK_FAIL:
-            yield scribe.bad(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
-        elif certain > CLOCK_WARN:
-            yield scribe.warn(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
+        direction = "ahead of" if ahead > 0 else "behind"
+        if certain > CLOCK_WARN:
+            yield (scribe.bad if certain > CLOCK_FAIL else scribe.warn)(
+                f"{name}: the clock is {abs(ahead):.1f} s {direction} {reference} (±{doubt:.1f} s)",
+                host=name,
+                peer=reference,
+                remedy="synchronize the clock",
+                commands=(scribe.on(name, "chronyc makestep"),),
+            )
         elif doubt > CLOCK_FAIL:
-            yield scribe.unknown(f"{name}: the clock could not be compared: the answer took too long", host=name)
+            yield scribe.unknown(
+                f"{name}: the clock could not be compared, because the host answered too slowly", host=name
+            )

@@ -35,11 +35,11 @@ def _python_answers(scribe: Here, facts: HostFacts) -> Iterator[Finding]:
     elif isinstance(os, Os) and os.printed:
         line = quote(os.printed)
         yield scribe.warn(
-            f"{name}: the login shell or python3 prints {line} before the answer",
+            f"{name}: the login shell or python3 prints unexpected output: {line}",
             expected="no output",
             found=line,
-            remedy="keep the shell's start files and Python's sitecustomize silent: "
-            f"ssh {scribe.host.address} python3 -I -c pass",
+            remedy="remove the output from the shell's start files or from Python's sitecustomize",
+            retest=scribe.on(name, "python3 -I -c pass"),
         )
 
 
@@ -56,7 +56,7 @@ def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
     """
     if os.refused:
         yield scribe.bad(
-            f"{os.refused.summary}; it was looked at without root",
+            f"{os.refused.summary}, so the checks ran without root",
             expected="root",
             found=os.user,
             remedy=os.refused.remedy,

@@ -23,10 +23,11 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """
     if 0 <= limits.nofile_soft < OPEN_FILES:
         yield scribe.bad(
-            f"{scribe.host.name}: a process may open only {limits.nofile_soft} files",
+            f"{scribe.host.name}: the open-file limit is {limits.nofile_soft}",
             expected=f"{OPEN_FILES} or more",
             found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
-            remedy=f"ulimit -n {OPEN_FILES} in the job's script, or a line in /etc/security/limits.d",
+            remedy="raise the limit in the job's script, or by a line in /etc/security/limits.d",
+            commands=(f"ulimit -n {OPEN_FILES}",),
         )
 
 
@@ -43,10 +44,11 @@ def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """
     if limits.stack_soft == -1:
         yield scribe.bad(
-            f"{scribe.host.name}: the stack is unlimited where jobs run, so threads have 2 MiB",
+            f"{scribe.host.name}: the stack size is unlimited where jobs run, so threads get 2 MiB",
             expected="8 MiB",
             found="unlimited",
-            remedy="ulimit -s 8192 in the job's script",
+            remedy="limit the stack size in the job's script",
+            commands=("ulimit -s 8192",),
         )
 
 
@@ -64,8 +66,9 @@ def file_table(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     free = sysctl.most_files - sysctl.open_files
     if sysctl.most_files and free < wanted:
         yield scribe.bad(
-            f"{scribe.host.name}: {free} more files can be opened on the host, and its ranks may want {wanted}",
+            f"{scribe.host.name}: {free} more files can be opened, but its ranks may need {wanted}",
             expected=f"{wanted} or more",
             found=f"{sysctl.open_files} of {sysctl.most_files} are open",
-            remedy="sysctl -w fs.file-max=9223372036854775807, and the same in a file of /etc/sysctl.d",
+            remedy="raise fs.file-max now, and in a file of /etc/sysctl.d",
+            commands=(scribe.on(scribe.host.name, "sysctl -w fs.file-max=9223372036854775807"),),
         )

@@ -20,21 +20,28 @@ def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
     first: dict[str, str] = {}  # machine id → the host that has it
     for name, os_of_host in os.items():
         if not os_of_host.machine_id:
-            yield scribe.unknown(f"{name}: has no machine id", host=name, remedy="systemd-machine-id-setup")
+            yield scribe.unknown(
+                f"{name}: /etc/machine-id is missing or empty",
+                host=name,
+                remedy="create a machine id",
+                commands=(scribe.on(name, "systemd-machine-id-setup"),),
+            )
             continue
         first_host = first.setdefault(os_of_host.machine_id, name)
         if first_host != name and os[first_host].hostname == os_of_host.hostname:
             yield scribe.bad(
-                f"{name}: is the same machine as {first_host}: host name {os_of_host.hostname}, "
-                f"machine id {os_of_host.machine_id}",
+                f"{name}: same machine as {first_host} (host name {os_of_host.hostname}, "
+                f"machine id {os_of_host.machine_id})",
                 host=name,
                 peer=first_host,
-                remedy="take one of the two names out of the inventory",
+                remedy="remove one of the two names from the inventory",
             )
         elif first_host != name:
             yield scribe.warn(
-                f"{name}: has the machine id of {first_host}, as copies of one image do",
+                f"{name}: same machine id as {first_host}",
                 host=name,
                 peer=first_host,
-                remedy="rm /etc/machine-id && systemd-machine-id-setup, then reboot",
+                cause="both hosts were copied from one image",
+                remedy="create a new machine id, then reboot",
+                commands=(scribe.on(name, "rm /etc/machine-id"), scribe.on(name, "systemd-machine-id-setup")),
             )

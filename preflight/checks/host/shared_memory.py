@@ -30,11 +30,12 @@ def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
     by_a_scheduler = scribe.cluster.job.launcher == "srun" or job.contained
     if os.remove_ipc and job.uid >= FIRST_USER and not by_a_scheduler:
         yield scribe.bad(
-            f"{scribe.host.name}: logind removes what {job.user} has in /dev/shm when it logs out",
+            f"{scribe.host.name}: systemd-logind removes the files of {job.user} in /dev/shm at logout",
             expected="RemoveIPC=no",
             found="RemoveIPC=yes",
-            remedy="RemoveIPC=no under [Login] in /etc/systemd/logind.conf.d/90-training.conf, then systemctl restart "
-            "systemd-logind",
+            remedy="set RemoveIPC=no under [Login] in /etc/systemd/logind.conf.d/90-training.conf, "
+            "then restart systemd-logind",
+            commands=(scribe.on(scribe.host.name, "systemctl restart systemd-logind"),),
         )
 
 
@@ -56,7 +57,8 @@ def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
             f"{scribe.host.name}: /dev/shm has mode {mode:o} where jobs run",
             expected="1777",
             found=f"{mode:o}",
-            remedy="chmod 1777 /dev/shm, and mode=1777 in its line of /etc/fstab",
+            remedy="set mode 1777 now, and add mode=1777 to the line of /dev/shm in /etc/fstab",
+            commands=(scribe.on(scribe.host.name, "chmod 1777 /dev/shm"),),
         )
 
 
@@ -73,8 +75,9 @@ def left_in_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     shm = limits.shm
     if shm and shm.left_bytes >= min(SHM_ENOUGH, limits.shm_bytes // 10) and shm.left:
         yield scribe.bad(
-            f"{scribe.host.name}: {shm.left} files of NCCL with {shm.left_bytes >> 20} MiB are left in /dev/shm, and "
+            f"{scribe.host.name}: {shm.left} leftover NCCL files use {shm.left_bytes >> 20} MiB of /dev/shm, and "
             "no process has them open",
             found=f"{shm.left_bytes} bytes",
-            remedy=f"when no job runs, on {scribe.host.name}: rm /dev/shm/nccl-*",
+            remedy="remove the files when no job is running",
+            commands=(scribe.on(scribe.host.name, "rm /dev/shm/nccl-*"),),
         )

@@ -90,7 +90,7 @@ def test_what_is_refused(inventory: Path, capsys: pytest.CaptureFixture[str], wo
         ({"SLURM_JOB_ID": None}, "salloc first; or preflight probe, and then what preflight launch prints"),
         ({"SLURM_JOB_ID": ""}, "--via slurm runs within a job that has the hosts"),
         ({"SLURM_JOB_NODELIST": None}, "salloc -N 4 --exclusive preflight exec …"),
-        ({"SLURM_JOB_NODELIST": "node[02-"}, "SLURM_JOB_NODELIST:1:5: the bracket is opened, and not closed"),
+        ({"SLURM_JOB_NODELIST": "node[02-"}, "SLURM_JOB_NODELIST:1:5: the bracket is never closed"),
         ({"SLURM_JOB_NODELIST": "node[3-2]"}, "SLURM_JOB_NODELIST:1:"),
         ({"SLURM_JOB_NODELIST": "gpu[1-2]"}, "job 17 has the nodes gpu[1-2], and none of the hosts"),
         ({"PATH": "/nowhere"}, "--via slurm needs srun on this machine"),

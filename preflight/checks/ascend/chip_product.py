@@ -26,21 +26,21 @@ def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     """
     for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
         chip_product = product_of(name)
-        subject = f"{scribe.host.name}: {number} of its chips are {quote(name)}"
+        subject = f"{scribe.host.name}: {number} chips are {quote(name)}"
         if _INFERENCE.fullmatch(name):
             yield scribe.bad(
-                f"{subject}: these have no device NIC, and HCCL takes one server of them at most",
+                f"{subject}, without device NICs. HCCL supports one server of them at most",
                 expected=scribe.cluster.product.value,
                 found=name,
-                remedy="take the host out of the inventory: preflight is for Atlas A1, A2 and A3",
+                remedy=f"remove {scribe.host.name} from the inventory: preflight is for Atlas A1, A2 and A3",
             )
         elif chip_product is None:
-            yield scribe.unknown(f"{subject}, a name that preflight does not know: of which product is not clear")
+            yield scribe.unknown(f"{subject}, and preflight does not know their product")
         elif chip_product is not scribe.cluster.product:
             yield scribe.bad(
-                f"{subject}, of {chip_product}; the inventory says {scribe.cluster.product}",
+                f"{subject} ({chip_product}), but the inventory says {scribe.cluster.product}",
                 found=f"{name}, {chip_product}",
                 expected=scribe.cluster.product.value,
                 remedy=f'set product = "{chip_product}" under [cluster] of the inventory, '
-                f"or move {scribe.host.name} to another",
+                f"or move {scribe.host.name} to a separate one",
             )

@@ -41,11 +41,12 @@ def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
         counts = _count(losses, history.now)
         if when := counts.description():
             yield (scribe.bad if counts.in_hour >= 2 else scribe.warn)(
-                f"{scribe.host.name}: device {device.index}: its link was lost {when}",
+                f"{scribe.host.name}: device {device.index}: link went down {when}",
                 device=device.index,
                 expected="a link that stays up",
                 found=_last(losses),
-                remedy=f"clean or change optics and cable of device {device.index}, read its switch port's log",
+                remedy=f"clean or replace optics and cable of device {device.index}, and read the switch port's log",
+                retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -link_stat -g"),
             )
 
 
@@ -63,7 +64,7 @@ class _LossCounts:
             return _times(self.in_hour, "in the last hour")
         if self.in_day:
             return _times(self.in_day, "in the last day")
-        return _times(self.undated, "at a time that is not known") if self.undated else ""
+        return _times(self.undated, "at an unknown time") if self.undated else ""
 
 
 def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
@@ -73,7 +74,7 @@ def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
 
 
 def _times(number: int, when: str) -> str:
-    return when if number == 1 else f"{number} times {when}"
+    return f"once {when}" if number == 1 else f"{number} times {when}"
 
 
 def _losses(history: LinkHistory) -> Sequence[float | None]:
@@ -112,7 +113,7 @@ def _last(losses: Sequence[float | None]) -> str:
     return (
         ""
         if newest is None
-        else f"last on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} of its own clock"
+        else f"last on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} by the device's clock"
     )
 
 
@@ -134,15 +135,17 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
         yield from untold(scribe, host, {device.index: device.fec for device in nic[host.name].devices})
     for host, device in devices:
         if _lacks_correction(device):
-            port = f"set RS-FEC on the switch port of device {device.index}"
+            port = f"the switch port of device {device.index}"
             a1 = scribe.cluster.product is Product.ATLAS_A1
+            command = scribe.on(host.name, f"hccn_tool -i {device.index} -fec -s encoding rs")
             yield (scribe.bad if with_correction > modes["no"] else scribe.warn)(
-                f"{host.name}: device {device.index}: its link has no error correction",
+                f"{host.name}: device {device.index}: link has no error correction (FEC)",
                 host=host.name,
                 device=device.index,
                 expected="rs",
                 found="no FEC mode",
-                remedy=f"hccn_tool -i {device.index} -fec -s encoding rs; {port}" if a1 else port,
+                remedy=f"set RS-FEC on the device and on {port}" if a1 else f"set RS-FEC on {port}",
+                commands=(command,) if a1 else (),
             )
 
 
@@ -172,21 +175,22 @@ def _speed_findings(scribe: All, host: Host, device: NicDevice, usual: int, hccn
     expected = max(usual, RATED[scribe.cluster.product])
     if device.duplex.value == "Half":
         yield npu.bad(
-            "its link is half duplex",
+            "link is half duplex",
             expected="Full",
             found="Half",
             remedy=f"set the switch port of device {npu.index} to full duplex",
         )
     elif actual and actual < expected:
         yield (npu.bad if actual < usual else npu.warn)(
-            f"its link has {actual // 1000} Gb/s",
-            expected=f"{expected // 1000} Gb/s",
-            found=f"{actual} Mb/s",
-            remedy=f"look at module, cable and switch port of device {npu.index}, and for static_speed_{npu.index} in "
+            f"link runs at {actual / 1000:g} Gb/s, expected {expected / 1000:g} Gb/s",
+            expected=f"{expected / 1000:g} Gb/s",
+            found=f"{actual / 1000:g} Gb/s",
+            remedy=f"check the module, cable and switch port of device {npu.index}, and static_speed_{npu.index} in "
             "/etc/hccn.conf",
+            commands=(npu.on(f"grep static_speed_{npu.index} /etc/hccn.conf"),),
         )
     elif actual is None and not device.speed.error and _reports_up(hccn, npu.index):
-        yield npu.unknown("hccn_tool does not know its link's speed")
+        yield npu.unknown("hccn_tool does not report the link speed")
 
 
 def _lacks_correction(device: NicDevice) -> bool:

@@ -1,5 +1,6 @@
 """HCCS between the dies of a chip, which do not reach each other over RoCE."""
 
+import shlex
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import All, cluster_check
@@ -30,7 +31,7 @@ def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
     sources = {ping.host for ping in attempts}
     for host in scribe.hosts:
         if host.name not in sources:
-            yield scribe.skip("no device here has a vNIC address, or it was not asked for", host=host.name)
+            yield scribe.skip("no device has a vNIC address, or the address was not queried", host=host.name)
     for ping in attempts:
         yield from _faulty(scribe, ping)
 
@@ -39,16 +40,16 @@ def _faulty(scribe: All, ping: Ping) -> Iterator[Finding]:
     """Yield the finding about a ping that was not sent, or not answered on a good plane."""
     npu, answers = DeviceScribe(scribe, ping.host, ping.device), f"{ping.received} of {ping.sent}"
     if ping.error or not ping.sent:
-        yield npu.unknown(
-            f"{ping.peer} over HCCS could not be tried: {ping.error or 'no ping was sent'}", peer=ping.peer
-        )
+        error = ping.error or "no ping was sent"
+        yield npu.unknown(f"could not ping {ping.peer} over HCCS: {error}", peer=ping.peer)
     elif ping.received < ping.sent or ping.plane_faults:
         bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
         yield npu.bad(
-            f"{ping.peer} over HCCS answers {answers} pings{bad}",
+            f"{ping.peer} answers {answers} pings over HCCS{bad}",
             peer=ping.peer,
             expected=f"{ping.sent} of {ping.sent}",
             found=answers,
-            remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
-            "npu-smi info -m",
+            remedy=f"find NPU and chip number of device {ping.device}, and read its HCCS lanes and errors",
+            commands=(npu.on("npu-smi info -m"),),
+            retest=npu.on(f"hccn_tool -i {ping.device} -hccs_ping -g address {shlex.quote(ping.address)}"),
         )

@@ -11,11 +11,12 @@ from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
-from preflight.rules.own_processes import Owner, agents, wait
+from preflight.rules.own_processes import WAIT, Owner, agents, show_run
 
 # The driver itself holds up to 8.6 % of an idle device's memory in the captures (910B4; 910B1 6.4 %, A3 5.2 %, 910A 0).
 IDLE_SHARE = 0.1
-_NO_PROCESSES = "npu-smi lists no processes, so nobody knows whose it is (NPU114)"
+_NO_PROCESSES = "npu-smi lists no processes, so a leftover looks like a running job (NPU114)"
+_PROBING = "the probe of this run uses the devices of the host"
 
 
 @host_check("NIC108", "Leftover device NIC resources", products=NPU, optional=("os",))
@@ -36,7 +37,7 @@ def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Fin
     yield from untold(scribe, scribe.host, hccp, resources)
     busy, probing = {process.device for process in npu_smi.processes}, agents(os)
     if probing is Owner.THIS_RUN:
-        yield scribe.skip("the probe of this run works on the host, and its workers use the devices")
+        yield scribe.skip(_PROBING)
         return
     for device in nic.devices:
         if device.index not in busy:
@@ -46,22 +47,24 @@ def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Fin
 def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Finding]:
     """Yield the finding about an HCCP process or queue pairs on an idle device."""
     npu, pairs = DeviceScribe(scribe, scribe.host.name, device.index), _queue_pairs(device)
-    remedy = f"wait 10 s and look again; then on {npu.host}: fuser -v /dev/davinci{npu.index}"
-    remedy = wait(npu.host) if other_run else remedy
+    remedy = WAIT if other_run else "check again after 10 s, then find the process that holds the device"
+    commands = (npu.on(show_run(None) if other_run else f"fuser -v /dev/davinci{npu.index}"),)
     if device.hccp.value == "exist":
         yield (npu.warn if other_run else npu.bad)(
-            "an HCCP process "
-            + ("is there while another preflight run probes" if other_run else "is left, though no job runs on it"),
-            expected="not exist",
-            found=f"exist, {pairs} queue pairs",
+            "HCCP process, "
+            + ("while another preflight run probes the host" if other_run else "although no job uses the device"),
+            expected="no HCCP process",
+            found=f"an HCCP process with {pairs} queue pairs",
             remedy=remedy,
+            commands=commands,
         )
     elif pairs:
         yield npu.warn(
-            "queue pairs are left, though no job runs on it",
+            "queue pairs left over, although no job uses the device",
             expected="no queue pair of a job",
             found=f"{pairs} queue pairs",
             remedy=remedy,
+            commands=commands,
         )
 
 
@@ -88,7 +91,7 @@ def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
         return
     probing = agents(os)
     if probing is Owner.THIS_RUN:
-        yield scribe.skip("the probe of this run works on the host, and its workers use the devices")
+        yield scribe.skip(_PROBING)
         return
     for chip in npu_smi.chips:
         listed = _listed_memory(npu_smi, chip.device)
@@ -96,14 +99,15 @@ def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
             continue
         excess = chip.hbm_used - listed
         if excess > IDLE_SHARE * chip.hbm_total:
+            other_run = probing is Owner.OTHER_RUN
+            query = show_run(None) if other_run else f"fuser -v /dev/davinci{chip.device}"
             yield scribe.bad(
                 f"{scribe.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use "
-                "by no process that npu-smi lists",
+                "beyond the processes that npu-smi lists",
                 device=chip.device,
-                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed} MB of listed processes",
-                remedy=wait(scribe.host.name)
-                if probing is Owner.OTHER_RUN
-                else f"look for containers that use it; on {scribe.host.name}: fuser -v /dev/davinci{chip.device}",
+                found=f"{chip.hbm_used} of {chip.hbm_total} MB in use, {listed} MB of it by listed processes",
+                remedy=WAIT if other_run else "find containers and processes that use the device",
+                commands=(scribe.on(scribe.host.name, query),),
             )
 
 
@@ -124,17 +128,19 @@ def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator
     Fix: Find the process with fuser -v /dev/davinci0, then reset the device or the host.
     """
     if not observations:
-        yield scribe.unknown("the probe brought no results", host=None)
+        yield scribe.unknown("the probe returned no results", host=None)
     views = list(chain.from_iterable(observation.ranks for observation in observations))
     for host, device in sorted({(view.member.host, view.member.device) for view in views if view.held}):
         yield scribe.bad(
-            f"{host}: device {device} is still held by a worker that was killed",
+            f"{host}: device {device}: still held by a killed worker of the probe",
             host=host,
             device=device,
-            expected="not exist",
-            found="exist",
-            remedy=f"on {host}: fuser -v /dev/davinci{device}; then reset the device",
+            expected="no HCCP process",
+            found="an HCCP process",
+            remedy="find the process that holds the device, then reset the device",
+            commands=(scribe.on(host, f"fuser -v /dev/davinci{device}"),),
+            retest=scribe.on(host, f"hccn_tool -i {device} -process -g"),
         )
     errors = {view.member.host: view.held_error for view in views if view.held_error and not view.held}
     for host, error in sorted(errors.items()):
-        yield scribe.unknown(f"{host}: whether killed workers have left their devices is not known: {error}", host=host)
+        yield scribe.unknown(f"{host}: the devices of killed workers could not be checked: {error}", host=host)

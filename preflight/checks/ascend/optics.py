@@ -41,11 +41,12 @@ def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
         faults = faults_of(device.optics.value) if device.index in up else []
         if faults:
             yield (scribe.bad if any(fault.dark for fault in faults) else scribe.warn)(
-                f"{scribe.host.name}: device {device.index}: its optical module {_joined(faults)}",
+                f"{scribe.host.name}: device {device.index}: optical module {_joined(faults)}",
                 device=device.index,
                 found="; ".join(fault.values for fault in faults),
-                evidence=tuple(filter(None, (_module_name(device.optics.value),))),
-                remedy=f"clean and reseat the fibre of device {device.index} at both ends, then change the module",
+                evidence=tuple(f"module {name}" for name in (_module_name(device.optics.value),) if name),
+                remedy=f"clean and reseat the fibre of device {device.index} at both ends, then replace the module",
+                retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -optical -g"),
             )
 
 
@@ -55,9 +56,9 @@ def cause_of_no_link(device: NicDevice | None) -> str:
         return ""
     optics = device.optics.value
     if _absent(device) or (optics and not (optics.present or _has_power(optics))):
-        return "no optical module is there"
+        return "the optical module is missing"
     if faults := faults_of(optics):
-        return f"its optical module {_joined(faults)}"
+        return f"the optical module {_joined(faults)}"
     return "the port has no error correction (no FEC mode)" if device.fec.value == "no" else ""
 
 
@@ -83,7 +84,7 @@ def faults_of(optics: Optics | None) -> list[OpticsFault]:
         if dark:
             faults[0] = OpticsFault(faults[0].summary, f"{faults[0].values}, {', '.join(flags_set)}", dark=True)
         else:  # flags stay set until they are read, so alone they may be old
-            faults.insert(0, OpticsFault("tells of a lost signal", ", ".join(flags_set)))
+            faults.insert(0, OpticsFault("reports a lost signal", ", ".join(flags_set)))
     band = optics.temperature_band
     if optics.temperature is not None and band and not band.low <= optics.temperature <= band.high:
         word = "hot" if optics.temperature > band.high else "cold"

@@ -34,9 +34,10 @@ def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
         }
         if errors:
             yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: {', '.join(errors)} count errors",
+                f"{scribe.host.name}: device {device.index}: errors in {', '.join(errors)}",
                 device=device.index,
-                expected="at most one in a million",
+                expected="at most one in a million packets",
                 found="; ".join(f"{number} of {total or 'an unknown number'}" for number, total in errors.values()),
-                remedy=f"hccn_tool -i {device.index} -stat -g; if they still rise, clean or change optics and cable",
+                remedy="check whether the counters still rise, then clean or replace optics and cable",
+                commands=(scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -stat -g"),),
             )

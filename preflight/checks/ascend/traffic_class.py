@@ -32,25 +32,27 @@ def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
             yield _pfc_off(scribe, device, priority, actual)
         if dscp and (class_ := _class_with_unmarked(device, dscp)) is not None:
             yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: DSCP {dscp}, which jobs send with, is not kept apart "
-                "from unmarked traffic (format unconfirmed)",
+                f"{scribe.host.name}: device {device.index}: DSCP {dscp}, which jobs use, shares a traffic class with "
+                "unmarked traffic (format unconfirmed)",
                 device=device.index,
                 found=f"traffic class {class_} for both",
-                remedy=f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {dscp} tc 1, and the same on its "
-                "switch port; or HCCL_RDMA_TC in the jobs' environment",
+                remedy=f"give DSCP {dscp} a separate class on device and switch port, or set HCCL_RDMA_TC for the jobs",
+                commands=(scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {dscp} tc 1"),),
             )
 
 
 def _pfc_off(scribe: Here, device: NicDevice, priority: int, actual: str) -> Finding:
     bits = [int(enabled or level == priority) for level, enabled in enumerate(device.pfc.value or ())]
     return scribe.bad(
-        f"{scribe.host.name}: device {device.index}: PFC is off for priority {priority}, which jobs send with "
+        f"{scribe.host.name}: device {device.index}: PFC is off for priority {priority}, which jobs use "
         "(format unconfirmed)",
         device=device.index,
         expected=f"PFC for priority {priority}",
         found=actual,
-        remedy=f"hccn_tool -i {device.index} -pfc -s bitmap {','.join(map(str, bits))} (adds priority {priority} to "
-        f"those on), and priority {priority} on its switch port; or HCCL_RDMA_SL in the jobs' environment",
+        remedy=f"add PFC for priority {priority} on device and switch port, or set HCCL_RDMA_SL for the jobs",
+        commands=(
+            scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -pfc -s bitmap {','.join(map(str, bits))}"),
+        ),
     )
 
 

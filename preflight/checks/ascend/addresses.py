@@ -103,7 +103,7 @@ def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]
 
     Result: FAIL if two devices share an address.
 
-    Check manually: On every host. Then search the output for duplicates.
+    Check manually: Run this on every host, then search the output for duplicates.
       for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done
 
     Fix: Give each device its planned address. Plan addresses under [device_addresses] in the inventory, or list them

@@ -59,8 +59,8 @@ def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Jo
     """Why: A card on the PCI bus that npu-smi does not list is lost to the driver. A card in npu-smi that is not on the
     PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs.
 
-    Result: FAIL in both cases. A container may have fewer chips: it sees all cards on the PCI bus, but only the device
-    nodes that it was given.
+    Result: FAIL in both cases. A container sees all cards on the PCI bus, but only its own device nodes, so it may have
+    fewer chips.
 
     Check manually:
       npu-smi info
@@ -133,7 +133,7 @@ def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contai
 @host_check("NPU119", "Chip device nodes", products=NPU)
 def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
     """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. The numbers of npu-smi may
-    differ (10, 12, 14; one for the two dies of an Atlas A3). If the numbers do not match, a job gets another device
+    differ: 10, 12, 14, or one for the two dies of an Atlas A3. If the numbers do not match, a job gets another device
     than its operator checked, or none.
 
     Result: FAIL for a chip without a device node, and for a node without a chip.

@@ -24,10 +24,11 @@ _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction
 @host_check("NIC101", "Device link flaps", products=NPU)
 def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: A link that goes down and up stops a collective in the middle. The collective then waits half an hour for
-    its notify (EI0002, EI0013). Older losses, and those in a port's first minute, are ignored because they do not
-    affect the next job.
+    its notify (EI0002, EI0013). Older flaps, and those in a port's first minute, are ignored because they do not affect
+    the next job.
 
-    Result: FAIL for two losses in the last hour, WARN for one in the last day, by the device's own clock.
+    Result: FAIL if the link went down twice in the last hour. WARN if it went down once in the last day. The device's
+    own clock counts.
 
     Check manually:
       hccn_tool -i 0 -link_stat -g

@@ -72,10 +72,10 @@ def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If two devices have different MTUs, frames of the device with the larger MTU are dropped without an error.
     Pings pass, and large transfers hang.
 
-    Result: WARN for an MTU that differs from the plan or, without a plan, from most devices. It is not FAIL, because
-    the format is known from the tool's source, not from a capture.
+    Result: WARN for an MTU that differs from the plan or, without a plan, from most devices. Never FAIL: the format is
+    known from the tool's source, not from a capture.
 
-    Check manually: With ADDRESS of another device:
+    Check manually: Replace ADDRESS with another device's address.
       hccn_tool -i 0 -mtu -g
       hccn_tool -i 0 -ping -g address ADDRESS pkt 4000
 
@@ -271,8 +271,7 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: At boot, a background script applies /etc/hccn.conf to every device and discards its messages. If that
     fails, devices start without address or gateway.
 
-    Result: WARN for a failed restore. It is not FAIL, because the format is known from the tool's source, not from a
-    capture.
+    Result: WARN for a failed restore, never FAIL: the format is known from the tool's source, not from a capture.
 
     Check manually:
       hccn_tool -i 0 -cfg status

@@ -21,10 +21,9 @@ def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
     """Why: The two dies of an Atlas A3 chip communicate over HCCS only. The tool hccn_tool reports "successfully" even
     if every packet of -hccs_ping was lost.
 
-    Result: WARN for lost pings and bad planes. It is never FAIL, because the output is known from the driver's source
-    only.
+    Result: WARN for lost pings and bad planes, never FAIL: the output is known from the driver's source only.
 
-    Check manually: As root, with ADDRESS from the first command:
+    Check manually: Run these as root. Replace ADDRESS with the address from the first command.
       hccn_tool -i 1 -vnic -g
       hccn_tool -i 0 -hccs_ping -g address ADDRESS
 

@@ -84,7 +84,8 @@ def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. The
     memory belongs to a process that is not visible here, or to one that has ended.
 
-    Result: WARN for more than a tenth of the memory beyond that of the processes in npu-smi, which NPU114 reports.
+    Result: WARN if more than a tenth of the memory is in use beyond that of the processes in npu-smi. NPU114 reports
+    those processes.
 
     Check manually: Compare HBM-Usage with the processes in the second table.
       npu-smi info

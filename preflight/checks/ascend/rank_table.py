@@ -28,7 +28,7 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
     Result: FAIL if table and device differ. NPU101 compares the device with the inventory, and NPU104 with
     /etc/hccn.conf.
 
-    Check manually: Compare the address with device_ip in the table. Where jobs run:
+    Check manually: Compare the device's address with device_ip in the table. Where jobs run:
       cat "$RANK_TABLE_FILE"
     On the host:
       hccn_tool -i 0 -ip -g

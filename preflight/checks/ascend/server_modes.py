@@ -26,7 +26,7 @@ def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
     all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode it sees only
     its own port.
 
-    Result: WARN for the wrong mode. It is not FAIL, because this rule is known from reports of users.
+    Result: WARN for the wrong mode, never FAIL: this rule is known from reports of users.
 
     Check manually: The output has eth0 to eth3 in SMP mode, and one of them in AMP mode.
       hccn_tool -i 0 -route -g
@@ -73,7 +73,8 @@ def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: In a super-pod, devices find each other by their SDID. Two devices with the same SDID receive each other's
     packets. Servers of different super-pods reach each other only over RoCE.
 
-    Result: WARN for both. It is not FAIL, because the format is known from the driver's source, not from a capture.
+    Result: WARN for a duplicate SDID, and for servers of different super-pods. Never FAIL: the format is known from the
+    driver's source, not from a capture.
 
     Check manually:
       npu-smi info -t spod-info -i 0 -c 0

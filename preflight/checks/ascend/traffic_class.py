@@ -18,8 +18,7 @@ def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
     """Why: RDMA becomes very slow when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP HCCL_RDMA_TC
     / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic.
 
-    Result: WARN for a deviation. It is not FAIL, because the formats are known from the tool's source, not from a
-    capture.
+    Result: WARN for a deviation, never FAIL: the formats are known from the tool's source, not from a capture.
 
     Check manually:
       hccn_tool -i 0 -pfc -g

@@ -184,9 +184,9 @@ def nearest(checks: Iterable[str], word: str, *, areas: Iterable[str] = ()) -> s
     spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual typing error
     matches = [id_ for id_ in checks if word and id_.startswith((word.upper(), spelled))]
     if len(matches) > 1:
-        return f"{', '.join(matches[:2])}{' …' if matches[2:] else ''} begin so: preflight list-checks"
+        return f"did you mean {', '.join(matches[:2])}{' …' if matches[2:] else ''}? See preflight list-checks"
     close = difflib.get_close_matches(word.lower(), list(areas), 1) or difflib.get_close_matches(spelled, checks, 1)
-    return f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
+    return f"did you mean {close[0]}?" if close else "preflight list-checks lists all checks"
 
 
 def _matching(checks: Mapping[str, Check], word: str) -> set[str]:

@@ -16,11 +16,11 @@ def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
     Result: FAIL for a difference or a missing file.
 
-    Check manually: Where jobs run, with FILE or FOLDER from the finding:
+    Check manually: Run these where jobs run. Replace FILE or FOLDER with the path in the finding.
       sha256sum FILE
       find FOLDER -type f -printf '%P %s\n' | sort | sha256sum
 
-    Fix: Copy the file or folder again from one host, with HOST and FOLDER from the finding.
+    Fix: Copy the file or folder again from one host. Replace HOST and FOLDER.
       rsync -a --checksum HOST:FOLDER/ FOLDER/
     """
     for path in (*scribe.cluster.job.requirements, *scribe.cluster.job.datasets):
@@ -91,7 +91,7 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     Result: FAIL for an unusable folder or another file system. WARN if the jobs' Python is on another file system.
     Copies on all hosts' own disks pass.
 
-    Check manually: Where jobs run, with FOLDER from the finding:
+    Check manually: Run these where jobs run. Replace FOLDER with the folder in the finding.
       findmnt -T FOLDER
       ls FOLDER
 
@@ -157,7 +157,7 @@ def imports(scribe: Here, job: Job) -> Iterator[Finding]:
     Result: FAIL for a missing package. Like an import, the check searches the project's folder first. It uses the jobs'
     Python, probe.setup and exec, and imports nothing.
 
-    Check manually: Where jobs run, with the package from the finding, here torch:
+    Check manually: Where jobs run, for the package in the finding, here torch:
       python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'
 
     Fix: Install the package there, here torch. Or correct probe.python, setup and exec if jobs have another Python.

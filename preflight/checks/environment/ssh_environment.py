@@ -20,7 +20,7 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
 
     Result: FAIL for a missing mpirun or another version. WARN for the same version in another folder.
 
-    Check manually: With HOST from the inventory. The quotes avoid a login shell.
+    Check manually: Replace HOST with the host's name. The quotes avoid a login shell.
       ssh HOST 'command -v mpirun; mpirun --version'
 
     Fix: Install it in the same place on every host. Set PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that
@@ -85,7 +85,7 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
     variables are those of CANN, HCCL, NCCL, CUDA, gloo and Open MPI. Variables that the launcher passes on (mpirun -x,
     .deepspeed_env) are not visible here.
 
-    Check manually: With HOST from the inventory:
+    Check manually: Replace HOST with the host's name.
       ssh HOST env | sort
     In a login on that host:
       env | sort

@@ -332,7 +332,8 @@ def connections_come_through(
     Result: FAIL for a lost connection. A connection passes if it is accepted, or refused because no process listens
     there. If the host's own firewall is the cause, FWL101 reports it instead.
 
-    Check manually: With ADDRESS of another host. "refused" is fine. "timed out" and "no route to host" are not.
+    Check manually: Replace ADDRESS with another host's address. "refused" is fine. "timed out" and "no route to host"
+    are not.
       nc -vz -w 2 ADDRESS 29500
 
     Fix: Check the network between the hosts. Then check the sender's output rules.

@@ -15,7 +15,7 @@ def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Findin
 
     Result: FAIL if ssh or python3 does not work. WARN if the login shell or python3 prints text before the answer.
 
-    Check manually: With HOST from the inventory:
+    Check manually: Replace HOST with the host's name.
       ssh -o BatchMode=yes HOST python3 --version
 
     Fix: Apply the fix in the finding. Each cause (name, refused, timeout, host key, authentication, python3) has a
@@ -52,7 +52,7 @@ def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
 
     Result: FAIL if sudo refuses.
 
-    Check manually: With HOST from the inventory. The answer has to be 0, without a prompt.
+    Check manually: Replace HOST with the host's name. The answer has to be 0, without a prompt.
       ssh HOST sudo -n id -u
 
     Fix: Apply the fix in the finding. With -K (--ask-sudo-password), preflight asks for sudo's password once. Without

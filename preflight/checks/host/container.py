@@ -17,9 +17,9 @@ SHM_ENOUGH = 1 << 30
 
 @host_check("HST109", "Device file permissions", products=NPU)
 def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
-    """Why: The files /dev/davinciN belong to HwHiAiUser and are closed to users outside its group. Other users get
-    507033, "ret is -8005", or no devices. So does root without the capability to bypass permissions. The group's number
-    counts, not its name, and in an image it often differs.
+    """Why: The files /dev/davinciN belong to the user HwHiAiUser and are closed to users outside its group. Other users
+    get 507033, "ret is -8005", or no devices. So does root without the capability to bypass permissions. The group's
+    number counts, not its name, and in an image it often differs.
 
     Result: FAIL if the jobs' user may not open a device file.
 

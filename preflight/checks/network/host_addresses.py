@@ -99,7 +99,7 @@ def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
 
     Result: WARN if a name does not resolve to the inventory's address.
 
-    Check manually: On every host, with NAME from the finding:
+    Check manually: On every host, with NAME replaced by the name in the finding:
       getent ahostsv4 NAME
 
     Fix: Write the same lines in /etc/hosts on every host, or add the names to DNS.

@@ -104,7 +104,7 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
 
     Result: WARN for a lookup of 1 s or more.
 
-    Check manually: With ADDRESS from the finding:
+    Check manually: Replace ADDRESS with the address in the finding.
       time getent hosts ADDRESS
       cat /etc/resolv.conf
 
@@ -135,7 +135,7 @@ def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     "torchrun" under [job], FAIL if that host recognizes neither as its own, or another host recognizes one. WARN for
     other mismatches.
 
-    Check manually: On every host, with ENDPOINT as torchrun gets it:
+    Check manually: Run these on every host. Replace ENDPOINT with the host of torchrun's --rdzv-endpoint.
       U=torch.distributed.elastic.rendezvous.utils
       python3 -c "import $U as u; print(u._matches_machine_hostname('ENDPOINT'))"
 
@@ -187,7 +187,7 @@ def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
 
     Check manually:
       hostname -f
-    On the other hosts, with NAME from that output:
+    On the other hosts, with NAME replaced by that output:
       getent hosts NAME
 
     Fix: Add the full names to /etc/hosts or DNS, or use torchrun --local-addr with the host's address.

@@ -40,7 +40,7 @@ def reached(
     Result: FAIL if other hosts cannot reach the chosen address. Observed connections to it decide, otherwise networks
     and routes. WARN if only the default route leads there, or if the inventory gives another NIC.
 
-    Check manually: Where jobs run, with ADDRESS of another host:
+    Check manually: Run these where jobs run. Replace ADDRESS with another host's address.
       env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'
       ip -brief address show
       ip route get ADDRESS
@@ -69,7 +69,7 @@ def reached_by_nccl(
     WARN if a NIC's name also matches other NICs. The variable is a list of prefixes, so eth1 also matches eth10. A
     leading = means whole names, and ^ excludes, so ^docker alone admits the loopback.
 
-    Check manually: Where jobs run. With NCCL_DEBUG=INFO, NCCL logs the chosen NIC.
+    Check manually: Run these where jobs run. With NCCL_DEBUG=INFO, NCCL logs the chosen NIC.
       env | grep NCCL_SOCKET
       cat /etc/nccl.conf ~/.nccl.conf
       ip -brief address show

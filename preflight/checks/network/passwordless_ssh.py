@@ -46,7 +46,7 @@ def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator
     logins use the inventory's addresses and ssh ports, and the jobs' user with its keys and known hosts. No keys are
     added.
 
-    Check manually: On each host, with ADDRESS of another host:
+    Check manually: Run this on each host. Replace ADDRESS with another host's address.
       ssh -o BatchMode=yes -o StrictHostKeyChecking=yes ADDRESS true; echo $?
 
     Fix: Use one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts.

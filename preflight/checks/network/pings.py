@@ -41,11 +41,13 @@ def reach(
     all its peers, or a rail, host or gateway. It can also be two leaves, or a part of the fabric that reaches only
     itself. If another check has found the reason (a duplicate address, a wrong mask), its finding is the cause. NPU107
     reports devices with a link that is DOWN. WARN for a gateway that does not answer while its devices reach others,
-    because many switches refuse or limit ICMP. By default each device pings few others. The option --mesh of check
-    shows whether a part is cut off.
+    because many switches refuse or limit ICMP. By default, devices ping only their neighbours. If that leaves open
+    whether a part is cut off, all pings of a rail show it.
 
-    Check manually: With ADDRESS of another device. hccn_tool always sends three packets.
+    Check manually: Replace ADDRESS with another device's address. The tool always sends three packets.
       hccn_tool -i 0 -ping -g address ADDRESS
+    Or ping all hosts of a rail with preflight.
+      preflight check --only PNG101 --mesh
 
     Fix: Check the cable and switch port of a device that loses all pings. For a whole rail, check its switch. For a
     leaf, check its uplinks.
@@ -69,7 +71,8 @@ def path_mtu(
     Result: FAIL for lost large pings, on paths that small pings pass. WARN for a partial loss. Also WARN for a gateway
     that answers no large ping, because it may still pass large packets on.
 
-    Check manually: With ADDRESS of another device. The packet size is the MTU - 28, here for an MTU of 4096.
+    Check manually: Replace ADDRESS with another device's address. The packet size is the MTU minus 28, here for an MTU
+    of 4096.
       hccn_tool -i 0 -mtu -g
       hccn_tool -i 0 -ping -g address ADDRESS pkt 4068
 

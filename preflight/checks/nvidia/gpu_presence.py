@@ -103,7 +103,7 @@ def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU that fell off the bus (Xid 79) ends the job's rank. After a reboot, it may be missing without a
     message. The PCI bus shows which GPU is lost.
 
-    Result: FAIL for a lost GPU, and for another number of GPUs than in the inventory or on the other hosts. WARN for a
+    Result: FAIL for a lost GPU, and if the number of GPUs differs from the inventory or the other hosts. WARN for a
     number that is unusual for the model. In a container, only the GPUs that it was given count.
 
     Check manually: In the output of lspci, rev ff marks a GPU that fell off the bus.
@@ -183,7 +183,7 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Result: FAIL for fewer lanes than the GPU of that number has on most hosts. If that is undecided, most GPUs of the
     same name decide. Otherwise it is WARN, because the servers may be built like that.
 
-    Check manually: With the GPU's bus address from the finding:
+    Check manually: The GPU's bus address is in the finding, here 0000:9b:00.0.
       nvidia-smi -q | grep -A2 'Link Width'
       lspci -vv -s 0000:9b:00.0 | grep LnkSta
 

@@ -20,8 +20,8 @@ def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A link that resends packets or is trained again is slow intermittently, and often goes down next. A healthy
     link counts no errors since the driver was loaded.
 
-    Result: WARN for errors. It is not FAIL, because the format is known from users' posts, not from a capture. UNKNOWN
-    for a link without a known counter. The counters are not read if the kernel log has to be read from journald.
+    Result: WARN for errors, never FAIL: the format is known from users' posts, not from a capture. UNKNOWN for a link
+    without a known counter. The counters are not read if the kernel log has to be read from journald.
 
     Check manually:
       nvidia-smi nvlink -e

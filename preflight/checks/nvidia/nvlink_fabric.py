@@ -125,8 +125,8 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A fatal SXid takes NVLinks or a whole NVSwitch out of use until GPUs and switches are reset.
 
-    Result: WARN for an SXid. It is not FAIL, because the format is known from the driver's source and other tools, not
-    from a capture.
+    Result: WARN for an SXid, never FAIL: the format is known from the driver's source and other tools, not from a
+    capture.
 
     Check manually:
       dmesg | grep SXid

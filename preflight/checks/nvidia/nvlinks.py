@@ -125,8 +125,8 @@ def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: Two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
     tenth of the speed.
 
-    Result: FAIL if the model's servers have NVSwitches, or if the same pair has NVLink on most hosts with the same
-    GPUs. If as many hosts have it as lack it, both sides are reported.
+    Result: FAIL if the model's servers have NVSwitches, or if the pair has NVLink on most hosts with the same GPUs. If
+    as many hosts have it as lack it, both sides are reported.
 
     Check manually:
       nvidia-smi topo -m
@@ -249,7 +249,7 @@ def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     Check manually:
       nvidia-smi topo -m
 
-    Fix: Find the missing NIC, or the card that is in another slot than on the other hosts.
+    Fix: Find the missing NIC, or the card in a different slot from the other hosts.
       lspci
       ip link
     """

@@ -31,7 +31,7 @@ def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterat
     probe.transport, sockets are accepted. With ib, the probe sets NCCL_NET=IB, and NCCL ends with an error if there is
     no RDMA. The check reads the network from the NCCL log of the probe's ranks, not from the installed software.
 
-    Check manually: With your own program instead of train.py:
+    Check manually: Replace train.py with your own program.
       NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep NET/
 
     Fix: Follow ENV115 and ENV116. In a container, add docker's --device /dev/infiniband and install libibverbs1.

@@ -28,7 +28,7 @@ def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
     are at least ten, and at least one in a million. If the probe sent over RDMA, the counters are read before and after
     the tests, even if all tests passed.
 
-    Check manually: Before a job and after it. On hosts with GPUs:
+    Check manually: Read the counters before and after a job. On hosts with GPUs:
       grep . /sys/class/infiniband/*/ports/*/counters/*
     On hosts with NPUs:
       hccn_tool -i 0 -stat -g

@@ -35,7 +35,7 @@ def port_reachability(
     Before torch starts, every host listens on the job's ports and on ephemeral ones, and the others connect. Both ends
     prove that they belong to this run. Faults that FWL101, FWL104 or PRT103 reports are left out.
 
-    Check manually: On one host, with its ADDRESS:
+    Check manually: On one host, with ADDRESS replaced by its address:
       python3 -m http.server 29500 --bind ADDRESS
     On another host, with the same ADDRESS:
       nc -vz -w 2 ADDRESS 29500

@@ -74,7 +74,8 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     Result: WARN for a bridge that redirects. Only the bridges below the switch that both share count. Virtual machines
     need ACS and are skipped.
 
-    Check manually: As root, with BRIDGE from the finding. ReqRedir- and CmpltRedir- are right.
+    Check manually: Run this as root. Replace BRIDGE with the address in the finding. ReqRedir- and CmpltRedir- are
+    right.
       lspci -vvv -s BRIDGE | grep ACSCtl
 
     Fix: Turn the redirection off at every boot, with BRIDGE from the finding. Or turn ACS off in the firmware's setup.
@@ -135,7 +136,7 @@ def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
 
     Result: WARN for an IOMMU that translates, or that is on without iommu=pt.
 
-    Check manually: With ADDRESS, the PCI address of the GPU. The type identity is right.
+    Check manually: Replace ADDRESS with the GPU's PCI address. The type identity is right.
       ls /sys/class/iommu
       cat /proc/cmdline
       cat /sys/bus/pci/devices/ADDRESS/iommu_group/type

@@ -371,7 +371,7 @@ def test_ignoring_is_recorded_in_the_finding_and_passes_stay_passes() -> None:
     unknown = replace(FAILED, outcome=Outcome.UNKNOWN)
     seen = apply_waivers([FAILED, passed, unknown], [], ["npu107"], TODAY)
     assert [finding.outcome for finding in seen] == [Outcome.WARN, Outcome.PASS, Outcome.WARN]
-    assert "ignored on the command line" in seen[0].summary
+    assert "(fail, ignored with --ignore)" in seen[0].summary
 
 
 @pytest.mark.parametrize("word", ["all", "ALL", "*", "NPU999"])
@@ -449,9 +449,9 @@ def test_words_and_commands_alternate_in_a_paragraph() -> None:
     ("id_", "hint"),
     [
         ("PRT1O1", "there is no check 'PRT1O1'; did you mean PRT101?"),
-        ("npu10", "there is no check 'npu10'; NPU101, NPU102 … begin so: preflight list-checks"),
-        ("NPU1O", "there is no check 'NPU1O'; NPU101, NPU102 … begin so: preflight list-checks"),
-        ("", "there is no check ''; preflight list-checks lists them"),
+        ("npu10", "there is no check 'npu10'; did you mean NPU101, NPU102 …? See preflight list-checks"),
+        ("NPU1O", "there is no check 'NPU1O'; did you mean NPU101, NPU102 …? See preflight list-checks"),
+        ("", "there is no check ''; preflight list-checks lists all checks"),
     ],
 )
 def test_explaining_an_unknown_check_is_a_usage_error_with_a_hint(

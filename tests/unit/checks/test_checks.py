@@ -142,7 +142,7 @@ def test_a_section_that_could_not_be_collected_is_unknown_for_that_host_alone(ch
     case = scene({**at_home(check), "facts": {"node02": {section: {"missing": "no permission"}}}})
     findings = look(case, [check])
     (unknown,) = (finding for finding in findings if finding.host == "node02")
-    assert (unknown.outcome, unknown.summary) == (Outcome.UNKNOWN, "node02: could not look: no permission")
+    assert (unknown.outcome, unknown.summary) == (Outcome.UNKNOWN, "node02: could not be checked: no permission")
     assert {finding.outcome for finding in findings if finding.host == "node01"} == {Outcome.PASS}
 
 
@@ -258,7 +258,7 @@ def test_checks_for_other_products_are_skipped_with_the_reason() -> None:
 def test_a_round_that_was_left_out_is_a_skip_with_the_reason(rounds: dict[str, object]) -> None:
     case = replace(scene({}), rounds=rounds)
     (summary,) = {f.summary for f in look(case, [all_checks()["PNG101"]])}
-    assert summary == ("not run: --no-ping" if rounds else "not run: not asked for")
+    assert summary == ("not run: --no-ping" if rounds else "not run: not requested")
 
 
 def test_a_host_that_pinged_nobody_has_not_passed() -> None:

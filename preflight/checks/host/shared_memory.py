@@ -46,7 +46,7 @@ def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
     1777. Users' jobs then end with "Call to shm_open failed : Permission denied", and root's jobs do not. Without the
     sticky bit, any user can remove a job's files.
 
-    Result: FAIL if jobs may not write to /dev/shm (for root WARN). WARN for a missing sticky bit.
+    Result: FAIL if not every user may write to /dev/shm (WARN if jobs run as root). WARN for a missing sticky bit.
 
     Check manually: Where jobs run:
       stat -c %a /dev/shm

@@ -7,7 +7,7 @@ from preflight.model.cluster import Cluster, ProbeSettings
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 
-_BLIND = re.compile(r"could not (?:look|be read|try to connect to it): (.*)", re.DOTALL)
+_BLIND = re.compile(r"could not (?:look|be checked|be read|try to connect to it): (.*)", re.DOTALL)
 _OF_PEER = "could not try to connect to it: "
 # A status of 128 and more is that of a signal. Python was killed, and is not at fault.
 _NO_ANSWER = re.compile(

@@ -17,12 +17,16 @@ _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 @host_check("ENV107", "Visible NPU devices", products=NPU)
 def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: The numbers count the devices of the process, from 0 on. In a container with two of a host's eight devices
-    they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device, or ends with
-    EE1001. The check then fails. The runtime expects rising order, and stops reading at the first character that does
-    not fit. Such a value is a warning, and so are fewer devices than in the inventory.
+    """Why: ASCEND_RT_VISIBLE_DEVICES counts the devices of the process from 0. In a container with two of a host's
+    eight devices they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device
+    or ends with EE1001.
 
-    Check manually: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
+    Result: FAIL for devices that the process does not have. WARN for numbers that do not rise, and for characters at
+    which the runtime stops reading. WARN for fewer devices than in the inventory.
+
+    Check manually: Where jobs run:
+      echo $ASCEND_RT_VISIBLE_DEVICES
+      ls /dev/davinci[0-9]*
 
     Fix: Count from 0 inside a container, or unset the variable to use all devices.
     """
@@ -70,15 +74,18 @@ def _parse(value: str) -> tuple[list[int], bool]:
 
 @host_check("ENV110", "CANN environment", products=NPU, optional=("versions",))
 def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterator[Finding]:
-    """Why: Without set_env.sh, the loader does not find libhccl.so, and torch_npu cannot be imported. The message
-    depends on the line that is missing. A missing variable fails. Without probe.setup in the inventory, it is only a
-    warning, because the jobs' start scripts may source the file. The probe of preflight then needs it, too. An
-    LD_LIBRARY_PATH without a folder of CANN is a warning.
+    """Why: Without set_env.sh, the loader does not find libhccl.so, and torch_npu cannot be imported. The error message
+    depends on which variable is missing. The probe needs the same environment.
 
-    Check manually: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
+    Result: FAIL for a missing variable. Without probe.setup in the inventory it is WARN, because the jobs' start
+    scripts may source the file. WARN for an LD_LIBRARY_PATH without a CANN folder.
 
-    Fix: Set setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
-    /usr/local/Ascend/ascend-toolkit/set_env.sh). Add the same line to the jobs' start script, or ENV lines to an image.
+    Check manually: In the jobs' environment, after probe.setup of the inventory:
+      env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'
+
+    Fix: Set setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory. Before CANN 8.5, the
+    path is /usr/local/Ascend/ascend-toolkit/set_env.sh. Add the same line to the jobs' start script, or ENV lines to an
+    image.
     """
     if not {"torch_npu", "mindspore"} & set(job.packages):
         yield scribe.skip("neither torch_npu nor MindSpore is installed where jobs run")

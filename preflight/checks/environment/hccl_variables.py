@@ -45,11 +45,14 @@ class JobVariables:
 
 @host_check("ENV104", "HCCL variable names and values", products=NPU)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. The check
-    fails for such a value. A misspelt name causes no error, and HCCL uses its default. Names that are close to one of
-    HCCL's are warnings. So are values above the vendor's advice, and variables without effect on the product.
+    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. A misspelt
+    name causes no error, and HCCL uses its default.
 
-    Check manually: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after probe.setup)
+    Result: FAIL for a value out of range. WARN for a name that is close to one of HCCL's. WARN for a value above the
+    vendor's recommendation, and for a variable without effect on the product.
+
+    Check manually: In the jobs' environment, after probe.setup of the inventory:
+      env | grep -E 'HCCL|TORCH_|ASCEND_'
 
     Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
     """
@@ -90,12 +93,15 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
 
 @host_check("ENV105", "HCCL variable combinations", products=NPU)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: Some variables exclude each other, and some must be longer than others. An event timeout that is shorter
-    than that of HCCL's operators hides the message with the cause. The vendor supports few pairs of the two switches
-    for traffic inside a server. The last of the ports from HCCL_IF_BASE_PORT on has to be below 65536. Combinations
-    that HCCL cannot use fail; wrong timeouts and settings without effect are warnings.
+    """Why: Some variables exclude each other, and some timeouts must be longer than others. If the event timeout is
+    shorter than the timeout of HCCL's operators, it hides the message with the cause. The vendor supports only a few
+    combinations of the two switches for traffic inside a server.
 
-    Check manually: env | grep -E 'HCCL|RANK_TABLE|^CM_'
+    Result: FAIL for combinations that HCCL cannot use, and if the ports from HCCL_IF_BASE_PORT on exceed 65535. WARN
+    for wrong timeouts and for settings without effect.
+
+    Check manually: In the jobs' environment:
+      env | grep -E 'HCCL|RANK_TABLE|^CM_'
 
     Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
     """
@@ -188,12 +194,14 @@ def _timeout_conflicts(variables: JobVariables) -> Iterator[Problem]:
 
 @cluster_check("ENV106", "HCCL variables across hosts", products=NPU)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each other,
-    or wait in different operators. The message does not name the variable. A difference fails or warns, depending on
-    the variable. Only HCCL_IF_IP must differ. An unset variable equals its default, and two spellings of one value are
-    equal.
+    """Why: Ranks with different algorithms, buffers, traffic classes or NPU port ranges cannot connect, or wait in
+    different operators. The error message does not mention the variable.
 
-    Check manually: env | grep HCCL   (on every host)
+    Result: FAIL or WARN for a difference, depending on the variable. Only HCCL_IF_IP must differ between hosts. An
+    unset variable equals its default, and two spellings of one value are equal.
+
+    Check manually: In the jobs' environment on every host:
+      env | grep HCCL
 
     Fix: Use the same start script, profile or image on every host. Set HCCL_IF_IP to the host's own address.
     """
@@ -236,11 +244,14 @@ def _own_address(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
 @host_check("ENV109", "HCCL port variables", products=NPU, severity=Outcome.WARN)
 def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs with other ports of HCCL listen
-    on ports that were not checked, which is a warning. Only variables that are set are compared, because a start script
-    may set others.
+    """Why: preflight reserves, frees and opens the ports in the inventory. Jobs that use other HCCL ports listen on
+    ports that were not checked.
 
-    Check manually: env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
+    Result: WARN for a variable that gives other ports than the inventory. Only variables that are set are compared,
+    because a start script may set others.
+
+    Check manually: In the jobs' environment:
+      env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
 
     Fix: Set hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or correct the variable.
     """

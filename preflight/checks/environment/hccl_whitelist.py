@@ -21,11 +21,14 @@ _NAMED, _ADDED = 4, 64  # addresses that a message and a remedy name
 @cluster_check("HST112", "HCCL whitelist", products=NPU, several=False)
 def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network]) -> Iterator[Finding]:
     """Why: With HCCL_WHITELIST_DISABLE=0, a rank accepts connections only from the addresses in host_ip of the file. A
-    missing address looks like a dead network. The firewall is open and every ping answers, but the connect timeout
-    passes. The address that counts is that of the NIC which HCCL chooses (HST110). A missing address fails, and so does
-    a file that is missing or invalid.
+    missing address looks like a dead network: the firewall is open and pings pass, but the connection times out. The
+    address that counts is that of the NIC that HCCL chooses (HST110).
 
-    Check manually: echo $HCCL_WHITELIST_DISABLE; cat $HCCL_WHITELIST_FILE   (where jobs run)
+    Result: FAIL for a missing address, and for a missing or invalid file.
+
+    Check manually: Where jobs run:
+      echo $HCCL_WHITELIST_DISABLE
+      cat $HCCL_WHITELIST_FILE
 
     Fix: Add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE.
     """

@@ -33,14 +33,17 @@ _CLOUD_INIT = "'manage_etc_hosts' as True"
 
 @host_check("ENV101", "Cluster entries in /etc/hosts", configures=Area.ENVIRONMENT)
 def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: MASTER_ADDR, host files and rank tables often contain names. Without a name server, each host needs the same
-    lines. preflight writes them between two comment lines and changes nothing else in the file. If the inventory asks
-    for them, missing or outdated lines fail. Lines that are no longer wanted are a warning, and so is a file that
-    cloud-init rewrites at every boot.
+    """Why: MASTER_ADDR, host files and rank tables often contain host names. Without a name server, every host needs
+    the same entries in /etc/hosts. preflight writes them between two comment lines and changes nothing else.
 
-    Check manually: grep -n -A99 'BEGIN preflight' /etc/hosts
+    Result: FAIL if the inventory asks for entries that are missing or outdated. WARN for entries that are no longer
+    wanted, and for a file that cloud-init rewrites at every boot.
 
-    Fix: Run preflight configure-environment. To remove the lines again, set hosts_file = false in [host_setup] first.
+    Check manually:
+      grep -n -A99 'BEGIN preflight' /etc/hosts
+
+    Fix: Write the entries. To remove them instead, first set hosts_file = false in [host_setup] of the inventory.
+      preflight configure-environment
     """
     name, wanted, before = scribe.host.name, scribe.cluster.setup.hosts_file, environment.hosts or ""
     try:
@@ -72,14 +75,21 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
 
 @host_check("ENV102", "Job limits in limits.d", configures=Area.ENVIRONMENT)
 def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: RDMA pins memory, and with a memlock limit of 64 KiB every registration fails. A rank of a large job holds
-    thousands of sockets. At the next login, pam_limits reads limits.d. Services take LimitMEMLOCK= and LimitNOFILE= of
-    their unit instead. If the inventory asks for limits, a missing or different file fails, and so does a nofile above
-    fs.nr_open. A lower limit in another file is a warning.
+    """Why: RDMA locks memory, and with a memlock limit of 64 KiB every registration fails. A rank of a large job also
+    opens thousands of sockets. A login applies the limits in limits.d, but services take LimitMEMLOCK= and LimitNOFILE=
+    of their unit.
 
-    Check manually: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
+    Result: FAIL if the inventory asks for limits and the file is missing or different, or if nofile is above
+    fs.nr_open. WARN if another file sets a lower limit.
 
-    Fix: Run preflight configure-environment, then log in again.
+    Check manually:
+      cat /etc/security/limits.d/90-preflight.conf
+      ulimit -l
+      ulimit -n
+      sysctl fs.nr_open
+
+    Fix: Write the file, then log in again.
+      preflight configure-environment
     """
     setup, name = scribe.cluster.setup, scribe.host.name
     if environment.nr_open is not None and setup.nofile > environment.nr_open:
@@ -109,14 +119,18 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
     configures=Area.ENVIRONMENT,
 )
 def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -> Iterator[Finding]:
-    """Why: Ranks that differ in HCCL's ports, interface or timeouts hang or fail when they connect. The usual reason is
-    a variable that only some users' start scripts set. Login shells read /etc/profile.d; containers and services do
-    not. If the inventory asks for a profile, a missing or different file fails. A profile that is no longer wanted is a
-    warning.
+    """Why: Ranks with different HCCL ports, interfaces or timeouts hang or fail when they connect. Often, only some
+    users' start scripts set such a variable. Login shells read /etc/profile.d, but containers and services do not.
 
-    Check manually: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
+    Result: FAIL if the inventory asks for a profile and the file is missing or different. WARN for a profile that is no
+    longer wanted.
 
-    Fix: Run preflight configure-environment, then log in again.
+    Check manually:
+      cat /etc/profile.d/preflight-hccl.sh
+      env | grep ^HCCL_
+
+    Fix: Write the profile, then log in again.
+      preflight configure-environment
     """
     nic = scribe.host.nic
     interfaces = [interface.name for interface in named_by(nic, network)] if nic else []

@@ -12,13 +12,17 @@ from preflight.model.text import quote
 
 @cluster_check("HST113", "Requirements and data sets")
 def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with different packages, or with half of a copied data set, fail late or train on different data
-    without an error. Files are compared by their bytes, folders by the names and sizes of the files below them. A
-    difference fails, and so does a missing file.
+    r"""Why: Ranks with different packages or a half-copied data set fail late, or train on different data without an
+    error. Files are compared by their bytes, folders by the names and sizes of the files below them.
 
-    Check manually: sha256sum FILE; find FOLDER -type f -printf '%P %s\\n' | sort | sha256sum   (where jobs run)
+    Result: FAIL for a difference or a missing file.
 
-    Fix: Copy them again from one host: rsync -a --checksum
+    Check manually: Run these where jobs run. Replace FILE or FOLDER with the path in the finding.
+      sha256sum FILE
+      find FOLDER -type f -printf '%P %s\n' | sort | sha256sum
+
+    Fix: Copy the file or folder again from one host. Replace HOST and FOLDER.
+      rsync -a --checksum HOST:FOLDER/ FOLDER/
     """
     for path in (*scribe.cluster.job.requirements, *scribe.cluster.job.datasets):
         digests: dict[str, str] = {}  # host → digest; "" for a missing file
@@ -83,10 +87,14 @@ _ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
 def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: The launcher starts the same command in the same folder on every host. If a mount is missing, the job ends
     with "cd: No such file or directory". With another mount, or a folder below it on the host's own disk, the ranks run
-    old code. An unusable folder or another file system fails; for the jobs' Python, another file system is a warning.
+    old code.
+
+    Result: FAIL for an unusable folder or another file system. WARN if the jobs' Python is on another file system.
     Copies on all hosts' own disks pass.
 
-    Check manually: findmnt -T FOLDER; ls FOLDER   (where jobs run)
+    Check manually: Run these where jobs run. Replace FOLDER with the folder in the finding.
+      findmnt -T FOLDER
+      ls FOLDER
 
     Fix: Mount the same file system on every host, also at boot (a line in /etc/fstab, or the automounter's map).
     """
@@ -146,12 +154,16 @@ def _filesystem(folder: SeenFolder) -> str:
 @host_check("HST121", "Python imports of the job")
 def imports(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: A package may be installed for another Python, or only on the other hosts. The ranks of one host then end
-    with ModuleNotFoundError, and the others wait for them. A missing package fails. The check searches as an import
-    does, in the project's folder first. It uses the jobs' Python, probe.setup and exec, and imports nothing.
+    with ModuleNotFoundError, and the others wait for them.
 
-    Check manually: python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'   (where jobs run)
+    Result: FAIL for a missing package. Like an import, the check searches the project's folder first. It uses the jobs'
+    Python, probe.setup and exec, and imports nothing.
 
-    Fix: Run pip install there, or correct probe.python, setup and exec if jobs have another Python.
+    Check manually: Where jobs run, for the package in the finding, here torch:
+      python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'
+
+    Fix: Install the package there, here torch. Or correct probe.python, setup and exec if jobs have another Python.
+      python3 -m pip install torch
     """
     missing = [name for name in scribe.cluster.job.imports if not job.imports.get(name)]
     if missing:

@@ -33,12 +33,16 @@ NVIDIA = frozenset({Product.NVIDIA})
 
 @host_check("ENV113", "NCCL variable names and values", severity=Outcome.WARN, products=NVIDIA)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL does not report a value that it cannot use. It reads the digits of a number: NCCL_IB_DISABLE=true is 0,
-    or the default, and nothing is disabled. In nccl.conf, a blank around =, the word export or a Windows line end
-    changes the name or the value. A log or flight recorder with a missing folder is not written, and this shows only
-    when it is needed. Each of these is a warning, and so is a name from another release of torch.
+    """Why: NCCL does not report a value that it cannot use. It reads the digits of a number, so NCCL_IB_DISABLE=true
+    disables nothing. A log or flight recorder with a missing folder is not written, and this shows only when it is
+    needed.
 
-    Check manually: env | grep NCCL; cat -A /etc/nccl.conf ~/.nccl.conf   (where jobs run)
+    Result: WARN for a value that NCCL cannot use, a missing folder, and a name from another release of torch. In
+    nccl.conf, also WARN for a blank around =, the word export and a Windows line end.
+
+    Check manually: Where jobs run:
+      env | grep NCCL
+      cat -A /etc/nccl.conf ~/.nccl.conf
 
     Fix: Apply the fix in the finding, in the jobs' start script, the image or the file.
     """
@@ -105,12 +109,15 @@ def _old_names(job: Job) -> Iterator[tuple[str, str]]:
 
 @host_check("ENV114", "NCCL and PyTorch variable combinations", products=NVIDIA)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network. One GPU that is listed twice in CUDA_VISIBLE_DEVICES
-    is one GPU for two ranks. Both fail. TORCH_NCCL_BLOCKING_WAIT turns off the watchdog that ends a job with a hung
-    collective, whatever the watchdog's variables are. A flight recorder without a buffer has nothing to write. These
-    two are warnings.
+    """Why: Settings may be valid alone and impossible together: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network. A
+    GPU that is listed twice in CUDA_VISIBLE_DEVICES is one GPU for two ranks. TORCH_NCCL_BLOCKING_WAIT turns off the
+    watchdog that ends a job with a hung collective.
 
-    Check manually: env | grep -E 'NCCL|CUDA_VISIBLE'   (where jobs run)
+    Result: FAIL if no network is left or a GPU is listed twice. WARN if the watchdog is off, or if a flight recorder
+    has no buffer.
+
+    Check manually: Where jobs run:
+      env | grep -E 'NCCL|CUDA_VISIBLE'
 
     Fix: Apply the fix in the finding, in the jobs' start script or the image.
     """
@@ -138,14 +145,17 @@ def _conflicts(job: Job) -> Iterator[Problem]:
 
 @host_check("ENV115", "Leftover NCCL debugging variables", severity=Outcome.WARN, products=NVIDIA)
 def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: A setting that made one job run can make all later jobs slow. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
-    NCCL from RDMA that is available. NCCL_P2P_DISABLE and NCCL_SHM_DISABLE send data between GPUs of one host through
-    its NIC. NCCL_COMM_ID gives every communicator the same port, so a second communicator or a second job finds it in
-    use. Each of these is a warning. Disabled RDMA fails if the inventory's probe.transport is ib.
+    """Why: A setting that made one job run can slow down all later jobs. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
+    NCCL from using RDMA. NCCL_P2P_DISABLE and NCCL_SHM_DISABLE send data between GPUs of one host through its NIC.
+    NCCL_COMM_ID gives every communicator the same port, so a second one finds it in use.
 
-    Check manually: env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'; cat /etc/nccl.conf
+    Result: WARN for each of these. FAIL if RDMA is disabled and probe.transport of the inventory is ib.
 
-    Fix: Unset it in the jobs' start script, in the image and in nccl.conf.
+    Check manually: Where jobs run:
+      env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'
+      cat /etc/nccl.conf
+
+    Fix: Unset the variable in the jobs' start script, in the image and in nccl.conf.
     """
     variables = job.variables
     if name := by_sockets(variables):
@@ -183,15 +193,19 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
 
 @host_check("ENV116", "NCCL access to RDMA devices", products=NVIDIA)
 def devices(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: If NCCL finds no RDMA device, it reports that only in its log and uses sockets. The job then runs ten times
-    slower. NCCL_IB_HCA is a list of prefixes (mlx5_1 is also mlx5_10; = means whole names, ^ all others). A list that
-    matches no device fails; one that matches more than intended is a warning. A container shows the host's devices in
-    /sys, even without /dev/infiniband or libibverbs. If either is missing, it is a warning. If the inventory's
-    probe.transport is ib, it fails, and so does a host without RDMA devices.
+    """Why: If NCCL finds no RDMA device, it uses sockets and reports that only in its log. The job then runs ten times
+    slower. A container shows the host's devices in /sys even without /dev/infiniband or libibverbs.
 
-    Check manually: ls /sys/class/infiniband /dev/infiniband; ldconfig -p | grep libibverbs   (where jobs run)
+    Result: FAIL if NCCL_IB_HCA matches no device, WARN if it matches more than intended. The variable is a list of
+    prefixes: mlx5_1 also matches mlx5_10, = means whole names, ^ excludes. WARN if /dev/infiniband or libibverbs is
+    missing. With probe.transport ib in the inventory, that is FAIL, and so is a host without RDMA devices.
 
-    Fix: Correct NCCL_IB_HCA, start the container with --device /dev/infiniband, or install libibverbs1 in the image.
+    Check manually: Where jobs run:
+      ls /sys/class/infiniband /dev/infiniband
+      ldconfig -p | grep libibverbs
+
+    Fix: Correct NCCL_IB_HCA, start the container with docker's --device /dev/infiniband, or install libibverbs1 in the
+    image.
     """
     wanted, rdma, name = scribe.cluster.probe.transport, job.rdma, scribe.host.name
     if rdma is None:
@@ -252,12 +266,15 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
 
 @cluster_check("ENV117", "NCCL variables across hosts", products=NVIDIA)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a message about
-    something else. With different timeouts, they give up at different times. One host with a manually edited
-    /etc/nccl.conf is enough. Interfaces, RDMA devices, logs, files and folders may differ. Other differences fail or
-    warn, depending on the variable.
+    """Why: Ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a misleading
+    message. With different timeouts, they give up at different times. One manually edited /etc/nccl.conf is enough.
 
-    Check manually: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf   (on every host)
+    Result: FAIL or WARN for a difference, depending on the variable. Interfaces, RDMA devices, logs, files and folders
+    may differ.
+
+    Check manually: In the jobs' environment on every host:
+      env | grep NCCL
+      cat /etc/nccl.conf ~/.nccl.conf
 
     Fix: Use the same start script, image and nccl.conf on every host.
     """

@@ -15,15 +15,20 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 @cluster_check("ENV108", "Rank table file", products=NPU, several=False)
 def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: HCCL's guide requires an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
-    a link to a complete table is a warning. If the file is missing, torch_npu falls back to negotiation, and waits for
-    ranks of other hosts that use the table. HCCL compares a checksum of the table between ranks. Different tables fail,
-    and so does a path that is not absolute, or a missing or incomplete file. Only the file is judged, not its lines.
+    """Why: HCCL's guide requires an absolute path that is not a link (EI0004). HCCL compares a checksum of the table
+    between ranks. If the file is missing, torch_npu falls back to negotiation. It then waits for ranks of other hosts
+    that use the table.
 
-    Check manually: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE";
-    sha256sum "$RANK_TABLE_FILE"
+    Result: FAIL for a relative path, for a missing or incomplete file, and for tables that differ between hosts. WARN
+    for a link to a complete table, because Kubernetes mounts a ConfigMap through links. This check covers the file, not
+    its lines.
 
-    Fix: Write one table, copy it to the same place on every host, and set its absolute path.
+    Check manually: Where jobs run:
+      ls -l "$RANK_TABLE_FILE"
+      python3 -m json.tool "$RANK_TABLE_FILE"
+      sha256sum "$RANK_TABLE_FILE"
+
+    Fix: Write one table, copy it to the same path on every host, and set RANK_TABLE_FILE to its absolute path.
     """
     tables: dict[str, str] = {}
     paths = {host: job_of_host.variables.get(_VARIABLE, "") for host, job_of_host in job.items()}

@@ -14,12 +14,14 @@ _NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login 
 
 @cluster_check("HST122", "MPI launcher version", several=False)
 def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
-    """Why: mpirun starts its daemon (orted, prted) on every host over ssh, by PATH. That shell is neither a login shell
+    """Why: Over ssh, mpirun starts its daemon (orted, prted) on every host by PATH. That shell is neither a login shell
     nor interactive. If the daemon is missing there, the job ends with "orted: command not found". With another version,
-    the job hangs, or ends in the middle of MPI_Init. A missing mpirun or another version fails; the same version in
-    another folder is a warning.
+    the job hangs, or ends in the middle of MPI_Init.
 
-    Check manually: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, to avoid a login shell)
+    Result: FAIL for a missing mpirun or another version. WARN for the same version in another folder.
+
+    Check manually: Replace HOST with the host's name. The quotes avoid a login shell.
+      ssh HOST 'command -v mpirun; mpirun --version'
 
     Fix: Install it in the same place on every host. Set PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that
     returns for non-interactive shells, or use mpirun --prefix.
@@ -75,15 +77,20 @@ def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterato
 
 @host_check("ENV112", "Environment of ssh commands", severity=Outcome.WARN)
 def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
-    """Why: A command that works in a terminal may fail from the launcher. The shell that sshd starts for a command
-    reads no profile. It reads ~/.bashrc, which often returns in its first lines unless the shell is interactive. The
-    check compares the programs on PATH, the folders of LD_LIBRARY_PATH, and variables. These are the variables of CANN,
-    HCCL, NCCL, CUDA, gloo and Open MPI. A difference is a warning. Variables that the launcher itself passes on (mpirun
-    -x, .deepspeed_env) are not visible here.
+    """Why: A command that works in a terminal may fail from the launcher. For a command, sshd starts a shell that reads
+    no profile. The shell reads ~/.bashrc, which often returns in its first lines if the shell is not interactive.
 
-    Check manually: ssh HOST env | sort; env | sort   (the second in a login there)
+    Result: WARN if a login and an ssh command differ in the programs on PATH, in LD_LIBRARY_PATH or in variables. The
+    variables are those of CANN, HCCL, NCCL, CUDA, gloo and Open MPI. Variables that the launcher passes on (mpirun -x,
+    .deepspeed_env) are not visible here.
 
-    Fix: Set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line.
+    Check manually: Replace HOST with the host's name.
+      ssh HOST env | sort
+    In a login on that host:
+      env | sort
+
+    Fix: Set the variable above the line in ~/.bashrc that returns. /etc/environment and the launcher's command line
+    work, too.
     """
     if shells.login is None:
         yield scribe.unknown(f"{scribe.host.name}: a login of {shells.user} could not be checked: {shells.error}")

@@ -87,14 +87,21 @@ def follows_policy(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
     """Why: A firewall that drops the cluster's ports causes no error. Every rank waits for its connect timeout, and the
-    message names a healthy peer. It is enough to open the ports for the cluster's own networks, which is the default:
-    policy = "allow" under [firewall] in the inventory. Many manuals switch the firewall off; preflight does that only
-    with policy = "off" there. Every active firewall is judged, because a packet has to pass them all. The check fails
-    for a closed port. If a rule cannot be judged, observed connections from the network of that rule decide.
+    message points to a healthy peer. Many manuals switch the firewall off, but opening the ports for the cluster's own
+    networks is enough.
 
-    Check manually: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
+    Result: FAIL for a closed port. Every active firewall is checked, because a packet has to pass them all. If a rule
+    cannot be evaluated, observed connections from the network of that rule decide.
 
-    Fix: Run preflight configure-firewall
+    Check manually:
+      nft list ruleset
+      ufw status verbose
+      firewall-cmd --list-all
+      iptables -S INPUT
+
+    Fix: Open the ports. The default is policy = "allow" under [firewall] in the inventory. preflight switches the
+    firewall off only with policy = "off" there.
+      preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if (replacement := _not_judged(scribe, place)) is not None:
@@ -209,16 +216,21 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 def after_reboot(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: Rules that were set at run time are gone after a reboot, and the cluster then fails although nothing was
-    changed. ufw keeps its rules itself. For nftables, preflight's rules are in a separate file, and one line at the end
-    of /etc/nftables.conf includes /etc/preflight/*.nft. For firewalld, they are in the zone's file, which firewalld
-    itself writes. For iptables, they are in the file that netfilter-persistent or iptables-services loads. The check
-    fails if such a file lacks the rules, and warns if no file restores them.
+    """Why: Rules that were set at run time are gone after a reboot, and the cluster then fails without any change. Each
+    firewall restores its rules from other files. preflight adds its rules to those files.
 
-    Check manually: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent
-    --list-rich-rules; grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
+    Result: FAIL if such a file lacks the rules. WARN if no file restores them. The rules are in ufw's own files, in
+    /etc/preflight/*.nft for nftables, and in the zone's file for firewalld. For iptables, they are in the file that
+    netfilter-persistent or iptables-services loads.
 
-    Fix: Run preflight configure-firewall
+    Check manually: /etc/nftables.conf includes preflight's file in its last line.
+      tail -1 /etc/nftables.conf
+      cat /etc/preflight/nftables.nft
+      firewall-cmd --permanent --list-rich-rules
+      grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
+
+    Fix: Write the rules to the files.
+      preflight configure-firewall
     """
     name, place = scribe.host.name, _place(scribe, firewall, network, sysctl, arrivals)
     if (replacement := _not_judged(scribe, place)) is not None:
@@ -283,13 +295,18 @@ def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 def no_leftovers(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: After a change of networks or ports in the inventory, rules for the old ones still open ports that are no
-    longer needed. The check warns if preflight's rules differ from those that the inventory wants.
+    """Why: If networks or ports change in the inventory, the old rules still open ports that are no longer needed.
 
-    Check manually: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep
-    preflight; firewall-cmd --list-rich-rules | grep 29517
+    Result: WARN if preflight's rules differ from those that the inventory asks for.
 
-    Fix: Run preflight configure-firewall
+    Check manually:
+      nft list ruleset | grep preflight
+      ufw status numbered | grep preflight
+      iptables -S | grep preflight
+      firewall-cmd --list-rich-rules | grep 29517
+
+    Fix: Remove the old rules.
+      preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if scribe.cluster.firewall is FirewallPolicy.OFF:
@@ -336,14 +353,20 @@ def connections_come_through(
     network: Mapping[str, Network | None],
     sysctl: Mapping[str, Sysctl | None],
 ) -> Iterator[Finding]:
-    """Why: The firewall may be open on every host, and the job's connections still die. The cause is then a security
-    group of the cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's
-    ports on the next one. A connection passes if it is accepted, or refused because no process listens there. The check
-    fails for a lost connection. If the host's own firewall is the cause, FWL101 reports it instead.
+    """Why: The firewall may be open on every host, and the job's connections still fail. Typical causes are a security
+    group of the cloud, an ACL of a switch, and the sender's own output chain. So every host tries some of the job's
+    ports on the next one.
 
-    Check manually: nc -vz -w 2 OTHER_HOST 29500 ("refused" is fine, "timed out" and "no route to host" are not)
+    Result: FAIL for a lost connection. A connection passes if it is accepted, or refused because no process listens
+    there. If the host's own firewall is the cause, FWL101 reports it instead.
 
-    Fix: Check the network between the hosts. Then check iptables -S OUTPUT and nft list ruleset on the sender.
+    Check manually: Replace ADDRESS with another host's address. "refused" is fine. "timed out" and "no route to host"
+    are not.
+      nc -vz -w 2 ADDRESS 29500
+
+    Fix: Check the network between the hosts. Then check the sender's output rules.
+      iptables -S OUTPUT
+      nft list ruleset
     """
     losses: list[Loss] = []
     for host in scribe.hosts:

@@ -13,11 +13,17 @@ CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
 @cluster_check("HST102", "Clock synchronization")
 def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
     """Why: Logs of a failed job are ordered by time. Certificates, tokens and shared file systems refuse clocks that
-    are far apart. A difference of half a second between hosts is a warning, five seconds a failure.
+    are far apart.
 
-    Check manually: chronyc tracking; date +%s.%N (on both hosts)
+    Result: WARN for a difference of half a second between hosts, FAIL for five seconds.
 
-    Fix: Use the same time source on every host: chronyc makestep, or systemctl enable --now chrony
+    Check manually: On both hosts:
+      chronyc tracking
+      date +%s.%N
+
+    Fix: Use the same time source on every host.
+      systemctl enable --now chrony
+      chronyc makestep
     """
     median_offset = median(host_clock.offset for host_clock in clock.values())
     reference = min(clock, key=lambda name: (abs(clock[name].offset - median_offset), abs(clock[name].offset), name))

@@ -18,14 +18,19 @@ SHM_ENOUGH = 1 << 30
 
 @host_check("HST109", "Device file permissions", products=NPU)
 def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
-    """Why: /dev/davinciN belong to HwHiAiUser and are closed to all users outside its group. Other users get 507033,
-    "ret is -8005", or simply no devices. So does root without the capability to bypass permissions. The group's number
-    counts, not its name: in an image it often differs. The check fails if the jobs' user may not open a device file.
+    """Why: The files /dev/davinciN belong to the user HwHiAiUser and are closed to users outside its group. Other users
+    get 507033, "ret is -8005", or no devices. So does root without the capability to bypass permissions. The group's
+    number counts, not its name, and in an image it often differs.
 
-    Check manually: ls -ln /dev/davinci*; id (where jobs run, as the jobs' user)
+    Result: FAIL if the jobs' user may not open a device file.
 
-    Fix: Run usermod -aG HwHiAiUser USER and log in again. For a container, use --group-add GID or --cap-add
-    DAC_OVERRIDE. If the files themselves are closed to their group, install the driver again.
+    Check manually: As the jobs' user, where jobs run:
+      ls -ln /dev/davinci*
+      id
+
+    Fix: Add the jobs' user, here USER, to the group and log in again. For a container, use docker's --group-add with
+    the group's number, or --cap-add DAC_OVERRIDE. If the files are closed to their own group, reinstall the driver.
+      usermod -aG HwHiAiUser USER
     """
     if not device_nodes.nodes:
         yield scribe.skip("there are no device files of NPUs")
@@ -79,15 +84,18 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
 
 @host_check("HST111", "NPU driver files", products=NPU, optional=("device_nodes",))
 def driver_files(scribe: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
-    """Why: A container may have the device files without the driver's libraries and files. npu-smi then reports "ret is
-    -8020", and the runtime counts no devices. Without /etc/hccn.conf, tools that write rank tables find no addresses;
-    in a container this is a warning. Docker makes an empty folder from a file that did not exist when it was bound. The
-    check fails for such a folder, and for other missing files.
+    """Why: A container may have the device files without the driver's libraries and files. Then npu-smi reports "ret is
+    -8020", and the runtime finds no devices. Docker creates an empty folder if a file did not exist when it was
+    mounted.
 
-    Check manually: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf (where
-    jobs run)
+    Result: FAIL for a missing file or such a folder. WARN if a container lacks /etc/hccn.conf, because only tools that
+    write rank tables need it.
 
-    Fix: Use docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them.
+    Check manually: Where jobs run:
+      ls -ld /usr/local/dcmi /etc/ascend_install.info /etc/hccn.conf
+      ls -ld /usr/local/Ascend/driver/lib64
+
+    Fix: Mount each path with docker run -v, or use the vendor's container runtime, which mounts them.
     """
     install = device_nodes.install.value if device_nodes else None
     paths = npu_files(install.path) if install and install.path else NPU_FILES
@@ -150,13 +158,16 @@ def _job_location(job: Job) -> str:
 @host_check("HST115", "Shared memory size", severity=Outcome.WARN)
 def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: The processes of a data loader pass tensors in /dev/shm. Docker gives a container 64 MiB. The first batch
-    that does not fit ends a loader with "Bus error", at once or hours into the job. The check warns if /dev/shm has
-    less than 1 GiB, in total or free.
+    that does not fit ends a loader with "Bus error", at once or hours into the job.
 
-    Check manually: df -h /dev/shm (where jobs run)
+    Result: WARN if /dev/shm has less than 1 GiB, in total or free.
 
-    Fix: Use docker run --shm-size=64g or --ipc=host. In a pod, mount an emptyDir with medium: Memory at /dev/shm. If it
-    is full, run ls -l /dev/shm and remove files that no process has open.
+    Check manually: Where jobs run:
+      df -h /dev/shm
+
+    Fix: Start the container with docker's --shm-size=64g or --ipc=host. In a pod, mount an emptyDir with medium: Memory
+    at /dev/shm. If /dev/shm is full, remove files that no process has open.
+      ls -l /dev/shm
     """
     size = limits.shm_bytes
     if size < SHM_ENOUGH:

@@ -9,13 +9,18 @@ from preflight.model.finding import Finding
 
 @cluster_check("HST108", "Host identity")
 def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
-    """Why: A machine with two names in the inventory is provisioned twice, at the same time. A job that counts on both
-    names has half of the devices that it expects, so the check fails. Machines that were copied from one image share
-    their machine id. preflight distinguishes them by name, but DHCP and journald do not, so it is a warning.
+    """Why: A machine with two names in the inventory is configured twice, at the same time. A job that uses both names
+    has half of the devices that it expects. Machines that were copied from one image share their machine id.
 
-    Check manually: cat /etc/machine-id; hostname (on both hosts)
+    Result: FAIL for one machine with two names. WARN for copies: preflight tells them apart by name, but DHCP and
+    journald do not.
 
-    Fix: Remove one of the names from the inventory. On copies, run rm /etc/machine-id && systemd-machine-id-setup
+    Check manually: On both hosts:
+      cat /etc/machine-id
+      hostname
+
+    Fix: Remove one of the names from the inventory. On copies, make a new machine id.
+      rm /etc/machine-id && systemd-machine-id-setup
     """
     first: dict[str, str] = {}  # machine id → the host that has it
     for name, os_of_host in os.items():

@@ -15,12 +15,15 @@ FAIL = 0.9  # below 1, as the measurement itself uses some of the processors
 @host_check("HST116", "Host processor load", optional=("npu_smi", "os"))
 def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
     """Why: A host may be busy with other work, such as a leftover job, a build or a scan. Its rank then launches
-    kernels and reads data late. All other ranks wait for it, although all devices and links are healthy. Processes that
-    run or wait for a processor are counted for 0.3 s, or for 1.5 s if there are many. If they need half of the
-    processors, it is a warning; if they need all, a failure. If a job runs or may run, its processes count too: all is
-    then a warning, and half is skipped.
+    kernels and reads data late. All other ranks wait for it, although all devices and links are healthy.
 
-    Check manually: top; cat /sys/fs/cgroup/cpu.max (the limit of a container)
+    Result: WARN if the processes that run or wait need half of the processors, FAIL if they need all. They are counted
+    for 0.3 s, or for 1.5 s if there are many. If a job runs or may run, its processes count too: all is then WARN, and
+    half is SKIP.
+
+    Check manually: The second file holds the limit of a container.
+      top
+      cat /sys/fs/cgroup/cpu.max
 
     Fix: End leftover processes, let them finish, or take the host out of jobs.
     """

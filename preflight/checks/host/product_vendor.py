@@ -21,10 +21,15 @@ _ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info shows the
 def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
     """Why: The product determines which facts are collected, which checks run, and which ports and addresses are
     planned. With the product of another vendor, most checks find nothing to check, and the configuration is useless.
-    The check fails if the accelerators are of another vendor than the product. NPU126 reports NPUs of another
-    generation.
 
-    Check manually: ls /dev/davinci* /dev/nvidia*; lspci -d 19e5: ; lspci -d 10de: ; npu-smi info; nvidia-smi -L
+    Result: FAIL if the accelerators are of another vendor than the product. NPU126 reports NPUs of another generation.
+
+    Check manually:
+      ls /dev/davinci* /dev/nvidia*
+      lspci -d 19e5:
+      lspci -d 10de:
+      npu-smi info
+      nvidia-smi -L
 
     Fix: Set product under [cluster] of the inventory. Use a separate inventory for hosts of another kind.
     """

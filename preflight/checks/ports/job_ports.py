@@ -29,14 +29,19 @@ def _not_reserved(ports: PortSet) -> str:
 def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: The kernel may give port 60005 to an outgoing connection of any program as its source port. A job that wants
     to listen on that port a second later fails to bind. Reserving excludes a range from automatic port assignment and
-    has no other effect; an explicit bind still works. The check fails if a job port is not reserved. Ports that are
-    already reserved stay reserved.
+    has no other effect: an explicit bind still works.
 
-    Check manually: sysctl net.ipv4.ip_local_reserved_ports
+    Result: FAIL if a job port is not reserved. Ports that are already reserved stay reserved.
 
-    Fix: Run preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
-    the whole list, so include the old value). In a container, use docker run --sysctl KEY=VALUE; in a pod,
-    securityContext.sysctls. With the host's network, reserve the ports on the host itself.
+    Check manually:
+      sysctl net.ipv4.ip_local_reserved_ports
+
+    Fix: Reserve the ports.
+      preflight configure-ports
+    Or reserve them manually. A write replaces the whole list, so replace OLD with the present value.
+      sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031
+    For a container, use docker run --sysctl, and for a pod securityContext.sysctls. With the host's network, reserve
+    the ports on the host itself.
     """
     before = sysctl.reserved_ports.strip()
     reserved = PortSet.parse(before)
@@ -66,16 +71,22 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
 @host_check("PRT102", "Reserved ports after reboot", configures=Area.PORTS)
 def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: A value that was set manually is gone after a reboot. Values in files depend on the program that loads them.
-    The boot reads the folders of sysctl.d(5), and sysctl --system reads /etc/sysctl.conf after them. sysctl -p reads
-    that file alone, and tuned sets its own value. A short list that is read last replaces all others, and the check
-    fails. A short list that a later file makes up for is a warning. Therefore every file that sets the key gets the
-    same list: the ports of the files, the ports reserved now and the inventory's ports.
+    The boot reads the folders of sysctl.d(5), and the command sysctl --system also reads /etc/sysctl.conf after them.
+    The command sysctl -p reads that file alone, and tuned sets its own value.
 
-    Check manually: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d
-    /usr/local/lib/sysctl.d /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
+    Result: FAIL if a short list is read last and replaces all others. WARN for a short list that a later file makes up
+    for. Therefore, preflight writes the same list to every file that sets the key. The list has the ports of the files,
+    the ports reserved now and the inventory's ports.
 
-    Fix: Run preflight configure-ports, or edit the files that grep finds. If it finds none, write
-    /etc/sysctl.d/90-preflight.conf
+    Check manually:
+      grep -n ip_local_reserved_ports /etc/sysctl.conf
+      grep -rn ip_local_reserved_ports /etc/sysctl.d /run/sysctl.d
+      grep -rn ip_local_reserved_ports /usr/local/lib/sysctl.d /usr/lib/sysctl.d
+      grep -rn ip_local_reserved_ports /etc/tuned /usr/lib/tuned
+
+    Fix: Write the list. To do that manually, edit the files that grep finds. If it finds none, write
+    /etc/sysctl.d/90-preflight.conf.
+      preflight configure-ports
     """
     if sysctl.read_only:
         yield scribe.skip(f"/proc/sys of {scribe.host.name} is read-only, so its sysctl files do not count (PRT101)")
@@ -170,13 +181,15 @@ def _too_long(scribe: Here, ports: PortSet) -> Finding:
 
 @host_check("PRT103", "Job port availability", optional=("os",), configures=Area.PORTS)
 def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
-    """Why: A job fails to bind if one of its ports is taken, often on one host only, and the other hosts wait for it.
-    The check fails for a listener. It also fails for an outgoing connection with the port as its local end. Such a
-    connection blocks a bind just as well, and no list of listeners shows it. Finished connections (TIME-WAIT) are a
-    warning, because they block programs that bind without SO_REUSEADDR. A port of another preflight run is a warning
-    and becomes free when that run ends. Ports of this run are ignored.
+    """Why: A job fails to bind if one of its ports is in use. Often it is in use on one host only, and the other hosts
+    wait. An outgoing connection with the port as its local end also blocks a bind, and no list of listeners shows it.
 
-    Check manually: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
+    Result: FAIL for a listener, and for such a connection. WARN for finished connections (TIME-WAIT), because they
+    block programs that bind without SO_REUSEADDR. WARN for a port of another preflight run, which becomes free when
+    that run ends. Ports of this run are ignored.
+
+    Check manually: With the job's ports, here 60000-60031 and 29500:
+      ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
 
     Fix: Stop the process in the finding, or move the job to other ports.
     """
@@ -254,12 +267,15 @@ def _process_or_peer(socket: Socket) -> str:
 def enough_left(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: Outgoing connections, and listeners of gloo and NCCL, get unreserved ports of ip_local_port_range. If most
     of that range is reserved, a busy host runs out of ports. Then connect fails with EADDRNOTAVAIL, and bind with
-    EADDRINUSE. The check warns if less than half of the range is left.
+    EADDRINUSE.
 
-    Check manually: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+    Result: WARN if less than half of the range is left.
 
-    Fix: Move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range: sysctl
-    -w net.ipv4.ip_local_port_range="20000 60999"
+    Check manually:
+      sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+
+    Fix: Move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range.
+      sysctl -w net.ipv4.ip_local_port_range="20000 60999"
     """
     low, high = sysctl.local_port_range
     whole = PortSet.of([sysctl.local_port_range])

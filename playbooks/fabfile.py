@@ -1,12 +1,12 @@
-"""A site's bring-up as Fabric tasks: read it, copy it, put your own steps between these.
+"""A site's bring-up as Fabric tasks. Copy it, and put your own steps in between.
 
-    fab -r playbooks --list
-    fab -r playbooks bring-up --inventory hosts.toml --dry-run
-    fab -r playbooks bring-up --inventory hosts.toml
-    fab -r playbooks take-back --inventory hosts.toml
+  fab -r playbooks --list
+  fab -r playbooks bring-up --inventory hosts.toml --dry-run
+  fab -r playbooks bring-up --inventory hosts.toml
+  fab -r playbooks take-back --inventory hosts.toml
 
-The hosts come from the inventory, not from fab's -H: preflight opens the connections, with strict host keys (Fabric
-alone accepts any key) and many hosts at a time. Each step shows a diff and asks, unless --yes.
+The hosts come from the inventory, not from fab's -H. preflight opens the connections, many at a time and with strict
+host keys. Fabric alone accepts any key. Each step shows a diff and asks, unless --yes.
 """
 
 # Fabric's task has no types.

@@ -6,6 +6,7 @@ from preflight.facts.types import Os
 
 _NAMES = "preflight-"  # prefix of its agents', workers' and listeners' names
 _AGENT = "preflight-agent"
+WAIT = "wait until the other preflight run ends"  # the remedy for its processes
 
 
 class Owner(Enum):
@@ -31,6 +32,11 @@ def agents(os: Os | None) -> Owner:
     return Owner.OTHER_RUN if False in probing else Owner.THIS_RUN if probing else Owner.JOB
 
 
+def show_run(pid: int | None) -> str:
+    """Return the command that shows another run of preflight."""
+    return f"ps -o pid,user,lstart,args {f'-p {pid}' if pid else '-C preflight-agent'}"
+
+
 def end(host: str, pid: int, otherwise: str = "") -> str:
     """Return the remedy for a process of a job, or of no known owner. `otherwise`: an alternative to ending it."""
     return f"on {host}: kill {pid}{f', or {otherwise}' if otherwise else ''}"
@@ -38,5 +44,4 @@ def end(host: str, pid: int, otherwise: str = "") -> str:
 
 def wait(host: str, pid: int | None = None) -> str:
     """Return the remedy for a process of another run of preflight."""
-    selector = f"-p {pid}" if pid else "-C preflight-agent"
-    return f"wait until the other preflight run has ended; on {host}: ps -o pid,user,lstart,args {selector} shows it"
+    return f"wait until the other preflight run has ended; on {host}: {show_run(pid)} shows it"

@@ -60,6 +60,6 @@ def test_what_python_prints_before_and_after_its_answer_is_a_warning(lab: LabHan
     finally:
         lab.ssh("node02", f"rm {SITE}")
     told = [(it["host"], it["outcome"], it["summary"]) for it in report["findings"] if it["check"] == "HST101"]
-    summary = "node02: the login shell or python3 prints 'Licensed to: me' before the answer"
+    summary = "node02: the login shell or python3 prints unexpected output: 'Licensed to: me'"
     assert told == [("node02", "warn", summary)]
     assert not [it for it in report["findings"] if it["outcome"] in ("fail", "unknown")]

@@ -145,7 +145,7 @@ def test_what_contradicts_itself_stands_there_as_a_comment(lab: LabHandle, tmp_p
     done = learn("--inventory", lab.inventory, "-o", open_)
     assert done.returncode == 1
     text = open_.read_text()
-    for sentence in ("node02: device 2: its address 192.168.102.15 is also that of node03/2",
+    for sentence in ("node02: device 2: address 192.168.102.15 is also used by node03/2",
                      "node01: device 5: no address",
                      "Not taken over: device 5 has no address",
                      "Not taken over: device 2 has 192.168.102.15, as node03 device 2",

@@ -17,48 +17,61 @@ from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Host, Product
 from preflight.model.finding import Finding
 
-_CANNOT_UNSET = "a device has no way to drop an address: rolled back, it keeps this one until it is reset"
-_PLAN_MOVED = (
-    "all its addresses are those that the plan gives to other hosts: hosts were added before it, or the order changed; "
-    'device_addresses.by = "name" keeps them'
-)
+_CANNOT_UNSET = "a rollback cannot remove the address, and the device keeps it until it is reset"
+_PLAN_MOVED = "the plan now gives all addresses of this host to other hosts"
+_MOVED_CAUSE = "hosts were added before this one in the inventory, or their order changed"
+_KEEP_PLAN = 'restore the order of hosts in the inventory, or set by = "name" under [device_addresses]'
+_CONFIGURE = ("preflight configure-device-ips",)
 _A1 = frozenset({Product.ATLAS_A1})
 _PLAN_ONE_SUBNET = (
-    'add [device_addresses] to the inventory, with plan = "one-subnet" and subnet = "10.8.0.0/16" (your own network)'
+    'add [device_addresses] to the inventory, with plan = "one-subnet" and your own network, such as '
+    'subnet = "10.8.0.0/16"'
 )
 _PLAN_FOUR_SUBNETS = (
-    'add [device_addresses] to the inventory, with plan = "four-subnets" and subnets = ["10.8.0.0/24", "10.8.1.0/24", '
-    '"10.8.2.0/24", "10.8.3.0/24"] (your own networks)'
+    'add [device_addresses] to the inventory, with plan = "four-subnets" and your own networks, such as '
+    'subnets = ["10.8.0.0/24", "10.8.1.0/24", "10.8.2.0/24", "10.8.3.0/24"]'
 )
-_THEN_CONFIGURE = "then run: preflight configure-device-ips"
 T = TypeVar("T")
 
 
 @host_check("NPU101", "Device address", products=NPU, configures=Area.ADDRESSES)
 def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Between servers, NPUs communicate over their own network ports and find each other by address only. If a
-    device has no address, or another one than the rank table gives, every rank waits for its connect timeout. The check
-    fails if a device's address differs from the plan. Without a plan it fails if a device has no address and the
+    device lacks the address that the rank table gives, every rank waits for its connect timeout.
+
+    Result: FAIL if a device's address differs from the plan. Without a plan, FAIL if a device has no address and the
     inventory has several hosts.
 
-    Check manually: hccn_tool -i 0 -ip -g
+    Check manually:
+      hccn_tool -i 0 -ip -g
 
-    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
+    Fix: Write the planned addresses.
+      preflight configure-device-ips
+    Or set one manually, with ADDRESS and MASK from your plan.
+      hccn_tool -i 0 -ip -s address ADDRESS netmask MASK
     """
     yield from unreadable(scribe, hccn, "the address", lambda device: device.address)
-    cause = _PLAN_MOVED if _plan_moved(scribe, hccn) else ""
+    moved = _plan_moved(scribe, hccn)
     for device in hccn.devices:
         planned = planned_device(scribe.host, device.index).address
         if _needs_address(scribe, device, planned):
             npu, actual = DeviceScribe(scribe, scribe.host.name, device.index), device.address.value
             yield npu.bad(
-                "no address" if actual is None else f"address {actual}",
+                f"address {actual} instead of {planned.ip}" if actual and planned else "no address",
                 expected=str(planned or "an address"),
                 found=actual or "none",
-                remedy="preflight configure-device-ips" if planned else _add_a_plan(scribe.cluster.product),
-                cause=cause,
-                change=_address_change(npu, device, planned, cause),
+                cause=_MOVED_CAUSE if moved else "",
+                remedy=_address_remedy(scribe, planned, moved=moved),
+                commands=() if moved else _CONFIGURE,
+                evidence=(_PLAN_MOVED,) if moved else (),
+                change=_address_change(npu, device, planned, moved=moved),
             )
+
+
+def _address_remedy(scribe: Here, planned: IPv4Interface | None, *, moved: bool) -> str:
+    if moved:
+        return _KEEP_PLAN
+    return "set the planned address" if planned else _add_a_plan(scribe.cluster.product)
 
 
 def _needs_address(scribe: Here, device: HccnDevice, planned: IPv4Interface | None) -> bool:
@@ -71,14 +84,16 @@ def _needs_address(scribe: Here, device: HccnDevice, planned: IPv4Interface | No
     return actual != str(planned.ip)
 
 
-def _address_change(npu: DeviceScribe, device: HccnDevice, planned: IPv4Interface | None, cause: str) -> Change | None:
+def _address_change(
+    npu: DeviceScribe, device: HccnDevice, planned: IPv4Interface | None, *, moved: bool
+) -> Change | None:
     """Return the change to the planned address; None without a plan, or where the present setting is malformed."""
     before, is_set = interface_of(device), device.address.value is not None
     if planned is None or (is_set and before is None):
         return None
     change = npu.change(Kind.DEVICE_ADDRESS, str(before) if before else None, planned)
-    if cause:
-        return replace(change, risk=Risk.DISTURBING, note=cause)
+    if moved:
+        return replace(change, risk=Risk.DISTURBING, note=_PLAN_MOVED)
     return change if is_set else replace(change, note=_CANNOT_UNSET)
 
 
@@ -94,28 +109,32 @@ def _plan_moved(scribe: Here, hccn: Hccn) -> bool:
 @cluster_check("NPU102", "Device address uniqueness", products=NPU, several=False, configures=Area.ADDRESSES)
 def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If two devices have the same address, switches send frames to the device that sent last. Connections come up
-    and break at random, and no error gives the reason. The check fails if two devices share an address.
+    and break at random, and no error gives the reason.
 
-    Check manually: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done (on every host, then search for
-    duplicates)
+    Result: FAIL if two devices share an address.
 
-    Fix: Run preflight configure-device-ips to give each device its planned address. Plan addresses under
-    [device_addresses] in the inventory, or list them under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
+    Check manually: Run this on every host, then search the output for duplicates.
+      for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done
+
+    Fix: Give each device its planned address. Plan addresses under [device_addresses] in the inventory, or list them
+    under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
+      preflight configure-device-ips
     """
     shared = _shared_addresses(scribe.hosts, hccn)
     lines = _inventory_lines(shared.values(), hccn)
     for address, sharers in shared.items():
         for host, index in _wrong_holders(address, sharers):
             peers = [f"{peer.name}/{i}" for peer, i in sharers if (peer, i) != (host, index)]
-            remedy = "preflight configure-device-ips"
+            remedy = "set the planned address"
             if planned_device(host, index).address is None:
-                remedy = lines.get((host.name, index)) or f"{_add_a_plan(scribe.cluster.product)}; {_THEN_CONFIGURE}"
+                remedy = lines.get((host.name, index)) or _add_a_plan(scribe.cluster.product)
             yield DeviceScribe(scribe, host.name, index).bad(
-                f"its address {address} is also that of {', '.join(peers)}",
+                f"address {address} is also used by {', '.join(peers)}",
                 peer=peers[0],
-                expected="an address of its own",
+                expected="a unique address",
                 found=address,
                 remedy=remedy,
+                commands=_CONFIGURE,
             )
 
 
@@ -203,8 +222,8 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
         return ""
     addresses = ", ".join(f'"{interface}"' for _, interface in sorted(interfaces.items()))
     return (
-        f"give {name} device {index} an address that no other machine has, such as {own.ip}: under [[hosts]] of {name} "
-        f"in the inventory, device_addresses = [{addresses}]; {_THEN_CONFIGURE}"
+        f"give {name} device {index} an address that no other machine has, such as {own.ip}. Under [[hosts]] of {name} "
+        f"in the inventory, set device_addresses = [{addresses}]"
     )
 
 
@@ -217,12 +236,17 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
 )
 def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If a device's mask is too long, it sends to its peers through a gateway that does not exist. If the mask is
-    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only. The check
-    fails if a mask differs from the plan or, without a plan, from most devices of its rail.
+    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only.
 
-    Check manually: hccn_tool -i 0 -ip -g
+    Result: FAIL if a mask differs from the plan or, without a plan, from most devices of its rail.
 
-    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
+    Check manually:
+      hccn_tool -i 0 -ip -g
+
+    Fix: Write the planned addresses and masks.
+      preflight configure-device-ips
+    Or set them manually, with the device's own ADDRESS and the right MASK.
+      hccn_tool -i 0 -ip -s address ADDRESS netmask MASK
     """
     for host, device in devices_of(scribe.hosts, hccn):
         if reason := _unknown_mask(device):
@@ -257,7 +281,9 @@ def _unknown_mask(device: HccnDevice) -> str:
         return ""
     if device.netmask.error:
         return f"the mask could not be read: {device.netmask.error}"
-    return "" if interface_of(device) else f"{device.netmask.value or 'nothing'} is no mask"
+    if not device.netmask.value:
+        return "has an address, but no mask"
+    return "" if interface_of(device) else f"{device.netmask.value} is not a valid mask"
 
 
 def _addressed(host: Host, hccn: Hccn) -> list[_AddressedDevice]:
@@ -281,21 +307,28 @@ def _wrong_mask(
     """Return the finding about a mask that is neither planned nor, without a plan, the rail's usual one."""
     index, interface, planned = member.index, member.interface, member.planned
     npu = DeviceScribe(scribe, member.host.name, index)
+    actual = str(interface.netmask)
     if planned:
-        expected, peer, remedy = str(planned.netmask), None, "preflight configure-device-ips"
-        change = npu.change(Kind.DEVICE_ADDRESS, str(interface), planned)
-    else:
-        expected, change = str(usual or "the same along the rail"), None
-        peer = next((device.host.name for device in rail if device.interface.netmask != interface.netmask), None)
-        remedy = f"hccn_tool -i {index} -ip -s address {interface.ip} netmask M, with the rail's mask"
+        return npu.bad(
+            f"mask {actual} instead of {planned.netmask}",
+            rail=index,
+            expected=str(planned.netmask),
+            found=actual,
+            remedy="set the planned mask",
+            commands=_CONFIGURE,
+            change=npu.change(Kind.DEVICE_ADDRESS, str(interface), planned),
+        )
+    set_usual = npu.on(f"hccn_tool -i {index} -ip -s address {interface.ip} netmask {usual}")
     return npu.bad(
-        f"mask {interface.netmask}",
+        f"mask {actual}, most devices of the rail have {usual}"
+        if usual
+        else f"mask {actual}, others on the rail differ",
         rail=index,
-        peer=peer,
-        expected=expected,
-        found=str(interface.netmask),
-        remedy=remedy,
-        change=change,
+        peer=next((device.host.name for device in rail if device.interface.netmask != interface.netmask), None),
+        expected=str(usual or "the same mask on the whole rail"),
+        found=actual,
+        remedy="set the mask of the rail" if usual else "decide which mask is right, and set it on the whole rail",
+        commands=(set_usual,) if usual else (),
     )
 
 
@@ -313,20 +346,23 @@ def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
 def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: HCCL builds its rings by the subnet rule in the vendor's installation guide and address generator. On Atlas
     A1 in SMP mode, devices 0/4, 1/5, 2/6 and 3/7 share one subnet each. Devices 0–3 are in four different subnets, and
-    a position has the same subnet on every host. The check fails for an address that breaks the rule. One subnet for
-    all eight devices is right in AMP mode, so it is a warning.
+    a position has the same subnet on every host.
 
-    Check manually: hccn_tool -i 0 -ip -g (for devices 0 to 7)
+    Result: FAIL for an address that breaks the rule. WARN for one subnet for all eight devices, which is right in AMP
+    mode.
 
-    Fix: Plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then run preflight
-    configure-device-ips
+    Check manually:
+      for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done
+
+    Fix: Plan the addresses by the rule (in the inventory: the A1 plan of four subnets). Then write them.
+      preflight configure-device-ips
     """
     positions: dict[int, list[_AddressedDevice]] = defaultdict(list)
     for host in scribe.hosts:
         devices = _addressed(host, hccn[host.name])
         if len(devices) > 2 and all(_on_one_wire(device, peer) for device in devices for peer in devices):
             yield scribe.warn(
-                f"{host.name}: all devices share one subnet, which is right in AMP mode only", host=host.name
+                f"{host.name}: all devices share one subnet, which is valid in AMP mode only", host=host.name
             )
         else:
             yield from _on_wire_of_other_position(scribe, devices)
@@ -340,7 +376,7 @@ def _on_wire_of_other_position(scribe: All, devices: Sequence[_AddressedDevice])
     """Yield the devices of 0 to 3 that share a subnet with an earlier one."""
     for device, later in permutations(devices, 2):
         if device.index < later.index < 4 and _on_one_wire(device, later):
-            yield _off_rule(scribe, later, f"be in another subnet than device {device.index}")
+            yield _off_rule(scribe, later, f"not share a subnet with device {device.index}")
 
 
 def _outside_majority(scribe: All, position: Sequence[_AddressedDevice]) -> Iterator[Finding]:
@@ -357,10 +393,11 @@ def _outside_majority(scribe: All, position: Sequence[_AddressedDevice]) -> Iter
 
 def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | None = None) -> Finding:
     return DeviceScribe(scribe, device.host.name, device.index).bad(
-        f"{device.intended} should {rule}",
+        f"address {device.intended} should {rule}",
         peer=peer.name if peer and peer.name != device.host.name else None,
         found=str(device.intended),
-        remedy="correct the plan in the inventory, then preflight configure-device-ips",
+        remedy="correct the address plan in the inventory",
+        commands=_CONFIGURE,
     )
 
 
@@ -368,9 +405,12 @@ def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | Non
 def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Some private ranges belong to the server's internal networks. hccn_tool refuses addresses in them ("The ip
     address configured is conflicted!"). An address in such a range that was set in another way is routed inside the
-    server. The check fails if the planned address is in such a range or, without a plan, the device's address.
+    server.
 
-    Check manually: hccn_tool -i 0 -ip -g (compare with 192.168.1.0/24 and the other ranges of the product's manual)
+    Result: FAIL if the planned address is in such a range or, without a plan, the device's address.
+
+    Check manually: Compare with 192.168.1.0/24 and the other ranges of the product's manual.
+      hccn_tool -i 0 -ip -g
 
     Fix: Plan other addresses in the inventory.
     """
@@ -381,23 +421,29 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         range_ = refused_range(address, ranges) if address else None
         if range_:
             yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: {address} lies in {range_}, which hccn_tool refuses",
+                f"{scribe.host.name}: device {device.index}: {address} is in {range_}, which hccn_tool refuses",
                 device=device.index,
                 expected=f"an address outside {range_}",
                 found=str(address),
-                remedy="plan addresses in another range: under [device_addresses] in the inventory",
+                remedy="plan addresses in another range, under [device_addresses] in the inventory",
+                commands=_CONFIGURE,
             )
 
 
 @host_check("NPU111", "Device gateway", products=NPU, configures=Area.ADDRESSES)
 def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Devices in different subnets reach each other through the gateway only. Within one subnet no gateway is
-    needed, so only planned gateways are checked. The check fails if a device has no gateway, or another one than the
-    inventory plans.
+    """Why: Devices in different subnets reach each other only through the gateway. Within one subnet no gateway is
+    needed, so only planned gateways are checked.
 
-    Check manually: hccn_tool -i 0 -gateway -g
+    Result: FAIL if a device has no gateway, or a different one than the inventory plans.
 
-    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (set the address first)
+    Check manually:
+      hccn_tool -i 0 -gateway -g
+
+    Fix: Write the planned gateways.
+      preflight configure-device-ips
+    Or set one manually, after the address, with GATEWAY from your plan.
+      hccn_tool -i 0 -gateway -s gateway GATEWAY
     """
     for device in hccn.devices:
         planned, actual = planned_device(scribe.host, device.index).gateway, device.gateway.value
@@ -407,9 +453,10 @@ def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
                 yield npu.unknown(f"the gateway could not be read: {device.gateway.error}")
         elif planned and actual != str(planned):
             yield npu.bad(
-                f"gateway {actual}" if actual else "no gateway",
+                f"gateway {actual} instead of {planned}" if actual else "no gateway",
                 expected=str(planned),
                 found=actual or "none",
-                remedy="preflight configure-device-ips",
+                remedy="set the planned gateway",
+                commands=_CONFIGURE,
                 change=npu.change(Kind.DEVICE_GATEWAY, actual, planned),
             )

@@ -57,11 +57,15 @@ def node_ids(nodes: DeviceNodes) -> set[int]:
 @host_check("NPU116", "NPU card presence", products=NPU, optional=("job",))
 def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
     """Why: A card on the PCI bus that npu-smi does not list is lost to the driver. A card in npu-smi that is not on the
-    PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs. The check fails
-    in both cases. A container sees all cards on the PCI bus, but only the device nodes that it was given, so it may
-    have fewer chips.
+    PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs.
 
-    Check manually: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
+    Result: FAIL in both cases. A container sees all cards on the PCI bus, but only its own device nodes, so it may have
+    fewer chips.
+
+    Check manually:
+      npu-smi info
+      lspci -D -d 19e5:
+      dmesg | grep -i -e ascend -e pcie
 
     Fix: Reset the device. If that does not help, power the host off and on. If the fault remains, the card or its slot
     is broken.
@@ -71,15 +75,15 @@ def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Jo
         return
     missing = missing_cards(npu_smi, device_nodes)
     numbers = missing.devices or (None,) * len(missing.on_pci)
-    remedy = f"power {scribe.host.name} off and on; if it stays so, call the vendor"
+    remedy = f"power-cycle {scribe.host.name}. If the card stays missing, call the vendor"
     for bus, device in zip(missing.on_pci, numbers, strict=True):
-        subject = f"the card at {bus}" if device is None else f"device {device}"
+        subject = f"card {bus}" if device is None else f"device {device}"
         yield scribe.bad(
             f"{scribe.host.name}: {subject}: on the PCI bus, but not in npu-smi",
             device=device,
             expected=f"{len(npu_smi.chips) + len(missing.on_pci)} chips in npu-smi",
             found=str(len(npu_smi.chips)),
-            cause="the card is lost to the driver; its PCIe link is alive",
+            cause="the driver has lost the card, although its PCIe link is up",
             remedy=remedy,
         )
     at = {chip.bus.lower(): chip.device for chip in npu_smi.chips}
@@ -89,7 +93,7 @@ def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Jo
             device=at[bus],
             expected=f"a card at {bus}",
             found="none",
-            cause="its PCIe link is lost",
+            cause="the card has lost its PCIe link",
             remedy=remedy,
         )
 
@@ -98,22 +102,23 @@ def _not_comparable(scribe: Here, npu_smi: NpuSmi, nodes: DeviceNodes, job: Job 
     """Return the finding in place of a comparison of chips and cards; None where they can be compared."""
     name, chips = scribe.host.name, len(npu_smi.chips)
     if nodes.accelerators.error:
-        return scribe.unknown(f"{name}: the PCI bus could not be looked at: {nodes.accelerators.error}")
+        return scribe.unknown(f"{name}: the PCI bus could not be read: {nodes.accelerators.error}")
     if not nodes.accelerators.value:
-        return scribe.unknown(f"{name}: the PCI bus shows no accelerator at all, as in some virtual machines")
+        return scribe.unknown(f"{name}: the PCI bus lists no accelerator, as in some virtual machines")
     cards = len(nodes.accelerators.value)
     contained = job is not None and job.contained
     if chips < cards and _may_have_fewer(npu_smi, nodes, len(scribe.host.devices), contained=contained):
-        return scribe.skip(f"{name}: only some devices are given to this container: {chips} of {cards} cards")
+        return scribe.skip(f"{name}: this container has {chips} of the host's {cards} cards")
     unplaced = [chip.device for chip in npu_smi.chips if not chip.bus]
     if not unplaced or chips == cards:
         return None
     return scribe.unknown(
-        f"{name}: {chips} chips in npu-smi, {cards} cards on the PCI bus; npu-smi does not tell "
-        f"where device {_numbers(unplaced)} is on it",
+        f"{name}: {chips} chips in npu-smi, {cards} cards on the PCI bus, and no bus id for device "
+        f"{_numbers(unplaced)}",
         expected=f"{cards} chips",
         found=str(chips),
-        remedy=f"compare npu-smi info with lspci -D -d 19e5: on {name}",
+        remedy="compare the chips of npu-smi with the cards on the PCI bus",
+        commands=(scribe.on(name, "npu-smi info"), scribe.on(name, "lspci -D -d 19e5:")),
     )
 
 
@@ -129,10 +134,14 @@ def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contai
 @host_check("NPU119", "Chip device nodes", products=NPU)
 def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
     """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. The numbers of npu-smi may
-    differ (10, 12, 14; one for the two dies of an Atlas A3). If the numbers do not match, a job gets another device
-    than its operator checked, or none. The check fails for a chip without a device node, and for a node without a chip.
+    differ: 10, 12, 14, or one for the two dies of an Atlas A3. If the numbers do not match, a job gets another device
+    than its operator checked, or none.
 
-    Check manually: npu-smi info -m; ls /dev/davinci*
+    Result: FAIL for a chip without a device node, and for a node without a chip.
+
+    Check manually:
+      npu-smi info -m
+      ls /dev/davinci*
 
     Fix: Give the container all nodes of its devices. On the host, install or load the driver again.
     """
@@ -141,33 +150,39 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
     # NPU116 reports the cards of lost chips' nodes.
     orphans = sorted(nodes - set(chips)) if not missing_cards(npu_smi, device_nodes).on_pci else []
     unmatched_chips = sorted([*_duplicates(npu_smi), *(set(chips) - nodes)])
+    remedy = "compare the numbers of npu-smi with the device nodes, then reload the driver"
+    commands = tuple(scribe.on(scribe.host.name, line) for line in ("npu-smi info -m", "ls -l /dev/davinci*"))
     if len(orphans) == len(unmatched_chips):  # every chip is present under another number
         for device, reported in zip(orphans, unmatched_chips, strict=True):
             yield scribe.bad(
-                f"{scribe.host.name}: device {device}: npu-smi has it as device {reported}",
+                f"{scribe.host.name}: device {device}: npu-smi lists it as device {reported}",
                 device=device,
-                expected=f"/dev/davinci{device} is device {device} of npu-smi",
+                expected=f"device {device} in npu-smi for /dev/davinci{device}",
                 found=f"chips {_numbers(chips)}",
-                remedy=f"npu-smi info -m on {scribe.host.name}; load the driver again",
+                remedy=remedy,
+                commands=commands,
             )
         return
     for device in unmatched_chips:
-        actual = f"several chips with this id in npu-smi, {_nodes(nodes)}" if device in nodes else _nodes(nodes)
+        fault = "several chips in npu-smi have this number"
+        if device not in nodes:
+            fault = f"listed by npu-smi, but /dev/davinci{device} is missing"
         yield scribe.bad(
-            f"{scribe.host.name}: device {device}: npu-smi has a chip of this id, and there is no /dev/davinci{device} "
-            "for it",
+            f"{scribe.host.name}: device {device}: {fault}",
             device=device,
             expected=f"/dev/davinci{device}{_npu_number(chips[device])}",
-            found=actual,
-            remedy=f"ls -l /dev/davinci* on {scribe.host.name}; load the driver again",
+            found=_nodes(nodes),
+            remedy=remedy,
+            commands=commands,
         )
     for device in orphans:
         yield scribe.bad(
-            f"{scribe.host.name}: device {device}: /dev/davinci{device} has no chip in npu-smi",
+            f"{scribe.host.name}: device {device}: /dev/davinci{device} exists, but npu-smi does not list the chip",
             device=device,
-            expected="a chip for every node",
+            expected="a chip for every device node",
             found=f"chips {_numbers(chips)}",
-            remedy=f"npu-smi info -m on {scribe.host.name}; load the driver again",
+            remedy=remedy,
+            commands=commands,
         )
 
 

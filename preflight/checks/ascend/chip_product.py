@@ -16,31 +16,34 @@ _INFERENCE = re.compile(r"(Ascend)?310\S*")
 @host_check("NPU126", "NPU product", products=NPU)
 def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     """Why: The product determines the rules for subnets, refused addresses, speed, numbers of devices and HCCL's
-    variables. With a wrong product, preflight plans settings that the driver refuses. The check fails for chips of
-    another product, and for Atlas 300I cards (310), which have no device NIC. HCCL takes at most one server of them,
-    and a job over several loses its heartbeats.
+    variables. With a wrong product, preflight plans settings that the driver refuses. HCCL supports at most one server
+    of Atlas 300I cards (310), and a job over several loses its heartbeats.
 
-    Check manually: npu-smi info (the name beside the number); lspci | grep d80
+    Result: FAIL for chips of another product, and for Atlas 300I cards, which have no device NIC.
+
+    Check manually: npu-smi shows the chip's name beside its number.
+      npu-smi info
+      lspci | grep d80
 
     Fix: Set product under [cluster] of the inventory. Use a separate inventory for each product.
     """
     for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
         chip_product = product_of(name)
-        subject = f"{scribe.host.name}: {number} of its chips are {quote(name)}"
+        subject = f"{scribe.host.name}: {number} chips are {quote(name)}"
         if _INFERENCE.fullmatch(name):
             yield scribe.bad(
-                f"{subject}: these have no device NIC, and HCCL takes one server of them at most",
+                f"{subject}, without device NICs. HCCL supports one server of them at most",
                 expected=scribe.cluster.product.value,
                 found=name,
-                remedy="take the host out of the inventory: preflight is for Atlas A1, A2 and A3",
+                remedy=f"remove {scribe.host.name} from the inventory: preflight is for Atlas A1, A2 and A3",
             )
         elif chip_product is None:
-            yield scribe.unknown(f"{subject}, a name that preflight does not know: of which product is not clear")
+            yield scribe.unknown(f"{subject}, and preflight does not know their product")
         elif chip_product is not scribe.cluster.product:
             yield scribe.bad(
-                f"{subject}, of {chip_product}; the inventory says {scribe.cluster.product}",
+                f"{subject} ({chip_product}), but the inventory says {scribe.cluster.product}",
                 found=f"{name}, {chip_product}",
                 expected=scribe.cluster.product.value,
                 remedy=f'set product = "{chip_product}" under [cluster] of the inventory, '
-                f"or move {scribe.host.name} to another",
+                f"or move {scribe.host.name} to a separate one",
             )

@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
+from preflight.checks.engine.registry import NPU, All, Here, Scribe, cluster_check, host_check
 from preflight.checks.shared.npu import untold
 from preflight.facts.compatibility import driver_fits, firmware_fits
 from preflight.facts.parsers.ascend.packages import Package, Ranges
 from preflight.facts.refusal import refused
-from preflight.facts.sections.chips import Chips, Health, Topology
+from preflight.facts.sections.chips import Chip, Chips, Health, Topology
 from preflight.facts.types import Versions
 from preflight.model.finding import Finding
 from preflight.model.text import quote
@@ -38,12 +38,14 @@ class _PairLinks:
 @host_check("NPU117", "Chip alarms", products=NPU)
 def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed, and the codes identify
-    it. A job on that device stops sooner or later, so both are failures. Warning is common on machines in use, so it is
-    only a warning. The same applies to alarm codes of a chip with health OK.
+    it. A job on that device stops sooner or later. Warning is common on machines in use.
 
-    Check manually: npu-smi info -t health -i 0 -c 0 (-i is npu-smi's own number)
+    Result: FAIL for Alarm and Critical. WARN for Warning, and for alarm codes of a chip with health OK.
 
-    Fix: Look up the code in the vendor's fault list, then reset the device or call the vendor.
+    Check manually: The number after -i is npu-smi's own number of the card.
+      npu-smi info -t health -i 0 -c 0
+
+    Fix: Look up the code in the vendor's fault list. Then reset the device or call the vendor.
     """
     yield from untold(scribe, scribe.host, {chip.device: chip.health for chip in chips.chips})
     for chip in chips.chips:
@@ -58,13 +60,20 @@ def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
             device=chip.device,
             expected="OK",
             found=quote(health.words) if health.words else health.status,
-            remedy=f"look {' and '.join(health.codes[:4]) or 'it'} up in the vendor's fault list; npu-smi info -t "
-            f"health -i {chip.npu} -c {chip.chip} on {scribe.host.name}",
+            remedy=f"look up {' and '.join(health.codes[:4]) or 'the error code'} in the vendor's fault list",
+            commands=(_query(scribe, scribe.host.name, chip, "health"),),
         )
 
 
 def _codes(health: Health) -> str:
-    return f": {', '.join(health.codes[:4])}" + (" …" if len(health.codes) > 4 else "") if health.codes else ""
+    if not health.codes:
+        return ""
+    noun = "code" if len(health.codes) == 1 else "codes"
+    return f", {noun} {', '.join(health.codes[:4])}" + (" …" if len(health.codes) > 4 else "")
+
+
+def _query(scribe: Scribe, host: str, chip: Chip, topic: str) -> str:
+    return scribe.on(host, f"npu-smi info -t {topic} -i {chip.npu} -c {chip.chip}")
 
 
 def alarming(chips: Chips | None) -> set[int]:
@@ -80,11 +89,14 @@ def alarming(chips: Chips | None) -> set[int]:
 @host_check("NPU120", "NPU driver and firmware compatibility", products=NPU, optional=("versions",))
 def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
     """Why: Driver and firmware are released in pairs, and npu-smi and their own version files report a mismatch. Jobs
-    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL. The check fails for a
-    mismatch. It warns if npu-smi reports that they fit and a file does not. It also warns if the firmware's list of
-    drivers, which leaves out patches, does not contain the driver.
+    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL.
 
-    Check manually: npu-smi info -t board -i 0 (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
+    Result: FAIL for a mismatch. WARN if npu-smi reports a match and a file does not. Also WARN if the firmware's list
+    of drivers, which leaves out patches, does not contain the driver.
+
+    Check manually: The line Compatibility shows npu-smi's verdict.
+      npu-smi info -t board -i 0
+      grep compatible_version /usr/local/Ascend/*/version.info
 
     Fix: Install the firmware that belongs to the driver, then reboot.
     """
@@ -104,8 +116,8 @@ def _incompatible(scribe: Here, chips: Chips) -> Iterator[Finding]:
         board = chip.board.value
         if board and board.compatible not in ("", "OK"):
             yield scribe.bad(
-                f"{scribe.host.name}: device {chip.device}: npu-smi calls driver {board.driver} and firmware "
-                f"{board.firmware} incompatible",
+                f"{scribe.host.name}: device {chip.device}: driver {board.driver} and firmware {board.firmware} are "
+                "incompatible according to npu-smi",
                 device=chip.device,
                 expected="Compatibility: OK",
                 found=quote(board.compatible),
@@ -127,7 +139,8 @@ def _without_verdict(scribe: Here, verdicts: Mapping[int, str], number: int) -> 
     devices = [device for device, verdict in verdicts.items() if not verdict]
     if devices:
         subject = "" if len(devices) == number else f"{_devices(devices)}: "
-        yield scribe.skip(f"{scribe.host.name}: {subject}neither npu-smi nor a file tells whether they suit each other")
+        summary = f"{scribe.host.name}: {subject}neither npu-smi nor a version file reports the compatibility"
+        yield scribe.skip(summary)
 
 
 def _by_their_files(scribe: Here, driver: Package, firmware: Package, *, says_ok: bool) -> Iterator[Finding]:
@@ -136,14 +149,14 @@ def _by_their_files(scribe: Here, driver: Package, firmware: Package, *, says_ok
     remedy = f"install the firmware that belongs to driver {driver.version}, then reboot {scribe.host.name}"
     if firmware_fits(driver, firmware.version) is False:
         yield (scribe.warn if says_ok else scribe.bad)(
-            f"{scribe.host.name}: driver {driver.version} does not take firmware {firmware.version}",
+            f"{scribe.host.name}: driver {driver.version} does not accept firmware {firmware.version}",
             expected=f"firmware {_ranges(driver.takes_firmware)}",
             found=firmware.version,
             remedy=remedy,
         )
     elif driver_fits(firmware, driver) is False:
         yield scribe.warn(
-            f"{scribe.host.name}: firmware {firmware.version} does not name driver {driver.version}",
+            f"{scribe.host.name}: firmware {firmware.version} does not list driver {driver.version}",
             expected=f"driver {_ranges(firmware.takes_driver)}",
             found=driver.version,
             remedy=remedy,
@@ -157,13 +170,16 @@ def _ranges(ranges: Ranges) -> str:
 @cluster_check("NPU124", "HCCS topology", products=NPU)
 def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: Inside a server, devices communicate over HCCS. If HCCS is lost, npu-smi shows SYS or NA instead. The server
-    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. The check fails for a
-    link that is slower than on most hosts. If half of the hosts have no HCCS at all, they may be built that way, and it
-    is a warning.
+    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host.
 
-    Check manually: npu-smi info -t topo (on this host and on another one)
+    Result: FAIL for a link that is slower than on most hosts. WARN if half of the hosts have no HCCS at all, because
+    they may be built that way.
 
-    Fix: Run npu-smi info -t hccs -i 0 -c 0 and reset the devices. If that does not help, power the host off and on.
+    Check manually: On this host and on another one:
+      npu-smi info -t topo
+
+    Fix: Read the link's state and reset the devices. If that does not help, power the host off and on.
+      npu-smi info -t hccs -i 0 -c 0
     """
     links: dict[str, _Links] = {}
     for host in scribe.hosts:
@@ -171,17 +187,21 @@ def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
         if reading.value is not None:
             links[host.name] = _links(reading.value)
         elif refused(reading.error):
-            yield scribe.skip("npu-smi does not tell the topology", host=host.name)
+            yield scribe.skip("npu-smi does not report the topology", host=host.name)
         else:
-            error = reading.error or "npu-smi told nothing"
+            error = reading.error or "npu-smi reported nothing"
             yield scribe.unknown(f"{host.name}: could not be checked: {error}", host=host.name)
     fast = _fast_pairs(links.values())
     for name, own in links.items():
-        yield from _slow_links(scribe, name, own, fast)
+        queries = {chip.device: _query(scribe, name, chip, "hccs") for chip in chips[name].chips}
+        yield from _slow_links(scribe, name, own, fast, queries)
 
 
-def _slow_links(scribe: All, host: str, own: _Links, fast: Mapping[tuple[int, int], _PairLinks]) -> Iterator[Finding]:
-    """Yield the devices of a host with links that are slower than on other hosts."""
+def _slow_links(
+    scribe: All, host: str, own: _Links, fast: Mapping[tuple[int, int], _PairLinks], queries: Mapping[int, str]
+) -> Iterator[Finding]:
+    """Yield the devices of a host with links that are slower than on other hosts. `queries`: the command to inspect
+    each device."""
     slow = {pair: own[pair] for pair in own.keys() & fast if own[pair] not in _FAST}
     has_hccs = not _FAST.isdisjoint(own.values())
     for device, peers in _by_culprit(list(slow)):
@@ -190,12 +210,13 @@ def _slow_links(scribe: All, host: str, own: _Links, fast: Mapping[tuple[int, in
         expected = "/".join(sorted({fast[pair].usual for pair in pairs}))
         certain = has_hccs or any(fast[pair].mostly_fast for pair in pairs)
         yield (scribe.bad if certain else scribe.warn)(
-            f"{host}: device {device}: reaches {_devices(peers)} by {actual}; by {expected} on other hosts",
+            f"{host}: device {device}: reaches {_devices(peers)} over {actual}, on other hosts over {expected}",
             host=host,
             device=device,
             expected=expected,
             found=actual,
-            remedy=f"npu-smi info -t hccs on {host}; reset the device, else power the host off and on",
+            remedy=f"check the HCCS lanes, then reset device {device}. If that does not help, power-cycle {host}",
+            commands=tuple(filter(None, (queries.get(device),))),
         )
 
 

@@ -13,13 +13,14 @@ _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
 
 @cluster_check("NPU121", "Server and device counts", products=NPU, several=False)
 def counts(scribe: All) -> Iterator[Finding]:
-    """Why: HCCL builds its rings for certain numbers of devices only. The check assumes a job over the whole inventory.
-    Atlas A1 needs 1, 2, 4 or 8 devices per server, with 2 or 4 of them within 0-3 or within 4-7. The check fails for
-    other numbers or positions. Every server needs the same number of devices: another number is a failure on Atlas A1
-    and a warning on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions
-    in the two modules are a warning.
+    """Why: HCCL builds its rings for certain numbers of devices only. Atlas A1 needs 1, 2, 4 or 8 devices per server,
+    with 2 or 4 of them within 0-3 or within 4-7. Every server needs the same number.
 
-    Check manually: count the devices of each host in the inventory
+    Result: FAIL for unsupported numbers or positions on Atlas A1. Servers with different numbers are FAIL on Atlas A1
+    and WARN on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions in
+    the two modules are WARN. The check assumes a job over the whole inventory.
+
+    Check manually: Count the devices of each host in the inventory.
 
     Fix: Remove devices or servers from the inventory, or use only supported numbers of them in every job.
     """
@@ -27,21 +28,21 @@ def counts(scribe: All) -> Iterator[Finding]:
     for host in scribe.hosts:
         own = {device.index for device in host.devices}
         if not own:
-            yield scribe.skip("the inventory names no devices", host=host.name)
+            yield scribe.skip("the inventory lists no devices", host=host.name)
         elif product is Product.ATLAS_A1 and not _forms_ring(own):
             yield scribe.bad(
-                f"{host.name}: HCCL builds no ring over its devices {_listed(own)}",
+                f"{host.name}: HCCL cannot build a ring over devices {_listed(own)}",
                 host=host.name,
-                expected="1, 2, 4 or 8 devices, up to 4 of them within 0-3 or 4-7",
+                expected="1, 2, 4 or 8 devices, and up to 4 of them within 0-3 or within 4-7",
                 found=f"{len(own)} devices",
-                remedy="correct the devices of the host in the inventory, or plan jobs for fitting ones",
+                remedy=f"correct the devices of {host.name} in the inventory, or use a supported set in jobs",
             )
         elif product is Product.ATLAS_A2 and _unequal_modules(own):
             yield scribe.warn(
-                f"{host.name}: its devices {_listed(own)} are in other places of one module than of the other",
+                f"{host.name}: devices {_listed(own)} are in different positions of the two modules",
                 host=host.name,
-                expected="0 with 8, 1 with 9 …, unless HCCL_INTRA_ROCE_ENABLE=1 (then any)",
-                remedy="choose the same places in both modules, or HCCL_INTRA_ROCE_ENABLE=1 for the jobs",
+                expected="the same positions (0 and 8, 1 and 9, …), unless jobs set HCCL_INTRA_ROCE_ENABLE=1",
+                remedy="choose the same positions in both modules, or set HCCL_INTRA_ROCE_ENABLE=1 for the jobs",
             )
     yield from _unequal_numbers(scribe)
 
@@ -55,11 +56,11 @@ def _unequal_numbers(scribe: All) -> Iterator[Finding]:
         if number != usual:
             yield scribe.finding(
                 Outcome.FAIL if scribe.cluster.product is Product.ATLAS_A1 else Outcome.WARN,
-                f"{name}: {number} devices; most servers have {usual}",
+                f"{name}: {number} devices, most servers have {usual}",
                 host=name,
                 expected="the same number on every server",
                 found=str(number),
-                remedy="plan jobs with the same number of devices on every server",
+                remedy="run jobs with the same number of devices on every server",
             )
 
 

@@ -24,13 +24,16 @@ _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction
 @host_check("NIC101", "Device link flaps", products=NPU)
 def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: A link that goes down and up stops a collective in the middle. The collective then waits half an hour for
-    its notify (EI0002, EI0013). By the device's own clock, two losses in the last hour are a failure, and one in the
-    last day is a warning. Older losses, and those in a port's first minute, are ignored because they do not affect the
-    next job.
+    its notify (EI0002, EI0013). Older flaps, and those in a port's first minute, are ignored because they do not affect
+    the next job.
 
-    Check manually: hccn_tool -i 0 -link_stat -g
+    Result: FAIL if the link went down twice in the last hour. WARN if it went down once in the last day. The device's
+    own clock counts.
 
-    Fix: Clean or change optics and cable, and read the switch port's log. Then check the counts again.
+    Check manually:
+      hccn_tool -i 0 -link_stat -g
+
+    Fix: Clean or replace optics and cable, and read the switch port's log. Then check the counts again.
     """
     yield from untold(scribe, scribe.host, {device.index: device.history for device in nic.devices})
     for device in nic.devices:
@@ -41,11 +44,12 @@ def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
         counts = _count(losses, history.now)
         if when := counts.description():
             yield (scribe.bad if counts.in_hour >= 2 else scribe.warn)(
-                f"{scribe.host.name}: device {device.index}: its link was lost {when}",
+                f"{scribe.host.name}: device {device.index}: link went down {when}",
                 device=device.index,
                 expected="a link that stays up",
                 found=_last(losses),
-                remedy=f"clean or change optics and cable of device {device.index}, read its switch port's log",
+                remedy=f"clean or replace optics and cable of device {device.index}, and read the switch port's log",
+                retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -link_stat -g"),
             )
 
 
@@ -63,7 +67,7 @@ class _LossCounts:
             return _times(self.in_hour, "in the last hour")
         if self.in_day:
             return _times(self.in_day, "in the last day")
-        return _times(self.undated, "at a time that is not known") if self.undated else ""
+        return _times(self.undated, "at an unknown time") if self.undated else ""
 
 
 def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
@@ -73,7 +77,7 @@ def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
 
 
 def _times(number: int, when: str) -> str:
-    return when if number == 1 else f"{number} times {when}"
+    return f"once {when}" if number == 1 else f"{number} times {when}"
 
 
 def _losses(history: LinkHistory) -> Sequence[float | None]:
@@ -112,20 +116,24 @@ def _last(losses: Sequence[float | None]) -> str:
     return (
         ""
         if newest is None
-        else f"last on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} of its own clock"
+        else f"last on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} by the device's clock"
     )
 
 
 @cluster_check("NIC103", "Device link error correction", products=NPU, several=False)
 def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: At 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come up
-    at all. NPU107 reports links that are down. The check fails for a link without it, if most devices have it.
-    Otherwise the links may be planned without it, and it is a warning.
+    """Why: At 100 Gb/s and more, a link needs forward error correction. Without it, the link loses frames all the time,
+    or does not come up. NPU107 reports links that are down.
 
-    Check manually: hccn_tool -i 0 -fec -g
+    Result: FAIL for a link without error correction, if most devices have it. Otherwise WARN, because the links may be
+    planned without it.
 
-    Fix: Run hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products use the mode of the switch port). Set RS-FEC
-    on the switch port.
+    Check manually:
+      hccn_tool -i 0 -fec -g
+
+    Fix: Set RS-FEC on the switch port. On Atlas A1, set it on the device, too. Later products use the mode of the
+    switch port.
+      hccn_tool -i 0 -fec -s encoding rs
     """
     devices = list(_linked(scribe, nic, hccn))
     modes = Counter(device.fec.value for _, device in devices if device.fec.value)
@@ -134,25 +142,31 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
         yield from untold(scribe, host, {device.index: device.fec for device in nic[host.name].devices})
     for host, device in devices:
         if _lacks_correction(device):
-            port = f"set RS-FEC on the switch port of device {device.index}"
+            port = f"the switch port of device {device.index}"
             a1 = scribe.cluster.product is Product.ATLAS_A1
+            command = scribe.on(host.name, f"hccn_tool -i {device.index} -fec -s encoding rs")
             yield (scribe.bad if with_correction > modes["no"] else scribe.warn)(
-                f"{host.name}: device {device.index}: its link has no error correction",
+                f"{host.name}: device {device.index}: link has no error correction (FEC)",
                 host=host.name,
                 device=device.index,
                 expected="rs",
                 found="no FEC mode",
-                remedy=f"hccn_tool -i {device.index} -fec -s encoding rs; {port}" if a1 else port,
+                remedy=f"set RS-FEC on the device and on {port}" if a1 else f"set RS-FEC on {port}",
+                commands=(command,) if a1 else (),
             )
 
 
 @cluster_check("NIC104", "Device link speed and duplex", products=NPU, several=False)
 def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: A collective is as fast as its slowest link. Atlas A1 has 100 Gb/s per device, A2 and A3 have 200 Gb/s. The
-    check fails for a device that is slower than most others, and for half duplex. If all devices are equally slow, it
-    may be the site's choice, and it is a warning.
+    """Why: A collective is as fast as its slowest link. Atlas A1 has 100 Gb/s per device, A2 and A3 have 200 Gb/s.
 
-    Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -duplex -g; grep static_speed /etc/hccn.conf
+    Result: FAIL for a device that is slower than most others, and for half duplex. WARN if all devices are equally
+    slow, because the site may have chosen that.
+
+    Check manually:
+      hccn_tool -i 0 -speed -g
+      hccn_tool -i 0 -duplex -g
+      grep static_speed /etc/hccn.conf
 
     Fix: Use a module, cable and switch port that are made for the speed. Remove static_speed from /etc/hccn.conf.
     """
@@ -172,21 +186,22 @@ def _speed_findings(scribe: All, host: Host, device: NicDevice, usual: int, hccn
     expected = max(usual, RATED[scribe.cluster.product])
     if device.duplex.value == "Half":
         yield npu.bad(
-            "its link is half duplex",
+            "link is half duplex",
             expected="Full",
             found="Half",
             remedy=f"set the switch port of device {npu.index} to full duplex",
         )
     elif actual and actual < expected:
         yield (npu.bad if actual < usual else npu.warn)(
-            f"its link has {actual // 1000} Gb/s",
-            expected=f"{expected // 1000} Gb/s",
-            found=f"{actual} Mb/s",
-            remedy=f"look at module, cable and switch port of device {npu.index}, and for static_speed_{npu.index} in "
+            f"link runs at {actual / 1000:g} Gb/s, expected {expected / 1000:g} Gb/s",
+            expected=f"{expected / 1000:g} Gb/s",
+            found=f"{actual / 1000:g} Gb/s",
+            remedy=f"check the module, cable and switch port of device {npu.index}, and static_speed_{npu.index} in "
             "/etc/hccn.conf",
+            commands=(npu.on(f"grep static_speed_{npu.index} /etc/hccn.conf"),),
         )
     elif actual is None and not device.speed.error and _reports_up(hccn, npu.index):
-        yield npu.unknown("hccn_tool does not know its link's speed")
+        yield npu.unknown("hccn_tool does not report the link speed")
 
 
 def _lacks_correction(device: NicDevice) -> bool:

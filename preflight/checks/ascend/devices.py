@@ -1,5 +1,6 @@
 """NPUs as such: link, MTU, TLS switch, number, health, and the processes that use them."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,26 +17,32 @@ from preflight.facts.types import Hccn, HccnDevice, NpuSmi, Os, Reading
 from preflight.model.change import Area, Kind
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
-from preflight.rules.own_processes import Owner, end, owner, wait
+from preflight.rules.own_processes import WAIT, Owner, owner, show_run
 
 _LOG = "/var/log/hccn_tool/hccn_config.log"  # on the host
 _UNHEALTHY = {"Fault", "Socket failed", "Socket fail"}  # from captures; other words are known from source only
 # Reasons of the state Init, each with its remedy.
-_STARTING = "the probe of its detect address has only started", "look again in a minute"
+_STARTING = "the probe of its detect address has just started", "check again in a minute"
 _NO_DETECT_ADDRESS = (
-    "it has no detect address",
-    'detect = "gateway" or "next-host" under [device_addresses] in the inventory',
+    "no detect address is set",
+    'set detect = "gateway" or "next-host" under [device_addresses] in the inventory',
 )
+_CONFIGURE = ("preflight configure-device-ips",)
 
 
 @host_check("NPU107", "Device link state", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
 def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     """Why: If a device's port is down, the device reaches no other server. Jobs on this host alone still work, so the
-    fault first appears in a job over several servers. The check fails for a link that is down.
+    fault first appears in a job over several servers.
 
-    Check manually: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
+    Result: FAIL for a link that is down.
 
-    Fix: Check cable, optical module and switch port, then run hccn_tool -i 0 -cfg recovery
+    Check manually:
+      hccn_tool -i 0 -link -g
+      hccn_tool -i 0 -optical -g
+
+    Fix: Check cable, optical module and switch port. Then restore the device's settings.
+      hccn_tool -i 0 -cfg recovery
     """
     yield from unreadable(scribe, hccn, "the link", lambda device: device.link)
     deep = {device.index: device for device in nic.devices} if nic else {}
@@ -49,10 +56,12 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
                 expected="UP",
                 found="DOWN",
                 cause=cause_of_no_link(deep.get(device.index)),
-                remedy=f"look at cable, optical module and switch port of device {device.index}",
+                remedy=f"check the cable, optical module and switch port of device {device.index}",
+                commands=(npu.on(f"hccn_tool -i {device.index} -optical -g"),),
+                retest=npu.on(f"hccn_tool -i {device.index} -link -g"),
             )
         else:
-            yield npu.unknown(f"link is {device.link.value or 'not told'}")
+            yield npu.unknown(f"link is {device.link.value}" if device.link.value else "link state is not reported")
 
 
 @cluster_check(
@@ -65,13 +74,19 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
 )
 def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If two devices have different MTUs, frames of the device with the larger MTU are dropped without an error.
-    Pings pass, and large transfers hang. Each MTU is compared with the planned one or, without a plan, with that of
-    most devices. A difference is only a warning: the format is known from the tool's source, not from a capture.
+    Pings pass, and large transfers hang.
 
-    Check manually: hccn_tool -i 0 -mtu -g; hccn_tool -i 0 -ping -g address PEER pkt 4000
+    Result: WARN for an MTU that differs from the plan or, without a plan, from most devices. Never FAIL: the format is
+    known from the tool's source, not from a capture.
 
-    Fix: Set cluster.device_mtu in the inventory and run preflight configure-device-ips, or run hccn_tool -i 0 -mtu -s
-    size N
+    Check manually: Replace ADDRESS with another device's address.
+      hccn_tool -i 0 -mtu -g
+      hccn_tool -i 0 -ping -g address ADDRESS pkt 4000
+
+    Fix: Set cluster.device_mtu in the inventory, then write it to the devices.
+      preflight configure-device-ips
+    Or set it manually, with the planned MTU.
+      hccn_tool -i 0 -mtu -s size MTU
     """
     devices = list(devices_of(scribe.hosts, hccn))
     counts = Counter(device.mtu.value for _, device in devices if device.mtu.value)
@@ -83,10 +98,11 @@ def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             yield from _other_than_planned(npu, device.mtu, planned)
         elif actual and actual != usual:
             yield npu.bad(
-                f"MTU {actual}; most have {usual}",
+                f"MTU {actual}, most devices have {usual}",
                 expected=usual,
                 found=actual,
-                remedy="plan cluster.device_mtu in the inventory",
+                remedy="set device_mtu under [cluster] in the inventory",
+                commands=_CONFIGURE,
             )
 
 
@@ -95,54 +111,61 @@ def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterat
         yield npu.unknown(f"the MTU could not be read: {mtu.error}")
     elif mtu.value and mtu.value != str(planned):
         yield npu.bad(
-            f"MTU {mtu.value}",
+            f"MTU {mtu.value} instead of {planned}",
             expected=str(planned),
             found=mtu.value,
             change=npu.change(Kind.DEVICE_MTU, mtu.value, planned),
-            remedy="preflight configure-device-ips",
+            remedy="set the planned MTU",
+            commands=_CONFIGURE,
         )
 
 
 @cluster_check("NPU108", "Device TLS setting", products=NPU, several=False, configures=Area.ADDRESSES)
 def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: A device with TLS and a device without TLS never finish their handshake. HCCL reports a connect timeout, or
-    EI0016 in newer versions. The check fails for a device that differs from most others. The right value depends on the
-    site's security, so preflight does not set it.
+    EI0016 in newer versions. The right value depends on the site's security rules, so preflight does not set it.
 
-    Check manually: hccn_tool -i 0 -tls -g
+    Result: FAIL for a device that differs from most others.
 
-    Fix: Run hccn_tool -i N -tls -s enable 0 (or 1), with the same value on every device of the cluster.
+    Check manually:
+      hccn_tool -i 0 -tls -g
+
+    Fix: Set the same value (0 or 1) on every device of the cluster.
+      hccn_tool -i 0 -tls -s enable 0
     """
     switches: dict[str, list[tuple[str, int]]] = {"0": [], "1": []}
     no_certificate: list[tuple[str, int]] = []
     for host, device in devices_of(scribe.hosts, hccn):
         if device.tls.error:
             yield DeviceScribe(scribe, host.name, device.index).unknown(
-                f"the TLS switch could not be read: {device.tls.error}"
+                f"the TLS setting could not be read: {device.tls.error}"
             )
         else:
             switches.get(device.tls.value or "", no_certificate).append((host.name, device.index))
     for name, index in no_certificate if switches["1"] else ():
         yield DeviceScribe(scribe, name, index).unknown(
-            f"no certificate, so its TLS switch is not told; on on {len(switches['1'])} others"
+            f"TLS setting unknown without a certificate, TLS is on for {len(switches['1'])} other devices"
         )
     minority = min(switches, key=lambda value: len(switches[value]))
     majority = "1" if minority == "0" else "0"
     word = {"0": "off", "1": "on"}
     if len(switches["0"]) == len(switches["1"]) > 0:
+        name, index = switches["0"][0]
         yield scribe.bad(
-            f"TLS is on on {_device_list(switches['1'])} and off on {_device_list(switches['0'])}",
+            f"TLS is on for {_device_list(switches['1'])} and off for {_device_list(switches['0'])}",
             host=None,
-            expected="the same everywhere",
-            remedy="decide which is right; hccn_tool -i N -tls -s enable 0|1",
+            expected="the same setting on every device",
+            remedy="decide whether TLS has to be on (1) or off (0), and change the other devices",
+            commands=(scribe.on(name, f"hccn_tool -i {index} -tls -s enable 1"),),
         )
         return
     for name, index in switches[minority]:
         yield DeviceScribe(scribe, name, index).bad(
-            f"TLS is {word[minority]}; {word[majority]} on {len(switches[majority])} others",
-            expected=majority,
-            found=minority,
-            remedy=f"hccn_tool -i {index} -tls -s enable {majority}, if the majority is right",
+            f"TLS is {word[minority]}, but {word[majority]} for {len(switches[majority])} other devices",
+            expected=word[majority],
+            found=word[minority],
+            remedy=f"turn TLS {word[majority]} as on the other devices, if they are right",
+            commands=(scribe.on(name, f"hccn_tool -i {index} -tls -s enable {majority}"),),
         )
 
 
@@ -160,55 +183,68 @@ def _device_list(places: Sequence[tuple[str, int]]) -> str:
 )
 def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: A card may fall off the bus, or a container may get fewer devices. In the job, this appears as a rank that
-    never connects. The check fails if hccn_tool or npu-smi lists other devices than the inventory.
+    never connects.
 
-    Check manually: npu-smi info -l; ls /dev/davinci*; lspci | grep -c 'Processing accelerators'
+    Result: FAIL if hccn_tool or npu-smi lists other devices than the inventory.
 
-    Fix: Reset the card or the host if npu-smi lists fewer devices than lspci: the card is lost. Otherwise correct the
+    Check manually:
+      npu-smi info -l
+      ls /dev/davinci*
+      lspci | grep -c 'Processing accelerators'
+
+    Fix: If npu-smi lists fewer devices than lspci, a card is lost: reset the card or the host. Otherwise correct the
     inventory.
     """
     wanted = {device.index for device in scribe.host.devices}
     if not wanted:
-        yield scribe.skip("the inventory names no devices")
+        yield scribe.skip("the inventory lists no devices")
         return
     explained = cards.explained_devices(npu_smi, device_nodes)
     for tool, present in (
         ("hccn_tool", {device.index for device in hccn.devices}),
         ("npu-smi", {chip.device for chip in npu_smi.chips}),
     ):
-        for word, difference in (
-            ("missing in", wanted - present),
-            ("not in the inventory, but in", present - wanted),
+        for fault, difference in (
+            (f"missing in {tool}", wanted - present),
+            (f"in {tool}, but not in the inventory", present - wanted),
         ):
             for index in sorted(difference - explained):
                 yield scribe.bad(
-                    f"{scribe.host.name}: device {index}: {word} {tool}",
+                    f"{scribe.host.name}: device {index}: {fault}",
                     device=index,
                     expected=f"{len(wanted)} devices",
                     found=f"{len(present)} devices",
-                    remedy="compare npu-smi info -l with lspci; correct the inventory if it is wrong",
+                    remedy="compare npu-smi with the PCI bus to find a lost card, or correct the inventory",
+                    commands=tuple(
+                        scribe.on(scribe.host.name, line) for line in ("npu-smi info -l", "lspci -D -d 19e5:")
+                    ),
                 )
 
 
 @host_check("NPU110", "Device detect address status", products=NPU, configures=Area.ADDRESSES)
 def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Each device probes its detect address all the time. Any state other than Success means that the device does
-    not reach that address. The states Fault and Socket failed are failures; other states are warnings, and so is an
-    unplanned detect address. Without a detect address the state stays Init, which proves nothing.
+    not reach that address. Without a detect address the state stays Init, which proves nothing.
 
-    Check manually: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
+    Result: FAIL for the states Fault and Socket failed. WARN for other states, and for an unplanned detect address.
 
-    Fix: Run preflight configure-device-ips to set the planned detect address. For a Fault, check link, switch and peer.
+    Check manually:
+      hccn_tool -i 0 -net_health -g
+      hccn_tool -i 0 -netdetect -g
+
+    Fix: Write the planned detect address. For Fault, check link, switch and peer.
+      preflight configure-device-ips
     """
     for device in hccn.devices:
         planned, detect_address = planned_device(scribe.host, device.index).detect, device.detect.value
         npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if planned and detect_address != str(planned) and not device.detect.error:
             yield npu.warn(
-                f"detect address {detect_address}" if detect_address else "no detect address",
+                f"detect address {detect_address} instead of {planned}" if detect_address else "no detect address",
                 expected=str(planned),
                 found=detect_address or "none",
-                remedy="preflight configure-device-ips",
+                remedy="set the planned detect address",
+                commands=_CONFIGURE,
                 change=npu.change(Kind.DEVICE_DETECT, detect_address, planned),
             )
         elif device.address.value is not None and device.link.value != "DOWN":
@@ -227,12 +263,23 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
             f"net health is {health}",
             expected="Success",
             found=health,
-            cause=f"the device does not reach {detect_address or 'its detect address'}",
-            remedy=f"hccn_tool -i {npu.index} -ping -g address {detect_address or 'A'}; look at link, switch and peer",
+            remedy="check the link, the switch port and the peer",
+            commands=(npu.on(f"hccn_tool -i {npu.index} -ping -g address {shlex.quote(detect_address)}"),)
+            if detect_address
+            else (),
+            retest=npu.on(f"hccn_tool -i {npu.index} -net_health -g"),
+            evidence=(f"the device does not reach {detect_address or 'its detect address'}",),
         )
     elif health == "Init":
         reason, remedy = _STARTING if detect_address else _NO_DETECT_ADDRESS
-        yield npu.warn(f"net health is Init: {reason}", expected="Success", found="Init", remedy=remedy)
+        yield npu.warn(
+            f"net health is Init, {reason}",
+            expected="Success",
+            found="Init",
+            remedy=remedy,
+            commands=() if detect_address else _CONFIGURE,
+            retest=npu.on(f"hccn_tool -i {npu.index} -net_health -g"),
+        )
     else:
         yield npu.warn(f"net health is {health} (format unconfirmed)", expected="Success")
 
@@ -246,69 +293,88 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
 )
 def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: At boot, a background script applies /etc/hccn.conf to every device and discards its messages. If that
-    fails, devices start without address or gateway. A failed restore is only a warning: the format is known from the
-    tool's source, not from a capture.
+    fails, devices start without address or gateway.
 
-    Check manually: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
+    Result: WARN for a failed restore, never FAIL: the format is known from the tool's source, not from a capture.
 
-    Fix: Correct the fault that the log reports, then run hccn_tool -a -cfg recovery as root.
+    Check manually:
+      hccn_tool -i 0 -cfg status
+      tail /var/log/hccn_tool/hccn_config.log
+
+    Fix: Correct the fault that the log reports. Then restore the settings, as root.
+      hccn_tool -a -cfg recovery
     """
     yield from untold(scribe, scribe.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
     for device in hccn.devices:
         npu, status = DeviceScribe(scribe, scribe.host.name, device.index), device.config_status.value
         if status in ("FAIL", "FAULT"):
             yield npu.bad(
-                f"restoring its settings at boot ended in {status} (format unconfirmed)",
+                f"restoring the settings at boot ended with {status} (format unconfirmed)",
                 expected="SUCCESS or NONE",
                 found=status,
-                remedy=f"{_LOG} says why; then hccn_tool -i {device.index} -cfg recovery",
+                remedy="correct the fault that the log reports, then restore the settings",
+                commands=(npu.on(f"tail {_LOG}"), npu.on(f"hccn_tool -i {device.index} -cfg recovery")),
+                retest=npu.on(f"hccn_tool -i {device.index} -cfg status"),
             )
         elif status == "START":
             yield npu.unknown(
-                "its settings are still being restored (format unconfirmed)",
-                remedy=f"look again in a minute; if it stays so, {_LOG} says more",
+                "settings are still being restored (format unconfirmed)",
+                remedy="check again in a minute, and read the log if the state does not change",
+                commands=(npu.on(f"tail {_LOG}"),),
+                retest=npu.on(f"hccn_tool -i {device.index} -cfg status"),
             )
 
 
 @host_check("NPU113", "Device health", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
 def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed. A job on that device
-    stops sooner or later, so both are failures. Warning is common on machines in use, so it is only a warning.
+    stops sooner or later. Warning is common on machines in use.
 
-    Check manually: npu-smi info; npu-smi info -t health -i 0 -c 0
+    Result: FAIL for Alarm and Critical. WARN for Warning.
 
-    Fix: Look up the error code (npu-smi info -t health), then reset the device or call the vendor.
+    Check manually:
+      npu-smi info
+      npu-smi info -t health -i 0 -c 0
+
+    Fix: Look up the error code. Then reset the device or call the vendor.
+      npu-smi info -t health -i 0 -c 0
     """
     reported = alarming(chips)
     for chip in npu_smi.chips:
         if chip.device in reported:
             continue
         npu, summary = DeviceScribe(scribe, scribe.host.name, chip.device), f"health is {chip.health}"
-        remedy = f"npu-smi info -t health -i {chip.device} names the error code (-i is npu-smi's own NPU number)"
+        remedy = "read the error code, and look it up in the vendor's fault list"
+        query = "" if chip.npu is None else f" -t health -i {chip.npu} -c {chip.chip}"
+        commands = (npu.on(f"npu-smi info{query}"),)
         if chip.health in ("Alarm", "Critical"):
-            yield npu.bad(summary, expected="OK", found=chip.health, remedy=remedy)
+            yield npu.bad(summary, expected="OK", found=chip.health, remedy=remedy, commands=commands)
         elif chip.health == "Warning":
-            yield npu.warn(summary, expected="OK", found=chip.health, remedy=remedy)
+            yield npu.warn(summary, expected="OK", found=chip.health, remedy=remedy, commands=commands)
         elif chip.health != "OK":
-            yield npu.unknown(summary, remedy=remedy)
+            yield npu.unknown(summary, remedy=remedy, commands=commands)
 
 
 @host_check(
     "NPU114", "Device processes", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
 )
 def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: A process left over from an earlier job holds device memory and HCCL's ports, and most products allow one
-    process per device. Any process on a device is a warning. A running job is no fault, but the probe avoids it and
-    addresses are not changed. Processes of this preflight run are ignored.
+    """Why: A leftover process of an earlier job holds device memory and HCCL's ports, and most products allow one
+    process per device. A running job is no fault, but the probe avoids it and addresses are not changed.
 
-    Check manually: npu-smi info (the second table)
+    Result: WARN for any process on a device. Processes of this preflight run are ignored.
 
-    Fix: Wait for the job, or end its leftover process: kill PID
+    Check manually: The second table lists the processes.
+      npu-smi info
+
+    Fix: Wait for the job, or end its leftover process, with PID from the finding.
+      kill PID
     """
     if not npu_smi.processes_listed:
         yield scribe.unknown(
-            f"{scribe.host.name}: npu-smi lists no processes, so who uses the devices is not known",
-            remedy=f"on {scribe.host.name}: fuser -v /dev/davinci*",
+            f"{scribe.host.name}: npu-smi lists no processes, so the users of the devices are unknown",
+            remedy="list the processes that use the devices",
+            commands=(scribe.on(scribe.host.name, "fuser -v /dev/davinci*"),),
         )
     for process in npu_smi.processes:
         holder = owner(os, process.pid, process.name)
@@ -317,12 +383,11 @@ def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
         other_run = holder is Owner.OTHER_RUN
         yield scribe.bad(
             f"{scribe.host.name}: device {process.device}: used by {process.name or 'a process'}"
-            + (f" of {process.user}" if process.user else "")
-            + (", of another preflight run" if other_run else ""),
+            + (f" of user {process.user}" if process.user else "")
+            + (", by another preflight run" if other_run else ""),
             device=process.device,
             expected="no process",
             found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
-            remedy=wait(scribe.host.name, process.pid)
-            if other_run
-            else f"wait for the job, or {end(scribe.host.name, process.pid)}",
+            remedy=WAIT if other_run else "wait for the job, or end the process",
+            commands=(scribe.on(scribe.host.name, show_run(process.pid) if other_run else f"kill {process.pid}"),),
         )

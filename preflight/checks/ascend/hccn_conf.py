@@ -15,7 +15,7 @@ from preflight.model.finding import Finding
 PATH = "/etc/hccn.conf"
 KEYS = ("address", "gateway", "netdetect", "mtu")  # of the file; an address counts with its netmask
 _Values = Mapping[str, str | None]
-_RECOVERY = f"hccn_tool -cfg recovery restores all that {PATH} says of the device, and brings its port up"
+_RECOVERY = f"hccn_tool -cfg recovery restores all of the device's settings in {PATH}, and brings its port up"
 
 
 @dataclass(frozen=True)
@@ -69,50 +69,61 @@ class _Settings:
 @host_check("NPU104", "Device settings in /etc/hccn.conf", products=NPU, configures=Area.ADDRESSES)
 def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     """Why: Devices lose their settings at a reboot and restore them from /etc/hccn.conf. Frameworks read the file
-    instead of the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. A difference is a
-    failure; in the MTU alone it is a warning. The inventory decides which of the two is right.
+    instead of the device. If the two disagree, an NPU is unreachable, now or after a reboot.
 
-    Check manually: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
+    Result: FAIL for a difference, WARN if only the MTU differs. The inventory decides which of the two is right.
 
-    Fix: Run preflight configure-device-ips. If the file is stale, this makes the setting again, and hccn_tool rewrites
-    its lines. If the device is wrong, add --allow-disturbing: hccn_tool -i 0 -cfg recovery then restores all settings
-    of the file.
+    Check manually:
+      hccn_tool -i 0 -ip -g
+      grep _0= /etc/hccn.conf
+
+    Fix: If the file is outdated, make the settings again. This rewrites the file's lines.
+      preflight configure-device-ips
+    If the device is wrong, restore all settings of the file.
+      preflight configure-device-ips --allow-disturbing
+    Without preflight, for device 0:
+      hccn_tool -i 0 -cfg recovery
     """
     for device in hccn.devices:
         settings = _settings(device, hccn_conf, planned_device(scribe.host, device.index))
         npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if settings.stale_keys():
-            yield _stale_file(npu, settings, "says something else of it" if hccn_conf.present else "is missing")
+            effect = (
+                "does not match the device, so a reboot changes"
+                if hccn_conf.present
+                else "is missing, so a reboot clears"
+            )
+            yield _stale_file(npu, settings, f"{PATH} {effect} its settings")
         if lost_keys := settings.lost_keys():
             restore = settings.may_be_restored()
             yield _report(npu, lost_keys)(
-                f"it does not have what {PATH} says of it",
+                f"the settings in {PATH} are not in effect",
                 expected=_text(settings.in_file, lost_keys),
                 found=_text(settings.on_device, lost_keys),
-                cause="it was not restored at boot, or something else than hccn_tool has changed it",
-                remedy="preflight configure-device-ips --allow-disturbing"
-                if restore
-                else f"hccn_tool -i {device.index} -cfg recovery, if the file is right",
+                cause="the settings were not restored at boot, or another program than hccn_tool changed them",
+                remedy=f"restore the settings in {PATH}" + ("" if restore else ", if they are right"),
+                commands=(
+                    "preflight configure-device-ips --allow-disturbing"
+                    if restore
+                    else npu.on(f"hccn_tool -i {device.index} -cfg recovery"),
+                ),
                 change=_recovery(npu, settings) if restore else None,
             )
 
 
-def _stale_file(npu: DeviceScribe, settings: _Settings, fault: str) -> Finding:
+def _stale_file(npu: DeviceScribe, settings: _Settings, summary: str) -> Finding:
     """Return the finding about a file that lacks settings that the device has."""
     stale_keys = settings.stale_keys()
-    remedy, change = (
-        "plan it in the inventory (preflight learn writes one), or make the setting again with hccn_tool",
-        None,
-    )
+    remedy, change = "plan these settings in the inventory, or set them again with hccn_tool", None
     if planned_keys := [key for key in stale_keys if settings.plan[key]]:
-        remedy = "preflight configure-device-ips"
+        remedy = "set the planned settings again, which saves them in the file"
         change = _change(npu, Kind.DEVICE_SAVED, planned_keys, settings.in_file, settings.on_device)
     return _report(npu, stale_keys)(
-        f"{PATH} {fault}",
+        summary,
         expected=_text(settings.on_device, stale_keys),
         found=_text(settings.in_file, stale_keys),
-        cause="after a reboot the device would have the file's values",
         remedy=remedy,
+        commands=("preflight configure-device-ips",),
         change=change,
     )
 

@@ -1,5 +1,6 @@
 """HCCS between the dies of a chip, which do not reach each other over RoCE."""
 
+import shlex
 from collections.abc import Iterator
 
 from preflight.checks.engine.registry import All, cluster_check
@@ -18,19 +19,23 @@ from preflight.model.ping import Ping
     several=False,
 )
 def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
-    """Why: The two dies of an Atlas A3 chip communicate over HCCS only. hccn_tool reports "successfully" even if every
-    packet of -hccs_ping was lost. Lost pings and bad planes are warnings. The check never fails, because the output is
-    known from the driver's source only.
+    """Why: The two dies of an Atlas A3 chip communicate over HCCS only. The tool hccn_tool reports "successfully" even
+    if every packet of -hccs_ping was lost.
 
-    Check manually: hccn_tool -i 1 -vnic -g; hccn_tool -i 0 -hccs_ping -g address A (as root)
+    Result: WARN for lost pings and bad planes, never FAIL: the output is known from the driver's source only.
 
-    Fix: Run npu-smi info -t hccs -i N -c C to see lanes and errors. Reset the chip, or have it inspected.
+    Check manually: Run these as root. Replace ADDRESS with the address from the first command.
+      hccn_tool -i 1 -vnic -g
+      hccn_tool -i 0 -hccs_ping -g address ADDRESS
+
+    Fix: Read the lanes and errors. Then reset the chip, or have it inspected.
+      npu-smi info -t hccs -i 0 -c 0
     """
     attempts = [ping for ping in pings if ping.purpose == "hccs" and "not supported on this product" not in ping.error]
     sources = {ping.host for ping in attempts}
     for host in scribe.hosts:
         if host.name not in sources:
-            yield scribe.skip("no device here has a vNIC address, or it was not asked for", host=host.name)
+            yield scribe.skip("no device has a vNIC address, or the address was not queried", host=host.name)
     for ping in attempts:
         yield from _faulty(scribe, ping)
 
@@ -39,16 +44,16 @@ def _faulty(scribe: All, ping: Ping) -> Iterator[Finding]:
     """Yield the finding about a ping that was not sent, or not answered on a good plane."""
     npu, answers = DeviceScribe(scribe, ping.host, ping.device), f"{ping.received} of {ping.sent}"
     if ping.error or not ping.sent:
-        yield npu.unknown(
-            f"{ping.peer} over HCCS could not be tried: {ping.error or 'no ping was sent'}", peer=ping.peer
-        )
+        error = ping.error or "no ping was sent"
+        yield npu.unknown(f"could not ping {ping.peer} over HCCS: {error}", peer=ping.peer)
     elif ping.received < ping.sent or ping.plane_faults:
         bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
         yield npu.bad(
-            f"{ping.peer} over HCCS answers {answers} pings{bad}",
+            f"{ping.peer} answers {answers} pings over HCCS{bad}",
             peer=ping.peer,
             expected=f"{ping.sent} of {ping.sent}",
             found=answers,
-            remedy=f"on {ping.host}: npu-smi info -t hccs -i N -c C, N and C of device {ping.device} by "
-            "npu-smi info -m",
+            remedy=f"find NPU and chip number of device {ping.device}, and read its HCCS lanes and errors",
+            commands=(npu.on("npu-smi info -m"),),
+            retest=npu.on(f"hccn_tool -i {ping.device} -hccs_ping -g address {shlex.quote(ping.address)}"),
         )

@@ -11,23 +11,30 @@ from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
-from preflight.rules.own_processes import Owner, agents, wait
+from preflight.rules.own_processes import WAIT, Owner, agents, show_run
 
 # The driver itself holds up to 8.6 % of an idle device's memory in the captures (910B4; 910B1 6.4 %, A3 5.2 %, 910A 0).
 IDLE_SHARE = 0.1
-_NO_PROCESSES = "npu-smi lists no processes, so nobody knows whose it is (NPU114)"
+_NO_PROCESSES = "npu-smi lists no processes, so a leftover looks like a running job (NPU114)"
+_PROBING = "the probe of this run uses the devices of the host"
 
 
 @host_check("NIC108", "Leftover device NIC resources", products=NPU, optional=("os",))
 def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: If the HCCP process of an earlier job remains, the next job does not start on the device (EJ0001): a
-    failure. Remaining queue pairs are a warning: they go with their process, or with a reset. The driver's own queue
-    pair is ignored. Ten seconds after a job's end, everything is normally released. If npu-smi shows a process on the
-    device, NPU114 reports it. During a probe, this run's workers are ignored, and another run's workers are a warning.
+    """Why: If the HCCP process of an earlier job remains, the next job does not start on the device (EJ0001). Normally,
+    everything is released ten seconds after a job's end. Remaining queue pairs go with their process, or with a reset.
 
-    Check manually: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
+    Result: FAIL for such a process, WARN for queue pairs. The driver's own queue pair is ignored. If npu-smi shows a
+    process on the device, NPU114 reports it. During a probe, this run's workers are ignored, and another run's workers
+    are WARN.
 
-    Fix: Wait ten seconds, then find the process with fuser -v /dev/davinci0. A reset of the device frees it.
+    Check manually:
+      hccn_tool -i 0 -process -g
+      hccn_tool -i 0 -hw_stats -g
+      npu-smi info
+
+    Fix: Wait ten seconds, then find the process. A reset of the device frees it.
+      fuser -v /dev/davinci0
     """
     if not npu_smi.processes_listed:
         yield scribe.skip(_NO_PROCESSES)
@@ -36,7 +43,7 @@ def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Fin
     yield from untold(scribe, scribe.host, hccp, resources)
     busy, probing = {process.device for process in npu_smi.processes}, agents(os)
     if probing is Owner.THIS_RUN:
-        yield scribe.skip("the probe of this run works on the host, and its workers use the devices")
+        yield scribe.skip(_PROBING)
         return
     for device in nic.devices:
         if device.index not in busy:
@@ -46,22 +53,24 @@ def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Fin
 def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Finding]:
     """Yield the finding about an HCCP process or queue pairs on an idle device."""
     npu, pairs = DeviceScribe(scribe, scribe.host.name, device.index), _queue_pairs(device)
-    remedy = f"wait 10 s and look again; then on {npu.host}: fuser -v /dev/davinci{npu.index}"
-    remedy = wait(npu.host) if other_run else remedy
+    remedy = WAIT if other_run else "check again after 10 s, then find the process that holds the device"
+    commands = (npu.on(show_run(None) if other_run else f"fuser -v /dev/davinci{npu.index}"),)
     if device.hccp.value == "exist":
         yield (npu.warn if other_run else npu.bad)(
-            "an HCCP process "
-            + ("is there while another preflight run probes" if other_run else "is left, though no job runs on it"),
-            expected="not exist",
-            found=f"exist, {pairs} queue pairs",
+            "HCCP process, "
+            + ("while another preflight run probes the host" if other_run else "although no job uses the device"),
+            expected="no HCCP process",
+            found=f"an HCCP process with {pairs} queue pairs",
             remedy=remedy,
+            commands=commands,
         )
     elif pairs:
         yield npu.warn(
-            "queue pairs are left, though no job runs on it",
+            "queue pairs left over, although no job uses the device",
             expected="no queue pair of a job",
             found=f"{pairs} queue pairs",
             remedy=remedy,
+            commands=commands,
         )
 
 
@@ -75,20 +84,24 @@ def _queue_pairs(device: NicDevice) -> int:
 
 @host_check("NPU118", "Leftover device memory", severity=Outcome.WARN, products=NPU, optional=("os",))
 def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. NPU114
-    reports the processes that npu-smi lists, with their memory. More than a tenth of the memory beyond that is a
-    warning. It belongs to a process that is not visible here, or to one that has ended.
+    """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. The
+    memory belongs to a process that is not visible here, or to one that has ended.
 
-    Check manually: npu-smi info (HBM-Usage; the second table lists the processes)
+    Result: WARN if more than a tenth of the memory is in use beyond that of the processes in npu-smi. NPU114 reports
+    those processes.
 
-    Fix: Search for containers that use the device, and run fuser -v /dev/davinci0. Then reset the device.
+    Check manually: Compare HBM-Usage with the processes in the second table.
+      npu-smi info
+
+    Fix: Search for containers and processes that use the device. Then reset the device.
+      fuser -v /dev/davinci0
     """
     if not npu_smi.processes_listed:
         yield scribe.skip(_NO_PROCESSES)
         return
     probing = agents(os)
     if probing is Owner.THIS_RUN:
-        yield scribe.skip("the probe of this run works on the host, and its workers use the devices")
+        yield scribe.skip(_PROBING)
         return
     for chip in npu_smi.chips:
         listed = _listed_memory(npu_smi, chip.device)
@@ -96,14 +109,15 @@ def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
             continue
         excess = chip.hbm_used - listed
         if excess > IDLE_SHARE * chip.hbm_total:
+            other_run = probing is Owner.OTHER_RUN
+            query = show_run(None) if other_run else f"fuser -v /dev/davinci{chip.device}"
             yield scribe.bad(
                 f"{scribe.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use "
-                "by no process that npu-smi lists",
+                "beyond the processes that npu-smi lists",
                 device=chip.device,
-                found=f"{chip.hbm_used} of {chip.hbm_total} MB, {listed} MB of listed processes",
-                remedy=wait(scribe.host.name)
-                if probing is Owner.OTHER_RUN
-                else f"look for containers that use it; on {scribe.host.name}: fuser -v /dev/davinci{chip.device}",
+                found=f"{chip.hbm_used} of {chip.hbm_total} MB in use, {listed} MB of it by listed processes",
+                remedy=WAIT if other_run else "find containers and processes that use the device",
+                commands=(scribe.on(scribe.host.name, query),),
             )
 
 
@@ -116,25 +130,31 @@ def _listed_memory(npu_smi: NpuSmi, device: int) -> int | None:
 @cluster_check("PRB105", "Device release after the probe", products=NPU, several=False)
 def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: The driver's HCCP process remains for about ten seconds after a worker was killed. The probe waits half a
-    minute for it. A device that is still held after that fails in the next rounds and in the next job (EJ0001). The
-    probe alone is the cause, so the check fails. PRB101 reports why a worker was killed.
+    minute for it. A device that is still held after that fails in the next rounds and in the next job (EJ0001).
 
-    Check manually: hccn_tool -i 0 -process -g (not exist); npu-smi info
+    Result: FAIL for such a device, because the probe alone is the cause. PRB101 reports why a worker was killed.
 
-    Fix: Find the process with fuser -v /dev/davinci0, then reset the device or the host.
+    Check manually: A free device answers "not exist".
+      hccn_tool -i 0 -process -g
+      npu-smi info
+
+    Fix: Find the process, then reset the device or the host.
+      fuser -v /dev/davinci0
     """
     if not observations:
-        yield scribe.unknown("the probe brought no results", host=None)
+        yield scribe.unknown("the probe returned no results", host=None)
     views = list(chain.from_iterable(observation.ranks for observation in observations))
     for host, device in sorted({(view.member.host, view.member.device) for view in views if view.held}):
         yield scribe.bad(
-            f"{host}: device {device} is still held by a worker that was killed",
+            f"{host}: device {device}: still held by a killed worker of the probe",
             host=host,
             device=device,
-            expected="not exist",
-            found="exist",
-            remedy=f"on {host}: fuser -v /dev/davinci{device}; then reset the device",
+            expected="no HCCP process",
+            found="an HCCP process",
+            remedy="find the process that holds the device, then reset the device",
+            commands=(scribe.on(host, f"fuser -v /dev/davinci{device}"),),
+            retest=scribe.on(host, f"hccn_tool -i {device} -process -g"),
         )
     errors = {view.member.host: view.held_error for view in views if view.held_error and not view.held}
     for host, error in sorted(errors.items()):
-        yield scribe.unknown(f"{host}: whether killed workers have left their devices is not known: {error}", host=host)
+        yield scribe.unknown(f"{host}: the devices of killed workers could not be checked: {error}", host=host)

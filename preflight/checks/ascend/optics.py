@@ -25,15 +25,16 @@ class OpticsFault:
 
 @host_check("NIC102", "Optical module readings", products=NPU)
 def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
-    the module's own limit is a failure. Too much light, heat, or a loss flag with good values is a warning. Such a flag
-    may be left over from an earlier loss. Some drivers report a module as "not present" but give all its values, and
-    then the values count. Copper has no module to query. NPU107 reports a link that is down, with the module's fault as
-    its cause.
+    """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Some drivers
+    report a module as "not present" but give all its values, and then the values count. Copper has no module to query.
 
-    Check manually: hccn_tool -i 0 -optical -g
+    Result: FAIL for light below the module's own limit. WARN for too much light, for heat, and for a loss flag with
+    good values, which may be left over. If the link is down, NPU107 reports that with the module's fault as its cause.
 
-    Fix: Clean and reseat the fibre at both ends, then change the module.
+    Check manually:
+      hccn_tool -i 0 -optical -g
+
+    Fix: Clean and reseat the fibre at both ends, then replace the module.
     """
     yield from untold(scribe, scribe.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)
@@ -41,11 +42,12 @@ def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
         faults = faults_of(device.optics.value) if device.index in up else []
         if faults:
             yield (scribe.bad if any(fault.dark for fault in faults) else scribe.warn)(
-                f"{scribe.host.name}: device {device.index}: its optical module {_joined(faults)}",
+                f"{scribe.host.name}: device {device.index}: optical module {_joined(faults)}",
                 device=device.index,
                 found="; ".join(fault.values for fault in faults),
-                evidence=tuple(filter(None, (_module_name(device.optics.value),))),
-                remedy=f"clean and reseat the fibre of device {device.index} at both ends, then change the module",
+                evidence=tuple(f"module {name}" for name in (_module_name(device.optics.value),) if name),
+                remedy=f"clean and reseat the fibre of device {device.index} at both ends, then replace the module",
+                retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -optical -g"),
             )
 
 
@@ -55,9 +57,9 @@ def cause_of_no_link(device: NicDevice | None) -> str:
         return ""
     optics = device.optics.value
     if _absent(device) or (optics and not (optics.present or _has_power(optics))):
-        return "no optical module is there"
+        return "the optical module is missing"
     if faults := faults_of(optics):
-        return f"its optical module {_joined(faults)}"
+        return f"the optical module {_joined(faults)}"
     return "the port has no error correction (no FEC mode)" if device.fec.value == "no" else ""
 
 
@@ -83,7 +85,7 @@ def faults_of(optics: Optics | None) -> list[OpticsFault]:
         if dark:
             faults[0] = OpticsFault(faults[0].summary, f"{faults[0].values}, {', '.join(flags_set)}", dark=True)
         else:  # flags stay set until they are read, so alone they may be old
-            faults.insert(0, OpticsFault("tells of a lost signal", ", ".join(flags_set)))
+            faults.insert(0, OpticsFault("reports a lost signal", ", ".join(flags_set)))
     band = optics.temperature_band
     if optics.temperature is not None and band and not band.low <= optics.temperature <= band.high:
         word = "hot" if optics.temperature > band.high else "cold"

@@ -1,5 +1,6 @@
 """The rank table that jobs would read, compared with the devices."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -18,15 +19,26 @@ from preflight.ranktable.super_pods import without_sdid
 from preflight.ranktable.types import RankTable, Server
 
 _VARIABLE = "RANK_TABLE_FILE"
+_WRITE_AGAIN = "write the rank table again from the devices of the hosts"
+
+
+def _push(path: str) -> str:
+    """Return the command that writes a new table, to the same path if that is absolute."""
+    return f"preflight ranktable --push {shlex.quote(path)}" if path.startswith("/") else "preflight ranktable"
 
 
 @host_check("NPU125", "Rank table addresses", products=NPU, optional=("network",))
 def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
     """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
-    end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout. The check fails if
-    table and device differ. NPU101 compares the device with the inventory, and NPU104 with /etc/hccn.conf.
+    end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout.
 
-    Check manually: echo $RANK_TABLE_FILE (where jobs run); hccn_tool -i 0 -ip -g (compare with device_ip in the table)
+    Result: FAIL if table and device differ. NPU101 compares the device with the inventory, and NPU104 with
+    /etc/hccn.conf.
+
+    Check manually: Compare the device's address with device_ip in the table. Where jobs run:
+      cat "$RANK_TABLE_FILE"
+    On the host:
+      hccn_tool -i 0 -ip -g
 
     Fix: Write the rank table again from the devices' addresses.
     """
@@ -41,26 +53,31 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
         if has_planned_address(scribe.host, devices[ranked.device_id]):
             planned = planned_device(scribe.host, ranked.device_id).address
             yield scribe.bad(
-                f"{scribe.host.name}: device {ranked.device_id}: the rank table has {ranked.device_ip}, "
-                f"the device {actual}",
+                f"{scribe.host.name}: device {ranked.device_id}: address {ranked.device_ip} in the rank table, "
+                f"{actual} on the device",
                 device=ranked.device_id,
                 expected=actual + (", as planned" if planned else ""),
                 found=f"{ranked.device_ip} in {path}",
-                remedy=f"write {path} again from what the devices have",
+                remedy=_WRITE_AGAIN,
+                commands=(_push(path),),
             )
 
 
 @host_check("NPU127", "Rank table device assignment", products=NPU, optional=("network",))
 def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). Only from Atlas A2 on may
-    ranks share a device, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super
-    device ids ends with "super_device_id is invalid". Jobs that retry operators (HCCL_OP_RETRY_ENABLE) need host_ip in
-    the table. Jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE) need every device_ip. The check fails for a
-    table that breaks one of these rules. Without a rank table the start script decides, and nothing can be checked.
+    """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). From Atlas A2 on, ranks may
+    share a device if the table has a device_port for each. A table of version 1.2 (Atlas A3) without super device ids
+    ends with "super_device_id is invalid".
 
-    Check manually: echo $RANK_TABLE_FILE (where jobs run; in it, compare every device_id of this host's server_id)
+    Result: FAIL for a table that breaks one of these rules. It also needs host_ip for jobs that retry operators
+    (HCCL_OP_RETRY_ENABLE). It needs every device_ip for jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE).
+    Without a rank table the start script decides, and nothing can be checked.
 
-    Fix: Write the rank table again, with one rank per device. To read SDIDs, run npu-smi info -t spod-info -i 0 -c 0
+    Check manually: Where jobs run, compare every device_id of this host's server_id.
+      cat "$RANK_TABLE_FILE"
+
+    Fix: Write the rank table again, with one rank per device. This command reads the SDIDs.
+      npu-smi info -t spod-info -i 0 -c 0
     """
     own = _own_server(scribe, job, network)
     if own.error:
@@ -70,26 +87,29 @@ def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterat
     path = job.variables[_VARIABLE]
     for device in shared(own.value.server):
         yield scribe.bad(
-            f"{scribe.host.name}: device {device}: the rank table gives it to several ranks",
+            f"{scribe.host.name}: device {device}: assigned to several ranks in the rank table",
             device=device,
-            expected="a rank a device",
+            expected="one rank per device",
             found=path,
-            remedy=f"write {path} again, or give each a device_port of its own",
+            remedy=f"{_WRITE_AGAIN}, or give each rank a separate device_port",
+            commands=(_push(path),),
         )
     for rule in (host_ips_of_job, addresses_of_job):
         for problem in islice(rule(own.value.table, (own.value.server,), job.variables, "where jobs run"), 1):
             yield scribe.bad(
                 f"{scribe.host.name}: the rank table: {problem.text}",
                 found=path,
-                remedy=f"write {path} again from the hosts: preflight ranktable",
+                remedy=_WRITE_AGAIN,
+                commands=(_push(path),),
             )
     if own.value.table.version == "1.2" and (devices_without_sdid := without_sdid(own.value.server)):
         listed = ", ".join(str(device.device_id) for device in devices_without_sdid[:16])
         yield scribe.bad(
-            f"{scribe.host.name}: the rank table has no super_device_id of device {listed}",
+            f"{scribe.host.name}: the rank table has no super_device_id for device {listed}",
             found=path,
-            expected="a super_device_id for each, in a table of version 1.2",
-            remedy=f"write {path} again, with SDIDs",
+            expected="a super_device_id for each device, in a table of version 1.2",
+            remedy=_WRITE_AGAIN,
+            commands=(_push(path),),
         )
 
 
@@ -111,12 +131,12 @@ def _own_server(scribe: Here, job: Job, network: Network | None) -> Found[_Serve
     if parsed.table is None:
         return Found(error=f"{path} could not be read: {parsed.why}")
     if parsed.table.version == "2.0":
-        return Found(error=f"{path} is of version 2.0, which names no servers")
+        return Found(error=f"{path} is of version 2.0, which lists no servers")
     own = own_server(parsed.table, scribe.host, network)
     if own is None:
-        return Found(error=f"{path} names no server with an address of {scribe.host.name}")
+        return Found(error=f"{path} lists no server with an address of {scribe.host.name}")
     return Found(_ServerInTable(parsed.table, own))
 
 
 def _read_error(file: SeenFile | None) -> str:
-    return "it was not looked at" if file is None else file.error or "it is missing"
+    return "it was not collected" if file is None else file.error or "it is missing"

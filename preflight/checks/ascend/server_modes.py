@@ -23,10 +23,13 @@ _MODULE = 4  # devices of an Atlas A1 share a module by four: 0-3 and 4-7
 )
 def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: Atlas A1 servers run their NPUs in SMP mode (four subnets, as HCCL expects) or in AMP mode (one subnet for
-    all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode it sees its
-    own port only. The wrong mode is only a warning, because this rule is known from reports of users.
+    all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode it sees only
+    its own port.
 
-    Check manually: hccn_tool -i 0 -route -g (eth0 to eth3, or one of them)
+    Result: WARN for the wrong mode, never FAIL: this rule is known from reports of users.
+
+    Check manually: The output has eth0 to eth3 in SMP mode, and one of them in AMP mode.
+      hccn_tool -i 0 -route -g
 
     Fix: Set the mode in the BMC (SMP for training), or plan addresses for the present mode: four subnets, or one.
     """
@@ -36,16 +39,18 @@ def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
         ports = _ports(device)
         if scribe.cluster.amp and len(ports) > 1:
             yield scribe.bad(
-                f"{scribe.host.name}: the NPUs are in SMP mode: device {device.index} sees {', '.join(sorted(ports))}",
+                f"{scribe.host.name}: NPUs are in SMP mode, but the address plan is for AMP mode",
                 expected="AMP mode",
                 found="SMP mode",
+                evidence=(f"device {device.index} sees {', '.join(sorted(ports))}",),
                 remedy='set AMP mode in the BMC, or plan = "four-subnets" under [device_addresses] in the inventory',
             )
         elif not scribe.cluster.amp and len(ports) == 1 and _addressed(nic) > 1:
             yield scribe.bad(
-                f"{scribe.host.name}: the NPUs seem to be in AMP mode: device {device.index} sees its own port only",
+                f"{scribe.host.name}: NPUs are probably in AMP mode, but the address plan is for SMP mode",
                 expected="SMP mode",
                 found="AMP mode",
+                evidence=(f"device {device.index} sees its own port only",),
                 remedy='set SMP mode in the BMC, or plan = "one-subnet" under [device_addresses] in the inventory',
             )
 
@@ -68,15 +73,18 @@ def _addressed(nic: Nic) -> int:
 )
 def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: In a super-pod, devices find each other by their SDID. Two devices with the same SDID receive each other's
-    packets. Servers of different super-pods reach each other over RoCE only. Both are only warnings: the format is
-    known from the driver's source, not from a capture.
+    packets. Servers of different super-pods reach each other only over RoCE.
 
-    Check manually: npu-smi info -t spod-info -i 0 -c 0
+    Result: WARN for a duplicate SDID, and for servers of different super-pods. Never FAIL: the format is known from the
+    driver's source, not from a capture.
+
+    Check manually:
+      npu-smi info -t spod-info -i 0 -c 0
 
     Fix: Correct the super-pod's server numbers with the vendor's tool, or remove superpod from the inventory.
     """
     if not scribe.cluster.superpod:
-        yield scribe.skip("the inventory names no super-pod")
+        yield scribe.skip("the inventory sets no superpod")
         return
     places: dict[tuple[int, int], list[tuple[str, int]]] = defaultdict(list)
     pods: dict[str, int] = {}
@@ -88,21 +96,22 @@ def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
                 pods.setdefault(host.name, superpod.pod)
     for odd in odd_ones(pods):
         yield scribe.bad(
-            f"{odd.host}: in super-pod {odd.value}, but {odd.elsewhere} in {odd.usual} (format unconfirmed)",
+            f"{odd.host}: in super-pod {odd.value}, unlike {odd.elsewhere} in super-pod {odd.usual} "
+            "(format unconfirmed)",
             host=odd.host,
             expected=f"super-pod {odd.usual}",
             found=f"super-pod {odd.value}",
-            remedy="use servers of one super-pod, or take superpod out of the inventory",
+            remedy="use servers of one super-pod, or remove superpod from the inventory",
         )
     for (_, sdid), sharers in places.items():
         for name, device in sharers[1:]:
             yield scribe.bad(
-                f"{name}: device {device}: SDID {sdid} is also that of "
+                f"{name}: device {device}: SDID {sdid} is also used by "
                 f"{sharers[0][0]}/{sharers[0][1]} (format unconfirmed)",
                 host=name,
                 device=device,
                 peer=f"{sharers[0][0]}/{sharers[0][1]}",
-                expected="an SDID of its own",
+                expected="a unique SDID",
                 found=str(sdid),
                 remedy=f"correct the server number of {name} in its super-pod",
             )

@@ -16,10 +16,15 @@ _PRIORITIES, _CLASSES = range(8), range(0, 256, 4)
 @host_check("NIC107", "Device PFC and DSCP settings", severity=Outcome.WARN, products=NPU)
 def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
     """Why: RDMA becomes very slow when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP HCCL_RDMA_TC
-    / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic. A
-    deviation is only a warning: the formats are known from the tool's source, not from a capture.
+    / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic.
 
-    Check manually: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA (where jobs run)
+    Result: WARN for a deviation, never FAIL: the formats are known from the tool's source, not from a capture.
+
+    Check manually:
+      hccn_tool -i 0 -pfc -g
+      hccn_tool -i 0 -dscp_to_tc -g
+    Where jobs run:
+      env | grep HCCL_RDMA
 
     Fix: Set the same priority and DSCP in the jobs' environment, on the devices and on the switch ports.
     """
@@ -32,25 +37,27 @@ def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
             yield _pfc_off(scribe, device, priority, actual)
         if dscp and (class_ := _class_with_unmarked(device, dscp)) is not None:
             yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: DSCP {dscp}, which jobs send with, is not kept apart "
-                "from unmarked traffic (format unconfirmed)",
+                f"{scribe.host.name}: device {device.index}: DSCP {dscp}, which jobs use, shares a traffic class with "
+                "unmarked traffic (format unconfirmed)",
                 device=device.index,
                 found=f"traffic class {class_} for both",
-                remedy=f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {dscp} tc 1, and the same on its "
-                "switch port; or HCCL_RDMA_TC in the jobs' environment",
+                remedy=f"give DSCP {dscp} a separate class on device and switch port, or set HCCL_RDMA_TC for the jobs",
+                commands=(scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {dscp} tc 1"),),
             )
 
 
 def _pfc_off(scribe: Here, device: NicDevice, priority: int, actual: str) -> Finding:
     bits = [int(enabled or level == priority) for level, enabled in enumerate(device.pfc.value or ())]
     return scribe.bad(
-        f"{scribe.host.name}: device {device.index}: PFC is off for priority {priority}, which jobs send with "
+        f"{scribe.host.name}: device {device.index}: PFC is off for priority {priority}, which jobs use "
         "(format unconfirmed)",
         device=device.index,
         expected=f"PFC for priority {priority}",
         found=actual,
-        remedy=f"hccn_tool -i {device.index} -pfc -s bitmap {','.join(map(str, bits))} (adds priority {priority} to "
-        f"those on), and priority {priority} on its switch port; or HCCL_RDMA_SL in the jobs' environment",
+        remedy=f"add PFC for priority {priority} on device and switch port, or set HCCL_RDMA_SL for the jobs",
+        commands=(
+            scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -pfc -s bitmap {','.join(map(str, bits))}"),
+        ),
     )
 
 

@@ -14,10 +14,13 @@ from preflight.rules.gpus import GPU, gpus
 @cluster_check("GPU119", "NVIDIA driver version", products=GPU)
 def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: The driver determines which CUDA a job may use and how NCCL reaches GPU memory. If releases differ, one host
-    reports "invalid usage" or falls back to slower paths, and the others wait. Different releases fail. The open and
-    the proprietary kernel module of the same release work together, so this difference is a warning.
+    reports "invalid usage" or falls back to slower paths, and the others wait.
 
-    Check manually: cat /proc/driver/nvidia/version
+    Result: FAIL for different releases. WARN if some hosts have the open and others the proprietary kernel module of
+    the same release, because these work together.
+
+    Check manually:
+      cat /proc/driver/nvidia/version
 
     Fix: Install the same release and kind of module on every host, then reboot.
     """
@@ -45,11 +48,13 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 @cluster_check("GPU120", "GPU VBIOS version", severity=Outcome.WARN, products=GPU)
 def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: VBIOS releases differ in limits of power and clocks, and in the faults that they fix. A GPU that was
-    exchanged often comes with another release. The check compares hosts with GPUs of the same name, and warns about a
-    difference.
+    """Why: VBIOS releases differ in power and clock limits, and in the faults that they fix. A replaced GPU often comes
+    with another release.
 
-    Check manually: nvidia-smi -q | grep VBIOS
+    Result: WARN if GPUs of the same name differ between hosts.
+
+    Check manually:
+      nvidia-smi -q | grep VBIOS
 
     Fix: Update the firmware of the server's GPU board with the vendor's tool.
     """
@@ -68,14 +73,18 @@ def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 @host_check("GPU121", "NVIDIA driver library version", products=GPU)
 def libraries(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: An update in the background installs new libraries while the old module is still loaded. Every new program
-    then fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), and running programs continue. Libraries of
-    other versions fail. If nvidia-smi answers, it found its library in another place, and this is a warning. CUDA may
-    still take the wrong one.
+    """Why: A background update installs new libraries while the old module is still loaded. Every new program then
+    fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while running programs continue.
 
-    Check manually: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+    Result: FAIL for libraries of other versions. WARN if nvidia-smi works, because it found its library in another
+    place. CUDA may still load the wrong one.
 
-    Fix: Reboot, or end all jobs and load the nvidia modules again. Keep the driver's packages from updating themselves.
+    Check manually:
+      cat /proc/driver/nvidia/version
+      ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+
+    Fix: Reboot, or end all jobs and load the nvidia modules again. Exclude the driver's packages from automatic
+    updates.
     """
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")

@@ -21,13 +21,17 @@ _RECOVERY = 154  # the Xid with the action that the GPU needs by now
 @host_check("GPU103", "Uncorrectable GPU memory errors", products=GPU)
 def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: An uncorrectable error ends the program that reads that memory, and sooner or later the next one, too.
-    Errors are counted since the driver was loaded or the GPU was reset, so repaired ones do not count. Any such error
-    fails. SRAM errors above the driver's own threshold also fail, and the GPU has to be replaced.
+    Errors are counted since the driver was loaded or the GPU was reset, so repaired ones do not count.
 
-    Check manually: nvidia-smi -q -d ECC,ROW_REMAPPER
+    Result: FAIL for any such error. Also FAIL for SRAM errors above the driver's own threshold: the GPU then has to be
+    replaced.
 
-    Fix: End the jobs, then run nvidia-smi --gpu-reset -i 0000:9b:00.0. If errors return, or exceed the threshold,
-    replace the GPU.
+    Check manually:
+      nvidia-smi -q -d ECC,ROW_REMAPPER
+
+    Fix: End the jobs, then reset the GPU, with its bus address from the finding. If errors return or exceed the
+    threshold, replace the GPU.
+      nvidia-smi --gpu-reset -i 0000:9b:00.0
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -60,14 +64,19 @@ def _reset(scribe: Here, bus: str) -> str:
 
 @host_check("GPU104", "Pending GPU repairs", products=GPU)
 def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A bad page or row of memory is taken out of use only at the next reset. Until then, programs still get it
-    (Xid 63 before, 94 or 95 after). A pending reset fails. A GPU without spare rows stays broken and fails. Pending
-    repairs that only drivers from 570 on report are warnings, because their format is unconfirmed.
+    """Why: A bad page or row of memory is taken out of use only at the next reset. Until then, programs still use it
+    (Xid 63 before, 94 or 95 after).
 
-    Check manually: nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; nvidia-smi -q | grep -A2 'Reset Status'
+    Result: FAIL for a pending reset, and for a GPU without spare rows, which stays broken. WARN for pending repairs
+    that only drivers from 570 on report, because their format is unconfirmed.
 
-    Fix: End the jobs, then run nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot. If the remapping failed, replace the
-    GPU.
+    Check manually:
+      nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT
+      nvidia-smi -q | grep -A2 'Reset Status'
+
+    Fix: End the jobs, then reset the GPU, with its bus address from the finding, or reboot. If the remapping failed,
+    replace the GPU.
+      nvidia-smi --gpu-reset -i 0000:9b:00.0
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -114,13 +123,15 @@ def _pending_of_new_drivers(gpu: Gpu) -> str:
 
 @host_check("GPU105", "GPU throttling", products=GPU)
 def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. The
-    check fails; for SW Thermal Slowdown, it warns. Low clocks of an idle GPU (Idle), or of one at its power limit (SW
-    Power Cap), are no fault.
+    """Why: A GPU that its hardware slows down has a fraction of its clock speed, and every collective waits for it. Low
+    clocks are normal for an idle GPU (Idle) and for one at its power limit (SW Power Cap).
 
-    Check manually: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
+    Result: FAIL for a GPU that its hardware slows down. WARN for SW Thermal Slowdown.
 
-    Fix: Check fans, air flow, power supplies and cables of the server. The BMC's log shows which one is the cause.
+    Check manually:
+      nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
+
+    Fix: Check the server's fans, air flow, power supplies and cables. The BMC's log shows which one is the cause.
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -140,12 +151,15 @@ def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU107", "GPU Xid errors", products=GPU)
 def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: An Xid is an error of a GPU that the driver reports. NVIDIA's catalogue lists which of them need a reset, a
-    reboot or other hardware; these fail. Xids that only ended a job, or inform, are no fault; others are warnings. They
-    are counted since the driver was loaded. The log shows a later reset of the GPU only if the driver writes Xid 154
-    (new drivers).
+    """Why: An Xid is a GPU error that the driver reports. NVIDIA's catalogue lists which of them need a reset, a reboot
+    or other hardware. The log shows a later reset of the GPU only if the driver writes Xid 154 (new drivers).
 
-    Check manually: dmesg | grep -e 'NVRM: Xid'; journalctl -k -b -g 'NVRM: Xid'
+    Result: FAIL for an Xid that needs one of these. Xids that only ended a job or inform are ignored. WARN for others.
+    All are counted since the driver was loaded.
+
+    Check manually:
+      dmesg | grep -e 'NVRM: Xid'
+      journalctl -k -b -g 'NVRM: Xid'
 
     Fix: Apply the fix in the finding. If this was done already, add a waiver until the next reboot.
     """

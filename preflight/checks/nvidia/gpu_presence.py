@@ -23,12 +23,17 @@ _SHOWN = 3  # unreadable values that a finding names
 @host_check("GPU101", "Response of nvidia-smi", products=GPU, optional=("accelerators",))
 def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
     """Why: If nvidia-smi cannot do something, CUDA cannot do it either. If it hangs, the driver waits for a GPU (Xid
-    119), and a job hangs when it sets up CUDA. A hang fails, and so does a known error, a missing GPU or a missing
-    driver. Answers that are not understood are unknown: a GPU that reports "Unknown Error" may be unhealthy.
+    119), and a job hangs when it initializes CUDA.
 
-    Check manually: timeout 30 nvidia-smi -q; dmesg | grep -e NVRM -e Xid; cat /proc/driver/nvidia/version
+    Result: FAIL if nvidia-smi hangs or reports a known error, and if a GPU or the driver is missing. UNKNOWN for output
+    that preflight does not recognize: a GPU that reports "Unknown Error" may be unhealthy.
 
-    Fix: Follow the error message. For a hang, reset the GPU that Xid 119 names, else reboot the host.
+    Check manually:
+      timeout 30 nvidia-smi -q
+      dmesg | grep -e NVRM -e Xid
+      cat /proc/driver/nvidia/version
+
+    Fix: Follow the error message. If nvidia-smi hangs, reset the GPU in the Xid 119 message, or reboot the host.
     """
     host, error = scribe.host.name, nvidia.gpus.error
     if other_kind(scribe.cluster.product, accelerators):
@@ -110,13 +115,17 @@ class _PeerCount:
 @cluster_check("GPU102", "GPU presence", products=GPU, several=False)
 def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU that fell off the bus (Xid 79) ends the job's rank. After a reboot, it may be missing without a
-    message. The number of GPUs is compared with the inventory, else with the other hosts. The PCI bus shows which one
-    is lost. A lost GPU or a wrong number fails; a number that is unusual for the model is a warning. In a container,
-    only the GPUs that it was given count.
+    message. The PCI bus shows which GPU is lost.
 
-    Check manually: nvidia-smi -L; lspci -D -d 10de: ; dmesg | grep Xid   (rev ff in lspci: the GPU fell off the bus)
+    Result: FAIL for a lost GPU, and if the number of GPUs differs from the inventory or the other hosts. WARN for a
+    number that is unusual for the model. In a container, only the GPUs that it was given count.
 
-    Fix: Reboot the host. If that does not help, power it off and on, then check the board, its cables or its slot.
+    Check manually: In the output of lspci, rev ff marks a GPU that fell off the bus.
+      nvidia-smi -L
+      lspci -D -d 10de:
+      dmesg | grep Xid
+
+    Fix: Reboot the host. If that does not help, power it off and on. Then check the board, its cables and its slot.
     """
     counts = {
         host.name: len(answer.gpus)
@@ -186,12 +195,15 @@ def _gpus(number: int) -> str:
 
 @cluster_check("GPU106", "GPU PCIe link width", products=GPU, several=False)
 def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: A GPU on 8 of 16 lanes works, but is half as fast to and from the host and the NICs, and every job waits for
-    it. The width does not fall while a GPU idles; only the generation does. Fewer lanes fail if the GPUs of that number
-    have more on most hosts. If that is undecided, most GPUs of the name decide. Otherwise the servers may be built like
-    that, and it is a warning.
+    """Why: A GPU on 8 of 16 PCIe lanes works, but transfers to the host and the NICs are half as fast. Every job waits
+    for it. An idle GPU lowers the PCIe generation, but not the width.
 
-    Check manually: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
+    Result: FAIL for fewer lanes than the GPU of that number has on most hosts. If that is undecided, most GPUs of the
+    same name decide. Otherwise it is WARN, because the servers may be built like that.
+
+    Check manually: The GPU's bus address is in the finding, here 0000:9b:00.0.
+      nvidia-smi -q | grep -A2 'Link Width'
+      lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
     Fix: Power the host off and on. Then check the seat of the board, its riser or retimer.
     """

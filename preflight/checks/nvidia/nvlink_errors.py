@@ -17,12 +17,14 @@ Place = tuple[int, int]  # GPU and link
 
 @host_check("GPU122", "NVLink errors", severity=Outcome.WARN, products=GPU)
 def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A link that resends packets, or is trained again, is slow intermittently, and often goes down next. A
-    healthy link counts no errors since the driver was loaded. An error is only a warning, because the format is known
-    from users' posts, not from a capture. A link without a known counter is unknown. The counters are not read if the
-    kernel log has to be read from journald.
+    """Why: A link that resends packets or is trained again is slow intermittently, and often goes down next. A healthy
+    link counts no errors since the driver was loaded.
 
-    Check manually: nvidia-smi nvlink -e
+    Result: WARN for errors, never FAIL: the format is known from users' posts, not from a capture. UNKNOWN for a link
+    without a known counter. The counters are not read if the kernel log has to be read from journald.
+
+    Check manually:
+      nvidia-smi nvlink -e
 
     Fix: Reset all GPUs of the host together, or reboot it, and check whether the counts rise again. Then check the
     board, or the bridge between the GPUs.

@@ -14,15 +14,19 @@ _READY, _FINE = "Completed", "Success"
 
 @host_check("GPU112", "Fabric manager service", products=GPU)
 def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: Fabric manager sets up the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
-    GPUs of the host, or NCCL fails when it sets up NVLink SHARP. The check then fails. A manager that was started
-    manually is gone after the next reboot, which is a warning. GPU114 reports on hosts without NVSwitches on their PCI
-    bus (also virtual machines, and B200).
+    """Why: Fabric manager configures the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
+    GPUs of the host. Or NCCL fails when it initializes NVLink SHARP.
 
-    Check manually: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
+    Result: FAIL if it does not run. WARN if it was started manually, because it is gone after the next reboot. GPU114
+    covers hosts without NVSwitches on their PCI bus (virtual machines, B200).
 
-    Fix: Run systemctl enable --now nvidia-fabricmanager (from the package of that name). If it does not start, read
-    /var/log/fabricmanager.log
+    Check manually:
+      systemctl status nvidia-fabricmanager
+      lspci -d 10de: | grep 0680
+
+    Fix: Enable and start the service, from the package of the same name. If it does not start, read
+    /var/log/fabricmanager.log.
+      systemctl enable --now nvidia-fabricmanager
     """
     manager = nvidia.fabric_manager
     if not nvidia.switches:
@@ -70,13 +74,17 @@ def _systemctl(scribe: Here, verb: str) -> str:
 
 @host_check("GPU113", "Fabric manager version", products=GPU)
 def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: Fabric manager must have exactly the driver's release; another release fails. After an update of one of the
-    two, it does not start. If it was started before, only a part fails: NVLink SHARP in NCCL ("transport/nvls.cc … Cuda
-    failure 1").
+    """Why: Fabric manager must have exactly the driver's release. After an update of one of the two, it does not start.
+    If it was started before, only NVLink SHARP in NCCL fails ("transport/nvls.cc … Cuda failure 1").
 
-    Check manually: nv-fabricmanager -v; cat /proc/driver/nvidia/version
+    Result: FAIL if the releases differ.
 
-    Fix: Install the package of the driver's release, end the jobs, then run systemctl restart nvidia-fabricmanager
+    Check manually:
+      nv-fabricmanager -v
+      cat /proc/driver/nvidia/version
+
+    Fix: Install the package of the driver's release, end the jobs, then restart the service.
+      systemctl restart nvidia-fabricmanager
     """
     manager, module = nvidia.fabric_manager.version, nvidia.module
     if manager is None or module is None:
@@ -95,13 +103,16 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU114", "NVLink fabric state", products=GPU)
 def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The check
-    then fails. The state is In Progress until fabric manager has set the GPU up, which takes minutes after a boot.
+    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The state
+    is In Progress until fabric manager has configured the GPU, which takes minutes after a boot.
 
-    Check manually: nvidia-smi -q | grep -A2 Fabric
+    Result: FAIL if a GPU has not joined the fabric.
 
-    Fix: Wait some minutes after a boot. Otherwise end the jobs, run systemctl restart nvidia-fabricmanager, then reset
-    the GPUs.
+    Check manually:
+      nvidia-smi -q | grep -A2 Fabric
+
+    Fix: Wait some minutes after a boot. Otherwise end the jobs, restart the service, then reset the GPUs.
+      systemctl restart nvidia-fabricmanager
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -120,10 +131,14 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU116", "NVSwitch errors", severity=Outcome.WARN, products=GPU)
 def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A fatal SXid takes NVLinks, or a whole NVSwitch, out of use until GPUs and switches are reset. It is only a
-    warning, because the format is known from the driver's source and other tools, not from a capture.
+    """Why: A fatal SXid takes NVLinks or a whole NVSwitch out of use until GPUs and switches are reset.
 
-    Check manually: dmesg | grep SXid; cat /var/log/fabricmanager.log
+    Result: WARN for an SXid, never FAIL: the format is known from the driver's source and other tools, not from a
+    capture.
+
+    Check manually:
+      dmesg | grep SXid
+      cat /var/log/fabricmanager.log
 
     Fix: End the jobs, then reset all GPUs of the host together, or reboot it. If the error returns, call the vendor.
     """

@@ -34,10 +34,13 @@ class _Links:
 @cluster_check("GPU115", "NVLink count and speed", products=GPU, several=False)
 def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU that lacks NVLinks has less bandwidth to its neighbours, and every collective waits for it. Without
-    any NVLink, NCCL uses PCIe. Missing or slow links fail. The expected links are those of [machine] in the inventory,
-    else of the model, else of most GPUs with that name. GPUs in MIG mode have no NVLink and are ignored.
+    any NVLink, NCCL uses PCIe.
 
-    Check manually: nvidia-smi nvlink -s
+    Result: FAIL for missing or slow links. The inventory's [machine] table gives the expected links, else the model,
+    else most GPUs of that name. GPUs in MIG mode have no NVLink and are ignored.
+
+    Check manually:
+      nvidia-smi nvlink -s
 
     Fix: Reset all GPUs of the host together, or reboot it. If links stay down, check the board.
     """
@@ -125,10 +128,13 @@ def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterato
 @cluster_check("GPU117", "NVLink topology", products=GPU, several=False)
 def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: Two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
-    tenth of the speed. The check fails if the model's servers have NVSwitches. It also fails if the same pair has
-    NVLink on most hosts with the same GPUs. If as many hosts have it as lack it, both sides are reported.
+    tenth of the speed.
 
-    Check manually: nvidia-smi topo -m
+    Result: FAIL if the model's servers have NVSwitches, or if the pair has NVLink on most hosts with the same GPUs. If
+    as many hosts have it as lack it, both sides are reported.
+
+    Check manually:
+      nvidia-smi topo -m
 
     Fix: Fix GPU112 and GPU115 first (fabric manager, links). Otherwise reset all GPUs of the host together, or reboot
     it. For cards with bridges between them, check the bridge.
@@ -246,12 +252,16 @@ def _unread_topology(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 @cluster_check("GPU118", "GPU-to-NIC distance", severity=Outcome.WARN, products=GPU)
 def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without the processor. If that NIC is
-    missing, or another card took its slot, the data passes through the host (NODE, SYS). The rail is then slow. The
-    check warns if the nearest NIC is farther away than on most other hosts.
+    missing, or another card took its slot, the data passes through the host (NODE, SYS). The rail is then slow.
 
-    Check manually: nvidia-smi topo -m
+    Result: WARN if the nearest NIC is farther away than on most other hosts.
 
-    Fix: Find the missing NIC (lspci, ip link), or the card that is in another slot than on the other hosts.
+    Check manually:
+      nvidia-smi topo -m
+
+    Fix: Find the missing NIC, or the card in a different slot from the other hosts.
+      lspci
+      ip link
     """
     near = {host.name: _nearest(nvidia[host.name].topology.value) for host in scribe.hosts}
     for host_scribe, nvidia_of_host in by_host(scribe, nvidia):

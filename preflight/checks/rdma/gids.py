@@ -96,16 +96,23 @@ def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> _GidChoic
 )
 def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
     """Why: A RoCE port has a GID for every address of its interface, in a version 1 and a version 2. With
-    NCCL_IB_GID_INDEX, NCCL takes the GID of that slot, whatever it is. One that begins with fe80 ends in "Call to
-    ibv_modify_qp failed with error Connection timed out", an empty slot in "Invalid argument". Both fail. Without the
-    variable, NCCL 2.21 and later search for an IPv4 address in version 2. If the interface has no address, they find
-    none.
+    NCCL_IB_GID_INDEX, NCCL takes the GID of that slot, whatever it is. Without the variable, NCCL 2.21 and later search
+    for an IPv4 address in version 2.
 
-    Check manually: show_gids; env | grep NCCL_IB   (without show_gids: grep .
-    /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*)
+    Result: FAIL for a GID that begins with fe80 ("Call to ibv_modify_qp failed with error Connection timed out"). FAIL
+    for an empty slot (the same with "Invalid argument"). FAIL if the interface has no address, so that NCCL finds no
+    GID.
 
-    Fix: Unset NCCL_IB_GID_INDEX. If there is no GID, give the interface its address. If there is only IPv6, export
-    NCCL_IB_ADDR_FAMILY=AF_INET6
+    Check manually:
+      env | grep NCCL_IB
+      show_gids
+    Without show_gids:
+      grep -r . /sys/class/infiniband/mlx5_0/ports/1/gids
+      grep -r . /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types
+
+    Fix: Unset NCCL_IB_GID_INDEX. If there is no GID, give the interface its address. If there is only IPv6, set the
+    family.
+      export NCCL_IB_ADDR_FAMILY=AF_INET6
     """
     gid_choices = _choose_gids(scribe, rdma, job)
     yield from gid_choices.skipped(scribe, gid_choices.without)
@@ -158,10 +165,13 @@ def _slots(gids: list[Gid]) -> str:
 def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
     """Why: Slots are filled in the order in which addresses come. One index may be RoCE v2 on one host, and v1 or an
     IPv6 address on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
-    argument". Different kinds fail. RoCE v1 on all hosts is a warning, because it is not routed, and switches do not
+    argument".
+
+    Result: FAIL for different kinds. WARN for RoCE v1 on all hosts, because it is not routed, and switches do not
     spread it over their links.
 
-    Check manually: show_gids   (on both hosts, at the index of NCCL_IB_GID_INDEX)
+    Check manually: On both hosts, at the index of NCCL_IB_GID_INDEX:
+      show_gids
 
     Fix: Unset NCCL_IB_GID_INDEX on all hosts. NCCL 2.21 and later find the right GID by themselves.
     """
@@ -226,16 +236,20 @@ class _PortPackets:
 
 @cluster_check("RDM106", "RDMA MTU across hosts", products=NVIDIA, several=False, optional=("job",))
 def packets(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
-    """Why: The MTU of the interface determines the data in a RoCE packet: 4096 bytes from an MTU of 4192 on, 1024 with
-    1500. An InfiniBand port has a separate active MTU. If two ends differ, the larger packet is an error of the smaller
-    end. The error is "IBV_WC_LOC_LEN_ERR", or "local access violation work queue error". Different sizes fail. Less
-    than 4096 on all hosts is a warning: it costs speed, and NCCL's communication from within kernels (GIN) requires
-    4096.
+    """Why: The MTU of the interface determines the data in a RoCE packet: 4096 bytes from 4192 on, 1024 with 1500. An
+    InfiniBand port has a separate active MTU. If two ends differ, the smaller end fails with "IBV_WC_LOC_LEN_ERR", or
+    "local access violation work queue error".
 
-    Check manually: ibv_devinfo | grep active_mtu; ip link show   (on all hosts)
+    Result: FAIL for different sizes. WARN for less than 4096 on all hosts: it costs speed, and NCCL's communication
+    from within kernels (GIN) requires 4096.
 
-    Fix: Run ip link set NIC mtu 9000 on all hosts, add it to the network's configuration, and set the switches as
-    large. For InfiniBand, set the MTU of HCA and switches, and of the subnet manager's partitions.
+    Check manually: On all hosts:
+      ibv_devinfo | grep active_mtu
+      ip link show
+
+    Fix: Set the MTU on all hosts, with NIC from the finding. Add it to the network's configuration, and set the
+    switches as large. For InfiniBand, set the MTU of HCA and switches, and of the subnet manager's partitions.
+      ip link set NIC mtu 9000
     """
     gid_choices, unread = _choose_gids(scribe, rdma, job), dict[str, str]()
     sent: dict[Place, dict[str, _Packets]] = defaultdict(dict)
@@ -304,10 +318,14 @@ def _compared(ports: Sequence[_PortPackets]) -> set[str]:
 def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
     """Why: NCCL connects the first device of a host to the first of another, by their names. If mlx5_0 is in rail 0 on
     one host and in rail 1 on the next, packets have to cross the rails. Many fabrics cannot do that: "Got completion
-    with error 12", or a job that hangs. Hosts with the same networks are compared, and a difference fails. If every
-    host has separate networks, and all is routed, nothing is compared.
+    with error 12", or a job that hangs.
 
-    Check manually: rdma link show; ip -4 -brief address show   (on both hosts)
+    Result: FAIL for a difference between hosts with the same networks. If every host has separate networks, and all is
+    routed, nothing is compared.
+
+    Check manually: On both hosts:
+      rdma link show
+      ip -4 -brief address show
 
     Fix: Give the interfaces the addresses of the same rails on all hosts, or give the devices persistent names (udev,
     rdma-core's 60-rdma-persistent-naming.rules).

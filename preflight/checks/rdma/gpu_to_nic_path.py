@@ -22,12 +22,17 @@ _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h.
 def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Finding]:
     """Why: Without GPUDirect RDMA, every byte passes through the host's memory, or registration fails: "Failed to
     register memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module on Linux 5.12 or
-    later, which uses DMA-BUF. If both are missing, it is a warning.
+    later, which uses DMA-BUF.
 
-    Check manually: lsmod | grep peermem; head -1 /proc/driver/nvidia/version; uname -r
+    Result: WARN if both are missing.
 
-    Fix: Run modprobe nvidia_peermem, and add its name to a file of /etc/modules-load.d. Or install the open kernel
-    module.
+    Check manually:
+      lsmod | grep peermem
+      head -1 /proc/driver/nvidia/version
+      uname -r
+
+    Fix: Load the module, and add its name to a file of /etc/modules-load.d. Or install the open kernel module.
+      modprobe nvidia_peermem
     """
     ports = used_or_all(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):
@@ -71,13 +76,18 @@ def _version(kernel: str) -> tuple[int, ...]:
 )
 def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     """Why: Data from a GPU to a NIC or a GPU below the same PCI switch stays in the switch. Access Control Services
-    (ACS) may redirect it to the root and back. This is slow at best; NCCL is known to hang, or to produce wrong
-    numbers. A bridge that redirects is a warning. Only the bridges below the switch that both share count. Virtual
-    machines need ACS and are skipped.
+    (ACS) may redirect it to the root and back. This is slow at best, and NCCL is known to hang or to produce wrong
+    numbers.
 
-    Check manually: lspci -vvv -s BRIDGE | grep ACSCtl   (as root: ReqRedir- CmpltRedir- is right)
+    Result: WARN for a bridge that redirects. Only the bridges below the switch that both share count. Virtual machines
+    need ACS and are skipped.
 
-    Fix: Run setpci -s BRIDGE ECAP_ACS+0x6.w=0000 at every boot, or turn ACS off in the firmware's setup.
+    Check manually: Run this as root. Replace BRIDGE with the address in the finding. ReqRedir- and CmpltRedir- are
+    right.
+      lspci -vvv -s BRIDGE | grep ACSCtl
+
+    Fix: Turn the redirection off at every boot, with BRIDGE from the finding. Or turn ACS off in the firmware's setup.
+      setpci -s BRIDGE ECAP_ACS+0x6.w=0000
     """
     if rdma.virtual:
         yield scribe.skip("a virtual machine, which needs ACS")
@@ -133,14 +143,18 @@ def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
 @host_check("RDM111", "IOMMU mode", severity=Outcome.WARN, products=NVIDIA)
 def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     """Why: An IOMMU that translates sends data from GPUs to each other, and to NICs, through the root. Jobs were slow,
-    hung, and in a reported case computed wrong numbers without any error. An IOMMU that translates, or is on without
-    iommu=pt, is a warning.
+    hung, and in a reported case computed wrong numbers without any error.
 
-    Check manually: ls /sys/class/iommu; cat /proc/cmdline; cat /sys/bus/pci/devices/ADDRESS/iommu_group/type
-    (identity is right)
+    Result: WARN for an IOMMU that translates, or that is on without iommu=pt.
 
-    Fix: Set iommu=pt on the kernel's command line (/etc/default/grub, update-grub, reboot), or turn the IOMMU off in
-    the firmware's setup.
+    Check manually: Replace ADDRESS with the GPU's PCI address. The type identity is right.
+      ls /sys/class/iommu
+      cat /proc/cmdline
+      cat /sys/bus/pci/devices/ADDRESS/iommu_group/type
+
+    Fix: Add iommu=pt to the kernel's command line in /etc/default/grub. Then write the boot configuration and reboot.
+    Or turn the IOMMU off in the firmware's setup.
+      update-grub
     """
     if rdma.virtual:
         yield scribe.skip("a virtual machine, whose host sets this")
@@ -169,14 +183,19 @@ def _iommu_problem(rdma: Rdma) -> str:
 @host_check("RDM112", "Locked-memory limit", products=NVIDIA, optional=("job",))
 def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator[Finding]:
     """Why: Memory that a NIC reads and writes is locked. With too small a limit, NCCL ends with "Call to
-    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed". A limit below 1 GiB fails,
-    unless the job has CAP_IPC_LOCK. Daemons and containers pass on their own limit. It is read where jobs run, and may
+    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed". Daemons and containers pass
+    on their own limit.
+
+    Result: FAIL for a limit below 1 GiB, unless the job has CAP_IPC_LOCK. The limit is read where jobs run, and may
     differ behind a scheduler.
 
-    Check manually: ulimit -l   (as the job starts: through sshd, the scheduler or the container)
+    Check manually: As the job starts, through sshd, the scheduler or the container:
+      ulimit -l
 
-    Fix: Set * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d. For containers,
-    use docker run --ulimit memlock=-1; for slurmd's unit, LimitMEMLOCK=infinity.
+    Fix: Write these lines to a file in /etc/security/limits.d.
+      * soft memlock unlimited
+      * hard memlock unlimited
+    For containers, use docker run --ulimit memlock=-1. For slurmd's unit, use LimitMEMLOCK=infinity.
     """
     ports = used(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):

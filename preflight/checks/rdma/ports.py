@@ -43,17 +43,22 @@ class _Problem:
 
 @cluster_check("RDM101", "RDMA port state", products=NVIDIA, several=False)
 def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
-    """Why: NCCL uses the ports that it finds active, and does not report the others. A host with a port less has a rank
-    less on that rail. The job is slow, or hangs if rails are not connected. The ports of `[machine] rdma` in the
-    inventory count. Without it, those that are active on most hosts count, because hosts also have ports without a
-    cable. A port that counts and is not active fails. Without `[machine] rdma`, a port that is switched off is only a
-    warning. So is a missing port on a host with as many other active ports. If jobs are to use sockets, all of these
-    are warnings.
+    """Why: NCCL uses the ports that are active, and does not report the others. A host with one port less is missing on
+    that rail. The job is slow, or hangs if rails are not connected.
 
-    Check manually: grep . /sys/class/infiniband/*/ports/*/{state,phys_state}   (4: ACTIVE, 5: LinkUp; or ibstat)
+    Result: FAIL for an inactive port that jobs use. These are the ports of `[machine] rdma` in the inventory or,
+    without it, those that are active on most hosts. Without `[machine] rdma`, WARN for a port that is switched off.
+    Also WARN for a missing port on a host with as many other active ports. WARN for all of these if jobs are to use
+    sockets.
 
-    Fix: Check cable and switch port (Polling), run ip link set NETDEV up (Disabled), or run lspci and dmesg | grep mlx5
-    (missing port). If some ports are intentionally down, list the others: [machine] rdma = ["mlx5_0", …]
+    Check manually: The right values are ACTIVE (4) and LinkUp (5).
+      cat /sys/class/infiniband/*/ports/*/state
+      cat /sys/class/infiniband/*/ports/*/phys_state
+
+    Fix: For Polling, check cable and switch port. For a missing port, search the output of lspci and dmesg for mlx5.
+    For Disabled, turn the interface on, with NETDEV from the finding. If some ports are intentionally down, list the
+    others: [machine] rdma = ["mlx5_0", …]
+      ip link set NETDEV up
     """
     places = counted(scribe.cluster, rdma.values())
     if not places.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
@@ -152,10 +157,14 @@ def _enable(port: RdmaPort, host: Rdma) -> str:
 @cluster_check("RDM102", "InfiniBand subnet manager", products=NVIDIA, several=False)
 def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: An InfiniBand port has an address only when the fabric's subnet manager has given it one. Until then it is
-    in INIT or ARMED although its link is up, and NCCL skips it. A port that counts fails; others are a warning if the
-    host has active ports. On one host, its switch port is not managed. On all hosts, no subnet manager runs.
+    in INIT or ARMED although its link is up, and NCCL skips it. If one host has this fault, its switch port is not
+    managed. If all hosts have it, no subnet manager runs.
 
-    Check manually: cat /sys/class/infiniband/*/ports/*/state; sminfo
+    Result: FAIL for a port that jobs use. WARN for others if the host has active ports.
+
+    Check manually:
+      cat /sys/class/infiniband/*/ports/*/state
+      sminfo
 
     Fix: Start the subnet manager on the switch, or opensm on one host.
     """
@@ -206,10 +215,13 @@ def _is_managed(port: RdmaPort) -> bool:
 @cluster_check("RDM103", "RDMA port speed", products=NVIDIA, optional=("job",))
 def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
     """Why: A link may come up with fewer lanes, or at a lower speed. The port is active nevertheless, and every ring
-    through it waits for it. A port that is slower than the same port on most hosts fails. Ports that jobs do not use,
-    by `[machine] rdma` or NCCL_IB_HCA, are ignored.
+    through it waits for it.
 
-    Check manually: cat /sys/class/infiniband/*/ports/*/rate   (or ibstat)
+    Result: FAIL for a port that is slower than the same port on most hosts. Ports that jobs do not use, by `[machine]
+    rdma` or NCCL_IB_HCA, are ignored.
+
+    Check manually:
+      cat /sys/class/infiniband/*/ports/*/rate
 
     Fix: Clean or replace optics and cable, and check the speed setting of the switch's port. Then take the link down
     and up.
@@ -251,12 +263,17 @@ FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of
 def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
     """Why: A link that goes down for a second ends a job with "Got async event : port error", or with error 12. By the
     time of a manual check, it is up again. The counters begin with the start of the driver, and a switch may have been
-    restarted since. So ten errors are a warning, and so is a count that has just risen. Damaged packets are compared
-    with all received packets. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are ignored.
+    restarted since.
 
-    Check manually: cd /sys/class/infiniband; grep . */ports/*/counters/*err* */ports/*/counters/link_downed   (twice)
+    Result: WARN for ten errors, and for a count that has just risen. Damaged packets are compared with all received
+    packets. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are ignored.
 
-    Fix: Clean or replace optics and cable. Run perfquery -R to reset InfiniBand's counters, so that a new error shows.
+    Check manually: Twice, to see which counts rise:
+      grep . /sys/class/infiniband/*/ports/*/counters/*err*
+      grep . /sys/class/infiniband/*/ports/*/counters/link_downed
+
+    Fix: Clean or replace optics and cable. Then reset InfiniBand's counters, so that a new error shows.
+      perfquery -R
     """
     ports = used_or_all(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):

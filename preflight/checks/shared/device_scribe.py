@@ -31,6 +31,10 @@ class DeviceScribe:
     def unknown(self, summary: str, **details: Any) -> Finding:
         return self.finding(Outcome.UNKNOWN, summary, **details)
 
+    def on(self, command: str) -> str:
+        """Return the command as typed on this machine, for the device's host."""
+        return self.scribe.on(self.host, command)
+
     def change(self, kind: Kind, before: str | None, after: object) -> Change:
         """Return a change of one setting.
 

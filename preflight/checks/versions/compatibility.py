@@ -32,13 +32,16 @@ IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 @host_check("VER108", "CANN, Python and torch_npu compatibility", products=NPU)
 def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" at
-    the import, or with an internal error at the first communicator. The check fails for a CANN that is too old, and for
-    a Python outside torch_npu's range. A newer CANN mostly works, so it is a warning. Releases of 8.x that the vendor
-    calls compatible with each other pass. Releases that are not in the vendor's table are not judged. VER107 reports a
-    torch_npu that is not made for the installed torch, because that one has to be replaced.
+    the import, or with an internal error at the first communicator.
 
-    Check manually: pip list | grep torch; cat
-    /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+    Result: FAIL for a CANN that is too old, and for a Python outside torch_npu's range. WARN for a newer CANN, which
+    mostly works. Releases of 8.x that the vendor calls compatible with each other pass. Releases that are not in the
+    vendor's table are not judged. VER107 reports a torch_npu that is not made for the installed torch, because that one
+    has to be replaced.
+
+    Check manually: Where jobs run:
+      pip list | grep torch
+      cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/*_install.info
 
     Fix: Install the torch_npu that is made for this CANN, or the CANN for this torch_npu.
     """
@@ -95,12 +98,15 @@ def _fit(versions: Versions) -> Stack | None:
 @host_check("VER109", "CANN and NPU driver compatibility", products=NPU)
 def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: CANN needs functions that older drivers lack. HCCL then ends its first call with an internal error, or
-    reports that a package does not support something. For CANN 8.5.0 and later, the release notes name the oldest
-    driver, and the check fails for an older one. Driver and CANN also list the inner versions that they know. If
-    neither list contains the other, it is a warning, because this rule is inferred.
+    reports that a package does not support something. Driver and CANN also list the inner versions that they know.
 
-    Check manually: grep -E 'nnerversion|compatible_version' /usr/local/Ascend/driver/version.info
-    /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+    Result: FAIL for a driver that is older than the release notes of CANN allow (CANN 8.5.0 and later). WARN if neither
+    list contains the other version, because this rule is inferred.
+
+    Check manually: Compare the inner versions with the lists.
+      cd /usr/local/Ascend
+      grep -iE 'innerversion|compatible_version' driver/version.info
+      grep -iE 'innerversion|compatible_version' ascend-toolkit/latest/*/*.info
 
     Fix: Install the driver and firmware that CANN's release notes name, then reboot. Or install an older CANN.
     """
@@ -137,10 +143,13 @@ def _driver_remedy(versions: Versions, driver: str) -> str:
 @host_check("VER110", "CANN and MindSpore compatibility", products=NPU, severity=Outcome.WARN)
 def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: MindSpore is built against one release of CANN, and searches for it by name. With another release, it warns
-    at the import, and operators fail to compile. A mismatch is a warning. Releases that the vendor's pages do not name
-    are not judged.
+    at the import, and operators fail to compile.
 
-    Check manually: pip list | grep -i mindspore; python3 -c 'import mindspore; mindspore.run_check()'
+    Result: WARN for a mismatch. Releases that the vendor's pages do not name are not judged.
+
+    Check manually: Where jobs run:
+      pip list | grep -i mindspore
+      python3 -c 'import mindspore; mindspore.run_check()'
 
     Fix: Install the MindSpore that belongs to this CANN.
     """
@@ -178,12 +187,15 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> st
 @host_check("VER111", "Python packages for CANN", products=NPU, severity=Outcome.WARN)
 def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: CANN's compiler of operators is a Python program and runs in the jobs' Python. Without these packages, the
-    first operator that has to be compiled ends with 500001 or "No module named". Everything before that works. A
-    missing package is a warning.
+    first operator that has to be compiled ends with 500001 or "No module named". Everything before that works.
 
-    Check manually: python3 -c 'import numpy, scipy, decorator, attr' (where jobs run)
+    Result: WARN for a missing package.
 
-    Fix: Run pip install numpy scipy decorator attrs in the jobs' Python.
+    Check manually: Where jobs run:
+      python3 -c 'import numpy, scipy, decorator, attr'
+
+    Fix: Install the packages in the jobs' Python.
+      python3 -m pip install numpy scipy decorator attrs
     """
     missing = [name for name in IMPORTED_BY_CANN if name not in job.packages]
     if versions.cann is None or not {"torch_npu", "mindspore"} & set(job.packages):
@@ -200,9 +212,12 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
 @cluster_check("VER112", "MindSpore version", products=NPU)
 def mindspore_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Releases of MindSpore differ in how ranks find each other and in how they divide a model into parts. Ranks
-    with different releases wait for each other. The check fails for a host that differs from most hosts.
+    with different releases wait for each other.
 
-    Check manually: pip list | grep -i mindspore (where jobs run)
+    Result: FAIL for a host that differs from most hosts.
+
+    Check manually: Where jobs run:
+      pip list | grep -i mindspore
 
     Fix: Install the same release on every host, or run the job in the same container image.
     """

@@ -135,10 +135,12 @@ RULES: dict[str, tuple[VariableRule, ...]] = {
     "HCCL_ALGO": (_fails(_ANY),),
     "HCCL_OP_EXPANSION_MODE": (_fails(_ANY, "", _A1), _fails(_ANY, "HOST", _A2), _fails(_ANY, "AI_CPU", _A3)),
     "HCCL_DETERMINISTIC": (_fails(_word("false", "true", "strict"), "false"),),
-    "HCCL_OP_RETRY_ENABLE": (_fails(VariableRule("such as L1:0,L2:1", _retry, _plain_retry), "L1:0,L2:0", _A3),),
+    "HCCL_OP_RETRY_ENABLE": (_fails(VariableRule("a list such as L1:0,L2:1", _retry, _plain_retry), "L1:0,L2:0", _A3),),
     "HCCL_OP_RETRY_PARAMS": (replace(_ANY, products=_A3),),
     "HCCL_DFS_CONFIG": (
-        VariableRule("such as cluster_heartbeat:on,connection_fault_detection_time:20 (0, or 20 to 7200 s)", _dfs),
+        VariableRule(
+            "a list such as cluster_heartbeat:on,connection_fault_detection_time:20 (0 or 20 to 7200 s)", _dfs
+        ),
     ),
     "HCCL_ENTRY_LOG_ENABLE": (_SWITCH,),
     "HCCL_DIAGNOSE_ENABLE": (_SWITCH,),

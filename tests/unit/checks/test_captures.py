@@ -21,11 +21,11 @@ OF_A_PORT = [
     ("hccn_tool-link_stat-g-910a.txt", "link_stat", "history", "NIC101", []),  # lost once, in its port's first minute
     ("hccn_tool-link_stat-g-flap-910b.txt", "link_stat", "history", "NIC101", []),  # the same, 23 days ago
     ("hccn_tool-optical-g-910a.txt", "optical", "optics", "NIC102",
-     ["fail: its optical module receives too little light on lane 1 and sends too much light on lane 0"]),
-    ("hccn_tool-fec-g-none.txt", "fec", "fec", "NIC103", ["fail: its link has no error correction"]),
+     ["fail: optical module receives too little light on lane 1 and sends too much light on lane 0"]),
+    ("hccn_tool-fec-g-none.txt", "fec", "fec", "NIC103", ["fail: link has no error correction (FEC)"]),
     ("hccn_tool-hw_stats-g-910b1.txt", "hw_stats", "resources", "NIC108", []),  # idle: one queue pair of the driver
 ]  # fmt: skip
-NO_PROCESSES = {None: "skip: npu-smi lists no processes, so nobody knows whose it is (NPU114)"}
+NO_PROCESSES = {None: "skip: npu-smi lists no processes, so a leftover looks like a running job (NPU114)"}
 # capture of the table → what a check says, device by device
 OF_A_TABLE = [
     ("npu-smi-info-910a-20.2.2.txt", "NPU118", NO_PROCESSES),

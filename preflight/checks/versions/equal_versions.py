@@ -1,7 +1,7 @@
 """Versions of the software that a job loads: equal on every host."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
@@ -264,8 +264,7 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
         return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
-    commands = (f"pip install {' '.join(f'{name}=={new}' for name, _, new in wheels)}",) if wheels else ()
-    steps = [f"install {' and '.join(f'{name} {new}' for name, _, new in wheels)}"] if wheels else []
+    steps, commands = _pip_install([(name, new) for name, _, new in wheels])
     other_cann = fit.cann != versions.cann
     if other_cann:
         steps.insert(0, install_cann(versions, fit.cann))
@@ -273,6 +272,14 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
         return None
     name, old, new = ("CANN", versions.cann, fit.cann) if other_cann else wheels[0]
     return Replacement(f"{name} {new}", f"{name} {old}", ", then ".join(steps), commands)
+
+
+def _pip_install(wheels: Sequence[tuple[str, str]]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the step that installs these releases, and its command; empty for none."""
+    if not wheels:
+        return [], ()
+    step = f"install {' and '.join(f'{name} {version}' for name, version in wheels)}"
+    return [step], (f"pip install {' '.join(f'{name}=={version}' for name, version in wheels)}",)
 
 
 def install_cann(versions: Versions, cann: str) -> str:

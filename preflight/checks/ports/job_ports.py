@@ -52,8 +52,8 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
             f"{scribe.host.name}: {_not_reserved(missing)}, and /proc/sys is read-only, as in a container",
             expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
-            remedy=f"start the container with docker run --sysctl {KEY}={united}, or the pod with securityContext.sysctls. "
-            "With the host's network, reserve the ports on the host itself",
+            remedy=f"start the container with docker run --sysctl {KEY}={united}, or the pod with "
+            "securityContext.sysctls. With the host's network, reserve the ports on the host itself",
         )
     elif missing and len(str(united)) > LONGEST:
         yield _too_long(scribe, united)

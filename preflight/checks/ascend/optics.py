@@ -45,7 +45,7 @@ def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
                 f"{scribe.host.name}: device {device.index}: optical module {_joined(faults)}",
                 device=device.index,
                 found="; ".join(fault.values for fault in faults),
-                evidence=tuple(f"module {name}" for name in (_module_name(device.optics.value),) if name),
+                evidence=_module(device.optics.value),
                 remedy=f"clean and reseat the fibre of device {device.index} at both ends, then replace the module",
                 retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -optical -g"),
             )
@@ -117,5 +117,6 @@ def _absent(device: NicDevice) -> bool:
     return _ABSENT in device.optics.error
 
 
-def _module_name(optics: Optics | None) -> str:
-    return " ".join(filter(None, (optics.vendor, optics.part, optics.serial))) if optics else ""
+def _module(optics: Optics | None) -> tuple[str, ...]:
+    names = " ".join(filter(None, (optics.vendor, optics.part, optics.serial))) if optics else ""
+    return (f"module {names}",) if names else ()

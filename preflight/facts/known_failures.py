@@ -36,7 +36,7 @@ _KNOWN = tuple(
 _BEFORE = re.compile(r"which chip is which device is not known: |hccn_tool -\w{1,30}: |(?:driver|firmware|cann): ")
 _AFTER = re.compile(r" \(checked .{0,80}: root may be needed\)$")
 _OWN_WORDS = re.compile(
-    r"hccn_tool(?:'s| said| says| told| tells| has| counts| answered| never)\b|the output of hccn_tool"
+    r"hccn_tool(?:'s| printed| reports| reported| has| counts| answered| never)\b|the output of hccn_tool"
 )
 
 

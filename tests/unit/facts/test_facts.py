@@ -205,7 +205,7 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     missing = {name for name in SECTIONS if isinstance(facts.section(name), Missing)}
     assert missing == {"npu_smi"}
     assert isinstance(facts.npu_smi, Missing)
-    assert facts.npu_smi.error.startswith("npu-smi said 'There is no NPU card on this server.'")
+    assert facts.npu_smi.error.startswith("npu-smi printed 'There is no NPU card on this server.'")
     assert facts.os.id == "openEuler"  # type: ignore[union-attr]
     assert isinstance(facts.sysctl, Sysctl)
     assert [file.path for file in facts.sysctl.reserved_files] == ["/etc/sysctl.d/90-x.conf"]

@@ -24,9 +24,11 @@ _KNOWN = tuple(
         r"ip .* failed: .*",
         r"the (?:program on the host exited with|host sent more than|answer of the program on the host is cut).*",
         # from the controller, about such answers
-        r"\S+(?: nvlink -e)? was not (?:queried|run).*|\S+ did not answer in time|hccn_tool printed nothing and exited with -?\d+",
+        r"\S+(?: nvlink -e)? was not (?:queried|run).*|\S+ did not answer in time",
+        r"hccn_tool printed nothing and exited with -?\d+",
         r"(?:ss|nft list ruleset|firewall-cmd --list-all-zones|\S+ -S INPUT) ended with -?\d+: .*",
-        r"the Python of the jobs is not installed.*|the collector did not (?:check|query).*|not in .*|the facts do not hold it",
+        r"the Python of the jobs is not installed.*|the collector did not (?:check|query).*|not in .*",
+        r"the facts do not hold it",
         r"the kernel settings under .* are not visible.*|the host's clock shows no valid time",
         r"root is needed: .*",
     )
@@ -34,7 +36,7 @@ _KNOWN = tuple(
 _BEFORE = re.compile(r"which chip is which device is not known: |hccn_tool -\w{1,30}: |(?:driver|firmware|cann): ")
 _AFTER = re.compile(r" \(checked .{0,80}: root may be needed\)$")
 _OWN_WORDS = re.compile(
-    r"hccn_tool(?:'s| said| says| told| tells| has| counts| answered| never)\b|the output of hccn_tool"
+    r"hccn_tool(?:'s| printed| reports| reported| has| counts| answered| never)\b|the output of hccn_tool"
 )
 
 

@@ -127,7 +127,7 @@ def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
             yield scribe.unknown(f"{name}: {port.device}: the GIDs could not be read", host=name)
         elif gid is None and wanted is not None:
             yield scribe.bad(
-                f"{name}: {port.device}: {setting} selects an empty slot (slots in use: {_slots(gids)})",
+                f"{name}: {port.device}: {setting} selects an empty slot (in use are {_slots(gids)})",
                 found="empty",
                 remedy="unset NCCL_IB_GID_INDEX, or set it to a slot in use",
                 **details,

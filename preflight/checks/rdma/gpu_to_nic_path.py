@@ -157,7 +157,7 @@ def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
       update-grub
     """
     if rdma.virtual:
-        yield scribe.skip("a virtual machine, whose host sets this")
+        yield scribe.skip("a virtual machine, and its host decides")
         return
     if problem := _iommu_problem(rdma):
         yield scribe.bad(

@@ -14,4 +14,4 @@ def silent(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     if nvidia.gpus.value is None:
         yield scribe.skip("nvidia-smi gives no answer, see GPU101")
     elif nvidia.gpus.value.names_alone:
-        yield scribe.skip("nvidia-smi tells no more than names, see GPU101")
+        yield scribe.skip("nvidia-smi reports no more than names, see GPU101")

@@ -77,7 +77,8 @@ def untold(
         subject = f"device{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
         yield scribe.skip(f"{host.name}: {subject}not told: {error}", host=host.name)
     for device, error in sorted(failed):
-        yield scribe.unknown(f"{host.name}: device {device}: could not be checked: {error}", host=host.name, device=device)
+        summary = f"{host.name}: device {device}: could not be checked: {error}"
+        yield scribe.unknown(summary, host=host.name, device=device)
 
 
 def _by_error(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[str, list[int]]:

@@ -183,10 +183,10 @@ DARK = UP.replace("53.125 GB/s", "<inactive>")
         (UP, f"{GPU_0}Flux Errors: 0\n", "unknown", "link 0 has no error counter that is known"),
         (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "has no error counters for NVLink 0"),
         (UP, "GPU 0: NVIDIA B200\n", "unknown", "has no error counters for NVLink 0"),
-        (UP, "", "unknown", "nvlink -e said nothing"),
+        (UP, "", "unknown", "nvlink -e printed nothing"),
         (UP, "ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.\n", "skip", "is not recognized"),
         (DARK, "GPU 0: NVIDIA B200\n", "skip", "no NVLink that is up"),
-        (DARK, "", "skip", "said nothing"),
+        (DARK, "", "skip", "printed nothing"),
         (NO_NVLINK, NO_NVLINK, "skip", "no NVLink that is up"),
     ],
 )

@@ -270,7 +270,12 @@ BAD = {"check": "NPU107", "outcome": "fail", "host": "node01", "device": 3, "sum
 AWAY = {"check": "HST101", "outcome": "fail", "host": "node01", "summary": "node01: connection refused"}
 AWAY_ = {**AWAY, "host": "node02"}
 NEAR = {"check": "SYS101", "outcome": "warn", "host": "node01", "summary": "node01: not quite"}
-UNSEEN = {"check": "NPU107", "outcome": "unknown", "host": "node01", "summary": "node01: could not be checked: timed out"}
+UNSEEN = {
+    "check": "NPU107",
+    "outcome": "unknown",
+    "host": "node01",
+    "summary": "node01: could not be checked: timed out",
+}
 Saved = tuple[list[dict[str, Any]], dict[str, Any]]
 SIGHT: list[tuple[Saved, Saved, int, list[tuple[str, str | None, str | None]]]] = [
     # A host that is away, a section that was not seen: neither is mended.

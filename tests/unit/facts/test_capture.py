@@ -285,10 +285,11 @@ def test_any_other_answer_that_is_not_understood_is_told(section: str, part: str
         "hccn_tool is busy, please try again.", "permission denied: pls check this cmd run permission.",
         "hccn_tool -vnic: The command is not supported on this product.", "hccn_tool did not answer in time",
         "no result within 10 s (checked as ops: root may be needed)", "Command execute failed!",
-        "/etc/hccn.conf cannot be read: Is a directory", "docker, where the jobs run, exited with 125: no such container",
+        "/etc/hccn.conf cannot be read: Is a directory",
+        "docker, where the jobs run, exited with 125: no such container",
         "which chip is which device is not known: npu-smi info -m was not started because the time was up",
         "nvidia-smi nvlink -e was not run, since journalctl took its place (at most four processes)",
-        "nvidia-smi nvlink -e said 'ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.'",
+        "nvidia-smi nvlink -e printed 'ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.'",
     ],
 )  # fmt: skip
 def test_what_has_a_cause_of_its_own_is_no_new_format(error: str) -> None:
@@ -296,7 +297,7 @@ def test_what_has_a_cause_of_its_own_is_no_new_format(error: str) -> None:
 
 
 def test_a_failure_text_that_is_only_quoted_hides_no_new_format() -> None:
-    assert not is_known("hccn_tool said 'FEC: execute timeout 3', which is not understood")
+    assert not is_known("hccn_tool printed 'FEC: execute timeout 3', which is not understood")
     assert not is_known("hccn_tool's PFC table ends with 'permission denied', which is not understood")
 
 

@@ -205,7 +205,7 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     missing = {name for name in SECTIONS if isinstance(facts.section(name), Missing)}
     assert missing == {"npu_smi"}
     assert isinstance(facts.npu_smi, Missing)
-    assert facts.npu_smi.error.startswith("npu-smi said 'There is no NPU card on this server.'")
+    assert facts.npu_smi.error.startswith("npu-smi printed 'There is no NPU card on this server.'")
     assert facts.os.id == "openEuler"  # type: ignore[union-attr]
     assert isinstance(facts.sysctl, Sysctl)
     assert [file.path for file in facts.sysctl.reserved_files] == ["/etc/sysctl.d/90-x.conf"]
@@ -315,7 +315,7 @@ def test_numbers_that_no_kernel_prints_and_addresses_that_are_none_are_not_taken
     facts = facts_of(framed(document))
     assert isinstance(facts.sysctl, Missing)
     assert facts.sysctl.error.isprintable()
-    assert facts.names == Missing("the host's own name resolves to '10.1.0.999', which is no address")
+    assert facts.names == Missing("the host's own name resolves to '10.1.0.999', which is not an address")
 
 
 @pytest.mark.parametrize(
@@ -346,13 +346,14 @@ def test_a_collector_that_did_not_count_processes_leaves_the_load_missing() -> N
 @pytest.mark.parametrize(
     ("reply", "sentence"),
     [
-        (Answer(b"", b"Traceback\nOops\x1b[2J\n", 1, 1.0), "ended with 1 and gave no answer; last output: 'Oops\\x1b[2J'"),
-        (Answer(b"a\nquack\n", b"", 0, 1.0), "ended with 0 and gave no answer; last output: 'quack'"),
+        (Answer(b"", b"Traceback\nOops\x1b[2J\n", 1, 1.0),
+         "exited with 1 and gave no answer; last output: 'Oops\\x1b[2J'"),
+        (Answer(b"a\nquack\n", b"", 0, 1.0), "exited with 0 and gave no answer; last output: 'quack'"),
         (Answer(b"x" * 99, b"", 0, 1.0, truncated=True), "more than 99 bytes, but no answer"),
-        (Answer(b"\nmark 100\n{", b"", 0, 1.0), "is cut: 1 of 100 bytes came"),
-        (Answer(b"\nmark 1", b"", 0, 1.0), "cut in its first line"),
-        (Answer(b"\nmark 2\n[]\n", b"", 0, 1.0), "not what was sent"),
-        (Answer(b"\nmark 9\n\xff\xfe\x00binary", b"", 0, 1.0), "not what was sent"),
+        (Answer(b"\nmark 100\n{", b"", 0, 1.0), "is cut off: 1 of 100 bytes arrived"),
+        (Answer(b"\nmark 1", b"", 0, 1.0), "cut off in its first line"),
+        (Answer(b"\nmark 2\n[]\n", b"", 0, 1.0), "collector's answer is damaged"),
+        (Answer(b"\nmark 9\n\xff\xfe\x00binary", b"", 0, 1.0), "collector's answer is damaged"),
     ],
 )  # fmt: skip
 def test_a_broken_answer_leaves_every_section_missing_with_the_same_sentence(reply: Answer, sentence: str) -> None:

@@ -112,7 +112,7 @@ def test_what_tool_bus_files_and_kernel_say_comes_home_together(host: Path, monk
     assert seen.fabric_manager.unit
     assert seen.log.value and seen.log.value.since == "driver"
     assert [(xid.bus, xid.code) for xid in seen.log.value.lines.xids] == [("0000:9b:00.0", 79)]
-    assert seen.topology.error.startswith("nvidia-smi topo -m said nothing")
+    assert seen.topology.error.startswith("nvidia-smi topo -m printed nothing")
     assert seen.nvlink_errors.value and seen.nvlink_errors.value.gpus[0].links[1].crc == 77
 
 

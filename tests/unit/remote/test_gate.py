@@ -446,7 +446,7 @@ TOOLS: dict[str, tuple[str, str]] = {
     "refuses": ("echo 'permission denied: pls check this cmd run permission.' >&2; exit 1", "permission denied"),
     "busy": ("echo 'hccn_tool is busy, please try again.'; exit 1", "hccn_tool is busy"),
     "garbage": ("printf '\\377\\033[2J'", "hccn_tool said"),
-    "silent": ("exit 0", "hccn_tool said ''"),
+    "silent": ("exit 0", "hccn_tool printed ''"),
     "another word": ("echo 'link status: SIDEWAYS'", "link status: SIDEWAYS"),
 }
 

@@ -16,7 +16,9 @@ from preflight.report.short import short
 from preflight.report.text import render
 from tests.unit.healthy import scene
 
-NO_PYTHON = "/opt/py/bin/python, where the jobs run, exited with 127: preflight: line 1: /opt/py/bin/python: No such file"
+NO_PYTHON = (
+    "/opt/py/bin/python, where the jobs run, exited with 127: preflight: line 1: /opt/py/bin/python: No such file"
+)
 NOT_EXECUTABLE = "python3, where the jobs run, does not start: Permission denied"
 NO_CONTAINER = "/opt/py/bin/python, where the jobs run, exited with 1: Error response: no such container: train"
 SLOW = "/opt/py/bin/python, where the jobs run, did not finish in time"

@@ -161,7 +161,7 @@ def test_what_nobody_tells_is_assumed_and_said() -> None:
 
 
 def test_the_product_is_not_guessed() -> None:
-    with pytest.raises(UsageError, match="Slurm does not tell what devices the hosts have: say it with --product"):
+    with pytest.raises(UsageError, match=r"Slurm does not provide the hosts' device type\. Set it with --product"):
         cluster_of(SLURM, "", None, str)
 
 
@@ -169,7 +169,7 @@ def test_a_name_that_nobody_resolves_wants_an_inventory() -> None:
     def unknown(_: str) -> str:
         raise OSError(-2, "Name or service not known")
 
-    with pytest.raises(UsageError, match="gpu1 does not resolve to an address here"):
+    with pytest.raises(UsageError, match="gpu1 does not resolve to an address on this machine"):
         cluster_of(SLURM, "nvidia", 8, unknown)
 
 

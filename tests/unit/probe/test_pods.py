@@ -91,7 +91,7 @@ def test_a_healthy_gang_is_good_whoever_comes_first(gang: Gang) -> None:
         gang.start(index, None, *options)
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {GOOD}
-    assert {message.partition(";")[0] for _, message in ended.values()} == {"preflight: good: 3 of 3 pods"}
+    assert {message.partition(",")[0] for _, message in ended.values()} == {"preflight: 3 of 3 pods are healthy"}
 
 
 def test_who_never_comes_is_named_and_nobody_begins(gang: Gang) -> None:
@@ -207,7 +207,7 @@ def test_a_pod_is_broken_where_it_is_named_alone(findings: list[Finding], codes:
 def test_who_was_left_out_leaves_all_unknown() -> None:
     said = verdicts(PODS, [finding(Outcome.PASS)], {"train-1": "device 0 is in use"}, {})
     assert said["train-0"] == PodVerdict(
-        UNKNOWN, "preflight: nobody knows whether the gang of 3 is good: train-1 was left out: device 0 is in use"
+        UNKNOWN, "preflight: the state of the 3 pods is unknown: train-1 was not tested: device 0 is in use"
     )
 
 
@@ -215,9 +215,9 @@ def test_the_message_names_the_node_and_the_cause() -> None:
     said = verdicts(
         PODS, [finding(BAD, culprit=culprit("host", "train-1"), cause="link down")], {}, {"train-1": "gpu17"}
     )
-    told = "a rank stopped (PRB101), because link down"
+    told = "a rank stopped (PRB101), likely cause: link down"
     assert said["train-1"].message == f"preflight: train-1 on node gpu17 is broken: {told}"
-    assert said["train-2"].message == f"preflight: train-2 is not at fault; broken: train-1 on node gpu17: {told}"
+    assert said["train-2"].message == f"preflight: train-2 is not at fault. Broken: train-1 on node gpu17 ({told})"
 
 
 def test_who_is_alone_is_named_all_the_same() -> None:

@@ -3,28 +3,28 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What is run for real; installed where missing. A target takes what it needs.
+# Debian packages that targets need; installed where missing.
 PACKAGES := openssh-server openssh-client nftables iproute2 iputils-ping procps gcc libc6-dev python3-venv
 test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container \
 	slurmctld slurmd slurm-client chromium
 bench: PACKAGES += clustershell
-# Labs wait more than they work, so two files of tests run at a time; the tests of one file share a lab, and a worker.
+# Labs mostly wait, so two files of tests run at a time. The tests of one file share a lab and a worker.
 WORKERS ?= -n 2 --dist loadfile
-# What is compiled is kept, whatever the caller's environment says: without it every worker rewrites the asserts of all
-# tests before its first one, and every command that a test starts compiles what was changed since `make venv`.
+# Keep compiled files, whatever the caller's environment says. Otherwise every worker rewrites the asserts of all tests
+# before its first one, and every command that a test starts compiles what was changed since `make venv`.
 unexport PYTHONDONTWRITEBYTECODE
-# A directory with captures of the vendors' tools, to hold the parsers against (pytest --captures).
+# A directory with captures of the vendors' tools, for pytest --captures.
 CAPTURES ?=
 
 .PHONY: demo venv test unit lint lab-test bench docs packages clean help
 
 help:
-	@echo "make demo    bring up a virtual 2 x 8 cluster, show it failing, provision it, prove it (root)"
-	@echo "make test    lint, types, import rules, unit and lab tests (root)"
-	@echo "make venv    the virtual environment .venv, with PyTorch"
-	@echo "make unit    the tests that need neither root nor a lab"
-	@echo "make bench   the figures of benchmarks/README.md (root)"
-	@echo "make docs    this documentation as a site, in site/"
+	@echo "make demo    start a virtual 2 x 8 cluster, show what fails, configure it, test it (root)"
+	@echo "make test    run lint, types, import rules, unit and lab tests (root)"
+	@echo "make venv    create the virtual environment .venv, with PyTorch"
+	@echo "make unit    run the tests that need neither root nor a lab"
+	@echo "make bench   measure the figures of benchmarks/README.md (root)"
+	@echo "make docs    build this documentation as a site, in site/"
 	@echo "make clean   remove the virtual environment, the site and the caches"
 
 demo: $(VENV)/.ready packages
@@ -65,8 +65,8 @@ docs: $(VENV)/.ready
 bench: $(VENV)/.ready packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
 
-# Where systemd runs, firewalld closes the machine as soon as it is installed. Masked, it is there for the lab alone; who
-# wants it for the machine, too, says `systemctl unmask firewalld`.
+# Where systemd runs, firewalld closes the machine as soon as it is installed. So it is masked, and only the lab uses it.
+# To use it for the machine, too: `systemctl unmask firewalld`.
 packages:
 	@missing=$$(dpkg-query -W -f '$${Package} $${db:Status-Status}\n' $(PACKAGES) 2>/dev/null \
 		| awk '$$2 == "installed" { print $$1 }' | sort > .packages.have; \

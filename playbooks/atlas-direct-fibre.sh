@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Two Atlas servers joined by fibre, device by device: addresses, firewall, every
-# fibre proven, one job on both.
+# Two Atlas servers joined by fibre, device by device: set addresses and firewall,
+# test every fibre, start one job on both.
 # From where ssh reaches both:    bash atlas-direct-fibre.sh main.py
 set -euo pipefail
 [ $# -gt 0 ] || { echo "usage: $0 PROGRAM [ARGUMENT ...]" >&2; exit 2; }
@@ -9,20 +9,20 @@ trap 'echo "STOPPED with exit code $?: $BASH_COMMAND" >&2' ERR
 inventory=hosts.toml    # begin with examples/two-servers-direct.toml: fabric = "direct"
 launcher=torch.distributed.launch
 
-# Device addresses, where partners share a subnet; ports; a firewall that lets the
+# Set device addresses (partners share a subnet), ports, and a firewall that lets the
 # other server in, and stays on.
 preflight configure --inventory "$inventory" --yes
 
-# Settings of both servers compared, pings along each fibre, every collective. What
-# is wrong is named here.
+# Compare the settings of both servers, ping along each fibre, and run every
+# collective.
 preflight check --inventory "$inventory" --idle
 
-# One script a server: HCCL_IF_IP and node_rank are its own, the master is the same
+# Write one script a server. HCCL_IF_IP and node_rank differ, the master is the same
 # on both.
 preflight launch --inventory "$inventory" --launcher "$launcher" --env HCCL_CONNECT_TIMEOUT=1200 \
     -o scripts --dir start --force -- "$@"
 
-# On both at once. It ends when both have ended, with the code of one that failed.
+# Start both at once. This ends when both have ended, with the code of one that failed.
 job=() failed=0
 for script in start/*.sh; do
     host=$(basename "$script" .sh)
@@ -31,4 +31,4 @@ done
 for part in "${job[@]}"; do wait "$part" || failed=$?; done
 [ "$failed" = 0 ] || { echo "FAIL: the job; next: preflight diagnose --fetch -i $inventory" >&2; exit "$failed"; }
 
-echo "PASS: both servers and all fibres are proven, and the job ended well"
+echo "PASS: both servers and all fibres are healthy, and the job ended without error"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One Atlas server, PyTorch: reserve HCCL's ports, prove every NPU, start the job on
+# One Atlas server, PyTorch: reserve HCCL's ports, test every NPU, start the job on
 # all of them.
 # On the server, as root:    bash atlas-single-server.sh train.py --epochs 3
 set -euo pipefail
@@ -9,16 +9,16 @@ trap 'echo "STOPPED with exit code $?: $BASH_COMMAND" >&2' ERR
 inventory=hosts.toml    # begin with examples/single-server.toml
 launcher=torchrun       # or torch.distributed.launch, shell, spawn, torch_npu_run
 
-# No other program gets the ports of HCCL and of the job, now and after a boot. What
-# is so already is left alone.
+# Reserve the ports of HCCL and of the job, now and after a boot. Correct settings
+# are not touched.
 preflight configure --inventory "$inventory" --yes
 
-# Settings, devices, every collective. What is wrong is named here, before a job can
-# hang on it.
+# Check settings and devices, and run every collective. A fault shows here, before a
+# job can hang on it.
 preflight check --inventory "$inventory" --idle
 
-# A process a device, with the environment that HCCL wants: read it in start/.
+# Write start/: one process a device, with the environment that HCCL needs.
 preflight launch --inventory "$inventory" --launcher "$launcher" -o scripts --dir start --force -- "$@"
 bash start/*.sh
 
-echo "PASS: the server is proven, and the job ended well"
+echo "PASS: the server is healthy, and the job ended without error"

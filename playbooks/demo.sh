@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole journey on one machine: a virtual cluster that nobody has set up, found broken by name, provisioned,
-# proven. Called by `make demo`; needs root. Vendor tools and torch_npu in the lab are stand-ins, and say so.
+# The demo on one machine: a virtual cluster that is not set up is checked, configured and tested. `make demo` runs it;
+# it needs root. Vendor tools and torch_npu in the lab are stand-ins, and say so.
 set -uo pipefail
 
 lab=${LAB_DIR:-.lab}
@@ -16,25 +16,25 @@ expect() { # expect CODE: the last command must have ended with it
 }
 trap 'step "clean up"; run lab down --dir "$lab"' EXIT
 
-step "a cluster in a box: 2 hosts x 8 devices, nothing provisioned"
+step "start a cluster in a box: 2 hosts x 8 devices, not set up"
 run lab up --hosts 2 --devices 8 --product atlas-a1 --dir "$lab"; expect 0
 
-step "what is wrong with it? (everything that has to be set up fails by name)"
+step "check it: everything that has to be set up fails"
 run check --inventory "$inventory"; expect 1
 
-step "what would be done about it?"
+step "show the necessary changes"
 run configure --inventory "$inventory" --dry-run; expect 0
 
-step "do it"
+step "make them"
 run configure --inventory "$inventory" -y; expect 0
 
-step "prove it: 16 ranks over the device NICs"
+step "test it: 16 ranks over the device NICs"
 run check --inventory "$inventory" --save demo-report.json; expect 0
 echo "the report is in demo-report.json"
 
-step "one switch port gets slow: who is it?"
+step "slow down one switch port, and find it"
 run lab break slow-link --host node02 --device 3 --dir "$lab"; expect 0
 run check --inventory "$inventory"; expect 1
 
 step "next"
-echo "break one yourself: docs/lab.md; your own cluster: README.md, docs/guides/"
+echo "More faults to try: docs/lab.md. Your own cluster: README.md, docs/guides/."

@@ -1,12 +1,12 @@
-"""A site's bring-up as Fabric tasks: read it, copy it, put your own steps between these.
+"""A site's bring-up as Fabric tasks. Copy it, and put your own steps in between.
 
-    fab -r playbooks --list
-    fab -r playbooks bring-up --inventory hosts.toml --dry-run
-    fab -r playbooks bring-up --inventory hosts.toml
-    fab -r playbooks take-back --inventory hosts.toml
+  fab -r playbooks --list
+  fab -r playbooks bring-up --inventory hosts.toml --dry-run
+  fab -r playbooks bring-up --inventory hosts.toml
+  fab -r playbooks take-back --inventory hosts.toml
 
-The hosts come from the inventory, not from fab's -H: preflight opens the connections, with strict host keys (Fabric
-alone accepts any key) and many hosts at a time. Each step shows a diff and asks, unless --yes.
+The hosts come from the inventory, not from fab's -H. preflight opens the connections, many at a time and with strict
+host keys. Fabric alone accepts any key. Each step shows a diff and asks, unless --yes.
 """
 
 # Fabric's task has no types.
@@ -30,7 +30,7 @@ HELP = {
 
 
 def preflight(command: str, inventory: str, limit: str = "", yes: bool = False, dry_run: bool = False) -> None:
-    """One preflight command; ends fab with the command's exit code if that is not 0."""
+    """Run one preflight command; end fab with its exit code if that is not 0."""
     words = [*command.split(), "--inventory", inventory]
     words += ["--limit", limit] if limit else []
     words += ["--yes"] if yes else []
@@ -59,7 +59,7 @@ def device_addresses(
 def firewall(
     _: Context, inventory: str = "hosts.toml", limit: str = "", yes: bool = False, dry_run: bool = False
 ) -> None:
-    """Open the firewall for the cluster; takes itself back where it would lock us out."""
+    """Open the firewall for the cluster; reverts itself where it would lock preflight out."""
     preflight("configure-firewall", inventory, limit, yes, dry_run)
 
 
@@ -67,7 +67,7 @@ def firewall(
 def bring_up(
     c: Context, inventory: str = "hosts.toml", limit: str = "", yes: bool = False, dry_run: bool = False
 ) -> None:
-    """From new servers to a proven cluster: ports, device addresses, firewall, then check; stops where one fails."""
+    """Run ports, device-addresses and firewall, then check; stop at the first that fails."""
     for step in (ports, device_addresses, firewall):
         step(c, inventory, limit, yes, dry_run)
     if not dry_run:
@@ -75,7 +75,7 @@ def bring_up(
 
 
 def runs_to_take_back(inventory: str) -> list[str]:
-    """The runs that changed this cluster from this machine and were not taken back, the newest first."""
+    """Return the runs that changed this cluster from this machine and were not undone, the newest first."""
     known = [run for run in past_runs() if run.inventory == str(Path(inventory).absolute())]
     undone = taken_back(known)
     return [run.run for run in known if not run.undoes and run.run not in undone]
@@ -85,9 +85,9 @@ def runs_to_take_back(inventory: str) -> list[str]:
 def take_back(
     _: Context, inventory: str = "hosts.toml", limit: str = "", yes: bool = False, dry_run: bool = False
 ) -> None:
-    """The cluster as it was found: every run taken back, the newest first; what others changed since is left alone."""
+    """Undo every run of this machine, the newest first; leave what others changed since."""
     runs = runs_to_take_back(inventory)
     if not runs:
-        print(f"nothing was changed from this machine with {inventory} that is not taken back")
+        print(f"nothing was changed from this machine with {inventory}, or all of it is undone already")
     for run in runs:
         preflight(f"rollback {run}", inventory, limit, yes, dry_run)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# MindSpore on Ascend 910: write the rank table from what the devices have, and
+# MindSpore on Ascend 910: write the rank table from the devices' addresses, and
 # start the job that reads it.
 # From where ssh reaches all servers:    bash mindspore-rank-table.sh train.py
 set -euo pipefail
@@ -7,27 +7,27 @@ set -euo pipefail
 trap 'echo "STOPPED with exit code $?: $BASH_COMMAND" >&2' ERR
 
 inventory=hosts.toml
-table=/etc/hccl/rank_table.json    # on every server; a file: HCCL takes no link
+table=/etc/hccl/rank_table.json    # on every server; HCCL does not accept a link
 
-# Ports and firewall; and the devices' addresses, if the inventory plans them. What
-# is so already is left alone.
+# Set ports, firewall, and the devices' addresses, if the inventory plans them.
+# Correct settings are not touched.
 preflight configure --inventory "$inventory" --yes
 
-# Two devices with one address, a link that is down: named here. A table of such
-# devices would be refused, or hang.
+# Find two devices with one address, or a link that is down: HCCL would refuse a
+# table of such devices, or hang.
 preflight check --inventory "$inventory" --idle
 
-# Ranks count on over all servers, in the order that MindSpore wants. The bytes are
+# Number the ranks over all servers, in the order that MindSpore needs. The table is
 # read back from every server.
 preflight ranktable --inventory "$inventory" --push "$table" --yes
 
-# A process a device, told RANK_TABLE_FILE, RANK_SIZE, RANK_ID, DEVICE_ID. HCCL's
-# 120 s may be short for compiling.
+# One process a device, with RANK_TABLE_FILE, RANK_SIZE, RANK_ID and DEVICE_ID.
+# HCCL's 120 s may be too short for compiling.
 preflight launch --inventory "$inventory" --launcher shell --rank-table "$table" \
     --env HCCL_CONNECT_TIMEOUT=1200 -o scripts --dir start --force -- "$@"
 
-# On all servers at once. It ends when all have ended, with the code of one that
-# failed.
+# Start on all servers at once. This ends when all have ended, with the code of one
+# that failed.
 job=() failed=0
 for script in start/*.sh; do
     host=$(basename "$script" .sh)
@@ -36,4 +36,4 @@ done
 for part in "${job[@]}"; do wait "$part" || failed=$?; done
 [ "$failed" = 0 ] || { echo "FAIL: the job; next: preflight diagnose --fetch -i $inventory" >&2; exit "$failed"; }
 
-echo "PASS: the servers are proven, have one rank table, and the job ended well"
+echo "PASS: the servers are healthy, have one rank table, and the job ended without error"

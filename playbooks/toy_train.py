@@ -1,7 +1,7 @@
 """A training job to try a cluster with: a toy model, DistributedDataParallel, a data set made on the spot.
 
-It is started by whatever `preflight launch` prints: torchrun, torch.distributed.launch, a for loop of the shell,
-mpirun, srun, or by itself with --spawn:
+Every launcher that `preflight launch` prints can start it: torchrun, torch.distributed.launch, a for loop of the shell,
+mpirun or srun. With --spawn it starts its processes itself:
 
   preflight launch --launcher torchrun -- toy_train.py --backend hccl
 

@@ -280,7 +280,7 @@ def _unknown(text: str) -> Sign | None:
             "plog",
             Role.UNKNOWN,
             (),
-            "CANN logged an error that preflight does not know",
-            "read the lines around it, and look it up in the vendor's pages",
+            "CANN logged an error that is not in preflight's catalogue",
+            "read the lines around it, and search for the message in the vendor's documentation",
         )
     return None

@@ -130,7 +130,7 @@ def fetch(access: HostAccess, selection: LogSelection, folder: Path) -> Fetched:
             logs[name] = answer
         else:
             why = answer.summary.removeprefix(f"{name}: ") if isinstance(answer, TransportError) else answer
-            fetched.unread.append(Unread(name, f"no logs came: {why}"))
+            fetched.unread.append(Unread(name, f"no logs were fetched: {why}"))
     take(logs, selection.globs, fetched)
     return fetched
 
@@ -184,7 +184,7 @@ def _write_logs(round_trip: _RoundTrip, folder: Path) -> HostLogs:
     for part in parts:
         unread += [Unread(f"{round_trip.host}:{omission.path}", omission.why) for omission in part.left]
         if part.left_more:
-            unread.append(Unread(round_trip.host, f"{part.left_more} more files were not taken"))
+            unread.append(Unread(round_trip.host, f"{part.left_more} more files were not fetched"))
     kernel = _write_kernel_log(round_trip, answer.kernel, folder, unread) if answer.kernel else None
     nothing = frozenset.intersection(*(frozenset(part.nothing) for part in parts))
     older = sum(part.older for part in parts)
@@ -201,9 +201,9 @@ def _container_answer(round_trip: _RoundTrip, inside: _Text, unread: list[Unread
         try:
             return decode(framed.document(answer, round_trip.marker), _Answer)
         except framed.NoAnswer:
-            words = answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no word of why"]
+            words = answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no reason was given"]
             why = words[0][:200]
-    unread.append(Unread(round_trip.host, f"no logs of the container came: {why}"))
+    unread.append(Unread(round_trip.host, f"the container's logs could not be fetched: {why}"))
     return None
 
 
@@ -243,7 +243,7 @@ def _unpack(text: bytes, most: int) -> bytes:
     try:
         data = unpacking.decompress(text, most + 1)
     except zlib.error as error:
-        raise _UnusableError("the answer of the program on the host cannot be unpacked") from error
+        raise _UnusableError("the host's response cannot be unpacked") from error
     if len(data) > most or not unpacking.eof:
-        raise _UnusableError("the host sent more than it was asked for, or not all of it")
+        raise _UnusableError("the host's response is incomplete or too large")
     return data

@@ -120,7 +120,7 @@ def _take_file(log: Kept, host: str, into: Fetched, *, is_own: bool) -> None:
     into.sources.append(Source(log.path, f"{host}:{path}", writer))
     into.copies.append(FetchedLog(host, path, file.size, file.begin))
     if file.begin:
-        why = f"only its last {file.size / (1 << 20):.1f} MiB came: line numbers are counted from there"
+        why = f"only the last {file.size / (1 << 20):.1f} MiB were fetched, and line numbers start there"
         into.unread.append(Unread(f"{host}:{path}", why))
 
 
@@ -129,9 +129,9 @@ def _note_globs(answers: Mapping[str, HostLogs], globs: Sequence[str], into: Fet
     for glob in globs:
         lacking = sum(glob in answer.nothing for answer in answers.values())
         if lacking and lacking == len(answers):
-            into.unread.append(Unread(glob, "there is no such file on any host"))
+            into.unread.append(Unread(glob, "no host has such a file"))
         elif lacking:
-            into.notes.append(f"no {glob} on {lacking} of {len(answers)} hosts")
+            into.notes.append(f"{lacking} of {len(answers)} hosts have no {glob}")
     if older := sum(answer.older for answer in answers.values()):
         into.notes.append(f"{older} older logs on the hosts were not fetched (--since)")
 
@@ -144,10 +144,8 @@ def _note_clocks(answers: Mapping[str, HostLogs], into: Fetched) -> None:
         skew = answers[first].ahead[0] - answers[last].ahead[1]
         if skew > _CLOCKS:
             into.notes.append(
-                f"the clock of {first} is {skew:.0f} s or more ahead of {last}'s: which error came first is not sure "
-                "(HST102)"
+                f"the clock of {first} is at least {skew:.0f} s ahead of {last}'s, so it is uncertain which error came "
+                "first (HST102)"
             )
     if len({answer.zone for answer in answers.values()}) > 1:
-        into.notes.append(
-            "the hosts' clocks are in different time zones: what came first on different hosts is not known"
-        )
+        into.notes.append("the hosts use different time zones, so the order of errors on different hosts is unknown")

@@ -270,11 +270,11 @@ def _without_cancelled(leads: Sequence[LoggedError], hints: Sequence[LoggedError
 
 
 def _restarted_hint(error: LoggedError) -> LoggedError:
-    return _hint(error, f"{error.sign.cause}; it was started again, and ended well")
+    return _hint(error, f"{error.sign.cause}. The job was restarted and completed")
 
 
 def _caught_hint(error: LoggedError) -> LoggedError:
-    return _hint(error, "an exception was logged there, and the log goes on after it")
+    return _hint(error, "an exception was logged, and the program continued")
 
 
 def _hint(error: LoggedError, cause: str) -> LoggedError:
@@ -306,11 +306,11 @@ def _shape(error: LoggedError) -> str:
 def _notes_on_logs(logs: Gathered, too_old: Sequence[LoggedError]) -> list[str]:
     notes = []
     if logs.too_many:
-        notes.append(f"{logs.too_many} errors of further processes were not kept")
+        notes.append(f"{logs.too_many} errors of further processes were dropped")
     if too_old:
         notes.append(
             f"the kernel reported {', '.join(sorted({error.sign.id for error in too_old}))} more than "
-            f"{_NEAR / 60:.0f} min before the first error of the job; taken as another matter"
+            f"{_NEAR / 60:.0f} min before the first error of the job, so it is taken as unrelated"
         )
     return notes
 
@@ -321,19 +321,22 @@ def _notes_on_order(causes: Sequence[ErrorGroup], echoes: Sequence[ErrorGroup]) 
         delay = when(causes[0].first) - when(echoes[0].first)
         if _CLOCKS < delay < NEVER:
             yield (
-                f"others had begun to complain {delay:.0f} s before the first different error: either that rank was "
-                "late already, or its error came of theirs"
+                f"other ranks logged errors {delay:.0f} s before the first different error. Either that rank was "
+                "already late, or its error is a consequence of theirs"
             )
     if len(causes) > 1:
         interval = when(causes[1].first) - when(causes[0].first)
         hosts = {group.first.who.host for group in causes[:2]} - {""}
         if interval < _CLOCKS and len(hosts) > 1:
-            yield f"two different errors are less than {_CLOCKS:.0f} s apart: the clocks decide (HST102)"
+            yield (
+                f"two different errors are less than {_CLOCKS:.0f} s apart, so their order depends on the clocks "
+                "(HST102)"
+            )
 
 
 def _notes_on_times(errors: Sequence[LoggedError]) -> Iterator[str]:
     untimed = sum(error.time is None for error in errors)
     if errors and untimed == len(errors):
-        yield "no line of an error has a time: which came first is not known"
+        yield "no error line has a time, so it is unknown which error came first"
     elif untimed:
-        yield "some errors have no time, and were put last"
+        yield "some errors have no time and are listed last"

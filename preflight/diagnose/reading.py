@@ -100,22 +100,22 @@ def sources(paths: Sequence[Path]) -> list[Source]:
                 _refuse(path)
                 sources_of[path] = Source(path, str(path), about(path.name))
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}; name logs, or a folder of them") from error
+            raise UsageError(f"{path}: {error.strerror}. Give log files or a folder of them") from error
         if len(sources_of) > _FILES:
-            raise UsageError(f"{path}: more than {_FILES} files; name the logs of one job")
+            raise UsageError(f"{path}: more than {_FILES} files. Give the logs of one job")
     if not sources_of:
-        raise UsageError(f"no logs in {', '.join(map(str, paths))}; name files, or a folder of them")
+        raise UsageError(f"no logs in {', '.join(map(str, paths))}. Give log files or a folder of them")
     return list(sources_of.values())
 
 
 def _refuse(path: Path) -> None:
     """Raise UsageError for a name that is no log: missing, a device, or packed. A pipe is one."""
     if not path.exists():
-        raise UsageError(f"{path}: there is no such file or folder; name logs, or a folder of them")
+        raise UsageError(f"{path}: no such file or folder. Give log files or a folder of them")
     if path.is_fifo():
         return
     if not path.is_file():
-        raise UsageError(f"{path}: no ordinary file; name logs, or a folder of them")
+        raise UsageError(f"{path}: not a regular file. Give log files or a folder of them")
     with path.open("rb") as file:
         if why := packed(file.read(8), path):
             raise UsageError(f"{path}: {why}")
@@ -125,7 +125,7 @@ def packed(head: bytes, path: Path) -> str:
     """Return the packing of a file and the command that unpacks it, empty if it is not packed."""
     for start, (how, tool) in _PACKED.items():
         if head.startswith(start):
-            return f"packed with {how}; unpack it first: {tool} {shlex.quote(str(path))}"
+            return f"compressed with {how}. Unpack it first: {tool} {shlex.quote(str(path))}"
     return ""
 
 

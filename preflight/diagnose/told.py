@@ -1,10 +1,14 @@
 """A diagnosis as lines of text. Pure."""
 
+import re
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from preflight.diagnose.errors.launchers import LAUNCHER
 from preflight.diagnose.types import Diagnosis, ErrorGroup, LoggedError, Role, Sign, Who
+from preflight.model.cluster import Host
+from preflight.model.host_command import on_host
 from preflight.model.number_ranges import number_ranges
 
 _StyledLine = tuple[str, str, str]  # style (see report.text.Line), indent and text
@@ -12,6 +16,9 @@ _NAMES = 6  # processes that are named individually
 _KINDS = 5  # kinds of errors that are shown after the first
 _QUOTED = 300  # characters of a line
 _LAST_QUOTED = 160  # of a last line
+_HERE = ("preflight ", "scontrol ", "sinfo ")  # commands that are not for the host of the error
+_NAME = re.compile(r"[A-Za-z0-9][\w.:-]*")  # a host that a command may name
+_PCI = re.compile(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
 
 
 def writer_name(writer: Who) -> str:
@@ -50,7 +57,7 @@ def _causes(result: Diagnosis) -> list[_StyledLine]:
         output += _block("THEN    ", group, "warn")
     hidden = len(result.others) - _KINDS
     if hidden > 0:
-        output.append(("warn", "", f"THEN    {hidden} more kinds of errors (-o json has them all)"))
+        output.append(("warn", "", f"THEN    {hidden} more kinds of errors (-o json lists all)"))
     return output
 
 
@@ -60,7 +67,7 @@ def _echoes(result: Diagnosis) -> list[_StyledLine]:
     for group in result.echoes:
         output += _echo(group, leads=not result.cause and group is result.echoes[0])
     if result.unexplained:
-        output.append(("warn", "", "The job ended early, and these logs do not tell why."))
+        output.append(("warn", "", "The job ended early, and these logs do not show why."))
     elif result.echoes and not result.cause:
         output.append(("warn", "", _no_culprit(result)))
     return output
@@ -73,19 +80,15 @@ def _hint(group: ErrorGroup) -> str:
 
 def _no_culprit(result: Diagnosis) -> str:
     if result.echoes[0].sign.role is Role.ENDED:
-        return "No rank is the culprit: the job was ended from outside."
-    return "No culprit is identified: every rank that logged an error waited for others, or lost them."
+        return "No rank is the culprit. The job was stopped from outside."
+    return "No culprit is identified. Every rank that logged an error had waited for others or lost them."
 
 
 def _last(result: Diagnosis) -> list[_StyledLine]:
     """Return the last lines of ranks that stopped first, or of logs without an error."""
     if not result.last:
         return []
-    subject = (
-        "of each rank that stopped first"
-        if result.unexplained
-        else "of each log without an error, the first to end first"
-    )
+    subject = "of each rank that stopped first" if result.unexplained else "of each log without an error, oldest first"
     block = [("", "", f"last lines {subject}:")]
     for last in result.last:
         name = writer_name(last.who)
@@ -101,10 +104,10 @@ def _silent(result: Diagnosis) -> list[str]:
     texts = []
     if logged:
         texts.append(
-            f"no error in the logs of rank{_plural(logged)} {number_ranges(logged)}: check {_pronoun(logged)} first"
+            f"No error in the logs of rank{_plural(logged)} {number_ranges(logged)}. Check {_pronoun(logged)} first."
         )
     if result.unlogged:
-        texts.append(f"no log here of rank{_plural(result.unlogged)} {number_ranges(result.unlogged)}")
+        texts.append(f"No logs from rank{_plural(result.unlogged)} {number_ranges(result.unlogged)}.")
     return texts
 
 
@@ -113,8 +116,8 @@ def _named_peers(result: Diagnosis) -> list[str]:
     quiet = {f"rank {rank}" for rank in set(result.silent) - set(result.unlogged)}
     texts = []
     for name, count in result.named:
-        reason = "it logged no error" if name in quiet else "which alone does not make it the culprit"
-        texts.append(f"named by {count} process{'es' if count > 1 else ''}: {name} ({reason})")
+        reason = "It logged no error." if name in quiet else "That alone does not make it the culprit."
+        texts.append(f"{count} process{'es' if count > 1 else ''} waited for {name} or lost it. {reason}")
     return texts
 
 
@@ -133,13 +136,35 @@ def _block(label: str, group: ErrorGroup, style: str) -> list[_StyledLine]:
     block.append(("dim", "    | ", first.text[:_QUOTED]))
     block.append(("dim", "    ", _place(first)))
     if len(group.seen) > 1:
-        block.append(("", "    ", f"the same on {_other_writers(group.seen[1:])}"))
+        block.append(("", "    ", f"same error: {_other_writers(group.seen[1:])}"))
     if sign.role is Role.LINK:
-        block.append(("", "    ", "The fault is between two ends: neither is identified as the culprit."))
-    block.append(("next", "    -> ", sign.step))
+        block.append(("", "    ", "The fault is between two ends. Neither end is identified as the culprit."))
+    return block + _fix(group)
+
+
+def _fix(group: ErrorGroup) -> list[_StyledLine]:
+    """Return the next step in words, its commands for the host of the first error, and the checks that prove it."""
+    sign = group.sign
+    block = [("next", "    ", f"fix: {sign.fix}"), *(("next", "      ", command) for command in commands(group))]
     if sign.checks:
-        block.append(("next", "    -> ", f"proved by: preflight check --only {','.join(sign.checks)}"))
+        block.append(("next", "    ", f"check: preflight check --only {','.join(sign.checks)}"))
     return block
+
+
+def commands(group: ErrorGroup) -> list[str]:
+    """Return the commands of the next step, for the host and the device of the first error."""
+    return [command for line in group.sign.commands if (command := _filled(line, group.first.who))]
+
+
+def _filled(command: str, writer: Who) -> str:
+    """Return a command as it is typed here, empty if it needs a device that is not known."""
+    device = f"{writer.device}.0" if _PCI.fullmatch(writer.device) else writer.device
+    if "{device}" in command and not device:
+        return ""
+    command = command.replace("{device}", shlex.quote(device))
+    if command.startswith(_HERE) or not _NAME.fullmatch(writer.host):
+        return command
+    return on_host(Host(writer.host, writer.host), command)
 
 
 def _label(sign: Sign) -> str:
@@ -151,15 +176,13 @@ def _label(sign: Sign) -> str:
 def _echo(group: ErrorGroup, *, leads: bool) -> list[_StyledLine]:
     sign = group.sign
     label = _label(sign)
-    since = f", from {when(group.first.time)} on" if group.first.time is not None else ""
+    since = f", since {when(group.first.time)}" if group.first.time is not None else ""
     block = [("dim", "", f"{label}{sign.id}  {_all_writers(group.seen)}{since}")]
     block.append(("dim", "    ", sign.cause))
     if leads:
         block.append(("dim", "    | ", group.first.text[:_QUOTED]))
         block.append(("dim", "    ", _place(group.first)))
-        block.append(("next", "    -> ", sign.step))
-        if sign.checks:
-            block.append(("next", "    -> ", f"checked by: preflight check --only {','.join(sign.checks)}"))
+        block += _fix(group)
     return block
 
 

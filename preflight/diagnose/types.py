@@ -32,8 +32,9 @@ class Weight(IntEnum):
 class Sign:
     """An entry of the catalogue. All `words` are in its line, and `pattern` matches there, if there is one.
 
-    `cause` is a clause. `step` is the next step, with the ids of checks that prove the cause. Both are without a full
-    stop, and may have named groups of `pattern` as {name}.
+    `cause` is a clause. `step` is the next step in words, with the ids of checks that prove the cause, and below it a
+    line for each command on the writer's host ({device}: the writer's). Both are without a full stop, and may have
+    named groups of `pattern` as {name}.
     """
 
     id: str
@@ -48,6 +49,15 @@ class Sign:
     def checks(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(_CHECK.findall(self.step)))
 
+    @property
+    def fix(self) -> str:
+        """The next step in words."""
+        return self.step.partition("\n")[0]
+
+    @property
+    def commands(self) -> list[str]:
+        return self.step.splitlines()[1:]
+
     def read_from(self, text: str) -> "Sign | None":
         """Return the sign with the values of `text` filled in, None if the line does not match."""
         if not all(word in text for word in self.words):
@@ -57,8 +67,10 @@ class Sign:
         match = re.search(self.pattern, text)
         if match is None:
             return None
-        values = {name: value or "" for name, value in match.groupdict().items()}
-        return replace(self, cause=self.cause.format(**values), step=self.step.format(**values)) if values else self
+        cause, step = self.cause, self.step
+        for name, value in match.groupdict().items():
+            cause, step = (template.replace(f"{{{name}}}", value or "") for template in (cause, step))
+        return replace(self, cause=cause, step=step)
 
 
 @dataclass(frozen=True)

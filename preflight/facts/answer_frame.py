@@ -18,9 +18,9 @@ def document(answer: Answer, marker: str) -> bytes:
         raise NoAnswer(_without_document(answer))
     size, newline, body = framed.partition(b"\n")
     if not newline or not size.isdigit() or len(size) > 12:
-        raise NoAnswer("the answer of the program on the host is cut in its first line")
+        raise NoAnswer("the answer of the program on the host is cut off in its first line")
     if len(body) < int(size):
-        raise NoAnswer(f"the answer of the program on the host is cut: {len(body)} of {int(size)} bytes came")
+        raise NoAnswer(f"the answer of the program on the host is cut off: {len(body)} of {int(size)} bytes arrived")
     return body[: int(size)]
 
 
@@ -35,6 +35,6 @@ def _last_line(text: bytes) -> str:
 
 def _without_document(answer: Answer) -> str:
     if answer.truncated:
-        return f"the host sent more than {len(answer.stdout)} bytes, and no answer among them"
+        return f"the host sent more than {len(answer.stdout)} bytes, but no answer"
     words = _last_line(answer.stderr) or _last_line(answer.stdout)
-    return f"the program on the host ended with {answer.exit} and no answer; its last word: {quote(words)}"
+    return f"the program on the host exited with {answer.exit} and gave no answer; last output: {quote(words)}"

@@ -157,7 +157,7 @@ def _job_contents(cluster: Cluster) -> dict[str, object]:
 
 
 def _unreachable(error: TransportError) -> Unreachable:
-    return Unreachable(error.kind.value, error.summary, error.remedy)
+    return Unreachable(error.kind.value, error.summary, error.remedy, error.commands)
 
 
 def without_sudo(host: Host) -> Host:

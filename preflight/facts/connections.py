@@ -91,7 +91,7 @@ def _outcome(attempt: Tried) -> tuple[str, str]:
     if attempt.busy:
         return "in-use", ""
     if attempt.code is None or attempt.error:
-        return "error", attempt.error or "nothing is known of it"
+        return "error", attempt.error or "its state is unknown"
     if attempt.code == 0:
         return "connected", ""
     if attempt.code == errno.ECONNREFUSED and attempt.icmp is None:

@@ -14,27 +14,29 @@ _KNOWN = tuple(
     re.compile(pattern)
     for pattern in (
         # from the collector: a program that did not run to its end, a file that cannot be read
-        r".* (?:was still running at its deadline|was not started: the time for it was over|does not start: .*"
-        r"|printed more than \d+ KiB|closed its output but did not end|is not installed, or not on PATH"
-        r"|cannot be (?:read|listed|looked at): .*|is larger than \d+ KiB|did not resolve, or fail to, in time)",
-        r"nothing came of it within .*",
-        r"what was found is larger than .*",
+        r".* (?:did not finish in time|was not started because the time was up|does not start: .*"
+        r"|printed more than \d+ KiB|closed its output but did not exit|is not installed, or not on PATH"
+        r"|cannot be (?:read|listed|checked): .*|is larger than \d+ KiB|was not resolved in time)",
+        r"no result within .*",
+        r"the result is larger than .*",
         r"no device: .*",
-        r".*, where the jobs run, ends with -?\d+: .*",
+        r".*, where the jobs run, exited with -?\d+: .*",
         r"ip .* failed: .*",
-        r"the (?:program on the host ended with|host sent more than|answer of the program on the host is cut).*",
+        r"the (?:program on the host exited with|host sent more than|answer of the program on the host is cut).*",
         # from the controller, about such answers
-        r"\S+(?: nvlink -e)? was not asked.*|\S+ did not answer in time|hccn_tool said nothing and ended with -?\d+",
+        r"\S+(?: nvlink -e)? was not (?:queried|run).*|\S+ did not answer in time",
+        r"hccn_tool printed nothing and exited with -?\d+",
         r"(?:ss|nft list ruleset|firewall-cmd --list-all-zones|\S+ -S INPUT) ended with -?\d+: .*",
-        r"the Python of the jobs is not installed.*|the collector did not look.*|not in .*|the facts do not hold it",
-        r"the kernel's settings under .* are not to be seen here.*|the host's clock shows no time at all",
+        r"the Python of the jobs is not installed.*|the collector did not (?:check|query).*|not in .*",
+        r"the facts do not hold it",
+        r"the kernel settings under .* are not visible.*|the host's clock shows no valid time",
         r"root is needed: .*",
     )
 )
 _BEFORE = re.compile(r"which chip is which device is not known: |hccn_tool -\w{1,30}: |(?:driver|firmware|cann): ")
-_AFTER = re.compile(r" \(looked at .{0,80}: root may be needed\)$")
+_AFTER = re.compile(r" \(checked .{0,80}: root may be needed\)$")
 _OWN_WORDS = re.compile(
-    r"hccn_tool(?:'s| said| says| told| tells| has| counts| answered| never)\b|the output of hccn_tool"
+    r"hccn_tool(?:'s| printed| reports| reported| has| counts| answered| never)\b|the output of hccn_tool"
 )
 
 

@@ -75,7 +75,7 @@ def between(before: ClusterFacts, after: ClusterFacts, hosts: Iterable[str], sec
         else:
             ports += (_count(host, port, earlier[port], later[port]) for port in later if port in earlier)
             if missing := sorted(name for name, _ in earlier.keys() - later.keys()):
-                unknown_reasons[host] = f"{', '.join(missing[:4])} told none after the tests"
+                unknown_reasons[host] = f"{', '.join(missing[:4])} reported none after the tests"
     return LinkCounts(tuple(ports), unknown_reasons, tuple(without))
 
 

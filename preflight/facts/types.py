@@ -34,6 +34,12 @@ class Unreachable:
     trouble: str  # a transport's ErrorKind
     summary: str
     remedy: str
+    commands: tuple[str, ...] = ()
+
+    @property
+    def fix(self) -> str:
+        """Return the remedy with its commands, for a line of text."""
+        return ": ".join(filter(None, (self.remedy, "; ".join(self.commands))))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ def without_root(facts: HostFacts, refused: Unreachable | None) -> HostFacts:
     system = facts.os if isinstance(facts.os, Os) else None
     if not refused and (system is None or system.root):
         return facts
-    viewer = f"looked at as {system.user}" if system and system.user else "looked at without root"
+    viewer = f"checked as {system.user}" if system and system.user else "checked without root"
     changes = _hidden_sections(facts, viewer)
     if system:
         changes["os"] = replace(system, refused=refused)
@@ -30,9 +30,9 @@ def _hidden_sections(facts: HostFacts, viewer: str) -> dict[str, object]:
         for name in SECTIONS
         if isinstance(section := facts.section(name), Missing)
     }
-    sections["firewall"] = Missing(f"root is needed: nobody else is shown the firewall's rules ({viewer})")
+    sections["firewall"] = Missing(f"root is needed: only root can read the firewall rules ({viewer})")
     if isinstance(facts.hccn, Hccn) and any(map(_has_error, facts.hccn.devices)):
-        sections["hccn"] = Missing(f"root is needed: hccn_tool does not answer every question ({viewer})")
+        sections["hccn"] = Missing(f"root is needed: hccn_tool does not answer every query ({viewer})")
         sections["nic"] = sections["hccn"] if facts.nic else None
     return sections
 

@@ -64,7 +64,7 @@ def _refuse_other_forms(source: ListSource) -> None:
         return
     file = "FILE" if source.name == "stdin" else shlex.quote(source.name)
     raise InventoryError(
-        f"{source.name}: an Ansible inventory in {form} is not read; let Ansible turn it into JSON: "
+        f"{source.name}: Ansible inventories in {form} are not supported. Convert it to JSON first: "
         f"ansible-inventory -i {file} --list > hosts.json && preflight inventory import hosts.json"
     )
 
@@ -103,7 +103,9 @@ def _hosts(groups: Mapping[str, Node], group: str, visited: set[str]) -> Iterato
     visited.add(group)
     members = groups[group].members()
     if "vars" in members:
-        members["vars"].fail("variables of groups are not read; give what ansible-inventory --list prints, no --export")
+        members["vars"].fail(
+            "variables of groups are not supported. Use the output of ansible-inventory --list without --export"
+        )
     hosts, children = members.get("hosts"), members.get("children")
     if hosts and isinstance(hosts.value, dict):
         yield from hosts.members().items()
@@ -124,7 +126,7 @@ def _host(name: str, node: Node, hostvars: Node | None, notes: set[str]) -> List
     connection = variables.text("ansible_connection")
     if connection not in (None, "ssh", "smart", "paramiko", "paramiko_ssh"):
         way = ', or with ssh = { transport = "local" }' if connection == "local" else ""
-        notes.add(f"left out, ansible_connection={connection[:40]}: hosts are reached by ssh{way}")
+        notes.add(f"ansible_connection={connection[:40]} was ignored: preflight connects by ssh{way}")
     return ListedHost(
         name,
         None if address == name else address,
@@ -148,7 +150,7 @@ class _HostVariables:
             return None
         value = self.nodes[key].text()
         if "{{" in value or "{%" in value:
-            self.nodes[key].fail(f"{key} is a template, which only Ansible can fill in")
+            self.nodes[key].fail(f"{key} is a template, which only Ansible can resolve")
         return value
 
     def number(self, key: str, high: int) -> int | None:
@@ -178,7 +180,7 @@ def _split(nodes: Mapping[str, Node], arguments: str) -> list[str]:
         return shlex.split(arguments)
     except ValueError as error:
         key = next(key for key in _ARGUMENTS if key in nodes)
-        nodes[key].fail(f"{key} is no command line: {str(error).lower()}")
+        nodes[key].fail(f"{key} is not a valid command line: {str(error).lower()}")
 
 
 def _variables(host: ListedHost) -> dict[str, str | int | bool]:

@@ -31,7 +31,7 @@ def read(source: ListSource) -> HostList:
     for line in source.lines():
         match = _GROUP.fullmatch(line.text)
         if match is None:
-            source.fail(line.at, "wants lines like: compute: node[01-16]")
+            source.fail(line.at, "expected lines such as compute: node[01-16]")
         nodes = match["nodes"]
         at = line.at + match.start("nodes") + len(nodes) - len(nodes.lstrip())
         groups.setdefault(match["name"], []).append((nodes.strip(), at))
@@ -50,8 +50,12 @@ def read_groups(source: ListSource, sources: Mapping[str, Groups], default: str)
     if len(names) > MOST_HOSTS:
         raise InventoryError(f"{source.name}: more than {MOST_HOSTS} hosts")
     if not names:
-        raise InventoryError(f"{source.name}: the group {group} has no host")
-    notes = ("the hosts of all groups; name one with --group",) if group == "*" and len(groups) > 1 else ()
+        raise InventoryError(f"{source.name}: group {group} has no hosts")
+    notes = (
+        ("hosts of all groups were imported. Select one group with --group",)
+        if group == "*" and len(groups) > 1
+        else ()
+    )
     return source.valid_list(HostList(tuple(map(ListedHost, names)), notes=notes))
 
 
@@ -74,7 +78,7 @@ class _GroupReader:
             self._source.fail(at, f"there is no group @{name[:60]}")
         if key not in self._expanded:
             if key in self._begun:
-                self._source.fail(at, f"the group @{name} contains itself")
+                self._source.fail(at, f"group @{name} contains itself")
             self._begun.add(key)
             parts = chain.from_iterable(groups.values()) if group == "*" else groups[group]
             self._expanded[key] = {host: None for text, place in parts for host in self._nodes(text, key[0], place)}
@@ -88,11 +92,11 @@ class _GroupReader:
             operator = operand["operator"].strip(", \t\n") or ","
             right = self.group(word[1:], default, place) if word.startswith("@") else self._expand(word, place)
             if operator not in _OPERATORS:
-                self._source.fail(at + operand.start(), f"{operator!r} is no operator; one of , ! & ^")
+                self._source.fail(at + operand.start(), f"{operator!r} is not an operator. Use one of , ! & ^")
             names = _combine(names, operator, right)
             end = operand.end()
         if text[end:].strip(", \t\n"):
-            self._source.fail(at + end, f"{text[end:].strip()[:20]!r} has nothing behind it")
+            self._source.fail(at + end, f"expected a node set after {text[end:].strip()[:20]!r}")
         return names
 
     def _expand(self, word: str, at: int) -> _Names:
@@ -102,7 +106,7 @@ class _GroupReader:
             self._source.fail(at, str(error))
         self._count += len(names)
         if self._count > _MOST_NAMES:
-            self._source.fail(at, f"up to here the groups name more than {_MOST_NAMES} hosts, however often each")
+            self._source.fail(at, f"the groups up to here list more than {_MOST_NAMES} hosts, repeated ones included")
         return names
 
 

@@ -35,7 +35,7 @@ def read(source: ListSource) -> HostList:
         for name, groups in _members(source, root, "the file").items()
     }
     if not sources:
-        raise InventoryError(f"{source.name}: has no group; name another file, or its format with --from")
+        raise InventoryError(f"{source.name}: the file has no groups. Use another file, or set its format with --from")
     return read_groups(source, sources, next(iter(sources)))
 
 
@@ -49,9 +49,9 @@ def _check_size(source: ListSource) -> None:
     for token in yaml.scan(source.text, _LOADER):
         depth += isinstance(token, _BEGIN) - isinstance(token, _END)
         if depth > _DEEPEST:
-            source.fail(token.start_mark.index, "nested too deeply for groups of nodes")
+            source.fail(token.start_mark.index, "the groups are nested too deeply")
         if isinstance(token, yaml.AliasToken):
-            source.fail(token.start_mark.index, "aliases are not read; write out what it stands for")
+            source.fail(token.start_mark.index, "YAML aliases are not supported. Write the value itself")
 
 
 def _members(source: ListSource, node: Any, description: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _members(source: ListSource, node: Any, description: str) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.value in members:
-            source.fail(key.start_mark.index, f"{description} has a name that is none, or is given twice")
+            source.fail(key.start_mark.index, f"{description} has an invalid or duplicate name")
         members[key.value] = value
     return members
 
@@ -70,6 +70,6 @@ def _texts(source: ListSource, node: Any) -> Group:
     if isinstance(node, yaml.SequenceNode):
         return [text for item in node.value for text in _texts(source, item)]
     if not isinstance(node, yaml.ScalarNode):
-        source.fail(node.start_mark.index, "nodes should be text such as node[01-16], or a list of it")
+        source.fail(node.start_mark.index, "nodes should be text such as node[01-16], or a list of such texts")
     quote = 1 if node.style in ("'", '"') else 0
     return [] if node.tag.endswith(":null") else [(node.value, node.start_mark.index + quote)]

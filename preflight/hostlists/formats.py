@@ -125,7 +125,7 @@ FORMATS = {
         frozenset({"slots"}),
     ),
     "names": Format(
-        "names, one a line, for pdsh and others",
+        "host names, one per line, for pdsh and others",
         names.read,
         names.write_lines,
         _every(r"[^\s:=@{}]*|([0-9A-Fa-f]*:){2,}[0-9A-Fa-f.]*"),
@@ -139,7 +139,7 @@ FORMATS = {
         'srun --nodelist "$(cat {})" hostname',
     ),
     "slurm-env": Format(
-        "a job's allocation in the environment: SLURM_JOB_NODELIST=…",
+        "a Slurm job's environment: SLURM_JOB_NODELIST=…",
         slurm_environment.read,
         slurm_environment.write,
         _some(r"(.*\s)?SLURM_(JOB_)?NODELIST="),
@@ -202,17 +202,17 @@ def read(source: ListSource, name: str = "") -> tuple[str, HostList]:
     is_json = source.text.lstrip().startswith("{")
     lines = [source.text] if is_json else [line.text for line in source.lines(indented=True)]
     if not lines:
-        raise InventoryError(f"{source.name}: names no host; name another file, or its format with --from")
+        raise InventoryError(f"{source.name}: the file has no hosts. Use another file, or set its format with --from")
     if _not_json(lines):
         return "ansible", ansible.read(source)
     lists, errors = _try_formats(source, lines)
     if len({host_list.hosts for host_list in lists.values()}) == 1:
         return next(iter(lists.items()))
     if lists:
-        raise InventoryError(f"{source.name}: may be {' or '.join(lists)}; say which with --from")
+        raise InventoryError(f"{source.name}: the format may be {' or '.join(lists)}. Set it with --from")
     if errors:
         raise errors[0]
-    raise InventoryError(f"{source.name}: is in no format that is known; say which with --from: {', '.join(FORMATS)}")
+    raise InventoryError(f"{source.name}: unknown format. Set it with --from to one of {', '.join(FORMATS)}")
 
 
 def _try_formats(source: ListSource, lines: Sequence[str]) -> tuple[dict[str, HostList], list[InventoryError]]:

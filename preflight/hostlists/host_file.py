@@ -40,7 +40,7 @@ def read_deepspeed(source: ListSource) -> HostList:
     for line in source.lines():
         match = _DEEPSPEED.fullmatch(line.text)
         if match is None:
-            source.fail(line.at, "DeepSpeed wants lines like: worker-0 slots=8")
+            source.fail(line.at, "expected lines such as worker-0 slots=8")
         entries.append(_Entry(_host(source, line.at, match["name"], match["slots"]), line.at))
     return _each_once(source, entries)
 
@@ -54,8 +54,8 @@ def read_option(source: ListSource) -> HostList:
         entries.append(_Entry(_host(source, word.start(), name, slots if colon else None), word.start()))
     bare = [entry for entry in entries if entry.host.slots is None]
     if 0 < len(bare) < len(entries):
-        text = f"{bare[0].host.name} has no :N, others have: mpirun takes that for :1, horovodrun for a mistake"
-        source.fail(bare[0].at, f"{text}; write one")
+        text = f"{bare[0].host.name} has no :N, but other hosts have. mpirun assumes :1, and horovodrun rejects it"
+        source.fail(bare[0].at, f"{text}. Add :N")
     return _each_once(source, entries)
 
 
@@ -73,7 +73,7 @@ def write_hydra(host_list: HostList) -> str:
 def write_deepspeed(host_list: HostList) -> str:
     """Raise ValueError if the slots of a host are not known."""
     if without := next((host.name for host in host_list.hosts if host.slots is None), None):
-        raise ValueError(f"DeepSpeed wants the slots of every host; {without} has none")
+        raise ValueError(f"DeepSpeed needs slots for every host, but {without} has none")
     return "".join(f"{host.name} slots={host.slots}\n" for host in host_list.hosts)
 
 
@@ -81,7 +81,7 @@ def write_option(host_list: HostList) -> str:
     """Raise ValueError if the slots of only some hosts are known."""
     bare = [host.name for host in host_list.hosts if host.slots is None]
     if 0 < len(bare) < len(host_list.hosts):
-        raise ValueError(f"-H wants the slots of every host, or of none; {bare[0]} has none")
+        raise ValueError(f"-H needs slots for all hosts or for none, but {bare[0]} has none")
     return ",".join(host.name + _slots(":", host) for host in _without_colons(host_list)) + "\n"
 
 
@@ -94,7 +94,7 @@ def _mpi_entry(source: ListSource, line: TextLine, form: re.Pattern[str], *used:
         options[option[1].lower()] = option[2]
         end = option.end()
     if match is None or end < len(line.text):
-        source.fail(line.at + end, f"is not understood: {line.text[end:][:40].strip()!r}")
+        source.fail(line.at + end, f"unknown setting: {line.text[end:][:40].strip()!r}")
     own = match.groupdict()
     user = options.get("user") or options.get("username") or own.get("user")
     host = _host(source, line.at, match["name"], options.get("slots") or own.get("slots"), user)
@@ -118,13 +118,17 @@ def _add_up(source: ListSource, entries: Iterable[_Entry]) -> HostList:
         before = first.setdefault(name, entry)
         if before.host != entry.host:
             line = source.text.count("\n", 0, before.at) + 1
-            source.fail(entry.at, f"{name} is on line {line} with other slots or another user; write one line")
+            source.fail(entry.at, f"{name} is also on line {line}, with different slots or another user. Keep one line")
         lines[name] += 1
         unused |= entry.unused
-    notes = [f"{name} is listed {count} times: its slots were added up" for name, count in lines.items() if count > 1][
-        :1
-    ]
-    notes += [f"left out, since an inventory has no place for it: {', '.join(sorted(unused))}"] if unused else []
+    notes = [
+        f"{name} is listed {count} times, so its slots were added up" for name, count in lines.items() if count > 1
+    ][:1]
+    notes += (
+        [f"settings without an equivalent in the inventory were left out: {', '.join(sorted(unused))}"]
+        if unused
+        else []
+    )
     hosts = tuple(_times(entry.host, lines[name]) for name, entry in first.items())
     return source.valid_list(HostList(hosts, notes=tuple(notes)))
 
@@ -140,8 +144,8 @@ def _each_once(source: ListSource, entries: Sequence[_Entry]) -> HostList:
         before = first.setdefault(entry.host.name, entry)
         if before is not entry:
             line = source.text.count("\n", 0, before.at) + 1
-            slots = "other" if before.host.slots != entry.host.slots else "the same"
-            source.fail(entry.at, f"{entry.host.name} is listed already, on line {line}, with {slots} slots")
+            slots = "different" if before.host.slots != entry.host.slots else "the same"
+            source.fail(entry.at, f"{entry.host.name} is already listed on line {line}, with {slots} slots")
     return source.valid_list(HostList(tuple(entry.host for entry in entries)))
 
 
@@ -151,5 +155,5 @@ def _slots(before: str, host: ListedHost) -> str:
 
 def _without_colons(host_list: HostList) -> tuple[ListedHost, ...]:
     if name := next((host.name for host in host_list.hosts if ":" in host.name), None):
-        raise ValueError(f"{name} cannot be written: slots follow a colon")
+        raise ValueError(f"{name} cannot be written, because this format puts slots after a colon")
     return host_list.hosts

@@ -92,7 +92,7 @@ class ListSource:
     def valid_list(self, host_list: HostList) -> HostList:
         """Return the list. Raises InventoryError if it has no hosts, or too many."""
         if not host_list.hosts:
-            raise InventoryError(f"{self.name}: names no host; name another file, or its format with --from")
+            raise InventoryError(f"{self.name}: the file has no hosts. Use another file, or set its format with --from")
         if len(host_list.hosts) > MOST_HOSTS:
             raise InventoryError(f"{self.name}: more than {MOST_HOSTS} hosts")
         return host_list

@@ -9,10 +9,10 @@ from preflight.model.cluster import Bastion, Host
 _WORDS = {
     "address": "the hosts' addresses",
     "slots": "the number of devices",
-    "user": "the users of ssh",
-    "port": "the ports of ssh",
-    "key": "the keys of ssh",
-    "bastion": "the jump hosts of ssh",
+    "user": "the ssh users",
+    "port": "the ssh ports",
+    "key": "the ssh keys",
+    "bastion": "the ssh jump hosts",
     "sudo": "sudo",
     "device_ips": "the devices' addresses",
 }

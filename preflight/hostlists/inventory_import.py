@@ -86,7 +86,7 @@ def _cluster(base: Table, host_list: HostList, options: ImportOptions, notes: li
     product = options.product or base.get("product") or host_list.product
     if not product:
         product = _USUAL_PRODUCT.value
-        notes.append(f"the product is assumed to be {product}; say another one with --product")
+        notes.append(f"the product was assumed to be {product}. Set another one with --product")
     name = options.name or base.get("name") or host_list.name or "imported"
     superpod = {"superpod": True} if host_list.superpod and product == Product.ATLAS_A3 else {}
     return {**base, "name": name, "product": product, **superpod}
@@ -99,7 +99,7 @@ def _device_counts(
     hosts = host_list.hosts
     if options.devices is not None:
         if any(host.slots not in (None, options.devices) for host in hosts):
-            notes.append(f"the list's slots were left out, since --devices {options.devices} was said")
+            notes.append(f"slots in the list were ignored in favour of --devices {options.devices}")
         return [options.devices] * len(hosts)
     _check_slots(host_list, notes)
     counts = [
@@ -118,7 +118,7 @@ def _assume_counts(
         return [count or 0 for count in counts]
     names = [host.name for host, count in zip(hosts, counts, strict=True) if count is None]
     which = "" if len(names) == len(counts) else f" without slots ({_first_and_number(names)})"
-    notes.append(f"hosts{which} are assumed to have {_USUAL_DEVICES} devices each; say how many with --devices")
+    notes.append(f"hosts{which} were assumed to have {_USUAL_DEVICES} devices each. Set the number with --devices")
     return [_USUAL_DEVICES if count is None else count for count in counts]
 
 
@@ -137,10 +137,12 @@ def _check_slots(host_list: HostList, notes: list[str]) -> None:
     largest = max(host_list.hosts, key=lambda host: host.slots or 0)
     if (largest.slots or 0) > MOST_DEVICES:
         raise UsageError(
-            f"{largest.slots} slots of {largest.name} are no devices; say how many a host has with --devices"
+            f"{largest.name} has {largest.slots} slots, which cannot be devices. Set the number with --devices"
         )
     if largest.slots and not host_list.slots_are_devices:
-        notes.append("a slot (a task of Slurm) was taken for a device; say with --devices if that is wrong")
+        notes.append(
+            "each slot (Slurm task) was counted as one device. If that is wrong, set the number with --devices"
+        )
 
 
 def _first_and_number(names: Sequence[str]) -> str:
@@ -166,15 +168,15 @@ def _prefix(host_list: HostList, options: ImportOptions, product: Product, notes
     if not any(host.device_ips for host in host_list.hosts):
         return 0
     if not product.is_npu:
-        notes.append(f"the devices' addresses were left out: {product} devices have none")
+        notes.append(f"device addresses were left out, because {product} devices have none")
         return 0
     if options.prefix is None:
         raise UsageError(
-            "the list has addresses of devices, and no netmask: say it with --device-prefix, such as "
+            "the list has device addresses without a netmask. Set it with --device-prefix, such as "
             "--device-prefix 24, or leave the addresses out with --device-prefix 0"
         )
     if not options.prefix:
-        notes.append("the devices' addresses were left out, as --device-prefix 0 has it")
+        notes.append("device addresses were left out because of --device-prefix 0")
     return options.prefix
 
 
@@ -186,8 +188,8 @@ def _refuse_addresses(host_list: HostList, cluster: Table, plan: Table) -> None:
     for host in host_list.hosts:
         for ip in host.device_ips:
             if network := refused_range(ip, refused):
-                why = f"hccn_tool of {product} refuses it, since the driver uses {network} itself"
-                text = f"{host.name} has a device_ip {ip}: {why}; --device-prefix 0 leaves them out"
+                why = f"which hccn_tool rejects on {product}, since the driver uses {network}"
+                text = f"{host.name} has device_ip {ip}, {why}. Leave the addresses out with --device-prefix 0"
                 raise AddressError(host.path, text)
 
 
@@ -221,14 +223,14 @@ def _left_out_values(old: Sequence[Table], tables: Sequence[Table]) -> list[str]
     ]
     if not names:
         return []
-    text = f"left out, device addresses of {_first_and_number(names)} in --base"
-    return [f"{text}: the list has others, or another number of devices"]
+    text = f"device addresses of {_first_and_number(names)} in --base were left out"
+    return [f"{text}, because the list has other addresses or another number of devices"]
 
 
 def _waivers(waivers: Sequence[Table], host_list: HostList, notes: list[str]) -> Table:
     """Return the base's waivers of hosts that are in the list."""
     names = {host.name for host in host_list.hosts} | {"*"}
     if dropped := [f"{waiver['check']} for {waiver['host']}" for waiver in waivers if waiver["host"] not in names]:
-        notes.append(f"left out, waivers of hosts that are not in the list: {_first_and_number(dropped)}")
+        notes.append(f"waivers of hosts that are not in the list were left out: {_first_and_number(dropped)}")
     kept = [waiver for waiver in waivers if waiver["host"] in names]
     return {"waivers": kept} if kept else {}

@@ -16,12 +16,14 @@ def read(source: ListSource) -> HostList:
             names = slurm_nodelist.expand(line.text)
             from_ranges += len(names) if "[" in line.text else 0
             if from_ranges > MOST_HOSTS:
-                source.fail(line.at, f"up to here the ranges name more than {MOST_HOSTS} hosts")
+                source.fail(line.at, f"the ranges up to here list more than {MOST_HOSTS} hosts")
             for name, at in names:
                 counts[name if name in counts else source.valid_host(name, line.at + at)] += 1
         except TextError as error:
             source.fail(line.at + error.at, str(error))
-    notes = [f"{name} is listed {count} times: counted once" for name, count in counts.most_common(1) if count > 1]
+    notes = [
+        f"{name} is listed {count} times and was imported once" for name, count in counts.most_common(1) if count > 1
+    ]
     return source.valid_list(HostList(tuple(map(ListedHost, counts)), notes=tuple(notes)))
 
 

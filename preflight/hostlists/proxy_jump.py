@@ -14,7 +14,7 @@ def of_arguments(arguments: Sequence[str], notes: set[str]) -> str | None:
         if match := _OPTION.fullmatch(option):
             jump = of_value(match["j"] or match["o"], notes)
         else:
-            notes.add(f"left out, an argument of ssh: {option[:80]}")
+            notes.add(f"an ssh argument was left out: {option[:80]}")
     return jump
 
 
@@ -24,7 +24,10 @@ def of_value(text: str, notes: set[str]) -> str | None:
         return None
     if _JUMP_HOST.fullmatch(text):
         return text
-    notes.add(f'left out, ProxyJump {text[:80]}: put it into ~/.ssh/config and say transport = "openssh" under [ssh]')
+    notes.add(
+        f"ProxyJump {text[:80]} was left out. To use it, put it into ~/.ssh/config and set "
+        'transport = "openssh" under [ssh]'
+    )
     return None
 
 

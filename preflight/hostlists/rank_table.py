@@ -31,7 +31,7 @@ def read(source: ListSource) -> HostList:
             product=_product(table),
             slots_are_devices=True,
             superpod=table.version == _SUPER_POD,
-            notes=tuple(notes) if len(notes) < 2 else (f"{notes[0]}; so it is of {len(notes)} hosts",),
+            notes=tuple(notes) if len(notes) < 2 else (f"{notes[0]} (the same for {len(notes)} hosts)",),
         )
     )
 
@@ -43,10 +43,12 @@ def write(host_list: HostList) -> str:
     have their super device ids.
     """
     if host_list.superpod:
-        raise ValueError("a rank table of super-pods has the super device ids, which the devices alone can tell")
+        raise ValueError("a rank table of super-pods needs super device ids, which only the devices know")
     for host in host_list.hosts:
         if not host.device_ips:
-            raise ValueError(f"a rank table wants the address of every device; those of {host.name} are not planned")
+            raise ValueError(
+                f"a rank table needs the address of every device, but the inventory has none for {host.name}"
+            )
     table = number_ranks("1.0", [_server(host) for host in host_list.hosts])
     if problem := next(_problems(table), None):
         raise ValueError(problem.text)
@@ -62,10 +64,10 @@ def _valid_table(source: ListSource) -> RankTable:
     reading = read_table(source.text)
     table = reading.table
     if table and table.version == OLD:
-        text = "this is a rank table of the old format, which is not read; one with server_list is"
+        text = "rank tables of the old format are not supported. Use one with server_list"
         _refuse(source, TableProblem("version", text, ("group_list",)))
     if table and table.version not in ("1.0", _SUPER_POD):
-        text = f"rank tables of version 1.0 and 1.2 are read, found {table.version!r}"
+        text = f"the version should be 1.0 or 1.2, found {table.version!r}"
         _refuse(source, TableProblem("version", text, ("version",)))
     problems = [*status(reading), *reading.problems, *(_problems(table) if table else ())]
     if problems or table is None:
@@ -95,13 +97,13 @@ def _host(source: ListSource, server: Server, notes: list[str]) -> ListedHost:
     parsed = [ip(text) for _, text in sorted(devices.items())]
     ips = tuple(address for address in parsed if isinstance(address, IPv4Address))
     if devices.keys() != set(range(len(devices))):
-        notes.append(
-            f"{server.id} has only some of its devices in the table, so their number and addresses were left out"
-        )
+        notes.append(f"the table has only some devices of {server.id}, so their number and addresses were left out")
         slots, ips = None, ()
     elif len(ips) < len(devices):
         if ips:
-            notes.append(f"not all devices of {server.id} have an address of IPv4 in the table, so they were left out")
+            notes.append(
+                f"not all devices of {server.id} have an IPv4 address in the table, so the addresses were left out"
+            )
         ips = ()
     address = server.host_ip if server.host_ip not in ("", server.id) else None
     return ListedHost(server.id, address, slots, device_ips=ips, path=(*server.path, "device", 0, "device_ip"))
@@ -112,7 +114,7 @@ def _device_addresses(source: ListSource, server: Server) -> dict[int, str]:
     devices: dict[int, str] = {}
     for device in server.devices:
         if devices.setdefault(device.device_id, device.device_ip) != device.device_ip:
-            text = f"device {device.device_id} of {server.id} is listed with another device_ip, too"
+            text = f"device {device.device_id} of {server.id} is also listed with another device_ip"
             _refuse(source, TableProblem("device-ip", text, device.path))
     return devices
 

@@ -56,9 +56,9 @@ def _assignments(text: str) -> dict[str, tuple[re.Match[str], str]]:
 def _task_slots(nodes: int, tasks: list[int] | None, cpus: list[int] | None) -> tuple[Sequence[int | None], str]:
     """Return the slots of every node, and a note on tasks or CPUs that are no slots."""
     if not tasks:
-        return [None] * nodes, "the CPUs a node were not taken for devices" if cpus else ""
+        return [None] * nodes, "CPUs per node were not counted as devices" if cpus else ""
     if set(tasks) == {1}:
-        return [None] * nodes, "one task a node was not taken for one device, since launchers are started like that"
+        return [None] * nodes, "one task per node was not counted as one device, since launchers are started like this"
     return tasks, ""
 
 
@@ -86,17 +86,17 @@ def _value(source: ListSource, match: re.Match[str], value: str) -> ListSource:
 def _no_job(name: str) -> str:
     """Return the sentence about variables without a list of nodes, and how to get them."""
     if name == ENVIRONMENT:
-        why = f"{_NODES[0]} is not set, so this is no job of Slurm; run the command in a job (salloc, sbatch)"
+        why = f"{_NODES[0]} is not set, so this is not a Slurm job. Run the command in a job (salloc, sbatch)"
     else:
-        why = f"{name}: it has no line {_NODES[0]}=…; write it in a job of Slurm (env | grep ^SLURM_ > slurm.env)"
-    return f"{why}, or name a file with the hosts: preflight inventory import hosts.txt -o hosts.toml"
+        why = f"{name}: there is no line {_NODES[0]}=…. Write the file in a Slurm job (env | grep ^SLURM_ > slurm.env)"
+    return f"{why}, or import a file with the hosts: preflight inventory import hosts.txt -o hosts.toml"
 
 
 def _gpus(variables: Mapping[str, str]) -> tuple[int, str] | None:
     """Return the GPUs of a node, and a note on their variable. SLURM_GPUS_PER_NODE may be `a100:8`."""
     for variable in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"):
         if number := whole_number(variables.get(variable, "").rpartition(":")[2], 1, _MOST_SLOTS):
-            return number, f"devices of every host as {variable} tells"
+            return number, f"the number of devices comes from {variable}"
     return None
 
 
@@ -107,7 +107,7 @@ def _per_node(source: ListSource, values: Mapping[str, ListSource], key: str, no
     runs = list(_runs(values[key]))
     count = sum(times for _, times in runs)
     if count != nodes:
-        raise InventoryError(f"{source.name}: {key} speaks of {count} nodes; there are {nodes}")
+        raise InventoryError(f"{source.name}: {key} is for {count} nodes, but there are {nodes}")
     return list(chain.from_iterable(repeat(slots, times) for slots, times in runs))
 
 
@@ -117,4 +117,4 @@ def _runs(source: ListSource) -> Iterator[tuple[int, int]]:
         if match:
             yield int(match["slots"]), int(match["times"] or 1)
         else:
-            source.fail(item.start(), f"{item[0][:40]!r} is not like 8 or 8(x3)")
+            source.fail(item.start(), f"{item[0][:40]!r} should be like 8 or 8(x3)")

@@ -27,7 +27,7 @@ def expand(text: str) -> list[tuple[str, int]]:
     """
     words = list(_words(text))
     if sum(math.prod(map(_count, word)) for _, word in words) > MOST_HOSTS:
-        raise TextError(0, f"names more than {MOST_HOSTS} hosts")
+        raise TextError(0, f"the list has more than {MOST_HOSTS} hosts")
     return [(name, at) for at, word in words for name in _names(word)]
 
 
@@ -63,8 +63,7 @@ def _words(text: str) -> Iterator[tuple[int, _Word]]:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            bracket = "is closed, and was not opened" if text[at] == "]" else "is opened, and not closed"
-            raise TextError(at, f"the bracket {bracket}")
+            raise TextError(at, "the bracket is never " + ("opened" if text[at] == "]" else "closed"))
         if token["between"] is not None:
             if word:
                 yield begin, word
@@ -82,10 +81,10 @@ def _ranges(text: str, at: int) -> _Ranges:
     for item in text.split(","):
         match = _RANGE.fullmatch(item)
         if match is None:
-            raise TextError(at, f"{item[:20]!r} is no range such as 01-16 or 7")
+            raise TextError(at, f"{item[:20]!r} is not a range such as 01-16 or 7")
         low, high = match["low"], match["high"] or match["low"]
         if int(high) < int(low):
-            raise TextError(at, f"the range {item} goes down")
+            raise TextError(at, f"the range {item} is descending")
         ranges.append((low, high))
         at += len(item) + 1
     return ranges

@@ -103,7 +103,7 @@ def _alias_notes(aliases: Mapping[str, str]) -> list[str]:
     """Return a sentence on further names of hosts."""
     names = [f"{alias} ({name})" for alias, name in aliases.items()]
     hidden = f" and {len(names) - _ALIASES_SHOWN} more" if len(names) > _ALIASES_SHOWN else ""
-    return [f"left out, second names of hosts: {', '.join(names[:_ALIASES_SHOWN])}{hidden}"] if names else []
+    return [f"aliases of hosts were left out: {', '.join(names[:_ALIASES_SHOWN])}{hidden}"] if names else []
 
 
 def _blocks(source: ListSource, notes: set[str]) -> Iterator[tuple[_Block, int]]:
@@ -112,10 +112,10 @@ def _blocks(source: ListSource, notes: set[str]) -> Iterator[tuple[_Block, int]]
     for line in source.lines():
         keyword = _SETTING.match(line.text)
         if keyword is None:
-            source.fail(line.at, f"is no setting of ssh_config: {line.text[:40]!r}")
+            source.fail(line.at, f"not an ssh_config setting: {line.text[:40]!r}")
         key, words = keyword[1].lower(), _words(source, line, keyword.end())
         if key == "include":
-            source.fail(line.at, "Include is not followed; import the files that name hosts one by one, without it")
+            source.fail(line.at, "Include is not supported. Import each file with hosts separately, without Include")
         if not words:
             source.fail(line.at, f"{keyword[1]} has no value")
         if key in ("host", "match"):
@@ -125,7 +125,9 @@ def _blocks(source: ListSource, notes: set[str]) -> Iterator[tuple[_Block, int]]
             block.settings.setdefault(key, (words[0], line.at))
         elif key == "proxycommand":
             block.settings.setdefault(key, (line.text[keyword.end() :], line.at))
-            notes.add(f'left out, ProxyCommand on line {line.number}: say transport = "openssh" under [ssh] to use it')
+            notes.add(
+                f'ProxyCommand on line {line.number} was left out. To use it, set transport = "openssh" under [ssh]'
+            )
     yield block, at
 
 
@@ -136,14 +138,14 @@ def _match(line: TextLine, words: tuple[str, ...], notes: set[str]) -> _Block:
         return _Block(("*",), is_host=False)
     if kind in ("host", "originalhost") and len(lists) == 1:
         return _Block(tuple(lists[0].split(",")), by_address=kind == "host", is_host=False)
-    notes.add(f"left out, Match on line {line.number}: its criteria are known only when ssh connects")
+    notes.add(f"Match on line {line.number} was left out, because only ssh can evaluate its criteria")
     return _Block((), is_host=False)
 
 
 def _words(source: ListSource, line: TextLine, at: int) -> tuple[str, ...]:
     text = line.text[at:]
     if text.count('"') % 2:
-        source.fail(line.at + at, "a quote is opened, and not closed")
+        source.fail(line.at + at, "the quote is never closed")
     return tuple(quoted or bare for quoted, bare in _WORD.findall(text))
 
 
@@ -187,7 +189,7 @@ def _is_key(value: str, notes: set[str]) -> bool:
     if value.lower() == "none":
         return False
     if re.search(r"%[^h%]|\$\{", value.replace("%%", "")):
-        notes.add(f"left out, IdentityFile {value[:80]}: ssh fills in a part of it when it connects")
+        notes.add(f"IdentityFile {value[:80]} was left out, because only ssh can fill in its variables")
         return False
     return True
 
@@ -195,7 +197,7 @@ def _is_key(value: str, notes: set[str]) -> bool:
 def _expanded(source: ListSource, value: str, at: int, name: str) -> str:
     """Replace %h by the name, and %% by a percent sign. Only ssh knows the other tokens, when it connects."""
     if token := _ONLY_SSH_KNOWS.search(value.replace("%%", "")):
-        source.fail(at, f"{token[0]} is filled in only by ssh; write out what it stands for")
+        source.fail(at, f"only ssh can fill in {token[0]}. Write the value itself")
     return value.replace("%%", "\0").replace("%h", name).replace("\0", "%")
 
 
@@ -216,6 +218,6 @@ def _lines(host: ListedHost) -> Iterator[str]:
 def _quoted(value: str) -> str:
     """Raise ValueError for characters that ssh_config cannot have."""
     if re.search(r'["#]', value):
-        raise ValueError(f"{value!r} cannot be written: ssh_config has no way to quote it")
+        raise ValueError(f"{value!r} cannot be written, because ssh_config cannot quote it")
     text = value.replace("%", "%%")
     return f'"{text}"' if re.search(r"\s", text) else text

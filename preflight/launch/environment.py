@@ -36,9 +36,9 @@ _RANKS = frozenset(
 _READ_MASTER = frozenset({JobLauncher.SPAWN, JobLauncher.SHELL, JobLauncher.MPIRUN, JobLauncher.SRUN})
 _VISIBLE = {Product.NVIDIA: "CUDA_VISIBLE_DEVICES", Product.CPU: ""}  # else ASCEND_RT_VISIBLE_DEVICES
 _WHY = {
-    "HCCL_SOCKET_IFNAME": "the host NIC, exactly this one (the second = says so); unset, HCCL takes the first by name",
-    "HCCL_IF_BASE_PORT": "the first of the ports that HCCL binds on the host: those that the inventory reserves",
-    "HCCL_HOST_SOCKET_PORT_RANGE": "the ports that HCCL binds on the host: those that the inventory reserves",
+    "HCCL_SOCKET_IFNAME": "the host NIC. The second = makes it an exact name. Without it HCCL takes the first by name",
+    "HCCL_IF_BASE_PORT": "the first port that HCCL binds on the host, as the inventory reserves it",
+    "HCCL_HOST_SOCKET_PORT_RANGE": "the ports that HCCL binds on the host, as the inventory reserves them",
 }
 
 
@@ -48,7 +48,7 @@ def variables(job: LaunchedJob, place: JobHost) -> tuple[Variable, ...]:
     Launchers that give all ranks one environment get only variables with one value for all hosts.
     """
     exported = {variable.name: variable for variable in _variables(job, place)}
-    exported |= {name: Variable(name, value, "asked for with --env") for name, value in job.own.items()}
+    exported |= {name: Variable(name, value, "set with --env") for name, value in job.own.items()}
     return tuple(exported.values())
 
 
@@ -59,62 +59,64 @@ def _variables(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
         yield from _hccl(job, place)
     elif job.cluster.probe.backend == "nccl":
         if place.nic:
-            yield Variable(
-                "NCCL_SOCKET_IFNAME", f"={place.nic}", "the host NIC, exactly this one (the second = says so)"
-            )
-        yield Variable(
-            "NCCL_DEBUG", "WARN", "errors of NCCL are printed with their cause; INFO prints what it chooses, too"
-        )
+            yield Variable("NCCL_SOCKET_IFNAME", f"={place.nic}", "the host NIC. The second = makes it an exact name")
+        yield Variable("NCCL_DEBUG", "WARN", "prints NCCL's errors with their cause. INFO also prints NCCL's choices")
     if job.launcher is JobLauncher.MSRUN:
         return
     if place.nic:
         yield Variable(
-            "GLOO_SOCKET_IFNAME", place.nic, "the host NIC for groups on the CPU; unset, what the host name means"
+            "GLOO_SOCKET_IFNAME",
+            place.nic,
+            "the host NIC for CPU groups. Without it gloo takes the address of the host's name",
         )
     elif job.on_loopback:
-        yield Variable("GLOO_SOCKET_IFNAME", "lo", "groups on the CPU stay on this host, whatever its name means")
+        yield Variable("GLOO_SOCKET_IFNAME", "lo", "keeps CPU groups on this host, whatever address its name has")
 
 
 def _meeting(job: LaunchedJob) -> Iterator[Variable]:
     if job.launcher in _READ_MASTER:
-        yield Variable("MASTER_ADDR", job.master, f"rank 0 is on {job.places[0].name}; all ranks meet there")
-        yield Variable("MASTER_PORT", str(job.port), "the port that rank 0 listens on for that")
+        yield Variable(
+            "MASTER_ADDR", job.master, f"the address of {job.places[0].name}, the host of rank 0, where all ranks meet"
+        )
+        yield Variable("MASTER_PORT", str(job.port), "the port on which rank 0 listens")
     if job.launcher in (JobLauncher.SPAWN, JobLauncher.SHELL):
-        yield Variable("WORLD_SIZE", str(job.size), "processes on all hosts together")
+        yield Variable("WORLD_SIZE", str(job.size), "the number of processes on all hosts together")
 
 
 def _devices(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
     name = _VISIBLE.get(job.cluster.product, "ASCEND_RT_VISIBLE_DEVICES")
     planned = tuple(device.index for device in job.planned[place.name].devices)
     if name and job.launcher is not JobLauncher.DEEPSPEED and place.devices != planned:  # DeepSpeed passes on --include
-        why = "the devices that the job sees; in it they are counted anew, from 0"
+        why = "the devices that the job sees. Within the job they are numbered from 0"
         yield Variable(name, ",".join(map(str, place.devices)), why)
 
 
 def _hccl(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
     if job.launcher not in FROM_ONE_HOST and place.nic_address:
-        yield Variable(
-            "HCCL_IF_IP", place.nic_address, "the address of this host on its host NIC; another one on every host"
-        )
+        yield Variable("HCCL_IF_IP", place.nic_address, "the address of this host's NIC, different on every host")
     for name, value in of_profile(job.cluster, place.nic).items():
         yield Variable(name, value, _WHY.get(name, "from [host_setup] of the inventory"))
-    yield Variable("HCCL_WHITELIST_DISABLE", "1", "no whitelist of addresses: all hosts of the job may connect")
+    yield Variable(
+        "HCCL_WHITELIST_DISABLE", "1", "disables the address whitelist, so that all hosts of the job may connect"
+    )
     if "HCCL_CONNECT_TIMEOUT" not in (job.cluster.setup.profile or {}):
         timeout = next(seconds for cards, seconds in _CONNECT_TIMEOUTS if job.size >= cards)
-        why = f"seconds that ranks wait for each other; what the vendor advises for {job.size} NPUs"
+        why = f"seconds that ranks wait for each other, the vendor's recommendation for {job.size} NPUs"
         yield Variable("HCCL_CONNECT_TIMEOUT", str(timeout), why)
     if job.launcher is not JobLauncher.MSRUN:
         yield Variable(
-            "NPU_ASD_ENABLE", "1", "torch_npu looks for silent data errors (up to 7.0.0; then NPU_ASD_CONFIG)"
+            "NPU_ASD_ENABLE",
+            "1",
+            "detects silent data errors in torch_npu up to 7.0.0. Later releases use NPU_ASD_CONFIG",
         )
     yield from _rank_table(job)
 
 
 def _rank_table(job: LaunchedJob) -> Iterator[Variable]:
     if job.rank_table:
-        yield Variable("RANK_TABLE_FILE", job.rank_table, "who has which rank; the same file on every host")
+        yield Variable("RANK_TABLE_FILE", job.rank_table, "the rank of each device, in the same file on every host")
     if job.rank_table or job.launcher is JobLauncher.SHELL:
-        yield Variable("RANK_SIZE", str(job.size), "what WORLD_SIZE is to torch, for CANN")
+        yield Variable("RANK_SIZE", str(job.size), "CANN's name for torch's WORLD_SIZE")
 
 
 def of_profile(cluster: Cluster, nic: str) -> Mapping[str, str]:
@@ -139,9 +141,9 @@ def checked(pairs: list[str], product: Product, hosts: int) -> dict[str, str]:
         if not sign or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
             raise UsageError(f"--env {pair!r} is not NAME=VALUE")
         if not value.isprintable():
-            raise UsageError(f"--env {name}: {value!r} has more than one line, or control characters")
+            raise UsageError(f"--env {name}: {value!r} has several lines or control characters")
         if name == "HCCL_IF_IP" and hosts > 1:
-            raise UsageError(f"--env {name}={value}: all {hosts} hosts would get it, and each has its own")
+            raise UsageError(f"--env {name}={value}: all {hosts} hosts would get it, but each needs its own")
         _refuse_value(name, value, product)
         variables[name] = value
     return variables
@@ -149,9 +151,9 @@ def checked(pairs: list[str], product: Product, hosts: int) -> dict[str, str]:
 
 def _refuse_value(name: str, value: str, product: Product) -> None:
     if name in _RANKS:
-        raise UsageError(f"--env {name}: that is the launcher's to say; see --master-port, --devices and --limit")
+        raise UsageError(f"--env {name}: the launcher sets this variable. Use --master-port, --devices and --limit")
     if slip := meant(name):
-        raise UsageError(f"--env {name} is no variable of HCCL; did you mean {slip}?")
+        raise UsageError(f"--env {name}: HCCL has no such variable. Did you mean {slip}?")
     allowed = rule(name, product) if name in RULES and product.is_npu else None
     if allowed and not allowed.allows(value):
-        raise UsageError(f"--env {name}={value}: it takes {allowed.wants}")
+        raise UsageError(f"--env {name}={value}: the value must be {allowed.wants}")

@@ -8,12 +8,12 @@ from preflight.launch.lint.starts import starts
 from preflight.launch.lint.types import ScriptSpot, ShellCommand, Word, WordPart
 from preflight.model.errors import UsageError
 
-_MASTER = "who is rank 0 is known only when the bad nodes are out, and then the command gets it"
+_MASTER = "rank 0 is chosen after the bad nodes are excluded, and exec passes it to the command"
 _NOT_TO_BE_SAID = {
-    "node-rank": "every node gets its own",
+    "node-rank": "exec gives every node its own",
     "master-addr": _MASTER,
     "rdzv-endpoint": _MASTER,
-    "standalone": "it would start a job of its own on every node",
+    "standalone": "it would start a separate job on every node",
 }
 _ONCE = ("mpi", "perseus", "srun", "deepspeed")
 
@@ -41,22 +41,22 @@ def nodes_of(program: Sequence[str], told: Told) -> int | None:
     family, options = _options(program)
     if family in _ONCE:
         raise UsageError(
-            f"{program[0]} is started once for all nodes, and exec starts its command on each: give it what "
-            f"{program[0]} would start"
+            f"{program[0]} is started once for all nodes, but exec starts its command on each node. Give exec the "
+            f"command that {program[0]} would start"
         )
     if family != "torch":
         return told.nodes
     if told.per_device:
-        raise UsageError("--per-device: torchrun starts a process a device by itself; leave out one of them")
+        raise UsageError("--per-device: torchrun itself starts one process for each device. Remove one of the two")
     for name, why in _NOT_TO_BE_SAID.items():
         if name in options:
-            raise UsageError(f"leave --{name} out of the command: {why}")
+            raise UsageError(f"remove --{name} from the command: {why}")
     _same(options, "master-port", told.port, f"preflight exec --master-port {options.get('master-port')}")
     _same(options, "nproc-per-node", told.processes, "preflight exec --devices 0-3 or the like")
     if told.table and options.get("rdzv-backend", "static") != "static":
         raise UsageError(
-            f"--rdzv-backend {options['rdzv-backend']} deals ranks out by itself, and not as the rank table has them; "
-            "leave it out, or preflight exec --no-rank-table"
+            f"--rdzv-backend {options['rdzv-backend']} assigns ranks differently from the rank table. Remove it, or "
+            "use preflight exec --no-rank-table"
         )
     return _wanted(options.get("nnodes"), told.nodes)
 
@@ -70,20 +70,22 @@ def _options(program: Sequence[str]) -> tuple[str, Mapping[str, str]]:
     return start_calls[0].family, {name: value[0].text if value else "" for name, value in start_calls[0].given.items()}
 
 
-def _same(given: Mapping[str, str], name: str, ours: int, mend: str) -> None:
+def _same(given: Mapping[str, str], name: str, ours: int, fix: str) -> None:
     text = given.get(name, "")
     if text.isdecimal() and int(text) != ours:
-        raise UsageError(f"the command says --{name} {text}, and gets {ours}; leave it out, or say {mend}")
+        raise UsageError(f"the command has --{name} {text}, but exec passes {ours}. Remove it, or use {fix}")
 
 
 def _wanted(said: str | None, asked: int | None) -> int | None:
     if said is None:
         return asked
     if not said.isdecimal():
-        raise UsageError(f"leave --nnodes {said} out of the command: --nodes N of preflight exec says how many run it")
+        raise UsageError(
+            f"remove --nnodes {said} from the command. preflight exec --nodes sets the number of nodes that run it"
+        )
     if asked is not None and int(said) != asked:
         raise UsageError(
-            f"the command says --nnodes {said}, and preflight exec --nodes {asked}; leave --nnodes out, torchrun gets "
-            "it otherwise"
+            f"the command has --nnodes {said}, but preflight exec has --nodes {asked}. Remove --nnodes, since exec "
+            "passes it to torchrun"
         )
     return int(said)

@@ -40,7 +40,7 @@ class Start:
 def scripts(job: LaunchedJob) -> dict[str, str]:
     """Return for each host the script that bash runs there. Raises UsageError for a job that cannot start that way."""
     return {
-        launch.host: script(_told(job, launch), job.cluster.probe, [f"{launch.host}: by preflight exec"])
+        launch.host: script(_told(job, launch), job.cluster.probe, [f"{launch.host}: started by preflight exec"])
         for launch in launches(job)
     }
 
@@ -62,9 +62,11 @@ def _told(job: LaunchedJob, launch: HostLaunch) -> HostLaunch:
         "RDZV_ENDPOINT": f"{job.master}:{job.port}",
         "STANDALONE": "0",
     }
-    variables = [Variable("NNODES", str(len(job.places)), "hosts of the job")]
-    variables += [Variable(name, torchrun[name], "as torchrun gets it") for name in ("NODE_RANK", "NPROC_PER_NODE")]
-    why = "an option of torchrun, where the command does not give it"
+    variables = [Variable("NNODES", str(len(job.places)), "the number of hosts of the job")]
+    variables += [
+        Variable(name, torchrun[name], "the same value that torchrun gets") for name in ("NODE_RANK", "NPROC_PER_NODE")
+    ]
+    why = "torchrun's default for an option that the command does not set"
     variables += [Variable(f"PET_{name}", value, why) for name, value in torchrun.items()]
     return replace(
         launch, variables=(*launch.variables, *(variable for variable in variables if variable.name not in values))
@@ -80,8 +82,8 @@ def packed(of_nodes: Mapping[str, str], table: Table | None, program: str) -> di
     text = base64.b64encode(zlib.compress(json.dumps(request).encode(), 9)).decode("ascii")
     if len(text) > _MOST:
         raise UsageError(
-            f"what {len(of_nodes)} nodes are to be told does not go into an environment; leave the rank table out "
-            "(--no-rank-table, after preflight ranktable --push), or start the job as preflight launch prints it"
+            f"the settings for {len(of_nodes)} nodes are too large for an environment. Push the rank table with "
+            "preflight ranktable --push and use --no-rank-table, or start the job as preflight launch prints it"
         )
     parts = [text[at : at + _PART] for at in range(0, len(text), _PART)]
     return {"PREFLIGHT_PROGRAM": program} | {f"PREFLIGHT_STEP_{number}": part for number, part in enumerate(parts)}

@@ -60,7 +60,7 @@ def place(cluster: Cluster, host: Host, wanted: tuple[int, ...] | None, facts: C
     nic = _nic(host, facts)
     own = [str(address.ip) for version in (4, 6) for address in addresses(nic, version)]
     if not own:
-        raise NotSeenError(f"{host.name}: its host NIC {nic.name} has no address")
+        raise NotSeenError(f"{host.name}: the host NIC {nic.name} has no address")
     address = host.address if host.address in own else own[0]
     return JobHost(host.name, address, devices, nic.name, address)
 
@@ -71,9 +71,9 @@ def _devices(cluster: Cluster, host: Host, wanted: tuple[int, ...] | None) -> tu
     missing = sorted(set(chosen) - set(planned)) if planned or cluster.product is not Product.CPU else []
     if missing:
         have = f"devices {planned[0]} to {planned[-1]}" if planned else "no devices"
-        raise UsageError(f"{host.name} has {have} in the inventory, and no {', '.join(map(str, missing))}")
+        raise UsageError(f"{host.name} has {have} in the inventory, but not {', '.join(map(str, missing))}")
     if not chosen:
-        raise UsageError(f"{host.name} has no devices in the inventory; --devices 0-3 says how many processes to start")
+        raise UsageError(f"{host.name} has no devices in the inventory. Set the processes to start with --devices 0-3")
     return chosen
 
 
@@ -90,16 +90,16 @@ def _nic(host: Host, facts: ClusterFacts) -> Interface:
     of_host = facts.hosts.get(host.name)
     network = of_host.network if isinstance(of_host, HostFacts) else None
     if not isinstance(network, Network):
-        why = getattr(of_host, "summary", getattr(network, "error", "the facts do not hold it"))
-        raise NotSeenError(f"{host.name}: its host NIC is not known: {why}; --offline does without")
+        why = getattr(of_host, "summary", getattr(network, "error", "it was not collected"))
+        raise NotSeenError(f"{host.name}: the host NIC is unknown ({why}). Use --offline to launch without it")
     nics = named_by(host.nic, network) if host.nic else _with_address(host.address, network)
     if len(nics) != 1:
-        meaning = f"the inventory's nic {host.nic}" if host.nic else f"the address {host.address}"
+        meaning = f"matches the inventory's nic {host.nic}" if host.nic else f"has the address {host.address}"
         names = ", ".join(filter(_INTERFACE.fullmatch, (interface.name for interface in network.interfaces)))
-        count = "no interface is" if not nics else "more than one interface is"
-        raise NotSeenError(f"{host.name}: {count} {meaning}; there are {names or 'none'}; set nic in the inventory")
+        count = "no interface" if not nics else "more than one interface"
+        raise NotSeenError(f"{host.name}: {count} {meaning} (interfaces: {names or 'none'}). Set nic in the inventory")
     if not _INTERFACE.fullmatch(nics[0].name):
-        raise NotSeenError(f"{host.name}: its host NIC has the name {nics[0].name!r}, which no variable could hold")
+        raise NotSeenError(f"{host.name}: the host NIC's name {nics[0].name!r} cannot be put into a variable")
     return nics[0]
 
 

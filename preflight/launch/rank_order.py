@@ -17,7 +17,7 @@ def sound(text: str, name: str, cluster: Cluster) -> RankTable:
     reading = read(text)
     error = next((problem.text for problem in judge_planned(reading, cluster) if not problem.warning), None)
     if error or reading.table is None:
-        raise UsageError(f"{name}: {error}; preflight ranktable --check {name} says where")
+        raise UsageError(f"{name}: {error}. preflight ranktable --check {name} shows where")
     return reading.table
 
 
@@ -33,11 +33,13 @@ def as_in(
     for host, place in zip(hosts, places, strict=True):
         server = own_server(table, host, network_of(facts.hosts.get(host.name)) if facts else None)
         if server is None or server.path in by_server:
-            raise UsageError(f"{host.name} ({host.address}) is not in the rank table; --limit says who is in the job")
+            raise UsageError(
+                f"{host.name} ({host.address}) is not in the rank table. Select the job's hosts with --limit"
+            )
         by_server[server.path] = _first_rank(server, place), place
     unused = next((server.id for server in table.servers if server.path not in by_server), "")
     if unused:
-        raise UsageError(f"server {unused} of the rank table is no host of the job")
+        raise UsageError(f"server {unused} of the rank table is not a host of the job")
     return [place for _, place in sorted(by_server.values(), key=lambda entry: entry[0])]
 
 
@@ -47,5 +49,5 @@ def _first_rank(server: Server, place: JobHost) -> int:
     if tuple(device.device_id for device in ranked) != place.devices:
         listed = ", ".join(str(device.device_id) for device in ranked)
         planned = ", ".join(map(str, place.devices))
-        raise UsageError(f"{place.name}: ranks go to the devices {listed} in the rank table, to {planned} in the job")
+        raise UsageError(f"{place.name}: the rank table assigns ranks to devices {listed}, but the job to {planned}")
     return ranked[0].rank

@@ -90,8 +90,8 @@ def _wrapped(body: str, settings: ProbeSettings) -> str:
     around = (*user, *settings.wrapper)
     if around and len(body.encode()) > LONGEST:
         raise UsageError(
-            f"for {around[0]} (user and exec of the inventory) all of it has to be one argument, and it is longer than "
-            "the 128 KiB that Linux lets through; start the job with torchrun or shell, on every host"
+            f"{around[0]} (user or exec in the inventory) needs the whole script as one argument, but Linux allows "
+            "only 128 KiB. Start the job on every host with torchrun or shell"
         )
     return f"{shlex.join(around)} bash -c {shlex.quote(body)}" if around else body
 

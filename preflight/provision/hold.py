@@ -61,7 +61,7 @@ def _not_root(host: str, facts: ClusterFacts, changed: Collection[str]) -> str:
     if not isinstance(os, Os) or os.root:
         return ""
     if os.refused:
-        return f"{os.refused.summary}; it is left alone, since changing it needs root: {os.refused.remedy}"
+        return f"{os.refused.summary}; it is left alone, since changing it needs root: {os.refused.fix}"
     return (
         f"{host}: {os.user} is not root, so it is left alone; sudo = true under [ssh] lets preflight use sudo there"
         if host in changed

@@ -161,7 +161,7 @@ def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
     """Return the heading of a block of findings."""
     if len(checks) == 1:
         return f"{checks[0]}  {titles.get(checks[0], '')}"
-    return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not look"
+    return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not run"
 
 
 def fixes(groups: Sequence[FindingGroup]) -> list[Fix]:

@@ -47,7 +47,7 @@ def with_block(text: str, lines: Sequence[str]) -> str:
     if BEGIN not in bare and END not in bare:
         return with_last_lines(text, block) if block else text
     if bare.count(BEGIN) != 1 or bare.count(END) != 1 or bare.index(END) < bare.index(BEGIN):
-        raise BlockDamagedError(f"the lines {BEGIN!r} and {END!r} do not stand there once each, one after the other")
+        raise BlockDamagedError(f"the lines {BEGIN!r} and {END!r} are not there exactly once each, in this order")
     return "".join([*rows[: bare.index(BEGIN)], block, *rows[bare.index(END) + 1 :]])
 
 
@@ -72,7 +72,7 @@ def limits_file(setup: HostSetup) -> str | None:
         for domain in ("*", "root")
         for kind in ("soft", "hard")
     ]
-    return f"{MARK}: what training jobs need. It counts from the next login on.\n" + "".join(rows) if rows else None
+    return f"{MARK}: limits for training jobs. They apply from the next login.\n" + "".join(rows) if rows else None
 
 
 def lower_limits(setup: HostSetup, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -110,7 +110,7 @@ def profile_file(cluster: Cluster, interface: str) -> str | None:
     if interface:
         variables["HCCL_SOCKET_IFNAME"] = f"={interface}"  # "=": exactly this one
     rows = [f"export {name}={_quoted(value)}\n" for name, value in {**variables, **own}.items()]
-    return f"{MARK}: what the HCCL jobs of cluster {cluster.name} have in common.\n" + "".join(rows)
+    return f"{MARK}: common variables of the HCCL jobs of cluster {cluster.name}.\n" + "".join(rows)
 
 
 def _quoted(text: str) -> str:

@@ -44,17 +44,18 @@ class Target:
 def unresolved(target: Target, reason: str) -> TransportError:
     return TransportError(
         ErrorKind.RESOLVE,
-        f"{target.host}: the name {target.address} does not resolve ({reason})",
-        "correct the host's address in the inventory, or make this succeed: "
-        + shlex.join(("getent", "hosts", target.address)),
+        f"{target.host}: {target.address} does not resolve ({reason})",
+        "correct the host's address in the inventory, or add the name to DNS or /etc/hosts",
+        (shlex.join(("getent", "hosts", target.address)),),
     )
 
 
 def refused(target: Target, reason: str) -> TransportError:
     return TransportError(
         ErrorKind.REFUSED,
-        f"{target.host}: no ssh server takes the connection at {target.where} ({reason})",
-        "check address and port in the inventory, and on the host: systemctl status ssh sshd; ss -ltn",
+        f"{target.host}: ssh connection to {target.where} failed ({reason})",
+        "check the address and port in the inventory. Then check on the host's console that sshd is running",
+        ("systemctl status ssh sshd", "ss -ltn"),
     )
 
 
@@ -62,16 +63,18 @@ def hung_up(target: Target, reason: str) -> TransportError:
     """Return the error for a connection that was made and ended before the login."""
     return TransportError(
         ErrorKind.REFUSED,
-        f"{target.host}: the server at {target.where} ended the connection before login ({reason})",
-        "look into sshd's log on the host: MaxStartups reached, the address denied, or no common algorithm",
+        f"{target.host}: the ssh server at {target.where} closed the connection before login ({reason})",
+        "read sshd's log on the host. Usual reasons: MaxStartups reached, address denied, or no common algorithm",
+        ("journalctl -u ssh -u sshd -n 50",),
     )
 
 
 def timed_out(target: Target, seconds: float, waiting_for: str) -> TransportError:
     return TransportError(
         ErrorKind.TIMEOUT,
-        f"{target.host}: nothing after {seconds:.0f} s from {target.where} while waiting for {waiting_for}",
-        f"see whether the host is up and its load bearable: {target.ssh('-v')} true",
+        f"{target.host}: {target.where} timed out after {seconds:.0f} s (waiting for {waiting_for})",
+        "check that the host is up and not overloaded",
+        (f"{target.ssh('-v')} true",),
     )
 
 
@@ -79,8 +82,8 @@ def abandoned(host: str, seconds: float, waiting_for: str) -> TransportError:
     """Return the error for a host that a fan-out abandons: its transport did not return before the outer deadline."""
     return TransportError(
         ErrorKind.TIMEOUT,
-        f"{host}: given up after {seconds:.0f} s while waiting for {waiting_for}",
-        "see whether the host is up and its load bearable, or leave it out with --limit",
+        f"{host}: timed out after {seconds:.0f} s (waiting for {waiting_for})",
+        "check that the host is up and not overloaded, or leave it out with --limit",
     )
 
 
@@ -88,18 +91,19 @@ def key_unknown(
     target: Target, key_type: str, fingerprint: str, files: tuple[str, ...], note: str = ""
 ) -> TransportError:
     where = " or ".join(files) or "any known_hosts file"
+    kind = next((kind for kind in ("rsa", "ecdsa") if kind in key_type), "ed25519")
     return TransportError(
         ErrorKind.HOST_KEY_UNKNOWN,
         f"{target.host}: the {key_type} host key of {target.where}, {fingerprint}, is not in {where}{note}",
-        "compare it with the host's own (there: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub; likewise the other "
-        "types), then run again with --accept-new",
+        "compare this fingerprint with the one on the host's console. If they match, run again with --accept-new",
+        (f"ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub",),
     )
 
 
 def key_accepted(target: Target, key_type: str, fingerprint: str, file: str = "") -> str:
     """Return the notice for a key that was accepted as new."""
-    into = f", into {file}" if file else ""
-    return f"{target.host}: accepted the new {key_type} host key of {target.where}, {fingerprint}{into}"
+    saved = f", saved in {file}" if file else ""
+    return f"{target.host}: accepted the new {key_type} host key of {target.where}, {fingerprint}{saved}"
 
 
 def key_changed(target: Target, key_type: str, fingerprint: str, recorded: str, at: str) -> TransportError:
@@ -107,28 +111,31 @@ def key_changed(target: Target, key_type: str, fingerprint: str, recorded: str, 
     file = at.rpartition(":")[0]
     return TransportError(
         ErrorKind.HOST_KEY_CHANGED,
-        f"{target.host}: the host key of {target.where} has changed: it shows {key_type} {fingerprint}, "
-        f"{at} holds {recorded}",
-        "somebody may be listening in; if the host was reinstalled: "
-        + shlex.join(("ssh-keygen", "-R", target.known_as, "-f", file)),
+        f"{target.host}: the host key of {target.where} has changed: {at} has {recorded}, but the host "
+        f"shows {key_type} {fingerprint}",
+        "remove the old key if the host was reinstalled. Otherwise another machine may have taken its address",
+        (shlex.join(("ssh-keygen", "-R", target.known_as, "-f", file)),),
     )
 
 
 def key_revoked(target: Target, fingerprint: str, at: str) -> TransportError:
     return TransportError(
         ErrorKind.HOST_KEY_CHANGED,
-        f"{target.host}: the host key of {target.where}, {fingerprint}, is revoked at {at}",
-        "give the host a new key (ssh-keygen -A after removing the old ones); do not connect to it before",
+        f"{target.host}: the host key of {target.where}, {fingerprint}, is revoked in {at}",
+        "do not connect. Delete the old host keys on the host's console, then create new ones",
+        ("ssh-keygen -A",),
     )
 
 
 def not_let_in(target: Target, reason: str, encrypted_key: str = "") -> TransportError:
     """Return the error for a failed login. `encrypted_key`: a key file without a known passphrase."""
-    login = f"make this succeed without a password: {target.ssh('-o', 'BatchMode=yes')} true"
+    if encrypted_key:
+        remedy, command = "add the key to the ssh agent", shlex.join(("ssh-add", encrypted_key))
+    else:
+        remedy, command = "make this login work without a password", f"{target.ssh('-o', 'BatchMode=yes')} true"
+    login = f"login as {target.user}" if target.user else "login"
     return TransportError(
-        ErrorKind.AUTHENTICATION,
-        f"{target.host}: {target.where} does not let {target.user or 'the user'} in: {reason}",
-        f"give it to the agent: {shlex.join(('ssh-add', encrypted_key))}" if encrypted_key else login,
+        ErrorKind.AUTHENTICATION, f"{target.host}: {login} to {target.where} failed: {reason}", remedy, (command,)
     )
 
 
@@ -141,16 +148,21 @@ def no_python(target: Target, program: Program, stderr: bytes) -> TransportError
     keys = [
         key for key, differs in (("python", program.python != Program.python), ("exec", program.wrapper)) if differs
     ]
-    correct = f"correct {' and '.join(keys)} under [probe] in the inventory, or "
+    correct = f"correct {' or '.join(keys)} under [probe] of the inventory, or install Python 3.6 or newer for the jobs"
     return TransportError(
         ErrorKind.NO_PYTHON,
         f"{target.host}: {program.python} could not be started on the host" + (f" ({message})" if message else ""),
-        f"{correct if keys else ''}install Python 3.6 or newer {'where jobs run' if keys else 'there, as python3'}",
+        correct if keys else "install Python 3.6 or newer on the host, as python3",
     )
 
 
-def _sudoers_line(target: Target, user: str) -> str:
-    return f"by a line in /etc/sudoers.d on the host: {target.user or 'USER'} ALL=({user}) NOPASSWD: ALL"
+def _allow(target: Target, user: str) -> str:
+    """Return the command, for root on the host, that allows sudo to `user` without a password."""
+    return _add_to_sudoers(f"{target.user or 'USER'} ALL=({user}) NOPASSWD: ALL")
+
+
+def _add_to_sudoers(line: str) -> str:
+    return f"echo {shlex.quote(line)} >>/etc/sudoers.d/preflight"
 
 
 def sudo_refused(target: Target, user: str, stderr: bytes) -> TransportError:
@@ -158,8 +170,9 @@ def sudo_refused(target: Target, user: str, stderr: bytes) -> TransportError:
     login_user = target.user or "the login user"
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo does not make {login_user} {user} without a password ({last_line(stderr)})",
-        f"run again with --ask-sudo-password (-K), or allow it without one {_sudoers_line(target, user)}",
+        f"{target.host}: sudo from {login_user} to {user} failed without a password ({last_line(stderr)})",
+        "run again with --ask-sudo-password (-K), or allow sudo without a password, as root on the host",
+        (_allow(target, user),),
     )
 
 
@@ -168,23 +181,25 @@ def sudo_forbids(target: Target, user: str, stderr: bytes) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
         f"{target.host}: sudo does not allow {login_user} to become {user} ({last_line(stderr)})",
-        f"allow it {_sudoers_line(target, user)}",
+        "allow it, as root on the host",
+        (_allow(target, user),),
     )
 
 
 def sudo_wants_terminal(target: Target) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo does nothing without a terminal there (requiretty in its sudoers)",
-        f"exempt the login user by a line in /etc/sudoers.d on the host: Defaults:{target.user or 'USER'} !requiretty",
+        f"{target.host}: sudo requires a terminal (requiretty in sudoers)",
+        "exempt the login user from requiretty, as root on the host",
+        (_add_to_sudoers(f"Defaults:{target.user or 'USER'} !requiretty"),),
     )
 
 
 def sudo_missing(target: Target) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo is not installed there",
-        'install it, or log in as root: user = "root" under [ssh] in the inventory',
+        f"{target.host}: sudo is not installed",
+        'install sudo, or log in as root (user = "root" under [ssh] of the inventory)',
     )
 
 
@@ -192,8 +207,8 @@ def sudo_password_refused(target: Target, stderr: bytes) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
         f"{target.host}: sudo refused the password ({last_line(stderr)})",
-        f"run again with the password that {target.user or 'the login user'} has there; it was sent once, and to no "
-        "further host",
+        f"run again with the password of {target.user or 'the login user'} on this host. "
+        "The refused one was sent once, and to no other host",
     )
 
 
@@ -201,7 +216,8 @@ def sudo_wants_second_factor(target: Target, user: str) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
         f"{target.host}: sudo asks for more than a password, such as a second factor",
-        f"allow it without {_sudoers_line(target, user)}",
+        "allow sudo without a password, as root on the host",
+        (_allow(target, user),),
     )
 
 
@@ -209,46 +225,45 @@ def sudo_password_not_sent(target: Target, refused_by: str) -> TransportError:
     where = "here before" if refused_by == target.host else f"on {refused_by}"
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo wants a password, and the one typed was refused {where}, so it was not sent",
-        f"run again with the right password; if it is another one on {refused_by}, leave that out with --limit",
+        f"{target.host}: sudo needs a password, but the given one was refused {where} and was not sent",
+        f"run again with the right password. If {refused_by} has a different one, leave it out with --limit",
     )
 
 
 def closed(target: Target, reason: str) -> TransportError:
     return TransportError(
         ErrorKind.CLOSED,
-        f"{target.host}: the connection to {target.where} broke while the program ran ({reason})",
-        "run again; if it happens again, look into the host's journal for a restart, a killed sshd or a full memory",
+        f"{target.host}: the connection to {target.where} was lost while the program ran ({reason})",
+        "run again. If it happens again, look for a restart, a killed sshd or a full memory in the host's journal",
     )
 
 
 def bastion_failed(target: Target, cause: TransportError) -> TransportError:
     return TransportError(
-        ErrorKind.BASTION,
-        f"{target.host}: not reached, because of {cause.summary}",
-        cause.remedy,
+        ErrorKind.BASTION, f"{target.host}: not reachable: {cause.summary}", cause.remedy, cause.commands
     )
 
 
 def bastion_forbids(target: Target, reason: str) -> TransportError:
     return TransportError(
         ErrorKind.BASTION,
-        f"{target.host}: the bastion does not forward to {target.address}:{target.port} ({reason})",
-        "allow it in the bastion's sshd_config: AllowTcpForwarding, PermitOpen",
+        f"{target.host}: the bastion refuses to forward to {target.address}:{target.port} ({reason})",
+        "allow forwarding in the bastion's sshd_config (AllowTcpForwarding, PermitOpen)",
     )
 
 
 def proxy_command(target: Target) -> TransportError:
     return TransportError(
         ErrorKind.BASTION,
-        f"{target.host}: ~/.ssh/config reaches {target.address} through a ProxyCommand, which only ssh itself can run",
-        'set transport = "openssh" under [ssh] in the inventory, or name its bastion there: bastion = "HOST"',
+        f'{target.host}: ~/.ssh/config uses a ProxyCommand for {target.address}, which needs transport = "openssh"',
+        'set transport = "openssh" under [ssh] of the inventory, or name the bastion there (bastion = "HOST")',
     )
 
 
 def too_many_bastions(target: Target, limit: int) -> TransportError:
     return TransportError(
         ErrorKind.BASTION,
-        f"{target.host}: ~/.ssh/config sends the connection over more than {limit} bastions, or in a circle",
-        f"look at ProxyJump in: ssh -G {shlex.quote(target.address)}",
+        f"{target.host}: ~/.ssh/config connects through more than {limit} bastions, or in a circle",
+        "correct ProxyJump in ~/.ssh/config",
+        (f"ssh -G {shlex.quote(target.address)}",),
     )

@@ -160,7 +160,7 @@ class FabricTransport:
             seconds = time.monotonic() - started
             if seconds >= timeout or time.monotonic() >= deadline:
                 raise errors.timed_out(target, seconds, attempt.current().waiting_for) from None
-            raise errors.hung_up(target, last_line(str(error)) or "it hung up") from None
+            raise errors.hung_up(target, last_line(str(error)) or "the server closed the connection") from None
 
     def _bastion(self, endpoint: Endpoint, deadline: float) -> "_Bastion":
         """Return the one connection to a bastion. The first caller opens it; the others wait for the result."""
@@ -284,7 +284,7 @@ class _Bastion:
         except _BROKEN as error:
             if "Timeout" in str(error):
                 raise errors.timed_out(target, seconds, "the bastion to connect") from None
-            raise errors.bastion_failed(target, errors.closed(self.link.target, "it was closed")) from None
+            raise errors.bastion_failed(target, errors.closed(self.link.target, "connection closed")) from None
 
 
 class _Policy(MissingHostKeyPolicy):
@@ -326,7 +326,7 @@ def _host_errors(link: _Link, timeout: float, deadline: float) -> Iterator[None]
 
 
 def _closed(link: _Link, error: Exception) -> TransportError:
-    return errors.closed(link.target, last_line(str(error)) or "it was closed")
+    return errors.closed(link.target, last_line(str(error)) or "connection closed")
 
 
 def _prefer(session: Session, key_types: tuple[str, ...]) -> None:
@@ -406,7 +406,7 @@ class _FabricChannel:
         if self._closed or not channel.status_event.wait(_EXIT_CODE_TIMEOUT):
             return None
         if channel.exit_status == -1 and not self._link.is_open:
-            return errors.closed(self._link.target, "it was closed")
+            return errors.closed(self._link.target, "connection closed")
         return self._call.error(channel.exit_status, b"", self.stderr_tail())
 
     def close(self) -> None:

@@ -76,5 +76,5 @@ def _refusal(target: Target, key: HostKey, files: tuple[str, ...], verdict: KeyV
         case KeyStatus.CHANGED if entry and entry.host_key:
             recorded = f"{entry.key_type} {entry.host_key.fingerprint}"
             return errors.key_changed(target, key.type, key.fingerprint, recorded, entry.at)
-    note = f' ({entry.at} vouches for it by certificate, which only transport = "openssh" can read)' if entry else ""
+    note = f' ({entry.at} has a certificate for it, which needs transport = "openssh")' if entry else ""
     return errors.key_unknown(target, key.type, key.fingerprint, files, note)

@@ -20,7 +20,7 @@ from preflight.transport.ssh_config import Endpoint
 from preflight.transport.ssh_files import LARGEST_KEY
 from preflight.transport.types import TransportError
 
-_ENCRYPTED = "is encrypted and no agent holds it"
+_ENCRYPTED = "is encrypted and not in the agent"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _read_key(path: str) -> KeyFile:
     except TypeError:  # raised by cryptography for a missing passphrase
         return KeyFile(problem=_ENCRYPTED, public=public)
     except (ValueError, SSHException, UnknownKeyType, UnsupportedAlgorithm):
-        return KeyFile(problem="is not a private key of a kind that can be used", public=public)
+        return KeyFile(problem="is not a supported private key", public=public)
     return KeyFile(key, public=key.asbytes())
 
 
@@ -116,10 +116,10 @@ class KeyLogin:
         try:
             offered = offer(self._endpoint, self._files, agent.get_keys())
             if not offered.keys:
-                raise _no_key_accepted(self._endpoint, offered, "there is no key to offer")
+                raise _no_key_accepted(self._endpoint, offered, "no usable key")
             if not any(self._accepts(transport, key) for _, key in offered.keys):
                 names = ", ".join(name for name, _ in offered.keys)
-                raise _no_key_accepted(self._endpoint, offered, f"it accepts none of {names}")
+                raise _no_key_accepted(self._endpoint, offered, f"the server accepts none of {names}")
         finally:
             agent.close()
 
@@ -129,17 +129,21 @@ class KeyLogin:
         try:
             second_factors = session.auth_publickey(target.user or "", key)
         except BadAuthenticationType as error:
-            raise errors.not_let_in(target, f"it takes no keys, only {', '.join(error.allowed_types)}") from None
+            raise errors.not_let_in(
+                target, f"the server accepts no keys, only {', '.join(error.allowed_types)}"
+            ) from None
         except AuthenticationException as error:
             if "timeout" in str(error):
                 raise errors.timed_out(target, session.auth_timeout, "authentication") from None
             if not session.is_active():
-                raise errors.not_let_in(target, "it hung up after being offered keys (MaxAuthTries)") from None
+                raise errors.not_let_in(
+                    target, "the server closed the connection after too many keys (MaxAuthTries)"
+                ) from None
             return False
         except (SSHException, OSError, EOFError) as error:
-            raise errors.not_let_in(target, last_line(str(error)) or "it hung up") from None
+            raise errors.not_let_in(target, last_line(str(error)) or "the server closed the connection") from None
         if second_factors:
-            raise errors.not_let_in(target, f"after the key it also wants {', '.join(second_factors)}")
+            raise errors.not_let_in(target, f"the server also requires {', '.join(second_factors)}")
         return True
 
 

@@ -100,7 +100,7 @@ class _SshCall(Call):
         try:
             return PipedProcess(argv)
         except FileNotFoundError:
-            raise UsageError('transport = "openssh" needs ssh on this machine: install openssh-client') from None
+            raise UsageError('transport = "openssh" needs ssh on this machine. Install openssh-client') from None
 
     def wait_for_login(self, ssh: PipedProcess, deadline: float) -> bool:
         """Return true once ssh has logged in, false at the deadline. Raises TransportError if ssh ends before."""
@@ -109,7 +109,7 @@ class _SshCall(Call):
             if ssh_log.logged_in(_text(self._log)):
                 return True
             if not running:
-                raise self.error(_SSH_FAILED, b"", b"") or errors.hung_up(self.target, "ssh ended without a word")
+                raise self.error(_SSH_FAILED, b"", b"") or errors.hung_up(self.target, "ssh ended without a message")
             time.sleep(_POLL)
         return False
 

@@ -65,8 +65,8 @@ class SshConfig:
                 config.parse(text.splitlines())
             except (ConfigParseError, ValueError) as error:  # ValueError: a quote of a Match that does not end
                 raise UsageError(
-                    f"{path}: {last_line(str(error))}; correct it, or have ssh read the file: "
-                    'transport = "openssh" under [ssh] in the inventory'
+                    f"{path}: {last_line(str(error))}. Correct the file, or let ssh read it with "
+                    'transport = "openssh" under [ssh] of the inventory'
                 ) from None
         return config
 
@@ -74,8 +74,8 @@ class SshConfig:
         for pattern in re.findall(r"^\s*Include[\s=]+(.+?)\s*$", text, re.MULTILINE | re.IGNORECASE):
             if any(self._included(path, word) for word in pattern.split()):
                 self._notice(
-                    f"{path}: Include {last_line(pattern)} is not read; if it matters for these hosts, set "
-                    'transport = "openssh" under [ssh] in the inventory'
+                    f"{path}: Include {last_line(pattern)} is not read. If it matters for these hosts, set "
+                    'transport = "openssh" under [ssh] of the inventory'
                 )
 
     def _included(self, path: Path, pattern: str) -> bool:
@@ -136,7 +136,7 @@ class SshConfig:
 
 def _port(text: str, alias: str) -> int:
     if not re.fullmatch(r"0*[0-9]{1,5}", text) or not 0 < int(text[-5:]) < 65536:
-        raise UsageError(f"~/.ssh/config: Port {last_line(text)} for {alias} is not a port")
+        raise UsageError(f"~/.ssh/config: Port {last_line(text)} for {alias} is not a port number")
     return int(text)
 
 
@@ -157,6 +157,6 @@ def _jump(text: str) -> Bastion:
         r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?P<host>\[[^]]+\]|[^:]+)(?::(?P<port>\d+))?/?", text.strip()
     )
     if not matched:
-        raise UsageError(f"~/.ssh/config: ProxyJump {last_line(text)} is not like user@host:port")
+        raise UsageError(f"~/.ssh/config: ProxyJump {last_line(text)} is not of the form user@host:port")
     port = matched["port"]
     return Bastion(matched["host"].strip("[]"), matched["user"], int(port) if port else None)

@@ -23,5 +23,7 @@ def text_of(path: Path, largest: int) -> str:
         return read_bounded(path, largest).decode("utf-8", "replace")
     except OSError as error:
         if error.errno in (errno.EFBIG, errno.EINVAL):
-            raise UsageError(f"{path} cannot be read: {error.strerror}; name another file, or move it away") from None
+            raise UsageError(
+                f"{path} cannot be read: {error.strerror}. Use another file, or move this one away"
+            ) from None
         return ""

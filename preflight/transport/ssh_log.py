@@ -96,4 +96,4 @@ def _recorded_key(at: str) -> str:
 def _last_message(log: str) -> str:
     """Return the last line that is not debug output."""
     lines = [line for line in log.splitlines() if not re.match(r"debug\d: |Transferred: |Bytes per second: ", line)]
-    return last_line("\n".join(lines)) or "it hung up"
+    return last_line("\n".join(lines)) or "the server closed the connection"

@@ -74,7 +74,7 @@ class SudoDialogue:
         prompt, ready = self.marks.prompt.encode(), self.marks.ready.encode() + b"\n"
         stdout, before_prompt, stderr = Tail(_NOISE_KEPT), b"", b""
         trial: PasswordTrial | None = None
-        waiting_for("sudo, or the program to begin")
+        waiting_for("sudo, or the start of the program")
         with ExitStack() as stack:
             for is_stderr, data in chunks:
                 if not is_stderr:

@@ -61,7 +61,8 @@ class TransportError(Exception):
 
     kind: ErrorKind
     summary: str  # one sentence: the host and the failure
-    remedy: str  # one sentence or command: what to do
+    remedy: str  # one sentence: what to do
+    commands: tuple[str, ...] = ()  # the commands for it, ready to be pasted
 
     def __str__(self) -> str:
         return self.summary

@@ -31,10 +31,10 @@ def check(lab: LabHandle) -> tuple[dict[str, Any], str]:
 
 
 ANSWERS = {
-    "one word": ("cat >/dev/null; echo quack", "its last word: 'quack'"),
+    "one word": ("cat >/dev/null; echo quack", "last output: 'quack'"),
     "binary": ("cat >/dev/null; head -c 3000 /dev/urandom", "no answer"),
-    "without an end": ("exec cat /dev/zero", "the host sent more than 8388608 bytes, and no answer among them"),
-    "a failure": ("echo no license >&2; exit 3", "its last word: 'no license'"),
+    "without an end": ("exec cat /dev/zero", "the host sent more than 8388608 bytes, but no answer"),
+    "a failure": ("echo no license >&2; exit 3", "last output: 'no license'"),
 }
 
 
@@ -43,7 +43,7 @@ def test_a_python_that_gives_no_answer_is_what_is_to_be_corrected_next(lab: LabH
     with replaced(lab, "node02", PYTHON, script):
         report, last = check(lab)
     assert last == (
-        "next: correct python3 on node02: python3 -I -c pass must print nothing and end with 0; "
+        "next: repair python3 on node02, which must run programs and print nothing else; "
         f"then: preflight check --inventory {lab.inventory}"
     )
     (reached,) = [it for it in report["findings"] if (it["check"], it["host"]) == ("HST101", "node02")]
@@ -60,6 +60,6 @@ def test_what_python_prints_before_and_after_its_answer_is_a_warning(lab: LabHan
     finally:
         lab.ssh("node02", f"rm {SITE}")
     told = [(it["host"], it["outcome"], it["summary"]) for it in report["findings"] if it["check"] == "HST101"]
-    summary = "node02: the login shell or python3 prints 'Licensed to: me' before the answer"
+    summary = "node02: the login shell or python3 prints unexpected output: 'Licensed to: me'"
     assert told == [("node02", "warn", summary)]
     assert not [it for it in report["findings"] if it["outcome"] in ("fail", "unknown")]

@@ -45,9 +45,9 @@ def errors(it: dict[str, Any]) -> set[str]:
 
 
 ONE_QUERY = {
-    "says something new": ('echo "fec mode: quantum"', "hccn_tool said 'fec mode: quantum', which is not understood"),
-    "says nothing": ("exit 0", "hccn_tool said nothing"),
-    "says nothing and fails": ("exit 7", "hccn_tool said nothing and ended with 7"),
+    "says something new": ('echo "fec mode: quantum"', "printed 'fec mode: quantum', which is not understood"),
+    "says nothing": ("exit 0", "hccn_tool printed nothing"),
+    "says nothing and fails": ("exit 7", "hccn_tool printed nothing and exited with 7"),
     "fails with exit 0": ('echo "Command execute failed!" >&2', "Command execute failed!"),
     "prints binary": ("head -c 900 /dev/urandom | tr -d '\\n'; echo", "which is not understood"),
     "prints 100 MB": ("head -c 100000000 /dev/zero", "hccn_tool printed more than 32 KiB"),
@@ -55,9 +55,9 @@ ONE_QUERY = {
         'echo "permission denied: pls check this cmd run permission." >&2; exit 12',
         "permission denied: pls check this cmd run permission.",
     ),
-    "is killed": ("kill -9 $$", "hccn_tool said nothing and ended with -9"),
+    "is killed": ("kill -9 $$", "hccn_tool printed nothing and exited with -9"),
     "speaks Chinese": ('echo "FEC \\346\\250\\241\\345\\274\\217\\357\\274\\232rs"', "which is not understood"),
-    "is cut": ('printf "fec mode: rs FEC"', "hccn_tool said 'fec mode: rs FEC', which is not understood"),
+    "is cut": ('printf "fec mode: rs FEC"', "hccn_tool printed 'fec mode: rs FEC', which is not understood"),
 }
 
 
@@ -87,7 +87,7 @@ def test_a_query_that_hangs_costs_ten_seconds_of_its_device(lab: LabHandle) -> N
     with replaced(lab, "node01", HCCN_TOOL, f'case "$2 $3" in "1 -optical") sleep 99; esac; {REST}'):
         found = facts(lab)
     assert time.monotonic() - started < 30
-    assert device(found, "nic", 1)["optics"]["error"] == "hccn_tool -i 1 -optical was still running at its deadline"
+    assert device(found, "nic", 1)["optics"]["error"] == "hccn_tool -i 1 -optical did not finish in time"
     assert errors(device(found, "nic", 1)) == {"optics"}
     assert errors(device(found, "nic", 0)) == set()
 

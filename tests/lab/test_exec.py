@@ -87,7 +87,7 @@ def test_too_few_good_nodes_and_nothing_is_run(site: Site) -> None:
     with broken(site.lab, "device-dead") as bad:
         code, out, err = ran(site, *ALONE, "--limit", f"node01,{bad}", "--nodes", "2", "--", "echo", "it ran")
     assert (code, out) == (1, ""), err
-    assert err.splitlines()[-1] == f"preflight: not started: 1 node is good, and 2 are wanted; left out: {bad}"
+    assert err.splitlines()[-1] == f"preflight: not started: 1 node is healthy, but 2 are needed; left out: {bad}"
 
 
 def test_each_node_has_its_rank_and_the_table_and_the_exit_code_is_the_command_s(site: Site) -> None:

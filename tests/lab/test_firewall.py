@@ -115,7 +115,7 @@ def test_an_unprovisioned_host_is_found_closed_by_the_name_of_its_firewall(two: 
     body = report("check", two.inventory, "--only", "firewall")
     said = [finding for finding in body["findings"] if finding["check"] == "FWL101"]
     assert {finding["outcome"] for finding in said} == {"fail"}
-    assert any(f"node01: the firewall ({NAMES[two.kind]}) closes" in finding["summary"] for finding in said)
+    assert any(f"node01: the firewall ({NAMES[two.kind]}) blocks" in finding["summary"] for finding in said)
     assert outcomes(body, "FWL104") == {}, "one cause is told once"
     assert not comes_through(two.lab, "node02", two.lab.addresses["node01"], PORTS[0])
     assert not comes_through(two.lab, "node02", two.sixes["node01"], PORTS[0])
@@ -471,8 +471,9 @@ def test_what_ufw_would_skip_is_for_a_person_to_delete(make_lab: MakeLab, action
     assert on(lab, "node01", EVERYTHING) == before
     said = report("configure-firewall", lab.inventory, "-y")["findings"]
     (told,) = (finding for finding in said if (finding["check"], finding["host"]) == ("FWL101", "node01"))
-    assert f"ufw delete {action} " in told["remedy"]
-    on(lab, "node01", told["remedy"].partition("type: ")[2])
+    (command,) = told["commands"]
+    assert f"ufw delete {action} " in command
+    on(lab, "node01", command[command.index("ufw delete") :])
     assert report("configure-firewall", lab.inventory, "-y")["verdict"] == "pass"
 
 
@@ -660,9 +661,9 @@ def test_a_sender_whose_output_chain_drops_is_told_once(three: LabHandle) -> Non
         nft(three, "node03", "delete table inet out\n")
     (told,) = (finding for finding in body["findings"] if finding["outcome"] == "fail")
     assert (told["check"], told["host"]) == ("FWL104", "node03")
-    assert told["summary"] == "node03: its connections reach none of 2 other hosts"
-    assert "security groups of the cloud, ACLs of switches" in told["remedy"]
-    assert "on node03 the output chain" in told["remedy"]
+    assert told["summary"] == "node03: connections to 2 other hosts fail, but other hosts reach them"
+    assert "check the output chain of node03, then security groups of the cloud" in told["remedy"]
+    assert [command.endswith("iptables -S OUTPUT") for command in told["commands"]] == [False, True]
 
 
 def test_a_rejection_that_looks_like_a_closed_port_is_told_apart(three: LabHandle) -> None:
@@ -717,5 +718,5 @@ def test_off_is_refused_where_addresses_are_translated(make_lab: MakeLab) -> Non
     body = report("configure-firewall", off, "-y", "--allow-disturbing")
     assert body["changes"] == []
     (told,) = (finding for finding in body["findings"] if finding["check"] == "FWL101")
-    assert (told["outcome"], "ip nat POSTROUTING" in told["remedy"]) == ("fail", True)
+    assert (told["outcome"], "ip nat POSTROUTING" in told["evidence"][0]) == ("fail", True)
     assert on(lab, "node01", EVERYTHING) == before

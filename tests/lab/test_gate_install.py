@@ -113,9 +113,9 @@ def test_a_mode_that_somebody_has_changed_is_set_right(lab: LabHandle) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (f"echo mine >{PROGRAM}", f"{PROGRAM} is there already and is not ours; --force writes over it"),
-        (f"ln -s /bin/true {PROGRAM}", f"{PROGRAM} is a link there; remove it"),
-        (f"mkdir -p {POLICY}", f"{POLICY} is a folder there; remove it"),
+        (f"echo mine >{PROGRAM}", f"{PROGRAM} already exists and is not preflight's. Overwrite it with --force"),
+        (f"ln -s /bin/true {PROGRAM}", f"{PROGRAM} is a link on the host. Remove it"),
+        (f"mkdir -p {POLICY}", f"{POLICY} is a folder on the host. Remove it"),
     ],
 )
 def test_where_something_else_stands_that_host_is_left_alone(lab: LabHandle, make: str, says: str) -> None:
@@ -174,7 +174,7 @@ def test_a_failure_is_cleared_by_an_operator_who_names_the_host(lab: LabHandle) 
     ask = f"{PROGRAM} --local --context prolog -o json"
     answer = json.loads(lab.ssh("node02", ask).stdout)
     assert (answer["outcome"], answer["open"]) == ("fail", False)
-    assert answer["sentence"].endswith("ago; once fixed: preflight gate clear --limit node02)")
+    assert answer["sentence"].endswith("ago. Once fixed, run preflight gate clear --limit node02)")
     before = verdict(lab, "node01")
     assert (run(lab, "gate", "clear").returncode, verdict(lab, "node02")["looks"] != {}) == (2, True)
     done = run(lab, "gate", "clear", "--limit", "node02")

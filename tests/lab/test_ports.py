@@ -212,9 +212,9 @@ def test_what_cannot_be_fixed_is_said_with_the_file_and_the_way_out(configured: 
     assert f"{LIB}/99-vendor.conf decides" in vendors["summary"]
     assert f"copy {LIB}/99-vendor.conf to {ETC} under the same name" in vendors["remedy"]
     too_long = of_story["1,000 single ports, of which sysctl loads a part"]
-    assert "the kernel takes 4094 in one write: nothing is changed" in too_long["summary"]
+    assert "the kernel takes 4094 in one write, so nothing is changed" in too_long["summary"]
     comment = of_story["a comment"]
-    assert f"{ETC}/50-site.conf sets {KEY} to '7000 # of the proxy', which is no list of ports" in comment["summary"]
+    assert f"{ETC}/50-site.conf sets {KEY} to '7000 # of the proxy', which the kernel refuses" in comment["summary"]
     assert f"correct that line of {ETC}/50-site.conf" in comment["remedy"]
 
 
@@ -251,8 +251,8 @@ def test_where_proc_sys_is_read_only_the_way_out_is_named(lab: LabHandle) -> Non
         lab.ssh("node01", "mount -o remount,bind,rw /proc/sys/net")
     assert done.returncode == 3
     said = " ".join(done.stdout.split())
-    assert "node01: ports 29500,60000-60031 are not reserved as seen here, where /proc/sys is read-only" in said
-    assert f"docker run --sysctl {KEY}=4000,29500,60000-60031" in said
+    assert "node01: ports 29500,60000-60031 are not reserved, and /proc/sys is read-only, as in a container" in said
+    assert f"start the container with docker run --sysctl {KEY}=4000,29500,60000-60031" in said
     assert lab.ssh("node01", f"cat {KERNEL}").stdout == "4000\n"
 
 
@@ -263,7 +263,7 @@ def test_a_list_that_one_write_cannot_take_is_refused_before_anything_is_written
     try:
         done = configure(lab, "node01")
         assert done.returncode == 1
-        assert "the kernel takes 4094 in one write: nothing is changed" in " ".join(done.stdout.split())
+        assert "the kernel takes 4094 in one write, so nothing is changed" in " ".join(done.stdout.split())
         assert lab.ssh("node01", f"cat {KERNEL}").stdout.strip() == before
     finally:
         lab.ssh("node01", f"echo {BEFORE} > {KERNEL}")
@@ -276,7 +276,7 @@ def test_what_cannot_be_read_is_named_and_no_file_is_written(lab: LabHandle) -> 
         done = configure(lab, "node01")
         assert done.returncode == 3
         said = " ".join(done.stdout.split())
-        assert f"it is not known what {ETC}/95-big.conf reserves at boot: {ETC}/95-big.conf is larger" in said
+        assert f"{ETC}/95-big.conf reserves are unknown, so no file is changed: {ETC}/95-big.conf is larger" in said
         assert lab.ssh("node01", f"cat {OWN} || echo absent").stdout == "absent\n"
     finally:
         lab.ssh("node01", f"rm {ETC}/95-big.conf")
@@ -287,7 +287,7 @@ def test_a_range_that_reserving_would_eat_up_is_a_warning(lab: LabHandle) -> Non
     lab.ssh("node01", "echo 60000 60040 > /proc/sys/net/ipv4/ip_local_port_range")
     done = preflight("check", "--inventory", lab.inventory, "--limit", "node01", "--only", "PRT104", check=False)
     lab.ssh("node01", "echo 32768 60999 > /proc/sys/net/ipv4/ip_local_port_range")
-    assert "9 of the 41 ports of 60000-60040 are left for outgoing connections" in " ".join(done.stdout.split())
+    assert "9 of 41 ephemeral ports (60000-60040) are left for outgoing connections" in " ".join(done.stdout.split())
 
 
 @pytest.mark.usefixtures("configured")

@@ -201,7 +201,7 @@ def test_a_host_that_the_engine_does_not_reach_is_in_the_sentence(site: Site) ->
     done = preflight("probe", *where, "--backend", "gloo", *QUICK, check=False, env=site.environment)
     if site.via == "slurm":
         assert done.returncode == 2
-        assert "has the nodes node01,node02, and not node03; leave them out with --limit node[01-02]" in done.stderr
+        assert "has the nodes node01,node02, but not node03. Leave these out with --limit node[01-02]" in done.stderr
     else:
         assert done.returncode == 3
         assert f"mpirun has ended: ssh: connect to host {nobody(site.lab)} port 22" in done.stderr

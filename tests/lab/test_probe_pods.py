@@ -91,7 +91,7 @@ def test_the_pod_that_nobody_reaches_is_named_with_its_node(lab: LabHandle, name
         lab.ssh("node03", "nft delete table inet site")
     assert [ended[host][0] for host in HOSTS] == [44, 44, 42], ended
     assert ended["node03"][1].startswith("preflight: train-2 on node node03 is broken: ")
-    assert all("is not at fault; broken: train-2 on node node03" in ended[host][1] for host in HOSTS[:2])
+    assert all("is not at fault. Broken: train-2 on node node03" in ended[host][1] for host in HOSTS[:2])
 
 
 def test_a_pod_without_torch_is_named(lab: LabHandle, names: str) -> None:

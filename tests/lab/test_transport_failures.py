@@ -89,7 +89,7 @@ def test_a_program_that_takes_too_long(server: Sshd, transport: str) -> None:
 def test_a_key_that_the_server_does_not_accept(server: Sshd, tmp_path: Path, transport: str) -> None:
     error = failure(server.host(transport, key=str(new_key(tmp_path / "other"))))
     assert error.kind is ErrorKind.AUTHENTICATION
-    assert "ssh -o BatchMode=yes" in error.remedy
+    assert "ssh -o BatchMode=yes" in error.commands[0]
 
 
 def test_an_encrypted_key_without_agent_is_named(server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_an_encrypted_key_without_agent_is_named(server: Sshd, tmp_path: Path, m
     error = failure(server.host("fabric", key=str(key)))
     assert error.kind is ErrorKind.AUTHENTICATION
     assert f"{key} is encrypted" in error.summary
-    assert error.remedy == f"give it to the agent: ssh-add {key}"
+    assert error.commands == (f"ssh-add {key}",)
 
 
 @pytest.mark.parametrize("kind", ["fabric", "openssh", "local"])
@@ -116,7 +116,7 @@ def test_sudo_that_wants_a_password(tmp_path: Path, transport: str) -> None:
         error = failure(sshd.host(transport, sudo=True))
         assert error.kind is ErrorKind.SUDO
         assert "password is required" in error.summary
-        assert "NOPASSWD" in error.remedy
+        assert "NOPASSWD" in error.commands[0]
         assert run(sshd.host(transport), "import os; print(os.getuid())").stdout == b"65534\n"
 
 

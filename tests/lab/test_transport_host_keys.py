@@ -70,7 +70,7 @@ def test_a_changed_host_key_is_always_refused(server: Sshd, tmp_path: Path, tran
     assert fingerprint(server.directory / "host_ed25519.pub") in error.summary
     assert fingerprint(other) in error.summary
     assert f"{known_hosts}:2" in error.summary
-    assert f"ssh-keygen -R '{server.known_as}' -f {known_hosts}" in error.remedy
+    assert f"ssh-keygen -R '{server.known_as}' -f {known_hosts}" in error.commands
     assert known_hosts.read_text() == before
 
 

@@ -37,13 +37,18 @@ T = TypeVar("T")
 @host_check("NPU101", "Device address", products=NPU, configures=Area.ADDRESSES)
 def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Between servers, NPUs communicate over their own network ports and find each other by address only. If a
-    device has no address, or another one than the rank table gives, every rank waits for its connect timeout. The check
-    fails if a device's address differs from the plan. Without a plan it fails if a device has no address and the
+    device lacks the address that the rank table gives, every rank waits for its connect timeout.
+
+    Result: FAIL if a device's address differs from the plan. Without a plan, FAIL if a device has no address and the
     inventory has several hosts.
 
-    Check manually: hccn_tool -i 0 -ip -g
+    Check manually:
+      hccn_tool -i 0 -ip -g
 
-    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M
+    Fix: Write the planned addresses.
+      preflight configure-device-ips
+    Or set one manually, with ADDRESS and MASK from your plan.
+      hccn_tool -i 0 -ip -s address ADDRESS netmask MASK
     """
     yield from unreadable(scribe, hccn, "the address", lambda device: device.address)
     moved = _plan_moved(scribe, hccn)
@@ -104,13 +109,16 @@ def _plan_moved(scribe: Here, hccn: Hccn) -> bool:
 @cluster_check("NPU102", "Device address uniqueness", products=NPU, several=False, configures=Area.ADDRESSES)
 def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If two devices have the same address, switches send frames to the device that sent last. Connections come up
-    and break at random, and no error gives the reason. The check fails if two devices share an address.
+    and break at random, and no error gives the reason.
 
-    Check manually: for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done (on every host, then search for
-    duplicates)
+    Result: FAIL if two devices share an address.
 
-    Fix: Run preflight configure-device-ips to give each device its planned address. Plan addresses under
-    [device_addresses] in the inventory, or list them under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
+    Check manually: Run this on every host, then search the output for duplicates.
+      for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done
+
+    Fix: Give each device its planned address. Plan addresses under [device_addresses] in the inventory, or list them
+    under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
+      preflight configure-device-ips
     """
     shared = _shared_addresses(scribe.hosts, hccn)
     lines = _inventory_lines(shared.values(), hccn)
@@ -228,12 +236,17 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
 )
 def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If a device's mask is too long, it sends to its peers through a gateway that does not exist. If the mask is
-    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only. The check
-    fails if a mask differs from the plan or, without a plan, from most devices of its rail.
+    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only.
 
-    Check manually: hccn_tool -i 0 -ip -g
+    Result: FAIL if a mask differs from the plan or, without a plan, from most devices of its rail.
 
-    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -ip -s address A netmask M with the right mask
+    Check manually:
+      hccn_tool -i 0 -ip -g
+
+    Fix: Write the planned addresses and masks.
+      preflight configure-device-ips
+    Or set them manually, with the device's own ADDRESS and the right MASK.
+      hccn_tool -i 0 -ip -s address ADDRESS netmask MASK
     """
     for host, device in devices_of(scribe.hosts, hccn):
         if reason := _unknown_mask(device):
@@ -333,13 +346,16 @@ def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
 def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: HCCL builds its rings by the subnet rule in the vendor's installation guide and address generator. On Atlas
     A1 in SMP mode, devices 0/4, 1/5, 2/6 and 3/7 share one subnet each. Devices 0–3 are in four different subnets, and
-    a position has the same subnet on every host. The check fails for an address that breaks the rule. One subnet for
-    all eight devices is right in AMP mode, so it is a warning.
+    a position has the same subnet on every host.
 
-    Check manually: hccn_tool -i 0 -ip -g (for devices 0 to 7)
+    Result: FAIL for an address that breaks the rule. WARN for one subnet for all eight devices, which is right in AMP
+    mode.
 
-    Fix: Plan the addresses by the rule (in the inventory: the A1 plan of four subnets), then run preflight
-    configure-device-ips
+    Check manually:
+      for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done
+
+    Fix: Plan the addresses by the rule (in the inventory: the A1 plan of four subnets). Then write them.
+      preflight configure-device-ips
     """
     positions: dict[int, list[_AddressedDevice]] = defaultdict(list)
     for host in scribe.hosts:
@@ -389,9 +405,12 @@ def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | Non
 def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Some private ranges belong to the server's internal networks. hccn_tool refuses addresses in them ("The ip
     address configured is conflicted!"). An address in such a range that was set in another way is routed inside the
-    server. The check fails if the planned address is in such a range or, without a plan, the device's address.
+    server.
 
-    Check manually: hccn_tool -i 0 -ip -g (compare with 192.168.1.0/24 and the other ranges of the product's manual)
+    Result: FAIL if the planned address is in such a range or, without a plan, the device's address.
+
+    Check manually: Compare with 192.168.1.0/24 and the other ranges of the product's manual.
+      hccn_tool -i 0 -ip -g
 
     Fix: Plan other addresses in the inventory.
     """
@@ -413,13 +432,18 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 
 @host_check("NPU111", "Device gateway", products=NPU, configures=Area.ADDRESSES)
 def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Devices in different subnets reach each other through the gateway only. Within one subnet no gateway is
-    needed, so only planned gateways are checked. The check fails if a device has no gateway, or another one than the
-    inventory plans.
+    """Why: Devices in different subnets reach each other only through the gateway. Within one subnet no gateway is
+    needed, so only planned gateways are checked.
 
-    Check manually: hccn_tool -i 0 -gateway -g
+    Result: FAIL if a device has no gateway, or a different one than the inventory plans.
 
-    Fix: Run preflight configure-device-ips, or hccn_tool -i 0 -gateway -s gateway G (set the address first)
+    Check manually:
+      hccn_tool -i 0 -gateway -g
+
+    Fix: Write the planned gateways.
+      preflight configure-device-ips
+    Or set one manually, after the address, with GATEWAY from your plan.
+      hccn_tool -i 0 -gateway -s gateway GATEWAY
     """
     for device in hccn.devices:
         planned, actual = planned_device(scribe.host, device.index).gateway, device.gateway.value

@@ -57,11 +57,15 @@ def node_ids(nodes: DeviceNodes) -> set[int]:
 @host_check("NPU116", "NPU card presence", products=NPU, optional=("job",))
 def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
     """Why: A card on the PCI bus that npu-smi does not list is lost to the driver. A card in npu-smi that is not on the
-    PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs. The check fails
-    in both cases. A container sees all cards on the PCI bus, but only the device nodes that it was given, so it may
-    have fewer chips.
+    PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs.
 
-    Check manually: npu-smi info; lspci -D -d 19e5: ; dmesg | grep -i -e ascend -e pcie
+    Result: FAIL in both cases. A container sees all cards on the PCI bus, but only its own device nodes, so it may have
+    fewer chips.
+
+    Check manually:
+      npu-smi info
+      lspci -D -d 19e5:
+      dmesg | grep -i -e ascend -e pcie
 
     Fix: Reset the device. If that does not help, power the host off and on. If the fault remains, the card or its slot
     is broken.
@@ -130,10 +134,14 @@ def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contai
 @host_check("NPU119", "Chip device nodes", products=NPU)
 def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
     """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. The numbers of npu-smi may
-    differ (10, 12, 14; one for the two dies of an Atlas A3). If the numbers do not match, a job gets another device
-    than its operator checked, or none. The check fails for a chip without a device node, and for a node without a chip.
+    differ: 10, 12, 14, or one for the two dies of an Atlas A3. If the numbers do not match, a job gets another device
+    than its operator checked, or none.
 
-    Check manually: npu-smi info -m; ls /dev/davinci*
+    Result: FAIL for a chip without a device node, and for a node without a chip.
+
+    Check manually:
+      npu-smi info -m
+      ls /dev/davinci*
 
     Fix: Give the container all nodes of its devices. On the host, install or load the driver again.
     """

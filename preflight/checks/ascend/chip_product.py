@@ -16,11 +16,14 @@ _INFERENCE = re.compile(r"(Ascend)?310\S*")
 @host_check("NPU126", "NPU product", products=NPU)
 def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     """Why: The product determines the rules for subnets, refused addresses, speed, numbers of devices and HCCL's
-    variables. With a wrong product, preflight plans settings that the driver refuses. The check fails for chips of
-    another product, and for Atlas 300I cards (310), which have no device NIC. HCCL takes at most one server of them,
-    and a job over several loses its heartbeats.
+    variables. With a wrong product, preflight plans settings that the driver refuses. HCCL supports at most one server
+    of Atlas 300I cards (310), and a job over several loses its heartbeats.
 
-    Check manually: npu-smi info (the name beside the number); lspci | grep d80
+    Result: FAIL for chips of another product, and for Atlas 300I cards, which have no device NIC.
+
+    Check manually: npu-smi shows the chip's name beside its number.
+      npu-smi info
+      lspci | grep d80
 
     Fix: Set product under [cluster] of the inventory. Use a separate inventory for each product.
     """

@@ -38,12 +38,14 @@ class _PairLinks:
 @host_check("NPU117", "Chip alarms", products=NPU)
 def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed, and the codes identify
-    it. A job on that device stops sooner or later, so both are failures. Warning is common on machines in use, so it is
-    only a warning. The same applies to alarm codes of a chip with health OK.
+    it. A job on that device stops sooner or later. Warning is common on machines in use.
 
-    Check manually: npu-smi info -t health -i 0 -c 0 (-i is npu-smi's own number)
+    Result: FAIL for Alarm and Critical. WARN for Warning, and for alarm codes of a chip with health OK.
 
-    Fix: Look up the code in the vendor's fault list, then reset the device or call the vendor.
+    Check manually: The number after -i is npu-smi's own number of the card.
+      npu-smi info -t health -i 0 -c 0
+
+    Fix: Look up the code in the vendor's fault list. Then reset the device or call the vendor.
     """
     yield from untold(scribe, scribe.host, {chip.device: chip.health for chip in chips.chips})
     for chip in chips.chips:
@@ -87,11 +89,14 @@ def alarming(chips: Chips | None) -> set[int]:
 @host_check("NPU120", "NPU driver and firmware compatibility", products=NPU, optional=("versions",))
 def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
     """Why: Driver and firmware are released in pairs, and npu-smi and their own version files report a mismatch. Jobs
-    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL. The check fails for a
-    mismatch. It warns if npu-smi reports that they fit and a file does not. It also warns if the firmware's list of
-    drivers, which leaves out patches, does not contain the driver.
+    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL.
 
-    Check manually: npu-smi info -t board -i 0 (Compatibility); grep compatible_version /usr/local/Ascend/*/version.info
+    Result: FAIL for a mismatch. WARN if npu-smi reports a match and a file does not. Also WARN if the firmware's list
+    of drivers, which leaves out patches, does not contain the driver.
+
+    Check manually: The line Compatibility shows npu-smi's verdict.
+      npu-smi info -t board -i 0
+      grep compatible_version /usr/local/Ascend/*/version.info
 
     Fix: Install the firmware that belongs to the driver, then reboot.
     """
@@ -165,13 +170,16 @@ def _ranges(ranges: Ranges) -> str:
 @cluster_check("NPU124", "HCCS topology", products=NPU)
 def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: Inside a server, devices communicate over HCCS. If HCCS is lost, npu-smi shows SYS or NA instead. The server
-    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host. The check fails for a
-    link that is slower than on most hosts. If half of the hosts have no HCCS at all, they may be built that way, and it
-    is a warning.
+    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host.
 
-    Check manually: npu-smi info -t topo (on this host and on another one)
+    Result: FAIL for a link that is slower than on most hosts. WARN if half of the hosts have no HCCS at all, because
+    they may be built that way.
 
-    Fix: Run npu-smi info -t hccs -i 0 -c 0 and reset the devices. If that does not help, power the host off and on.
+    Check manually: On this host and on another one:
+      npu-smi info -t topo
+
+    Fix: Read the link's state and reset the devices. If that does not help, power the host off and on.
+      npu-smi info -t hccs -i 0 -c 0
     """
     links: dict[str, _Links] = {}
     for host in scribe.hosts:

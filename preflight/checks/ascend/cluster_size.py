@@ -13,13 +13,14 @@ _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
 
 @cluster_check("NPU121", "Server and device counts", products=NPU, several=False)
 def counts(scribe: All) -> Iterator[Finding]:
-    """Why: HCCL builds its rings for certain numbers of devices only. The check assumes a job over the whole inventory.
-    Atlas A1 needs 1, 2, 4 or 8 devices per server, with 2 or 4 of them within 0-3 or within 4-7. The check fails for
-    other numbers or positions. Every server needs the same number of devices: another number is a failure on Atlas A1
-    and a warning on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions
-    in the two modules are a warning.
+    """Why: HCCL builds its rings for certain numbers of devices only. Atlas A1 needs 1, 2, 4 or 8 devices per server,
+    with 2 or 4 of them within 0-3 or within 4-7. Every server needs the same number.
 
-    Check manually: count the devices of each host in the inventory
+    Result: FAIL for unsupported numbers or positions on Atlas A1. Servers with different numbers are FAIL on Atlas A1
+    and WARN on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions in
+    the two modules are WARN. The check assumes a job over the whole inventory.
+
+    Check manually: Count the devices of each host in the inventory.
 
     Fix: Remove devices or servers from the inventory, or use only supported numbers of them in every job.
     """

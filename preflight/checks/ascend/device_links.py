@@ -24,13 +24,16 @@ _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction
 @host_check("NIC101", "Device link flaps", products=NPU)
 def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: A link that goes down and up stops a collective in the middle. The collective then waits half an hour for
-    its notify (EI0002, EI0013). By the device's own clock, two losses in the last hour are a failure, and one in the
-    last day is a warning. Older losses, and those in a port's first minute, are ignored because they do not affect the
-    next job.
+    its notify (EI0002, EI0013). Older flaps, and those in a port's first minute, are ignored because they do not affect
+    the next job.
 
-    Check manually: hccn_tool -i 0 -link_stat -g
+    Result: FAIL if the link went down twice in the last hour. WARN if it went down once in the last day. The device's
+    own clock counts.
 
-    Fix: Clean or change optics and cable, and read the switch port's log. Then check the counts again.
+    Check manually:
+      hccn_tool -i 0 -link_stat -g
+
+    Fix: Clean or replace optics and cable, and read the switch port's log. Then check the counts again.
     """
     yield from untold(scribe, scribe.host, {device.index: device.history for device in nic.devices})
     for device in nic.devices:
@@ -119,14 +122,18 @@ def _last(losses: Sequence[float | None]) -> str:
 
 @cluster_check("NIC103", "Device link error correction", products=NPU, several=False)
 def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: At 100 Gb/s and more, a link without forward error correction loses frames all the time, or does not come up
-    at all. NPU107 reports links that are down. The check fails for a link without it, if most devices have it.
-    Otherwise the links may be planned without it, and it is a warning.
+    """Why: At 100 Gb/s and more, a link needs forward error correction. Without it, the link loses frames all the time,
+    or does not come up. NPU107 reports links that are down.
 
-    Check manually: hccn_tool -i 0 -fec -g
+    Result: FAIL for a link without error correction, if most devices have it. Otherwise WARN, because the links may be
+    planned without it.
 
-    Fix: Run hccn_tool -i 0 -fec -s encoding rs (Atlas A1; later products use the mode of the switch port). Set RS-FEC
-    on the switch port.
+    Check manually:
+      hccn_tool -i 0 -fec -g
+
+    Fix: Set RS-FEC on the switch port. On Atlas A1, set it on the device, too. Later products use the mode of the
+    switch port.
+      hccn_tool -i 0 -fec -s encoding rs
     """
     devices = list(_linked(scribe, nic, hccn))
     modes = Counter(device.fec.value for _, device in devices if device.fec.value)
@@ -151,11 +158,15 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
 
 @cluster_check("NIC104", "Device link speed and duplex", products=NPU, several=False)
 def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: A collective is as fast as its slowest link. Atlas A1 has 100 Gb/s per device, A2 and A3 have 200 Gb/s. The
-    check fails for a device that is slower than most others, and for half duplex. If all devices are equally slow, it
-    may be the site's choice, and it is a warning.
+    """Why: A collective is as fast as its slowest link. Atlas A1 has 100 Gb/s per device, A2 and A3 have 200 Gb/s.
 
-    Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -duplex -g; grep static_speed /etc/hccn.conf
+    Result: FAIL for a device that is slower than most others, and for half duplex. WARN if all devices are equally
+    slow, because the site may have chosen that.
+
+    Check manually:
+      hccn_tool -i 0 -speed -g
+      hccn_tool -i 0 -duplex -g
+      grep static_speed /etc/hccn.conf
 
     Fix: Use a module, cable and switch port that are made for the speed. Remove static_speed from /etc/hccn.conf.
     """

@@ -33,11 +33,16 @@ _CONFIGURE = ("preflight configure-device-ips",)
 @host_check("NPU107", "Device link state", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
 def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     """Why: If a device's port is down, the device reaches no other server. Jobs on this host alone still work, so the
-    fault first appears in a job over several servers. The check fails for a link that is down.
+    fault first appears in a job over several servers.
 
-    Check manually: hccn_tool -i 0 -link -g; hccn_tool -i 0 -optical -g
+    Result: FAIL for a link that is down.
 
-    Fix: Check cable, optical module and switch port, then run hccn_tool -i 0 -cfg recovery
+    Check manually:
+      hccn_tool -i 0 -link -g
+      hccn_tool -i 0 -optical -g
+
+    Fix: Check cable, optical module and switch port. Then restore the device's settings.
+      hccn_tool -i 0 -cfg recovery
     """
     yield from unreadable(scribe, hccn, "the link", lambda device: device.link)
     deep = {device.index: device for device in nic.devices} if nic else {}
@@ -69,13 +74,19 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
 )
 def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: If two devices have different MTUs, frames of the device with the larger MTU are dropped without an error.
-    Pings pass, and large transfers hang. Each MTU is compared with the planned one or, without a plan, with that of
-    most devices. A difference is only a warning: the format is known from the tool's source, not from a capture.
+    Pings pass, and large transfers hang.
 
-    Check manually: hccn_tool -i 0 -mtu -g; hccn_tool -i 0 -ping -g address PEER pkt 4000
+    Result: WARN for an MTU that differs from the plan or, without a plan, from most devices. Never FAIL: the format is
+    known from the tool's source, not from a capture.
 
-    Fix: Set cluster.device_mtu in the inventory and run preflight configure-device-ips, or run hccn_tool -i 0 -mtu -s
-    size N
+    Check manually: Replace ADDRESS with another device's address.
+      hccn_tool -i 0 -mtu -g
+      hccn_tool -i 0 -ping -g address ADDRESS pkt 4000
+
+    Fix: Set cluster.device_mtu in the inventory, then write it to the devices.
+      preflight configure-device-ips
+    Or set it manually, with the planned MTU.
+      hccn_tool -i 0 -mtu -s size MTU
     """
     devices = list(devices_of(scribe.hosts, hccn))
     counts = Counter(device.mtu.value for _, device in devices if device.mtu.value)
@@ -112,12 +123,15 @@ def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterat
 @cluster_check("NPU108", "Device TLS setting", products=NPU, several=False, configures=Area.ADDRESSES)
 def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: A device with TLS and a device without TLS never finish their handshake. HCCL reports a connect timeout, or
-    EI0016 in newer versions. The check fails for a device that differs from most others. The right value depends on the
-    site's security, so preflight does not set it.
+    EI0016 in newer versions. The right value depends on the site's security rules, so preflight does not set it.
 
-    Check manually: hccn_tool -i 0 -tls -g
+    Result: FAIL for a device that differs from most others.
 
-    Fix: Run hccn_tool -i N -tls -s enable 0 (or 1), with the same value on every device of the cluster.
+    Check manually:
+      hccn_tool -i 0 -tls -g
+
+    Fix: Set the same value (0 or 1) on every device of the cluster.
+      hccn_tool -i 0 -tls -s enable 0
     """
     switches: dict[str, list[tuple[str, int]]] = {"0": [], "1": []}
     no_certificate: list[tuple[str, int]] = []
@@ -169,11 +183,16 @@ def _device_list(places: Sequence[tuple[str, int]]) -> str:
 )
 def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: A card may fall off the bus, or a container may get fewer devices. In the job, this appears as a rank that
-    never connects. The check fails if hccn_tool or npu-smi lists other devices than the inventory.
+    never connects.
 
-    Check manually: npu-smi info -l; ls /dev/davinci*; lspci | grep -c 'Processing accelerators'
+    Result: FAIL if hccn_tool or npu-smi lists other devices than the inventory.
 
-    Fix: Reset the card or the host if npu-smi lists fewer devices than lspci: the card is lost. Otherwise correct the
+    Check manually:
+      npu-smi info -l
+      ls /dev/davinci*
+      lspci | grep -c 'Processing accelerators'
+
+    Fix: If npu-smi lists fewer devices than lspci, a card is lost: reset the card or the host. Otherwise correct the
     inventory.
     """
     wanted = {device.index for device in scribe.host.devices}
@@ -206,12 +225,16 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
 @host_check("NPU110", "Device detect address status", products=NPU, configures=Area.ADDRESSES)
 def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: Each device probes its detect address all the time. Any state other than Success means that the device does
-    not reach that address. The states Fault and Socket failed are failures; other states are warnings, and so is an
-    unplanned detect address. Without a detect address the state stays Init, which proves nothing.
+    not reach that address. Without a detect address the state stays Init, which proves nothing.
 
-    Check manually: hccn_tool -i 0 -net_health -g; hccn_tool -i 0 -netdetect -g
+    Result: FAIL for the states Fault and Socket failed. WARN for other states, and for an unplanned detect address.
 
-    Fix: Run preflight configure-device-ips to set the planned detect address. For a Fault, check link, switch and peer.
+    Check manually:
+      hccn_tool -i 0 -net_health -g
+      hccn_tool -i 0 -netdetect -g
+
+    Fix: Write the planned detect address. For Fault, check link, switch and peer.
+      preflight configure-device-ips
     """
     for device in hccn.devices:
         planned, detect_address = planned_device(scribe.host, device.index).detect, device.detect.value
@@ -271,12 +294,16 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
 )
 def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
     """Why: At boot, a background script applies /etc/hccn.conf to every device and discards its messages. If that
-    fails, devices start without address or gateway. A failed restore is only a warning: the format is known from the
-    tool's source, not from a capture.
+    fails, devices start without address or gateway.
 
-    Check manually: hccn_tool -i 0 -cfg status; tail /var/log/hccn_tool/hccn_config.log
+    Result: WARN for a failed restore, never FAIL: the format is known from the tool's source, not from a capture.
 
-    Fix: Correct the fault that the log reports, then run hccn_tool -a -cfg recovery as root.
+    Check manually:
+      hccn_tool -i 0 -cfg status
+      tail /var/log/hccn_tool/hccn_config.log
+
+    Fix: Correct the fault that the log reports. Then restore the settings, as root.
+      hccn_tool -a -cfg recovery
     """
     yield from untold(scribe, scribe.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
     for device in hccn.devices:
@@ -302,11 +329,16 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 @host_check("NPU113", "Device health", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
 def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
     """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed. A job on that device
-    stops sooner or later, so both are failures. Warning is common on machines in use, so it is only a warning.
+    stops sooner or later. Warning is common on machines in use.
 
-    Check manually: npu-smi info; npu-smi info -t health -i 0 -c 0
+    Result: FAIL for Alarm and Critical. WARN for Warning.
 
-    Fix: Look up the error code (npu-smi info -t health), then reset the device or call the vendor.
+    Check manually:
+      npu-smi info
+      npu-smi info -t health -i 0 -c 0
+
+    Fix: Look up the error code. Then reset the device or call the vendor.
+      npu-smi info -t health -i 0 -c 0
     """
     reported = alarming(chips)
     for chip in npu_smi.chips:
@@ -328,13 +360,16 @@ def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Findi
     "NPU114", "Device processes", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
 )
 def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: A process left over from an earlier job holds device memory and HCCL's ports, and most products allow one
-    process per device. Any process on a device is a warning. A running job is no fault, but the probe avoids it and
-    addresses are not changed. Processes of this preflight run are ignored.
+    """Why: A leftover process of an earlier job holds device memory and HCCL's ports, and most products allow one
+    process per device. A running job is no fault, but the probe avoids it and addresses are not changed.
 
-    Check manually: npu-smi info (the second table)
+    Result: WARN for any process on a device. Processes of this preflight run are ignored.
 
-    Fix: Wait for the job, or end its leftover process: kill PID
+    Check manually: The second table lists the processes.
+      npu-smi info
+
+    Fix: Wait for the job, or end its leftover process, with PID from the finding.
+      kill PID
     """
     if not npu_smi.processes_listed:
         yield scribe.unknown(

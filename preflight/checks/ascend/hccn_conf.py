@@ -69,14 +69,20 @@ class _Settings:
 @host_check("NPU104", "Device settings in /etc/hccn.conf", products=NPU, configures=Area.ADDRESSES)
 def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     """Why: Devices lose their settings at a reboot and restore them from /etc/hccn.conf. Frameworks read the file
-    instead of the device. If the two disagree, one NPU of many is unreachable, now or after a reboot. A difference is a
-    failure; in the MTU alone it is a warning. The inventory decides which of the two is right.
+    instead of the device. If the two disagree, an NPU is unreachable, now or after a reboot.
 
-    Check manually: hccn_tool -i 0 -ip -g; grep _0= /etc/hccn.conf
+    Result: FAIL for a difference, WARN if only the MTU differs. The inventory decides which of the two is right.
 
-    Fix: Run preflight configure-device-ips. If the file is stale, this makes the setting again, and hccn_tool rewrites
-    its lines. If the device is wrong, add --allow-disturbing: hccn_tool -i 0 -cfg recovery then restores all settings
-    of the file.
+    Check manually:
+      hccn_tool -i 0 -ip -g
+      grep _0= /etc/hccn.conf
+
+    Fix: If the file is outdated, make the settings again. This rewrites the file's lines.
+      preflight configure-device-ips
+    If the device is wrong, restore all settings of the file.
+      preflight configure-device-ips --allow-disturbing
+    Without preflight, for device 0:
+      hccn_tool -i 0 -cfg recovery
     """
     for device in hccn.devices:
         settings = _settings(device, hccn_conf, planned_device(scribe.host, device.index))

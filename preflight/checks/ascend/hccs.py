@@ -19,13 +19,17 @@ from preflight.model.ping import Ping
     several=False,
 )
 def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
-    """Why: The two dies of an Atlas A3 chip communicate over HCCS only. hccn_tool reports "successfully" even if every
-    packet of -hccs_ping was lost. Lost pings and bad planes are warnings. The check never fails, because the output is
-    known from the driver's source only.
+    """Why: The two dies of an Atlas A3 chip communicate over HCCS only. The tool hccn_tool reports "successfully" even
+    if every packet of -hccs_ping was lost.
 
-    Check manually: hccn_tool -i 1 -vnic -g; hccn_tool -i 0 -hccs_ping -g address A (as root)
+    Result: WARN for lost pings and bad planes, never FAIL: the output is known from the driver's source only.
 
-    Fix: Run npu-smi info -t hccs -i N -c C to see lanes and errors. Reset the chip, or have it inspected.
+    Check manually: Run these as root. Replace ADDRESS with the address from the first command.
+      hccn_tool -i 1 -vnic -g
+      hccn_tool -i 0 -hccs_ping -g address ADDRESS
+
+    Fix: Read the lanes and errors. Then reset the chip, or have it inspected.
+      npu-smi info -t hccs -i 0 -c 0
     """
     attempts = [ping for ping in pings if ping.purpose == "hccs" and "not supported on this product" not in ping.error]
     sources = {ping.host for ping in attempts}

@@ -21,14 +21,20 @@ _PROBING = "the probe of this run uses the devices of the host"
 
 @host_check("NIC108", "Leftover device NIC resources", products=NPU, optional=("os",))
 def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: If the HCCP process of an earlier job remains, the next job does not start on the device (EJ0001): a
-    failure. Remaining queue pairs are a warning: they go with their process, or with a reset. The driver's own queue
-    pair is ignored. Ten seconds after a job's end, everything is normally released. If npu-smi shows a process on the
-    device, NPU114 reports it. During a probe, this run's workers are ignored, and another run's workers are a warning.
+    """Why: If the HCCP process of an earlier job remains, the next job does not start on the device (EJ0001). Normally,
+    everything is released ten seconds after a job's end. Remaining queue pairs go with their process, or with a reset.
 
-    Check manually: hccn_tool -i 0 -process -g; hccn_tool -i 0 -hw_stats -g; npu-smi info
+    Result: FAIL for such a process, WARN for queue pairs. The driver's own queue pair is ignored. If npu-smi shows a
+    process on the device, NPU114 reports it. During a probe, this run's workers are ignored, and another run's workers
+    are WARN.
 
-    Fix: Wait ten seconds, then find the process with fuser -v /dev/davinci0. A reset of the device frees it.
+    Check manually:
+      hccn_tool -i 0 -process -g
+      hccn_tool -i 0 -hw_stats -g
+      npu-smi info
+
+    Fix: Wait ten seconds, then find the process. A reset of the device frees it.
+      fuser -v /dev/davinci0
     """
     if not npu_smi.processes_listed:
         yield scribe.skip(_NO_PROCESSES)
@@ -82,13 +88,17 @@ def _queue_pairs(device: NicDevice) -> int:
 
 @host_check("NPU118", "Leftover device memory", severity=Outcome.WARN, products=NPU, optional=("os",))
 def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. NPU114
-    reports the processes that npu-smi lists, with their memory. More than a tenth of the memory beyond that is a
-    warning. It belongs to a process that is not visible here, or to one that has ended.
+    """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. The
+    memory belongs to a process that is not visible here, or to one that has ended.
 
-    Check manually: npu-smi info (HBM-Usage; the second table lists the processes)
+    Result: WARN if more than a tenth of the memory is in use beyond that of the processes in npu-smi. NPU114 reports
+    those processes.
 
-    Fix: Search for containers that use the device, and run fuser -v /dev/davinci0. Then reset the device.
+    Check manually: Compare HBM-Usage with the processes in the second table.
+      npu-smi info
+
+    Fix: Search for containers and processes that use the device. Then reset the device.
+      fuser -v /dev/davinci0
     """
     if not npu_smi.processes_listed:
         yield scribe.skip(_NO_PROCESSES)
@@ -124,12 +134,16 @@ def _listed_memory(npu_smi: NpuSmi, device: int) -> int | None:
 @cluster_check("PRB105", "Device release after the probe", products=NPU, several=False)
 def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: The driver's HCCP process remains for about ten seconds after a worker was killed. The probe waits half a
-    minute for it. A device that is still held after that fails in the next rounds and in the next job (EJ0001). The
-    probe alone is the cause, so the check fails. PRB101 reports why a worker was killed.
+    minute for it. A device that is still held after that fails in the next rounds and in the next job (EJ0001).
 
-    Check manually: hccn_tool -i 0 -process -g (not exist); npu-smi info
+    Result: FAIL for such a device, because the probe alone is the cause. PRB101 reports why a worker was killed.
 
-    Fix: Find the process with fuser -v /dev/davinci0, then reset the device or the host.
+    Check manually: A free device answers "not exist".
+      hccn_tool -i 0 -process -g
+      npu-smi info
+
+    Fix: Find the process, then reset the device or the host.
+      fuser -v /dev/davinci0
     """
     if not observations:
         yield scribe.unknown("the probe returned no results", host=None)

@@ -25,15 +25,16 @@ class OpticsFault:
 
 @host_check("NIC102", "Optical module readings", products=NPU)
 def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Light below
-    the module's own limit is a failure. Too much light, heat, or a loss flag with good values is a warning. Such a flag
-    may be left over from an earlier loss. Some drivers report a module as "not present" but give all its values, and
-    then the values count. Copper has no module to query. NPU107 reports a link that is down, with the module's fault as
-    its cause.
+    """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Some drivers
+    report a module as "not present" but give all its values, and then the values count. Copper has no module to query.
 
-    Check manually: hccn_tool -i 0 -optical -g
+    Result: FAIL for light below the module's own limit. WARN for too much light, for heat, and for a loss flag with
+    good values, which may be left over. If the link is down, NPU107 reports that with the module's fault as its cause.
 
-    Fix: Clean and reseat the fibre at both ends, then change the module.
+    Check manually:
+      hccn_tool -i 0 -optical -g
+
+    Fix: Clean and reseat the fibre at both ends, then replace the module.
     """
     yield from untold(scribe, scribe.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)

@@ -15,13 +15,15 @@ SHARE, FEW = 1e-6, 10  # of packets; a link with fewer than one in a million, or
 @host_check("NIC109", "Device packet errors", severity=Outcome.WARN, products=NPU)
 def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: Packets that arrive damaged, late or not at all are sent again, and the whole collective waits for them. The
-    check warns from ten such packets on, if they are at least one in a million. If the driver reports no totals, the
-    number alone decides. The counters go back to the start of the driver, so the cause may be gone, and the check never
-    fails.
+    counters go back to the start of the driver, so the cause may be gone, and the check never fails.
 
-    Check manually: hccn_tool -i 0 -stat -g (twice, with traffic in between)
+    Result: WARN for ten such packets or more, if they are at least one in a million. If the driver reports no totals,
+    the number alone decides.
 
-    Fix: Clean or change optics and cable. If packets are out of order or sent again, check PFC and congestion on the
+    Check manually: Twice, with traffic in between:
+      hccn_tool -i 0 -stat -g
+
+    Fix: Clean or replace optics and cable. If packets are out of order or sent again, check PFC and congestion on the
     switches.
     """
     yield from untold(scribe, scribe.host, {device.index: device.packets for device in nic.devices})

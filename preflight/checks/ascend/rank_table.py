@@ -30,10 +30,15 @@ def _push(path: str) -> str:
 @host_check("NPU125", "Rank table addresses", products=NPU, optional=("network",))
 def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
     """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
-    end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout. The check fails if
-    table and device differ. NPU101 compares the device with the inventory, and NPU104 with /etc/hccn.conf.
+    end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout.
 
-    Check manually: echo $RANK_TABLE_FILE (where jobs run); hccn_tool -i 0 -ip -g (compare with device_ip in the table)
+    Result: FAIL if table and device differ. NPU101 compares the device with the inventory, and NPU104 with
+    /etc/hccn.conf.
+
+    Check manually: Compare the device's address with device_ip in the table. Where jobs run:
+      cat "$RANK_TABLE_FILE"
+    On the host:
+      hccn_tool -i 0 -ip -g
 
     Fix: Write the rank table again from the devices' addresses.
     """
@@ -60,15 +65,19 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
 
 @host_check("NPU127", "Rank table device assignment", products=NPU, optional=("network",))
 def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). Only from Atlas A2 on may
-    ranks share a device, with a device_port for each in the table. A table of version 1.2 (Atlas A3) without super
-    device ids ends with "super_device_id is invalid". Jobs that retry operators (HCCL_OP_RETRY_ENABLE) need host_ip in
-    the table. Jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE) need every device_ip. The check fails for a
-    table that breaks one of these rules. Without a rank table the start script decides, and nothing can be checked.
+    """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). From Atlas A2 on, ranks may
+    share a device if the table has a device_port for each. A table of version 1.2 (Atlas A3) without super device ids
+    ends with "super_device_id is invalid".
 
-    Check manually: echo $RANK_TABLE_FILE (where jobs run; in it, compare every device_id of this host's server_id)
+    Result: FAIL for a table that breaks one of these rules. It also needs host_ip for jobs that retry operators
+    (HCCL_OP_RETRY_ENABLE). It needs every device_ip for jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE).
+    Without a rank table the start script decides, and nothing can be checked.
 
-    Fix: Write the rank table again, with one rank per device. To read SDIDs, run npu-smi info -t spod-info -i 0 -c 0
+    Check manually: Where jobs run, compare every device_id of this host's server_id.
+      cat "$RANK_TABLE_FILE"
+
+    Fix: Write the rank table again, with one rank per device. This command reads the SDIDs.
+      npu-smi info -t spod-info -i 0 -c 0
     """
     own = _own_server(scribe, job, network)
     if own.error:

@@ -23,10 +23,13 @@ _MODULE = 4  # devices of an Atlas A1 share a module by four: 0-3 and 4-7
 )
 def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: Atlas A1 servers run their NPUs in SMP mode (four subnets, as HCCL expects) or in AMP mode (one subnet for
-    all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode it sees its
-    own port only. The wrong mode is only a warning, because this rule is known from reports of users.
+    all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode it sees only
+    its own port.
 
-    Check manually: hccn_tool -i 0 -route -g (eth0 to eth3, or one of them)
+    Result: WARN for the wrong mode, never FAIL: this rule is known from reports of users.
+
+    Check manually: The output has eth0 to eth3 in SMP mode, and one of them in AMP mode.
+      hccn_tool -i 0 -route -g
 
     Fix: Set the mode in the BMC (SMP for training), or plan addresses for the present mode: four subnets, or one.
     """
@@ -70,10 +73,13 @@ def _addressed(nic: Nic) -> int:
 )
 def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     """Why: In a super-pod, devices find each other by their SDID. Two devices with the same SDID receive each other's
-    packets. Servers of different super-pods reach each other over RoCE only. Both are only warnings: the format is
-    known from the driver's source, not from a capture.
+    packets. Servers of different super-pods reach each other only over RoCE.
 
-    Check manually: npu-smi info -t spod-info -i 0 -c 0
+    Result: WARN for a duplicate SDID, and for servers of different super-pods. Never FAIL: the format is known from the
+    driver's source, not from a capture.
+
+    Check manually:
+      npu-smi info -t spod-info -i 0 -c 0
 
     Fix: Correct the super-pod's server numbers with the vendor's tool, or remove superpod from the inventory.
     """

@@ -16,10 +16,15 @@ _PRIORITIES, _CLASSES = range(8), range(0, 256, 4)
 @host_check("NIC107", "Device PFC and DSCP settings", severity=Outcome.WARN, products=NPU)
 def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
     """Why: RDMA becomes very slow when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP HCCL_RDMA_TC
-    / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic. A
-    deviation is only a warning: the formats are known from the tool's source, not from a capture.
+    / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic.
 
-    Check manually: hccn_tool -i 0 -pfc -g; hccn_tool -i 0 -dscp_to_tc -g; env | grep HCCL_RDMA (where jobs run)
+    Result: WARN for a deviation, never FAIL: the formats are known from the tool's source, not from a capture.
+
+    Check manually:
+      hccn_tool -i 0 -pfc -g
+      hccn_tool -i 0 -dscp_to_tc -g
+    Where jobs run:
+      env | grep HCCL_RDMA
 
     Fix: Set the same priority and DSCP in the jobs' environment, on the devices and on the switch ports.
     """

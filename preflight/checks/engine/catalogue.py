@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.bounded_file import read_bounded
+from preflight.model.cluster import Product
 from preflight.model.places import cache_home
 
 FOLDER = Path(__file__).parents[1]
@@ -29,10 +30,32 @@ class CheckEntry:
     scope: str
     severity: str
     products: list[str]
-    for_whom: str  # the products in words
+    product_words: str
     several: bool
     needs: list[str]
     explanation: str
+    module: str  # the path of its source file
+
+    @property
+    def scope_words(self) -> str:
+        if self.several:
+            return "compares all hosts (skipped for a single host)"
+        return "checked on each host" if self.scope == "host" else "checks all hosts together"
+
+    def paragraphs(self) -> dict[str, list[str]]:
+        """Return the lines of each paragraph by its label: words without line breaks, and indented commands."""
+        labelled = (paragraph.partition(":") for paragraph in self.explanation.split("\n\n"))
+        return {label: _unwrapped(text) for label, _, text in labelled}
+
+
+def _unwrapped(text: str) -> list[str]:
+    lines: list[str] = []
+    for line in text.removeprefix(" ").strip("\n").splitlines():
+        if lines and not line.startswith(" ") and not lines[-1].startswith(" "):
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+    return lines
 
 
 def catalogue() -> dict[str, CheckEntry]:
@@ -56,12 +79,7 @@ def _modules() -> Iterator[Path]:
 
 
 def _entries() -> dict[str, CheckEntry]:
-    from preflight.checks.engine.registry import EVERY, NPU, Check, all_checks
-
-    def product_words(check: Check) -> str:
-        if check.products == EVERY:
-            return "every product"
-        return "Ascend NPUs" if check.products == NPU else ", ".join(sorted(check.products))
+    from preflight.checks.engine.registry import all_checks
 
     return {
         check.id: CheckEntry(
@@ -71,13 +89,25 @@ def _entries() -> dict[str, CheckEntry]:
             check.scope,
             check.severity.value,
             sorted(check.products),
-            product_words(check),
+            _product_words(check.products),
             check.several,
             list(check.needs),
             check.explanation,
+            check.function.__module__.replace(".", "/") + ".py",
         )
         for check in all_checks().values()
     }
+
+
+def _product_words(products: frozenset[Product]) -> str:
+    """Return the products in words: "Ascend NPUs", "all products"."""
+    if products == frozenset(Product):
+        return "all products"
+    npus = [product for product in Product if product.is_npu]
+    words = {"Ascend NPUs": npus, "NVIDIA GPUs": [Product.NVIDIA], "hosts without accelerators": [Product.CPU]}
+    if not products.issuperset(npus):
+        words = {f"Atlas {product.removeprefix('atlas-').upper()}": [product] for product in npus} | words
+    return ", ".join(label for label, members in words.items() if products.issuperset(members))
 
 
 def _save(path: Path, document: dict[str, Any]) -> None:

@@ -5,20 +5,21 @@ from dataclasses import replace
 
 from preflight.model.cluster import Cluster, ProbeSettings
 from preflight.model.finding import Finding
+from preflight.model.host_command import on_host
 from preflight.model.outcome import Outcome
 
-_BLIND = re.compile(r"could not (?:look|be read|try to connect to it): (.*)", re.DOTALL)
+_BLIND = re.compile(r"could not (?:be checked|be read|try to connect to it): (.*)", re.DOTALL)
 _OF_PEER = "could not try to connect to it: "
 # A status of 128 and more is that of a signal. Python was killed, and is not at fault.
 _NO_ANSWER = re.compile(
-    r"the (?:program on the host ended with (?:1[01]\d|12[0-7]|\d\d?) and no answer"
-    r"|host sent more than \d+ bytes, and no|collector's answer is not what was sent)"
+    r"the (?:program on the host exited with (?:1[01]\d|12[0-7]|\d\d?) and gave no answer"
+    r"|host sent more than \d+ bytes, but no|collector's answer is damaged)"
 )
 _NO_PYTHON = "the Python of the jobs is not installed"
 _WHERE_JOBS_RUN = ", where the jobs run,"
 _ABSENT = re.compile(r"No such file|not found|Permission denied|Exec format error|[Nn]ot a directory|Is a directory")
 _NO_TOOL = re.compile(r"(\S{1,80}) is not installed, or not on PATH")
-_HANGS = re.compile(r"(\S{1,80})(?: .{0,80})? was still running at its deadline|(\S{1,80}) did not answer in time")
+_HANGS = re.compile(r"(\S{1,80})(?: .{0,80})? did not finish in time|(\S{1,80}) did not answer in time")
 _ROOT = re.compile(r"root is needed|root may be needed|must be root")
 _PACKAGES = {"hccn_tool": "the Ascend driver", "npu-smi": "the Ascend driver", "ss": "iproute2", "ip": "iproute2"}
 
@@ -44,39 +45,43 @@ def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = Fal
 
     `other_product`: the host has accelerators of another kind than the inventory, so missing tools are expected."""
     why = reason(finding) if finding.host and not finding.remedy else ""
-    if why and other_product and _NO_TOOL.search(why):
+    if not why:
+        return finding
+    if other_product and _NO_TOOL.search(why):
         return replace(finding, remedy="correct the product first (HST135)")
-    return replace(finding, remedy=remedy(cluster, host_of(finding), why)) if why else finding
+    host = host_of(finding)
+    remedy, *commands = _fix(cluster, host, why)
+    return replace(finding, remedy=remedy, commands=tuple(on_host(cluster.by_name[host], line) for line in commands))
 
 
-def remedy(cluster: Cluster, host: str, error: str) -> str:
-    """Return the action that removes `error`; empty where none is known."""
+def _fix(cluster: Cluster, host: str, error: str) -> tuple[str, ...]:
+    """Return the action that removes `error`, and the commands for it on the host; empty where none is known."""
     if no_answer(error):
-        return f"correct python3 on {host}: python3 -I -c pass must print nothing and end with 0"
+        return f"repair python3 on {host}, which must run programs and print nothing else", "python3 -I -c pass"
     if _WHERE_JOBS_RUN in error or error.startswith(_NO_PYTHON):
-        return _python(cluster, host, error)
+        return (_python(cluster, host, error),)
     if _ROOT.search(error):
-        return 'set sudo = true under [ssh] of the inventory, or log in as root: user = "root"'
+        return ('set sudo = true under [ssh] of the inventory, or log in as root (user = "root")',)
     if tool := _NO_TOOL.search(error):
         name = tool.group(1)
-        return f"on {host}: install {_PACKAGES.get(name, name)}, so that {name} is on PATH"
+        return (f"install {_PACKAGES.get(name, name)} on {host}, so that {name} is on PATH",)
     if tool := _HANGS.search(error):
         name = tool.group(1) or tool.group(2)
-        return f"on {host}: timeout 30 {name} {'info' if name == 'npu-smi' else '-h'}; reboot the host if it hangs"
-    return ""
+        return f"reboot {host} if {name} hangs", f"timeout 30 {name} {'info' if name == 'npu-smi' else '-h'}"
+    return ("",)
 
 
 def _python(cluster: Cluster, host: str, error: str) -> str:
     """Return the remedy for the wrong key of [probe] among those that lead to the jobs' Python."""
     probe = cluster.probe
     if _has_no_python(probe, error):
-        return f"set python under [probe] of the inventory: the hosts have no {probe.python} that runs"
+        return f"set python under [probe] of the inventory: {probe.python} does not run on the hosts"
     keys = [key for key, value in (("exec", probe.wrapper), ("setup", probe.setup)) if value]
-    if "was still running" in error:
-        cause = " and ".join(keys or ["python"])
-        return f"correct {cause} under [probe] of the inventory: it does not come to an end on {host}"
+    if "did not finish in time" in error:
+        cause = " or ".join(keys or ["python"])
+        return f"correct {cause} under [probe] of the inventory: it does not finish on {host}"
     keys = [*(["user"] if probe.user else []), *keys, "python"]
-    return f"correct {', '.join(keys)} under [probe] of the inventory: jobs' Python does not start"
+    return f"correct {' or '.join(keys)} under [probe] of the inventory: the jobs' Python does not start"
 
 
 def _has_no_python(probe: ProbeSettings, error: str) -> bool:

@@ -8,7 +8,10 @@ of them could not be collected.
     def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         \"\"\"Why: …
 
-        Check manually: …
+        Check manually:
+          sysctl net.ipv4.ip_local_reserved_ports
+
+        Fix: …
         \"\"\"
         missing = here.cluster.ports - PortSet.parse(sysctl.reserved_ports)
         if missing:
@@ -28,7 +31,14 @@ also take the inputs of later rounds.
 The check with the input `contact` gets the host's facts, or `Unreachable`. A function that yields nothing has passed.
 
 The docstring has three paragraphs, which `preflight explain ID` and docs/checks.md show: `Why`, `Check manually`,
-`Fix`.
+`Fix`. `Result` may follow `Why`: when the check fails, and when it warns. `Source` may be the last: the document that
+the check rests on. A command is alone on its line, complete, and indented by two spaces:
+
+    Check manually: On every host:
+      hccn_tool -i 0 -ip -g
+
+    Fix: Write the planned addresses.
+      preflight configure-device-ips
 """
 
 import importlib
@@ -84,7 +94,7 @@ class Check:
 
     @property
     def explanation(self) -> str:
-        """The function's docstring, dedented: `Why`, `Check manually`, `Fix`."""
+        """The function's docstring, dedented: its paragraphs, with commands on indented lines."""
         first, _, body = (self.function.__doc__ or "").strip().partition("\n")
         lines = [line.removeprefix("    ") for line in body.splitlines()]
         return "\n".join([first, *lines]).strip()

@@ -89,15 +89,15 @@ def _run(
 
 def _not_checked(scribe: Here, reason: str | Missing | NotRun) -> Finding:
     if isinstance(reason, Missing):
-        return scribe.unknown(f"{scribe.host.name}: could not look: {reason.error}")
-    return scribe.skip(f"not looked at: {reason.reason}" if isinstance(reason, NotRun) else reason)
+        return scribe.unknown(f"{scribe.host.name}: could not be checked: {reason.error}")
+    return scribe.skip(f"not checked: {reason.reason}" if isinstance(reason, NotRun) else reason)
 
 
 def _run_over_all(scribe: All, inputs: Mapping[str, Mapping[str, object]], subjects: int) -> Iterator[Finding]:
     if not scribe.hosts:
         return
     if scribe.check.several and subjects < 2:
-        yield scribe.skip("only one host is looked at: nothing to compare", host=scribe.hosts[0].name)
+        yield scribe.skip("there is only one host, so there is nothing to compare", host=scribe.hosts[0].name)
         return
     findings = _call(scribe, _by_host(scribe.check, inputs))
     yield from findings
@@ -123,7 +123,7 @@ def _why_not(check: Check, cluster: Cluster, rounds: Mapping[str, object]) -> st
         return f"does not apply to {cluster.product}"
     for name in ROUNDS:
         if name in check.needs and name not in check.optional:
-            round_ = rounds.get(name, NotRun("not asked for"))
+            round_ = rounds.get(name, NotRun("not requested"))
             if isinstance(round_, NotRun):
                 return f"not run: {round_.reason}"
     return ""
@@ -169,7 +169,8 @@ def _call(scribe: Here | All, inputs: Mapping[str, object]) -> list[Finding]:
             scribe.finding(
                 Outcome.UNKNOWN,
                 f"check crashed: {type(error).__name__}: {error}",
-                remedy="this is a bug in preflight; please report it with the facts (preflight facts -o json)",
+                remedy="report this as a bug in preflight, with the facts of the host",
+                commands=("preflight facts -o json",),
                 evidence=(f"{where.name}, line {where.lineno}",),
             )
         ]
@@ -184,9 +185,9 @@ def nearest(checks: Iterable[str], word: str, *, areas: Iterable[str] = ()) -> s
     spelled = word.upper().replace("O", "0")  # ids end in digits, and an O is the usual typing error
     matches = [id_ for id_ in checks if word and id_.startswith((word.upper(), spelled))]
     if len(matches) > 1:
-        return f"{', '.join(matches[:2])}{' …' if matches[2:] else ''} begin so: preflight list-checks"
+        return f"did you mean {', '.join(matches[:2])}{' …' if matches[2:] else ''}? See preflight list-checks"
     close = difflib.get_close_matches(word.lower(), list(areas), 1) or difflib.get_close_matches(spelled, checks, 1)
-    return f"did you mean {close[0]}?" if close else "preflight list-checks lists them"
+    return f"did you mean {close[0]}?" if close else "preflight list-checks lists all checks"
 
 
 def _matching(checks: Mapping[str, Check], word: str) -> set[str]:

@@ -23,14 +23,14 @@ def apply_waivers(
     An expired waiver has no effect, and the finding reports that it has expired. Raise UsageError for unknown ids."""
     words = list(ignored)
     if any(word.lower() in ("all", "*") for word in words):
-        raise UsageError("--ignore takes check ids; ignoring all of them would make every verdict worthless")
+        raise UsageError("--ignore cannot ignore all checks. Give the ids of the checks to ignore.")
     ids = {check.id for check in select(all_checks(), words)} if words else set()
     return [_waived(finding, waivers, ids, today) if finding.outcome in _WAIVABLE else finding for finding in findings]
 
 
 def _waived(finding: Finding, waivers: Sequence[Waiver], ignored: set[str], today: date) -> Finding:
     if finding.check in ignored:
-        return _as_warning(finding, "ignored on the command line")
+        return _as_warning(finding, "ignored with --ignore")
     matching = [w for w in waivers if w.check.upper() == finding.check and w.host in ("*", finding.host)]
     for waiver in matching:
         if today <= waiver.expires:
@@ -47,7 +47,7 @@ def _as_warning(finding: Finding, why: str) -> Finding:
     return replace(
         finding,
         outcome=Outcome.WARN,
-        summary=f"{finding.summary} ({finding.outcome} {why})",
+        summary=f"{finding.summary} ({finding.outcome}, {why})",
         evidence=(*finding.evidence, why),
         change=None,
     )

@@ -17,12 +17,16 @@ _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 @host_check("ENV107", "Visible NPU devices", products=NPU)
 def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: The numbers count the devices of the process, from 0 on. In a container with two of a host's eight devices
-    they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device, or ends with
-    EE1001. The check then fails. The runtime expects rising order, and stops reading at the first character that does
-    not fit. Such a value is a warning, and so are fewer devices than in the inventory.
+    """Why: ASCEND_RT_VISIBLE_DEVICES counts the devices of the process from 0. In a container with two of a host's
+    eight devices they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device
+    or ends with EE1001.
 
-    Check manually: echo $ASCEND_RT_VISIBLE_DEVICES; ls /dev/davinci[0-9]*   (where jobs run)
+    Result: FAIL for devices that the process does not have. WARN for numbers that do not rise, and for characters at
+    which the runtime stops reading. WARN for fewer devices than in the inventory.
+
+    Check manually: Where jobs run:
+      echo $ASCEND_RT_VISIBLE_DEVICES
+      ls /dev/davinci[0-9]*
 
     Fix: Count from 0 inside a container, or unset the variable to use all devices.
     """
@@ -33,29 +37,29 @@ def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
     visible, is_rising_list = _parse(value)
     beyond = max(visible, default=0) >= device_count
     if not device_count:
-        yield scribe.unknown(f"{subject}, and where jobs run no /dev/davinciN is seen")
+        yield scribe.unknown(f"{subject}, but no /dev/davinciN is visible where jobs run")
     elif beyond or not visible:
         yield scribe.bad(
-            f"{subject}, and where jobs run the devices are 0 to {device_count - 1}",
+            f"{subject}, but the devices where jobs run are 0 to {device_count - 1}",
             found=value,
             expected=f"0 to {device_count - 1}",
-            cause="in a container the devices are counted anew, from 0" if job.contained and beyond else "",
-            remedy=f"name devices from 0 to {device_count - 1}, or unset {_VISIBLE}",
+            cause="the host's numbers, although a container counts from 0" if job.contained and beyond else "",
+            remedy=f"use numbers from 0 to {device_count - 1}, or unset {_VISIBLE}",
         )
     elif not is_rising_list:
         yield scribe.warn(
-            f"{subject}, which is no list of rising numbers: not all of it counts",
+            f"{subject}, which is not a list of rising numbers, so a part of it is ignored",
             found=value,
-            expected="such as 0,1,2,3",
-            remedy=f"export {_VISIBLE}={','.join(map(str, sorted(set(visible))))}",
+            expected="a list such as 0,1,2,3",
+            remedy=f"set {_VISIBLE}={','.join(map(str, sorted(set(visible))))}",
         )
     elif len(visible) < len(scribe.host.devices):
         planned = len(scribe.host.devices)
         yield scribe.warn(
-            f"{subject}: jobs see {len(visible)} of the inventory's {planned} devices",
+            f"{subject}, so jobs see {len(visible)} of the inventory's {planned} devices",
             found=value,
             expected=f"{planned} devices",
-            remedy=f"unset {_VISIBLE}, or take the others out of the inventory",
+            remedy=f"unset {_VISIBLE}, or remove the other devices from the inventory",
         )
 
 
@@ -70,15 +74,18 @@ def _parse(value: str) -> tuple[list[int], bool]:
 
 @host_check("ENV110", "CANN environment", products=NPU, optional=("versions",))
 def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterator[Finding]:
-    """Why: Without set_env.sh, the loader does not find libhccl.so, and torch_npu cannot be imported. The message
-    depends on the line that is missing. A missing variable fails. Without probe.setup in the inventory, it is only a
-    warning, because the jobs' start scripts may source the file. The probe of preflight then needs it, too. An
-    LD_LIBRARY_PATH without a folder of CANN is a warning.
+    """Why: Without set_env.sh, the loader does not find libhccl.so, and torch_npu cannot be imported. The error message
+    depends on which variable is missing. The probe needs the same environment.
 
-    Check manually: env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'   (where jobs run, after probe.setup)
+    Result: FAIL for a missing variable. Without probe.setup in the inventory it is WARN, because the jobs' start
+    scripts may source the file. WARN for an LD_LIBRARY_PATH without a CANN folder.
 
-    Fix: Set setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory (before CANN 8.5
-    /usr/local/Ascend/ascend-toolkit/set_env.sh). Add the same line to the jobs' start script, or ENV lines to an image.
+    Check manually: In the jobs' environment, after probe.setup of the inventory:
+      env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'
+
+    Fix: Set setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory. Before CANN 8.5, the
+    path is /usr/local/Ascend/ascend-toolkit/set_env.sh. Add the same line to the jobs' start script, or ENV lines to an
+    image.
     """
     if not {"torch_npu", "mindspore"} & set(job.packages):
         yield scribe.skip("neither torch_npu nor MindSpore is installed where jobs run")
@@ -87,23 +94,26 @@ def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterato
     missing = [] if home else ["ASCEND_HOME_PATH"]
     missing += [] if job.variables.get("ASCEND_OPP_PATH") else ["ASCEND_OPP_PATH"]
     folders = job.variables.get("LD_LIBRARY_PATH", "").split(":")
-    remedy = f'setup = "source {_set_env(versions)}" under [probe], and in the jobs\' script'
+    remedy = "add this line to the jobs' script, and as setup under [probe] of the inventory"
+    commands = (f"source {_set_env(versions)}",)
     if missing:
         report = scribe.bad if scribe.cluster.probe.setup else scribe.warn
         yield report(
-            f"{scribe.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs "
-            "run: set_env.sh of CANN is not sourced",
+            f"{scribe.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs run",
             expected="set",
             found="not set",
+            cause="CANN's set_env.sh is not sourced",
             remedy=remedy,
+            commands=commands,
         )
     elif not any(folder.startswith(home.rstrip("/") + "/") for folder in folders):
         yield scribe.warn(
-            f"{scribe.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}): libhccl.so "
-            "is found only if ld.so.conf names it",
+            f"{scribe.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}), so "
+            "libhccl.so is found only through ld.so.conf",
             found=job.variables.get("LD_LIBRARY_PATH", "not set"),
             expected=f"{home}/lib64",
             remedy=remedy,
+            commands=commands,
         )
 
 

@@ -45,11 +45,14 @@ class JobVariables:
 
 @host_check("ENV104", "HCCL variable names and values", products=NPU)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. The check
-    fails for such a value. A misspelt name causes no error, and HCCL uses its default. Names that are close to one of
-    HCCL's are warnings. So are values above the vendor's advice, and variables without effect on the product.
+    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. A misspelt
+    name causes no error, and HCCL uses its default.
 
-    Check manually: env | grep -E 'HCCL|TORCH_|ASCEND_'   (where jobs run, after probe.setup)
+    Result: FAIL for a value out of range. WARN for a name that is close to one of HCCL's. WARN for a value above the
+    vendor's recommendation, and for a variable without effect on the product.
+
+    Check manually: In the jobs' environment, after probe.setup of the inventory:
+      env | grep -E 'HCCL|TORCH_|ASCEND_'
 
     Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
     """
@@ -57,10 +60,10 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
         slip = meant(name)
         if slip:
             yield scribe.warn(
-                f"{scribe.host.name}: {name} is no variable of HCCL; did you mean {slip}?",
+                f"{scribe.host.name}: HCCL has no variable {name}, did you mean {slip}?",
                 found=name,
                 expected=slip,
-                remedy=f"export {slip} instead of {name}",
+                remedy=f"set {slip} instead of {name}",
             )
         if name not in RULES:
             continue
@@ -73,29 +76,32 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
             )
         elif not allowed.allows(value):
             yield scribe.bad(
-                f"{scribe.host.name}: {name} is {quote(value)}; it takes {allowed.wants}",
+                f"{scribe.host.name}: {name} is {quote(value)}, expected {allowed.wants}",
                 expected=allowed.wants,
                 found=value,
                 remedy=f"correct {name}, or unset it",
             )
         elif allowed.advised and int(value) > allowed.advised:
             yield scribe.warn(
-                f"{scribe.host.name}: {name} is {quote(value)}; the vendor advises at most {allowed.advised}",
+                f"{scribe.host.name}: {name} is {quote(value)}, the vendor advises at most {allowed.advised}",
                 found=value,
                 expected=f"at most {allowed.advised}",
-                cause="every connection takes as many queue pairs (EI0007)",
+                evidence=("every connection uses that many queue pairs (EI0007)",),
                 remedy=f"lower {name}, or unset it",
             )
 
 
 @host_check("ENV105", "HCCL variable combinations", products=NPU)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: Some variables exclude each other, and some must be longer than others. An event timeout that is shorter
-    than that of HCCL's operators hides the message with the cause. The vendor supports few pairs of the two switches
-    for traffic inside a server. The last of the ports from HCCL_IF_BASE_PORT on has to be below 65536. Combinations
-    that HCCL cannot use fail; wrong timeouts and settings without effect are warnings.
+    """Why: Some variables exclude each other, and some timeouts must be longer than others. If the event timeout is
+    shorter than the timeout of HCCL's operators, it hides the message with the cause. The vendor supports only a few
+    combinations of the two switches for traffic inside a server.
 
-    Check manually: env | grep -E 'HCCL|RANK_TABLE|^CM_'
+    Result: FAIL for combinations that HCCL cannot use, and if the ports from HCCL_IF_BASE_PORT on exceed 65535. WARN
+    for wrong timeouts and for settings without effect.
+
+    Check manually: In the jobs' environment:
+      env | grep -E 'HCCL|RANK_TABLE|^CM_'
 
     Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
     """
@@ -118,33 +124,33 @@ def _switch_conflicts(variables: JobVariables) -> Iterator[Problem]:
     both_allowed = all(variables.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 reports it
     if both_allowed and (pcie, roce) not in _SUPPORTED:
         pair = " and ".join(f"{name}={variables.get(name, '(unset)')}" for name in _SWITCHES)
-        yield Outcome.FAIL, f"{pair} are no pair that HCCL supports", "set exactly one of the two to 1, or unset both"
+        yield Outcome.FAIL, f"HCCL does not support {pair} together", "set exactly one of the two to 1, or unset both"
 
 
 def _connection_conflicts(variables: JobVariables) -> Iterator[Problem]:
     """Yield the problems of ports and whitelist."""
     first = variables.number("HCCL_IF_BASE_PORT")
     if not variables.get("HCCL_HOST_SOCKET_PORT_RANGE") and first + HCCL_PORTS - 1 > 65535:
-        problem = f"HCCL_IF_BASE_PORT={first}: HCCL takes {HCCL_PORTS} ports from there, and the last one is 65535"
-        yield Outcome.FAIL, problem, "export HCCL_IF_BASE_PORT=60000"
+        problem = f"HCCL_IF_BASE_PORT={first} is too high, as HCCL needs {HCCL_PORTS} ports from there up to 65535"
+        yield Outcome.FAIL, problem, "set HCCL_IF_BASE_PORT=60000"
     file, disabled = variables.get("HCCL_WHITELIST_FILE"), variables.get("HCCL_WHITELIST_DISABLE", "1")
     if disabled == "0" and not file:
-        problem = "HCCL_WHITELIST_DISABLE=0 turns the whitelist on, and HCCL_WHITELIST_FILE names none"
-        yield Outcome.FAIL, problem, "name the file, or unset HCCL_WHITELIST_DISABLE"
+        problem = "HCCL_WHITELIST_DISABLE=0 turns the whitelist on, but HCCL_WHITELIST_FILE is not set"
+        yield Outcome.FAIL, problem, "set HCCL_WHITELIST_FILE, or unset HCCL_WHITELIST_DISABLE"
     elif disabled == "1" and file:
-        problem = "HCCL_WHITELIST_FILE has no effect while HCCL_WHITELIST_DISABLE is not 0"
-        yield Outcome.WARN, problem, "export HCCL_WHITELIST_DISABLE=0, or unset HCCL_WHITELIST_FILE"
+        problem = "HCCL_WHITELIST_FILE has no effect unless HCCL_WHITELIST_DISABLE is 0"
+        yield Outcome.WARN, problem, "set HCCL_WHITELIST_DISABLE=0, or unset HCCL_WHITELIST_FILE"
 
 
 def _cluster_conflicts(variables: JobVariables) -> Iterator[Problem]:
     """Yield the problems of the variables that give the ranks and their rendezvous."""
     chief, ranks = ([name for name in names if variables.get(name)] for names in (_CHIEF, _RANKS))
     if chief and ranks:
-        problem = f"{ranks[0]} and {chief[0]} are two ways to say who takes part; only one may be set"
-        yield Outcome.FAIL, problem, f"unset {' '.join(chief)}, or {' '.join(ranks)}"
+        problem = f"{ranks[0]} and {chief[0]} are both set, but only one of them may define the ranks"
+        yield Outcome.FAIL, problem, f"unset {' and '.join(chief)}, or unset {' and '.join(ranks)}"
     if variables.get("HCCL_SOCKET_FAMILY") == "AF_INET6" and not variables.get("HCCL_SOCKET_IFNAME"):
         problem = "HCCL_SOCKET_FAMILY has no effect on the host NIC without HCCL_SOCKET_IFNAME"
-        yield Outcome.WARN, problem, "export HCCL_SOCKET_IFNAME, too"
+        yield Outcome.WARN, problem, "also set HCCL_SOCKET_IFNAME"
 
 
 def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[Problem]:
@@ -156,12 +162,11 @@ def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[P
         for name in ("BLOCKING_WAIT", "ASYNC_ERROR_HANDLING", "DESYNC_DEBUG")
     )
     if blocking == "1" and (handling in ("1", "2", "3") or desync == "1"):
-        problem = (
-            f"{library}_BLOCKING_WAIT=1 turns {library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG off; one of "
-        )
-        yield Outcome.WARN, problem + "them is on", f"unset TORCH_{library}_BLOCKING_WAIT, or the others"
+        overridden = f"{library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG"
+        problem = f"{library}_BLOCKING_WAIT=1 turns off {overridden}, although one of them is set"
+        yield Outcome.WARN, problem, f"unset TORCH_{library}_BLOCKING_WAIT, or unset the others"
     elif desync == "1" and handling == "0":
-        problem = f"{library}_DESYNC_DEBUG=1 turns {library}_ASYNC_ERROR_HANDLING on, and it is set to 0"
+        problem = f"{library}_DESYNC_DEBUG=1 turns on {library}_ASYNC_ERROR_HANDLING, although it is set to 0"
         yield Outcome.WARN, problem, "unset one of the two"
 
 
@@ -169,32 +174,34 @@ def _timeout_conflicts(variables: JobVariables) -> Iterator[Problem]:
     connect, running, event = (variables.number(f"HCCL_{name}_TIMEOUT") for name in ("CONNECT", "EXEC", "EVENT"))
     if 0 < running <= connect:
         problem = f"HCCL_CONNECT_TIMEOUT ({connect} s) is not shorter than HCCL_EXEC_TIMEOUT ({running} s)"
-        yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={connect + 60} or more"
+        yield Outcome.WARN, problem, f"set HCCL_EXEC_TIMEOUT to {connect + 60} or more"
     # If it is not set, torch_npu makes it longer than HCCL_EXEC_TIMEOUT.
     if variables.get("HCCL_EVENT_TIMEOUT") and event > 0:
         if event <= running:
             problem = f"HCCL_EVENT_TIMEOUT ({event} s) is not longer than HCCL_EXEC_TIMEOUT ({running} s)"
-            yield Outcome.WARN, problem, f"export HCCL_EVENT_TIMEOUT={running + 32}, or unset it"
+            yield Outcome.WARN, problem, f"set HCCL_EVENT_TIMEOUT={running + 32}, or unset it"
         if variables.never("HCCL_EXEC_TIMEOUT"):
-            problem = f"HCCL_EVENT_TIMEOUT ({event} s) ends what HCCL_EXEC_TIMEOUT=0 lets wait for ever"
-            yield Outcome.WARN, problem, "unset HCCL_EVENT_TIMEOUT, or give HCCL_EXEC_TIMEOUT a shorter time"
+            problem = f"HCCL_EVENT_TIMEOUT ({event} s) ends operators that HCCL_EXEC_TIMEOUT=0 lets wait forever"
+            yield Outcome.WARN, problem, f"unset HCCL_EVENT_TIMEOUT, or set HCCL_EXEC_TIMEOUT to less than {event}"
     if (
         variables.get("HCCL_OP_EXPANSION_MODE") == "AIV"
         and running > _AIV_SECONDS
         and variables.get("HCCL_EXEC_TIMEOUT")
     ):
-        problem = f"HCCL_EXEC_TIMEOUT is {running} s, and with HCCL_OP_EXPANSION_MODE=AIV at most {_AIV_SECONDS} count"
-        yield Outcome.WARN, problem, f"export HCCL_EXEC_TIMEOUT={_AIV_SECONDS}"
+        problem = f"HCCL_EXEC_TIMEOUT is {running} s, but HCCL_OP_EXPANSION_MODE=AIV limits it to {_AIV_SECONDS} s"
+        yield Outcome.WARN, problem, f"set HCCL_EXEC_TIMEOUT={_AIV_SECONDS}"
 
 
 @cluster_check("ENV106", "HCCL variables across hosts", products=NPU)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with different algorithms, buffers, traffic classes or port ranges of the NPUs do not find each other,
-    or wait in different operators. The message does not name the variable. A difference fails or warns, depending on
-    the variable. Only HCCL_IF_IP must differ. An unset variable equals its default, and two spellings of one value are
-    equal.
+    """Why: Ranks with different algorithms, buffers, traffic classes or NPU port ranges cannot connect, or wait in
+    different operators. The error message does not mention the variable.
 
-    Check manually: env | grep HCCL   (on every host)
+    Result: FAIL or WARN for a difference, depending on the variable. Only HCCL_IF_IP must differ between hosts. An
+    unset variable equals its default, and two spellings of one value are equal.
+
+    Check manually: In the jobs' environment on every host:
+      env | grep HCCL
 
     Fix: Use the same start script, profile or image on every host. Set HCCL_IF_IP to the host's own address.
     """
@@ -214,7 +221,7 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 peer=odd.others[0],
                 expected="the same everywhere",
                 found=own_value,
-                remedy=f"give {name} one value on all hosts",
+                remedy=f"set {name} to the same value on all hosts",
             )
     yield from _own_address(scribe, job)
 
@@ -225,22 +232,26 @@ def _own_address(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         address = job_of_host.variables.get("HCCL_IF_IP")
         if address and (first_host := first.setdefault(address, host)) != host:
             yield scribe.bad(
-                f"{host}: HCCL_IF_IP is {quote(address)}, as on {first_host}: it is copied",
+                f"{host}: HCCL_IF_IP is {quote(address)}, the same as on {first_host}",
                 host=host,
                 peer=first_host,
                 expected="the host's own address",
                 found=address,
-                remedy="unset HCCL_IF_IP, or give each host its own",
+                cause="the value was copied from one host to the other",
+                remedy="unset HCCL_IF_IP, or set it to the address of each host",
             )
 
 
 @host_check("ENV109", "HCCL port variables", products=NPU, severity=Outcome.WARN)
 def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: preflight reserves, frees and opens the ports that the inventory names. Jobs with other ports of HCCL listen
-    on ports that were not checked, which is a warning. Only variables that are set are compared, because a start script
-    may set others.
+    """Why: preflight reserves, frees and opens the ports in the inventory. Jobs that use other HCCL ports listen on
+    ports that were not checked.
 
-    Check manually: env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
+    Result: WARN for a variable that gives other ports than the inventory. Only variables that are set are compared,
+    because a start script may set others.
+
+    Check manually: In the jobs' environment:
+      env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
 
     Fix: Set hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or correct the variable.
     """
@@ -251,10 +262,10 @@ def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
         setting = f"HCCL_HOST_SOCKET_PORT_RANGE={ranges}" if ranges else f"HCCL_IF_BASE_PORT={first}"
         wanted = scribe.cluster.hccl_host_range or str(scribe.cluster.hccl_ports)
         yield scribe.bad(
-            f"{scribe.host.name}: jobs have {quote(setting)}, and the inventory's ports of HCCL are {wanted}",
+            f"{scribe.host.name}: jobs set {quote(setting)}, but the inventory's ports of HCCL are {wanted}",
             expected=wanted,
             found=setting,
-            remedy="make the two the same: [ports] of the inventory, or the variable",
+            remedy="use the same ports in the variable and under [ports] of the inventory",
         )
 
 

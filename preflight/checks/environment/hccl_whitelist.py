@@ -21,11 +21,14 @@ _NAMED, _ADDED = 4, 64  # addresses that a message and a remedy name
 @cluster_check("HST112", "HCCL whitelist", products=NPU, several=False)
 def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network]) -> Iterator[Finding]:
     """Why: With HCCL_WHITELIST_DISABLE=0, a rank accepts connections only from the addresses in host_ip of the file. A
-    missing address looks like a dead network. The firewall is open and every ping answers, but the connect timeout
-    passes. The address that counts is that of the NIC which HCCL chooses (HST110). A missing address fails, and so does
-    a file that is missing or invalid.
+    missing address looks like a dead network: the firewall is open and pings pass, but the connection times out. The
+    address that counts is that of the NIC that HCCL chooses (HST110).
 
-    Check manually: echo $HCCL_WHITELIST_DISABLE; cat $HCCL_WHITELIST_FILE   (where jobs run)
+    Result: FAIL for a missing address, and for a missing or invalid file.
+
+    Check manually: Where jobs run:
+      echo $HCCL_WHITELIST_DISABLE
+      cat $HCCL_WHITELIST_FILE
 
     Fix: Add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE.
     """
@@ -43,12 +46,12 @@ def _missing_addresses(
 ) -> Iterator[Finding]:
     """Yield the finding about one host's whitelist. `wanted`: address → its host."""
     if file is None or file.error:
-        yield scribe.unknown(f"{host}: {_FILE}: {quote(path)} could not be read", host=host)
+        yield scribe.unknown(f"{host}: {_FILE} {quote(path)} could not be read", host=host)
         return
     listed = _addresses(file.text) if file.kind != "missing" else Found(error="is missing")
     if listed.value is None:
-        text = f"{host}: {_FILE}: {quote(path)} {listed.error}"
-        yield scribe.bad(text, host=host, found=path, remedy="write it, or unset the variable")
+        text = f"{host}: {_FILE} {quote(path)} {listed.error}"
+        yield scribe.bad(text, host=host, found=path, remedy=f"write the file, or unset {_FILE}")
     elif missing := [address for address in wanted if address not in listed.value]:
         yield scribe.bad(
             f"{host}: the whitelist {quote(path)} lacks "
@@ -57,7 +60,7 @@ def _missing_addresses(
             peer=wanted[missing[0]],
             expected=f"{len(wanted)} addresses",
             found=f"{len(wanted) - len(missing)} of them",
-            remedy=f"add to host_ip of {path}: {_some(missing[:_ADDED], len(missing))}",
+            remedy=f"add these addresses to host_ip of {path}: {_some(missing[:_ADDED], len(missing))}",
         )
 
 
@@ -68,7 +71,7 @@ def _addresses(text: str) -> Found[frozenset[str]]:
         document: Any = json.loads(text)
         return Found(frozenset(str(ip_address(address)) for address in document["host_ip"]))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        return Found(error=f"is no whitelist, an object with a list of addresses host_ip: {quote(str(error))}")
+        return Found(error=f"is not a whitelist (an object with the addresses in host_ip): {quote(str(error))}")
 
 
 def _some(shown: Sequence[str], count: int) -> str:

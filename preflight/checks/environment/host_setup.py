@@ -25,77 +25,90 @@ from preflight.rules.setup_files import (
     with_others,
 )
 
-_NOT_ASKED = "the inventory does not ask for it"
+_NOT_REQUESTED = "not requested under [host_setup] of the inventory"
+_CONFIGURE = ("preflight configure-environment",)
 # The header of a file that cloud-init renders at every boot.
 _CLOUD_INIT = "'manage_etc_hosts' as True"
 
 
 @host_check("ENV101", "Cluster entries in /etc/hosts", configures=Area.ENVIRONMENT)
 def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: MASTER_ADDR, host files and rank tables often contain names. Without a name server, each host needs the same
-    lines. preflight writes them between two comment lines and changes nothing else in the file. If the inventory asks
-    for them, missing or outdated lines fail. Lines that are no longer wanted are a warning, and so is a file that
-    cloud-init rewrites at every boot.
+    """Why: MASTER_ADDR, host files and rank tables often contain host names. Without a name server, every host needs
+    the same entries in /etc/hosts. preflight writes them between two comment lines and changes nothing else.
 
-    Check manually: grep -n -A99 'BEGIN preflight' /etc/hosts
+    Result: FAIL if the inventory asks for entries that are missing or outdated. WARN for entries that are no longer
+    wanted, and for a file that cloud-init rewrites at every boot.
 
-    Fix: Run preflight configure-environment. To remove the lines again, set hosts_file = false in [host_setup] first.
+    Check manually:
+      grep -n -A99 'BEGIN preflight' /etc/hosts
+
+    Fix: Write the entries. To remove them instead, first set hosts_file = false in [host_setup] of the inventory.
+      preflight configure-environment
     """
     name, wanted, before = scribe.host.name, scribe.cluster.setup.hosts_file, environment.hosts or ""
     try:
         after = with_block(before, scribe.cluster.host_lines if wanted else ())
     except BlockDamagedError as error:
-        yield scribe.bad(f"{name}: {HOSTS_FILE}: {error}", remedy=f"take our lines out of {HOSTS_FILE} by hand")
+        yield scribe.bad(f"{name}: {HOSTS_FILE}: {error}", remedy="remove preflight's lines from the file manually")
         return
     if wanted and _CLOUD_INIT in before:
         yield scribe.warn(
-            f"{name}: cloud-init writes {HOSTS_FILE} anew at every boot, without our lines",
-            remedy="manage_etc_hosts: false in /etc/cloud/cloud.cfg.d",
+            f"{name}: cloud-init rewrites {HOSTS_FILE} at every boot, without preflight's lines",
+            remedy="set manage_etc_hosts: false in a file of /etc/cloud/cloud.cfg.d",
         )
     if after == before:
         if not wanted:
-            yield scribe.skip(_NOT_ASKED)
+            yield scribe.skip(_NOT_REQUESTED)
     elif wanted:
-        state = "our block is out of date" if ours(before) else "our block is not there"
+        state = "outdated" if ours(before) else "missing"
         yield scribe.bad(
-            f"{name}: {HOSTS_FILE} does not hold the cluster's names: {state}",
+            f"{name}: the cluster's names in {HOSTS_FILE} are {state}",
             found=state,
-            remedy="preflight configure-environment",
+            remedy="write the cluster's names",
+            commands=_CONFIGURE,
             change=_change(scribe, HOSTS_FILE, environment.hosts, after),
         )
     else:
         change = _change(scribe, HOSTS_FILE, environment.hosts, after)
-        yield _removal(scribe, f"our block in {HOSTS_FILE}", change)
+        yield _removal(scribe, f"the block in {HOSTS_FILE}", change)
 
 
 @host_check("ENV102", "Job limits in limits.d", configures=Area.ENVIRONMENT)
 def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: RDMA pins memory, and with a memlock limit of 64 KiB every registration fails. A rank of a large job holds
-    thousands of sockets. At the next login, pam_limits reads limits.d. Services take LimitMEMLOCK= and LimitNOFILE= of
-    their unit instead. If the inventory asks for limits, a missing or different file fails, and so does a nofile above
-    fs.nr_open. A lower limit in another file is a warning.
+    """Why: RDMA locks memory, and with a memlock limit of 64 KiB every registration fails. A rank of a large job also
+    opens thousands of sockets. A login applies the limits in limits.d, but services take LimitMEMLOCK= and LimitNOFILE=
+    of their unit.
 
-    Check manually: cat /etc/security/limits.d/90-preflight.conf; ulimit -l; ulimit -n; sysctl fs.nr_open
+    Result: FAIL if the inventory asks for limits and the file is missing or different, or if nofile is above
+    fs.nr_open. WARN if another file sets a lower limit.
 
-    Fix: Run preflight configure-environment, then log in again.
+    Check manually:
+      cat /etc/security/limits.d/90-preflight.conf
+      ulimit -l
+      ulimit -n
+      sysctl fs.nr_open
+
+    Fix: Write the file, then log in again.
+      preflight configure-environment
     """
     setup, name = scribe.cluster.setup, scribe.host.name
     if environment.nr_open is not None and setup.nofile > environment.nr_open:
         yield scribe.bad(
-            f"{name}: nofile = {setup.nofile} is more than the kernel allows a process, {environment.nr_open}: "
-            "pam_limits would refuse every login, so it is not written",
+            f"{name}: nofile = {setup.nofile} exceeds fs.nr_open ({environment.nr_open}), so it is not written",
             expected=f"at most {environment.nr_open}",
             found=str(setup.nofile),
-            remedy=f"nofile = {environment.nr_open} in [host_setup], or sysctl -w fs.nr_open={setup.nofile}, for good",
+            evidence=("pam_limits would refuse every login with such a limit",),
+            remedy=f"set nofile = {environment.nr_open} under [host_setup] of the inventory, or raise fs.nr_open "
+            "permanently",
         )
         return
     text = environment.limits_files.get(LIMITS_FILE)
     yield from _own_file(scribe, LIMITS_FILE, text, with_others(text, limits_file(setup), LIMITS_LINE))
     for path, line in lower_limits(setup, environment.limits_files):
         yield scribe.warn(
-            f"{name}: {path} sets a lower limit, which counts before ours: {line}",
+            f"{name}: {path} sets a lower limit, which overrides the inventory's: {line}",
             found=line,
-            remedy=f"take the line out of {path}, if jobs are to have the limits of the inventory",
+            remedy=f"remove the line from {path}, if jobs need the limits of the inventory",
         )
 
 
@@ -106,21 +119,25 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
     configures=Area.ENVIRONMENT,
 )
 def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -> Iterator[Finding]:
-    """Why: Ranks that differ in HCCL's ports, interface or timeouts hang or fail when they connect. The usual reason is
-    a variable that only some users' start scripts set. Login shells read /etc/profile.d; containers and services do
-    not. If the inventory asks for a profile, a missing or different file fails. A profile that is no longer wanted is a
-    warning.
+    """Why: Ranks with different HCCL ports, interfaces or timeouts hang or fail when they connect. Often, only some
+    users' start scripts set such a variable. Login shells read /etc/profile.d, but containers and services do not.
 
-    Check manually: cat /etc/profile.d/preflight-hccl.sh; env | grep ^HCCL_
+    Result: FAIL if the inventory asks for a profile and the file is missing or different. WARN for a profile that is no
+    longer wanted.
 
-    Fix: Run preflight configure-environment, then log in again.
+    Check manually:
+      cat /etc/profile.d/preflight-hccl.sh
+      env | grep ^HCCL_
+
+    Fix: Write the profile, then log in again.
+      preflight configure-environment
     """
     nic = scribe.host.nic
     interfaces = [interface.name for interface in named_by(nic, network)] if nic else []
     if scribe.cluster.setup.profile is not None and nic and len(interfaces) != 1:
         matches = ", ".join(interfaces) or "no interface"
         yield scribe.unknown(
-            f"{scribe.host.name}: {PROFILE_FILE} needs the host NIC, and the inventory's nic {nic} is {matches} "
+            f"{scribe.host.name}: {PROFILE_FILE} needs the host NIC, but the inventory's nic {nic} matches {matches} "
             "(HST103)"
         )
         return
@@ -130,24 +147,25 @@ def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -
 
 
 def _own_file(scribe: Here, path: str, before: str | None, after: str | None) -> Iterator[Finding]:
-    """Yield the finding about a file of ours. `after` without our mark: the inventory does not ask for the file."""
+    """Yield the finding about a file of ours. `after` without our mark: the inventory does not request the file."""
     if not ours(after) and ours(before):
         yield _removal(scribe, path, _change(scribe, path, before, after))
     elif not ours(after):
-        yield scribe.skip(_NOT_ASKED)
+        yield scribe.skip(_NOT_REQUESTED)
     elif before != after:
-        state = "does not exist" if before is None else "is not what the inventory asks for"
+        state = "does not exist" if before is None else "differs from the inventory"
         yield scribe.bad(
             f"{scribe.host.name}: {path} {state}",
             found=state,
-            remedy="preflight configure-environment",
+            remedy="write the file",
+            commands=_CONFIGURE,
             change=_change(scribe, path, before, after),
         )
 
 
 def _removal(scribe: Here, place: str, change: Change) -> Finding:
-    text = f"{scribe.host.name}: {place} was written by preflight, and the inventory does not ask for it any more"
-    return scribe.warn(text, remedy="preflight configure-environment takes it away", change=change)
+    text = f"{scribe.host.name}: preflight wrote {place}, but the inventory no longer requests it"
+    return scribe.warn(text, remedy="remove it", commands=_CONFIGURE, change=change)
 
 
 def _change(scribe: Here, path: str, before: str | None, after: str | None) -> Change:

@@ -1,5 +1,6 @@
 """Checks of the jobs' inputs: the files, folders and packages of [job] are equal on all hosts."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
@@ -11,13 +12,17 @@ from preflight.model.text import quote
 
 @cluster_check("HST113", "Requirements and data sets")
 def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with different packages, or with half of a copied data set, fail late or train on different data
-    without an error. Files are compared by their bytes, folders by the names and sizes of the files below them. A
-    difference fails, and so does a missing file.
+    r"""Why: Ranks with different packages or a half-copied data set fail late, or train on different data without an
+    error. Files are compared by their bytes, folders by the names and sizes of the files below them.
 
-    Check manually: sha256sum FILE; find FOLDER -type f -printf '%P %s\\n' | sort | sha256sum   (where jobs run)
+    Result: FAIL for a difference or a missing file.
 
-    Fix: Copy them again from one host: rsync -a --checksum
+    Check manually: Run these where jobs run. Replace FILE or FOLDER with the path in the finding.
+      sha256sum FILE
+      find FOLDER -type f -printf '%P %s\n' | sort | sha256sum
+
+    Fix: Copy the file or folder again from one host. Replace HOST and FOLDER.
+      rsync -a --checksum HOST:FOLDER/ FOLDER/
     """
     for path in (*scribe.cluster.job.requirements, *scribe.cluster.job.datasets):
         digests: dict[str, str] = {}  # host → digest; "" for a missing file
@@ -29,7 +34,7 @@ def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 digests[host] = file.digest
         if digests and not any(digests.values()):
             for host in digests:
-                yield scribe.bad(f"{host}: there is no {path} where jobs run", host=host, found="missing")
+                yield scribe.bad(f"{host}: {path} is missing where jobs run", host=host, found="missing")
             continue
         for odd in odd_ones(digests):
             yield scribe.bad(
@@ -38,7 +43,7 @@ def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 peer=odd.others[0],
                 expected="the same on every host",
                 found=odd.value[:16] or "missing",
-                remedy=f"copy {path} again, from a host where it is right",
+                remedy=f"copy {path} again from a host that has the right one",
             )
 
 
@@ -51,8 +56,8 @@ def _error(file: SeenFile) -> str:
 
 def _difference(odd: Odd[str]) -> str:
     if not odd.value:
-        return f"is missing where jobs run, and there on {odd.elsewhere}"
-    return f"is there, and missing on {odd.elsewhere}" if not odd.usual else f"is another one than on {odd.elsewhere}"
+        return f"is missing where jobs run, but present on {odd.elsewhere}"
+    return f"is present, but missing on {odd.elsewhere}" if not odd.usual else f"differs from that on {odd.elsewhere}"
 
 
 # Types of file systems that are one host's own; all others are shared (nfs4, lustre, gpfs, ceph, fuse.glusterfs …).
@@ -82,10 +87,14 @@ _ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
 def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: The launcher starts the same command in the same folder on every host. If a mount is missing, the job ends
     with "cd: No such file or directory". With another mount, or a folder below it on the host's own disk, the ranks run
-    old code. An unusable folder or another file system fails; for the jobs' Python, another file system is a warning.
+    old code.
+
+    Result: FAIL for an unusable folder or another file system. WARN if the jobs' Python is on another file system.
     Copies on all hosts' own disks pass.
 
-    Check manually: findmnt -T FOLDER; ls FOLDER   (where jobs run)
+    Check manually: Run these where jobs run. Replace FOLDER with the folder in the finding.
+      findmnt -T FOLDER
+      ls FOLDER
 
     Fix: Mount the same file system on every host, also at boot (a line in /etc/fstab, or the automounter's map).
     """
@@ -95,22 +104,23 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         project = job_of_host.project
         if project is None:
             if wanted:
-                yield scribe.unknown(f"{host}: {wanted} was not looked at", host=host)
+                yield scribe.unknown(f"{host}: {wanted} was not checked", host=host)
         elif project.error:
             yield scribe.bad(
-                f"{host}: the project's folder {wanted} cannot be used where jobs run: {project.error}",
+                f"{host}: the project folder {wanted} cannot be used where jobs run: {project.error}",
                 host=host,
-                cause="its mount is missing" if _is_unmounted(project) else "",
-                remedy=f"findmnt -T {wanted}; mount it as on the other hosts",
+                cause="the file system is not mounted" if _is_unmounted(project) else "",
+                remedy="mount it as on the other hosts",
+                commands=(scribe.on(host, f"findmnt -T {shlex.quote(wanted)}"),),
             )
         else:
             filesystems[host] = _filesystem(project)
-    remedy = f"findmnt -T {wanted}; mount the same file system on every host"
-    yield from _other_filesystems(filesystems, f"the project's folder {wanted}", remedy, scribe.bad)
+    remedy = "mount the same file system on every host"
+    yield from _other_filesystems(filesystems, f"the project folder {wanted}", remedy, scribe.bad)
     environments = {
         host: _filesystem(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment
     }
-    remedy = "probe.python of the inventory names one; install it in the same way on every host"
+    remedy = "install the Python of probe.python in the same way on every host"
     yield from _other_filesystems(environments, "the jobs' Python", remedy, scribe.warn)
 
 
@@ -119,7 +129,7 @@ def _other_filesystems(
 ) -> Iterator[Finding]:
     for odd in odd_ones(filesystems):
         yield report(
-            f"{odd.host}: {subject} is in {odd.value}, and in {odd.usual} on {odd.elsewhere}",
+            f"{odd.host}: {subject} is on {odd.value}. On {odd.elsewhere} it is on {odd.usual}",
             host=odd.host,
             peer=odd.others[0],
             expected=odd.usual,
@@ -136,7 +146,7 @@ def _is_unmounted(folder: SeenFolder) -> bool:
 def _filesystem(folder: SeenFolder) -> str:
     """Return a name for the file system of a folder, equal for the same file system."""
     if not folder.filesystem:
-        return "a file system that is not known"
+        return "an unknown file system"
     kind = _ALIAS.get(folder.filesystem, folder.filesystem)
     return "the host's own file system" if kind in _OWN else f"{kind} {quote(folder.source)}"
 
@@ -144,18 +154,22 @@ def _filesystem(folder: SeenFolder) -> str:
 @host_check("HST121", "Python imports of the job")
 def imports(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: A package may be installed for another Python, or only on the other hosts. The ranks of one host then end
-    with ModuleNotFoundError, and the others wait for them. A missing package fails. The check searches as an import
-    does, in the project's folder first. It uses the jobs' Python, probe.setup and exec, and imports nothing.
+    with ModuleNotFoundError, and the others wait for them.
 
-    Check manually: python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'   (where jobs run)
+    Result: FAIL for a missing package. Like an import, the check searches the project's folder first. It uses the jobs'
+    Python, probe.setup and exec, and imports nothing.
 
-    Fix: Run pip install there, or correct probe.python, setup and exec if jobs have another Python.
+    Check manually: Where jobs run, for the package in the finding, here torch:
+      python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'
+
+    Fix: Install the package there, here torch. Or correct probe.python, setup and exec if jobs have another Python.
+      python3 -m pip install torch
     """
     missing = [name for name in scribe.cluster.job.imports if not job.imports.get(name)]
     if missing:
         prefix = f" in {job.environment.path}" if job.environment else ""
         yield scribe.bad(
-            f"{scribe.host.name}: the jobs' Python{prefix} finds no {', '.join(missing)}",
+            f"{scribe.host.name}: the jobs' Python{prefix} does not find {', '.join(missing)}",
             found="missing",
-            remedy=f"install {' '.join(missing)} for the Python of the jobs, or correct [probe] of the inventory",
+            remedy=f"install {', '.join(missing)} for the jobs' Python, or correct [probe] of the inventory",
         )

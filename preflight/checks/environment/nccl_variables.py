@@ -33,12 +33,16 @@ NVIDIA = frozenset({Product.NVIDIA})
 
 @host_check("ENV113", "NCCL variable names and values", severity=Outcome.WARN, products=NVIDIA)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL does not report a value that it cannot use. It reads the digits of a number: NCCL_IB_DISABLE=true is 0,
-    or the default, and nothing is disabled. In nccl.conf, a blank around =, the word export or a Windows line end
-    changes the name or the value. A log or flight recorder with a missing folder is not written, and this shows only
-    when it is needed. Each of these is a warning, and so is a name from another release of torch.
+    """Why: NCCL does not report a value that it cannot use. It reads the digits of a number, so NCCL_IB_DISABLE=true
+    disables nothing. A log or flight recorder with a missing folder is not written, and this shows only when it is
+    needed.
 
-    Check manually: env | grep NCCL; cat -A /etc/nccl.conf ~/.nccl.conf   (where jobs run)
+    Result: WARN for a value that NCCL cannot use, a missing folder, and a name from another release of torch. In
+    nccl.conf, also WARN for a blank around =, the word export and a Windows line end.
+
+    Check manually: Where jobs run:
+      env | grep NCCL
+      cat -A /etc/nccl.conf ~/.nccl.conf
 
     Fix: Apply the fix in the finding, in the jobs' start script, the image or the file.
     """
@@ -52,14 +56,10 @@ def _unusable_values(job: Job) -> Iterator[tuple[str, str]]:
             continue
         if value and value[-1].isspace():
             character = "a carriage return" if value.endswith("\r") else "a blank"
-            yield (
-                f"{job.told(name)} ends in {character}, which NCCL takes as part of the value",
-                f"write {name} without it",
-            )
+            problem = f"{job.told(name)} ends in {character}, which NCCL reads as part of the value"
+            yield problem, f"remove {character} from the end of {name}"
         elif name in NUMBERS and value and number(value) is None:
-            problem = (
-                f"{job.told(name)} is no number: NCCL reads the digits at its beginning, without any 0 or its default"
-            )
+            problem = f"{job.told(name)} is not a number, so NCCL reads its leading digits, 0 or the default"
             yield problem, f"set {name} to a number, or unset it"
 
 
@@ -67,22 +67,23 @@ def _ignored_settings(job: Job) -> Iterator[tuple[str, str]]:
     """Yield the family and the lines of NCCL's files that have no effect."""
     family = job.variables.get("NCCL_SOCKET_FAMILY")
     if family and family not in FAMILIES:
-        problem = f"{job.told('NCCL_SOCKET_FAMILY')} is neither {' nor '.join(FAMILIES)}: NCCL takes any family"
-        yield problem, "export NCCL_SOCKET_FAMILY=AF_INET, or unset it"
+        problem = f"{job.told('NCCL_SOCKET_FAMILY')} is neither {' nor '.join(FAMILIES)}, so NCCL uses any family"
+        yield problem, "set NCCL_SOCKET_FAMILY=AF_INET, or unset it"
     for path, name in job.nccl_ignored:
-        problem = f"{path}: the line of {quote(name)} sets no variable of NCCL: before = it takes the bare name alone"
+        problem = f"{path}: the line of {quote(name)} sets no NCCL variable, as it needs a plain name before the ="
         yield problem, f"write {name.split()[-1]}=value there, without blanks and without export"
 
 
 def _unusable_files(job: Job) -> Iterator[tuple[str, str]]:
     for name in READ_BY:
         if error := _error(job.files.get(job.variables.get(name, "")), "file"):
-            yield f"{job.told(name)}: {error}, and NCCL says nothing", f"correct {name}"
+            yield f"{job.told(name)}: {error}, and NCCL does not report it", f"correct {name}"
     for name in WRITTEN_BY:
         path = job.variables.get(name, "")
         folder = job.files.get(path.rpartition("/")[0] or "/") if path.startswith("/") else None
         if folder and (error := _error(folder, "folder")):
-            yield f"{job.told(name)}: nothing is written there: {error}", f"mkdir -p {folder.path}, or correct {name}"
+            problem = f"{job.told(name)}: nothing is written there, because {error}"
+            yield problem, f"create the folder {folder.path}, or correct {name}"
 
 
 def _error(file: SeenFile | None, noun: str) -> str:
@@ -102,18 +103,21 @@ def _old_names(job: Job) -> Iterator[tuple[str, str]]:
     for old in RENAMED:
         name, right_name = (old, f"TORCH_{old}") if new else (f"TORCH_{old}", old)
         if name in job.variables and right_name not in job.variables:
-            behaviour = "reads it under its old name, and warns" if new else "does not know it"
-            yield f"{job.told(name)}: torch {quote(torch)} {behaviour}", f"export {right_name} instead of {name}"
+            behaviour = "accepts this old name, and warns" if new else "does not know this name"
+            yield f"{job.told(name)}: torch {quote(torch)} {behaviour}", f"set {right_name} instead of {name}"
 
 
 @host_check("ENV114", "NCCL and PyTorch variable combinations", products=NVIDIA)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network. One GPU that is listed twice in CUDA_VISIBLE_DEVICES
-    is one GPU for two ranks. Both fail. TORCH_NCCL_BLOCKING_WAIT turns off the watchdog that ends a job with a hung
-    collective, whatever the watchdog's variables are. A flight recorder without a buffer has nothing to write. These
-    two are warnings.
+    """Why: Settings may be valid alone and impossible together: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network. A
+    GPU that is listed twice in CUDA_VISIBLE_DEVICES is one GPU for two ranks. TORCH_NCCL_BLOCKING_WAIT turns off the
+    watchdog that ends a job with a hung collective.
 
-    Check manually: env | grep -E 'NCCL|CUDA_VISIBLE'   (where jobs run)
+    Result: FAIL if no network is left or a GPU is listed twice. WARN if the watchdog is off, or if a flight recorder
+    has no buffer.
+
+    Check manually: Where jobs run:
+      env | grep -E 'NCCL|CUDA_VISIBLE'
 
     Fix: Apply the fix in the finding, in the jobs' start script or the image.
     """
@@ -124,32 +128,34 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
 def _conflicts(job: Job) -> Iterator[Problem]:
     variables = job.variables
     if variables.get("NCCL_NET", "").lower() == "ib" and is_on(variables, "NCCL_IB_DISABLE"):
-        problem = f"{job.told('NCCL_NET')} wants RDMA, and {job.told('NCCL_IB_DISABLE')} turns it off"
-        yield Outcome.FAIL, problem, "unset NCCL_IB_DISABLE, or NCCL_NET"
+        problem = f"{job.told('NCCL_NET')} requires RDMA, but {job.told('NCCL_IB_DISABLE')} disables it"
+        yield Outcome.FAIL, problem, "unset NCCL_IB_DISABLE or NCCL_NET"
     if number(variables.get("TORCH_NCCL_TRACE_BUFFER_SIZE", "")) == 0 and is_on(
         variables, "TORCH_NCCL_DUMP_ON_TIMEOUT"
     ):
-        problem = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 has nothing to write: TORCH_NCCL_TRACE_BUFFER_SIZE is 0"
-        yield Outcome.WARN, problem, "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
+        problem = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 has nothing to write, because TORCH_NCCL_TRACE_BUFFER_SIZE is 0"
+        yield Outcome.WARN, problem, "set TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
     visible = [word.strip() for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
     repeated = next((word for index, word in enumerate(visible) if word in visible[:index]), None)
     if repeated:
-        problem = (
-            f"{job.told('CUDA_VISIBLE_DEVICES')} names {quote(repeated)} twice: two ranks would have one GPU, or none"
-        )
-        yield Outcome.FAIL, problem, "name each GPU once in CUDA_VISIBLE_DEVICES"
+        devices = job.told("CUDA_VISIBLE_DEVICES")
+        problem = f"{devices} lists {quote(repeated)} twice, so two ranks would share one GPU or get none"
+        yield Outcome.FAIL, problem, "list each GPU once in CUDA_VISIBLE_DEVICES"
 
 
 @host_check("ENV115", "Leftover NCCL debugging variables", severity=Outcome.WARN, products=NVIDIA)
 def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: A setting that made one job run can make all later jobs slow. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
-    NCCL from RDMA that is available. NCCL_P2P_DISABLE and NCCL_SHM_DISABLE send data between GPUs of one host through
-    its NIC. NCCL_COMM_ID gives every communicator the same port, so a second communicator or a second job finds it in
-    use. Each of these is a warning. Disabled RDMA fails if the inventory's probe.transport is ib.
+    """Why: A setting that made one job run can slow down all later jobs. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
+    NCCL from using RDMA. NCCL_P2P_DISABLE and NCCL_SHM_DISABLE send data between GPUs of one host through its NIC.
+    NCCL_COMM_ID gives every communicator the same port, so a second one finds it in use.
 
-    Check manually: env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'; cat /etc/nccl.conf
+    Result: WARN for each of these. FAIL if RDMA is disabled and probe.transport of the inventory is ib.
 
-    Fix: Unset it in the jobs' start script, in the image and in nccl.conf.
+    Check manually: Where jobs run:
+      env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'
+      cat /etc/nccl.conf
+
+    Fix: Unset the variable in the jobs' start script, in the image and in nccl.conf.
     """
     variables = job.variables
     if name := by_sockets(variables):
@@ -157,15 +163,15 @@ def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
         if is_on(variables, name):
             yield scribe.bad(
-                f"{scribe.host.name}: {job.told(name)}: GPUs of one host send to each other by a slower way",
+                f"{scribe.host.name}: {job.told(name)} makes the GPUs of a host use a slower path to each other",
                 found=variables[name],
-                remedy=f"unset {name}, unless this machine cannot do without",
+                remedy=f"unset {name}, unless jobs on this host need it",
             )
     if variables.get("NCCL_COMM_ID"):
         yield scribe.bad(
-            f"{scribe.host.name}: {job.told('NCCL_COMM_ID')}: every communicator meets at this one port",
+            f"{scribe.host.name}: {job.told('NCCL_COMM_ID')} makes every communicator use this one port",
             found=variables["NCCL_COMM_ID"],
-            remedy="unset NCCL_COMM_ID: torch and MPI tell the ranks where to meet",
+            remedy="unset NCCL_COMM_ID, as torch and MPI provide the rendezvous",
         )
 
 
@@ -174,10 +180,10 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
     wanted = scribe.cluster.probe.transport
     number_of_devices = len(job.rdma.devices) if job.rdma else 0
     if wanted == "ib" or (wanted != "socket" and number_of_devices):
-        suffix = f", and there are {number_of_devices} RDMA devices" if number_of_devices else ""
+        suffix = f", although jobs have {number_of_devices} RDMA devices" if number_of_devices else ""
         yield scribe.finding(
             Outcome.FAIL if wanted == "ib" else Outcome.WARN,
-            f"{scribe.host.name}: {job.told(name)} keeps NCCL on sockets{suffix}",
+            f"{scribe.host.name}: {job.told(name)} limits NCCL to sockets{suffix}",
             host=scribe.host.name,
             expected=wanted or "RDMA",
             found=job.variables[name],
@@ -187,19 +193,23 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
 
 @host_check("ENV116", "NCCL access to RDMA devices", products=NVIDIA)
 def devices(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: If NCCL finds no RDMA device, it reports that only in its log and uses sockets. The job then runs ten times
-    slower. NCCL_IB_HCA is a list of prefixes (mlx5_1 is also mlx5_10; = means whole names, ^ all others). A list that
-    matches no device fails; one that matches more than intended is a warning. A container shows the host's devices in
-    /sys, even without /dev/infiniband or libibverbs. If either is missing, it is a warning. If the inventory's
-    probe.transport is ib, it fails, and so does a host without RDMA devices.
+    """Why: If NCCL finds no RDMA device, it uses sockets and reports that only in its log. The job then runs ten times
+    slower. A container shows the host's devices in /sys even without /dev/infiniband or libibverbs.
 
-    Check manually: ls /sys/class/infiniband /dev/infiniband; ldconfig -p | grep libibverbs   (where jobs run)
+    Result: FAIL if NCCL_IB_HCA matches no device, WARN if it matches more than intended. The variable is a list of
+    prefixes: mlx5_1 also matches mlx5_10, = means whole names, ^ excludes. WARN if /dev/infiniband or libibverbs is
+    missing. With probe.transport ib in the inventory, that is FAIL, and so is a host without RDMA devices.
 
-    Fix: Correct NCCL_IB_HCA, start the container with --device /dev/infiniband, or install libibverbs1 in the image.
+    Check manually: Where jobs run:
+      ls /sys/class/infiniband /dev/infiniband
+      ldconfig -p | grep libibverbs
+
+    Fix: Correct NCCL_IB_HCA, start the container with docker's --device /dev/infiniband, or install libibverbs1 in the
+    image.
     """
     wanted, rdma, name = scribe.cluster.probe.transport, job.rdma, scribe.host.name
     if rdma is None:
-        yield scribe.unknown(f"{name}: the RDMA devices that jobs see were not looked at")
+        yield scribe.unknown(f"{name}: the RDMA devices that jobs see were not checked")
         return
     if wanted == "socket" or by_sockets(job.variables):
         return  # ENV115 reports a wrong value
@@ -207,22 +217,25 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
     if not rdma.devices:
         if wanted == "ib":
             yield scribe.bad(
-                f"{name}: there is no RDMA device where jobs run",
+                f"{name}: no RDMA device is visible where jobs run",
                 expected="ib",
                 found="none",
-                remedy="ls /sys/class/infiniband on the host: load its driver, or give the container the devices",
+                remedy="load the driver of the RDMA devices, or give them to the container",
+                commands=(scribe.on(name, "ls /sys/class/infiniband"),),
             )
         return
     if not rdma.nodes:
+        in_container = {"remedy": "start the container with --device /dev/infiniband"}
+        on_host = {"remedy": "load the module ib_uverbs", "commands": (scribe.on(name, "modprobe ib_uverbs"),)}
         yield report(
-            f"{name}: jobs see {len(rdma.devices)} RDMA devices and no /dev/infiniband/uverbs*: NCCL takes sockets",
+            f"{name}: jobs see {len(rdma.devices)} RDMA devices but no /dev/infiniband/uverbs*, so NCCL uses sockets",
             expected="/dev/infiniband/uverbs0 …",
             found="none",
-            remedy="docker run --device /dev/infiniband …" if job.contained else "modprobe ib_uverbs",
+            **(in_container if job.contained else on_host),
         )
     if rdma.libibverbs:
         yield report(
-            f"{name}: NCCL cannot load libibverbs where jobs run: {quote(rdma.libibverbs)}: it takes sockets",
+            f"{name}: NCCL cannot load libibverbs where jobs run, so it uses sockets: {quote(rdma.libibverbs)}",
             expected="libibverbs.so.1",
             found=rdma.libibverbs,
             remedy="install libibverbs1 (rdma-core) where jobs run",
@@ -235,29 +248,32 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
     surplus = more_than_meant(patterns, present)
     if not hcas(patterns, present):
         yield scribe.bad(
-            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} fits no RDMA device; there are {', '.join(present[:16])}",
+            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} matches no RDMA device (found {', '.join(present[:16])})",
             found=patterns,
-            remedy="correct NCCL_IB_HCA, or unset it to have all",
+            remedy="correct NCCL_IB_HCA, or unset it to use all devices",
         )
     elif surplus:
         word, extra_devices = surplus
         yield scribe.warn(
-            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} fits {', '.join(extra_devices[:16])} beside {word}: NCCL "
-            "takes names by their beginning",
+            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} also matches {', '.join(extra_devices[:16])}, because NCCL "
+            f"reads {word} as a prefix",
             expected=exactly(patterns),
             found=patterns,
-            remedy=f"export NCCL_IB_HCA={exactly(patterns)}",
+            remedy=f"set NCCL_IB_HCA={exactly(patterns)}",
         )
 
 
 @cluster_check("ENV117", "NCCL variables across hosts", products=NVIDIA)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a message about
-    something else. With different timeouts, they give up at different times. One host with a manually edited
-    /etc/nccl.conf is enough. Interfaces, RDMA devices, logs, files and folders may differ. Other differences fail or
-    warn, depending on the variable.
+    """Why: Ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a misleading
+    message. With different timeouts, they give up at different times. One manually edited /etc/nccl.conf is enough.
 
-    Check manually: env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf   (on every host)
+    Result: FAIL or WARN for a difference, depending on the variable. Interfaces, RDMA devices, logs, files and folders
+    may differ.
+
+    Check manually: In the jobs' environment on every host:
+      env | grep NCCL
+      cat /etc/nccl.conf ~/.nccl.conf
 
     Fix: Use the same start script, image and nccl.conf on every host.
     """
@@ -273,10 +289,10 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             )
             yield scribe.finding(
                 outcome,
-                f"{odd.host}: {name} differs: {own_value}, and on {odd.elsewhere} {usual_value}",
+                f"{odd.host}: {name} differs: {own_value}, but {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected="the same everywhere",
                 found=job[odd.host].variables.get(name, "not set"),
-                remedy=f"give {name} one value on all hosts",
+                remedy=f"set {name} to the same value on all hosts",
             )

@@ -1,5 +1,6 @@
 """The rank table file of the jobs: present, complete, and the same on every host."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, All, cluster_check
@@ -14,15 +15,20 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 @cluster_check("ENV108", "Rank table file", products=NPU, several=False)
 def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: HCCL's guide requires an absolute path and no link (EI0004). Kubernetes mounts a ConfigMap through links, so
-    a link to a complete table is a warning. If the file is missing, torch_npu falls back to negotiation, and waits for
-    ranks of other hosts that use the table. HCCL compares a checksum of the table between ranks. Different tables fail,
-    and so does a path that is not absolute, or a missing or incomplete file. Only the file is judged, not its lines.
+    """Why: HCCL's guide requires an absolute path that is not a link (EI0004). HCCL compares a checksum of the table
+    between ranks. If the file is missing, torch_npu falls back to negotiation. It then waits for ranks of other hosts
+    that use the table.
 
-    Check manually: echo "$RANK_TABLE_FILE"; ls -l "$RANK_TABLE_FILE"; python3 -m json.tool "$RANK_TABLE_FILE";
-    sha256sum "$RANK_TABLE_FILE"
+    Result: FAIL for a relative path, for a missing or incomplete file, and for tables that differ between hosts. WARN
+    for a link to a complete table, because Kubernetes mounts a ConfigMap through links. This check covers the file, not
+    its lines.
 
-    Fix: Write one table, copy it to the same place on every host, and set its absolute path.
+    Check manually: Where jobs run:
+      ls -l "$RANK_TABLE_FILE"
+      python3 -m json.tool "$RANK_TABLE_FILE"
+      sha256sum "$RANK_TABLE_FILE"
+
+    Fix: Write one table, copy it to the same path on every host, and set RANK_TABLE_FILE to its absolute path.
     """
     tables: dict[str, str] = {}
     paths = {host: job_of_host.variables.get(_VARIABLE, "") for host, job_of_host in job.items()}
@@ -31,7 +37,7 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         if path:
             fault, unreadable = _fault(path, job[host].files.get(path))
             if fault:
-                remedy = "copy a complete table there, and name it by its absolute path"
+                remedy = f"copy a complete table to the host, and set {_VARIABLE} to its absolute path"
                 yield scribe.bad(f"{host}: {_VARIABLE}: {fault}", host=host, found=path, remedy=remedy)
             elif unreadable:
                 yield scribe.unknown(f"{host}: {_VARIABLE}: {unreadable}", host=host)
@@ -44,20 +50,21 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                         host=host,
                         expected="a plain file",
                         found="link",
-                        remedy=f'export {_VARIABLE}="$(realpath {path})"',
+                        remedy=f"set {_VARIABLE} to the target of the link",
+                        commands=(f'export {_VARIABLE}="$(realpath {shlex.quote(path)})"',),
                     )
         elif peer:
             yield scribe.bad(
-                f"{host}: {_VARIABLE} is not set, but on {peer} it is",
+                f"{host}: {_VARIABLE} is not set, but {peer} has it",
                 host=host,
                 peer=peer,
                 expected=paths[peer],
                 found="not set",
-                remedy=f"export {_VARIABLE}={paths[peer]}, or unset it on all hosts",
+                remedy=f"set {_VARIABLE}={paths[peer]}, or unset it on all hosts",
             )
     for odd in odd_ones(tables):
         yield scribe.bad(
-            f"{odd.host}: its rank table is another one than that of {odd.elsewhere}",
+            f"{odd.host}: the rank table differs from that of {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected="the same bytes on every host",
@@ -68,19 +75,18 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 def _fault(path: str, file: SeenFile | None) -> tuple[str, str]:
     """Return the fault of the host's file, or else why it could not be judged."""
     if not path.startswith("/"):
-        return f"{quote(path)} is no absolute path", ""
+        return f"{quote(path)} is not an absolute path", ""
     if file is None:
-        return "", f"{quote(path)} was not looked at"
+        return "", f"{quote(path)} was not checked"
     if file.kind not in ("file", "link"):
-        return f"{quote(path)} is {'missing' if file.kind == 'missing' else f'a {file.kind}, and no plain file'}", ""
+        return f"{quote(path)} is {'missing' if file.kind == 'missing' else f'a {file.kind}, not a plain file'}", ""
     if file.kind == "link" and file.error == NOWHERE:
-        return f"{quote(path)} is a link that leads nowhere", ""
+        return f"{quote(path)} is a broken link", ""
     if file.error:
         return "", f"{quote(path)} cannot be read: {file.error}"
     table = read(file.text)
     if not table.is_json:
-        return f"{quote(path)} is not JSON: {table.why}; comments and trailing commas are not allowed", ""
+        return f"{quote(path)} is not JSON (no comments, no trailing commas): {table.why}", ""
     if table.status != "completed":
-        status = quote(str(table.status))
-        return f"the status of {quote(path)} is {status} instead of 'completed': it is not finished", ""
+        return f"{quote(path)} has the status {quote(str(table.status))}, expected 'completed'", ""
     return "", ""

@@ -9,17 +9,19 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.text import quote
 
-_NOT_READ = "~/.bashrc may return early unless it is interactive, or a profile sets it for logins alone"
+_NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login profile sets it"
 
 
 @cluster_check("HST122", "MPI launcher version", several=False)
 def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
-    """Why: mpirun starts its daemon (orted, prted) on every host over ssh, by PATH. That shell is neither a login shell
+    """Why: Over ssh, mpirun starts its daemon (orted, prted) on every host by PATH. That shell is neither a login shell
     nor interactive. If the daemon is missing there, the job ends with "orted: command not found". With another version,
-    the job hangs, or ends in the middle of MPI_Init. A missing mpirun or another version fails; the same version in
-    another folder is a warning.
+    the job hangs, or ends in the middle of MPI_Init.
 
-    Check manually: ssh HOST 'command -v mpirun; mpirun --version'   (in quotes, to avoid a login shell)
+    Result: FAIL for a missing mpirun or another version. WARN for the same version in another folder.
+
+    Check manually: Replace HOST with the host's name. The quotes avoid a login shell.
+      ssh HOST 'command -v mpirun; mpirun --version'
 
     Fix: Install it in the same place on every host. Set PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that
     returns for non-interactive shells, or use mpirun --prefix.
@@ -37,7 +39,7 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
             yield _without_mpirun(scribe, host, shells_of_host.login)
     for odd in odd_ones({host: way.mpi for host, way in with_mpirun.items()}):
         yield scribe.bad(
-            f"{odd.host}: mpirun --version says {quote(odd.value)}, and {quote(odd.usual)} on {odd.elsewhere}",
+            f"{odd.host}: mpirun --version prints {quote(odd.value)}, but {quote(odd.usual)} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected=odd.usual,
@@ -50,12 +52,11 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
 def _without_mpirun(scribe: All, host: str, login: ShellView | None) -> Finding:
     login_path = login.programs.get("mpirun") if login else ""
     return scribe.bad(
-        f"{host}: mpirun is not on the PATH of what ssh starts"
-        + (f"; a login finds {login_path}" if login_path else ""),
+        f"{host}: mpirun is not on PATH over ssh" + (f", but a login finds {login_path}" if login_path else ""),
         host=host,
         found="not on PATH",
         cause=_NOT_READ if login_path else "",
-        remedy="set PATH at the top of ~/.bashrc, or start with mpirun --prefix" if login_path else "install it there",
+        remedy="set PATH at the top of ~/.bashrc, or use mpirun --prefix" if login_path else "install mpirun",
     )
 
 
@@ -64,30 +65,35 @@ def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterato
     for odd in odd_ones({host: way.programs["mpirun"] for host, way in with_mpirun.items()}):
         if with_mpirun[odd.host].mpi == with_mpirun[odd.others[0]].mpi:
             yield scribe.warn(
-                f"{odd.host}: mpirun is {odd.value}, and {odd.usual} on {odd.elsewhere}: started by its whole path, it "
-                "looks for its daemon in the same folder on all hosts",
+                f"{odd.host}: mpirun is {odd.value}, but {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected=odd.usual,
                 found=odd.value,
-                remedy="install it in the same folder, or start it as mpirun without a path",
+                evidence=("started by its full path, mpirun expects its daemon in the same folder on all hosts",),
+                remedy="install it in the same folder, or start mpirun without a path",
             )
 
 
 @host_check("ENV112", "Environment of ssh commands", severity=Outcome.WARN)
 def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
-    """Why: A command that works in a terminal may fail from the launcher. The shell that sshd starts for a command
-    reads no profile. It reads ~/.bashrc, which often returns in its first lines unless the shell is interactive. The
-    check compares the programs on PATH, the folders of LD_LIBRARY_PATH, and variables. These are the variables of CANN,
-    HCCL, NCCL, CUDA, gloo and Open MPI. A difference is a warning. Variables that the launcher itself passes on (mpirun
-    -x, .deepspeed_env) are not visible here.
+    """Why: A command that works in a terminal may fail from the launcher. For a command, sshd starts a shell that reads
+    no profile. The shell reads ~/.bashrc, which often returns in its first lines if the shell is not interactive.
 
-    Check manually: ssh HOST env | sort; env | sort   (the second in a login there)
+    Result: WARN if a login and an ssh command differ in the programs on PATH, in LD_LIBRARY_PATH or in variables. The
+    variables are those of CANN, HCCL, NCCL, CUDA, gloo and Open MPI. Variables that the launcher passes on (mpirun -x,
+    .deepspeed_env) are not visible here.
 
-    Fix: Set it above the line in ~/.bashrc that returns, in /etc/environment, or in the launcher's command line.
+    Check manually: Replace HOST with the host's name.
+      ssh HOST env | sort
+    In a login on that host:
+      env | sort
+
+    Fix: Set the variable above the line in ~/.bashrc that returns. /etc/environment and the launcher's command line
+    work, too.
     """
     if shells.login is None:
-        yield scribe.unknown(f"{scribe.host.name}: could not look at a login of {shells.user}: {shells.error}")
+        yield scribe.unknown(f"{scribe.host.name}: a login of {shells.user} could not be checked: {shells.error}")
         return
     differences = [
         *_missing_programs(shells.over_ssh, shells.login),
@@ -95,7 +101,7 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
     ]
     if differences:
         yield scribe.bad(
-            f"{scribe.host.name}: what ssh starts as {shells.user} finds less than a login: {differences[0]}"
+            f"{scribe.host.name}: commands over ssh as {shells.user} lack settings of a login: {differences[0]}"
             + (f", and {len(differences) - 1} more" if len(differences) > 1 else ""),
             evidence=tuple(differences),
             cause=_NOT_READ,
@@ -107,7 +113,7 @@ def _missing_programs(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
     for name, path in login.programs.items():
         ssh_path = over_ssh.programs.get(name, "")
         if path and path != ssh_path:
-            yield f"{name} is {path} in a login, and {ssh_path or 'not on PATH'} over ssh"
+            yield f"{name} is {path} in a login, but {ssh_path or 'not on PATH'} over ssh"
 
 
 def _missing_variables(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
@@ -118,6 +124,6 @@ def _missing_variables(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
             if missing:
                 yield f"{name} lacks {quote(':'.join(missing))} over ssh"
         elif ssh_value is None:
-            yield f"{name} is {quote(value)} in a login, and not set over ssh"
+            yield f"{name} is {quote(value)} in a login, but not set over ssh"
         elif ssh_value != value:
-            yield f"{name} is {quote(value)} in a login, and {quote(ssh_value)} over ssh"
+            yield f"{name} is {quote(value)} in a login, but {quote(ssh_value)} over ssh"

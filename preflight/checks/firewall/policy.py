@@ -19,7 +19,8 @@ from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates
 from preflight.rules.firewall.persistent_rules import BootFile
 
-_CONFIGURE = "preflight configure-firewall"
+_CONFIGURE: tuple[str, ...] = ("preflight configure-firewall",)
+_DISTURBING: tuple[str, ...] = ("preflight configure-firewall --allow-disturbing",)
 BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
 
 
@@ -35,11 +36,11 @@ def _not_judged(scribe: Here, place: GateInputs) -> Finding | None:
     if policy is FirewallPolicy.OFF:
         return None
     if len(scribe.cluster.hosts) == 1:
-        return scribe.skip("a single host: nothing has to come in from other hosts")
+        return scribe.skip("a single host needs no connections from other hosts")
     if not place.sources and any(True for _ in disabling.still_on(place.firewall)):
         return scribe.unknown(
-            f"{name}: the inventory does not say from where the firewall should let the cluster in",
-            remedy='name the networks of the hosts: cidrs = ["CIDR"] under [cluster]',
+            f"{name}: the inventory does not define the networks for which the firewall has to be open",
+            remedy='set cidrs = ["CIDR"] under [cluster] of the inventory to the networks of the hosts',
         )
     return _foreign_networks(scribe, place.network)
 
@@ -51,13 +52,13 @@ def _foreign_networks(scribe: Here, network: Network) -> Finding | None:
     if not cidrs or any(ip in cidr for ip in own for cidr in cidrs):
         return None
     if scribe.check.id != "FWL101":
-        return scribe.skip("the networks of the inventory are not this host's: see FWL101")
+        return scribe.skip("the host is in none of the inventory's networks, see FWL101")
     networks = ", ".join(map(str, cidrs))
     return scribe.bad(
-        f"{scribe.host.name}: none of its addresses is in cluster.cidrs ({networks}): it would open for others",
+        f"{scribe.host.name}: no address is in cluster.cidrs ({networks}), so the firewall would open for others",
         expected=f"an address in {networks}",
         found=", ".join(str(ip) for ip in own if not (ip.is_loopback or ip.is_link_local)),
-        remedy="correct cidrs under [cluster] in the inventory",
+        remedy="correct cidrs under [cluster] of the inventory",
     )
 
 
@@ -86,14 +87,21 @@ def follows_policy(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
     """Why: A firewall that drops the cluster's ports causes no error. Every rank waits for its connect timeout, and the
-    message names a healthy peer. It is enough to open the ports for the cluster's own networks, which is the default:
-    policy = "allow" under [firewall] in the inventory. Many manuals switch the firewall off; preflight does that only
-    with policy = "off" there. Every active firewall is judged, because a packet has to pass them all. The check fails
-    for a closed port. If a rule cannot be judged, observed connections from the network of that rule decide.
+    message points to a healthy peer. Many manuals switch the firewall off, but opening the ports for the cluster's own
+    networks is enough.
 
-    Check manually: nft list ruleset; ufw status verbose; firewall-cmd --list-all; iptables -S INPUT
+    Result: FAIL for a closed port. Every active firewall is checked, because a packet has to pass them all. If a rule
+    cannot be evaluated, observed connections from the network of that rule decide.
 
-    Fix: Run preflight configure-firewall
+    Check manually:
+      nft list ruleset
+      ufw status verbose
+      firewall-cmd --list-all
+      iptables -S INPUT
+
+    Fix: Open the ports. The default is policy = "allow" under [firewall] in the inventory. preflight switches the
+    firewall off only with policy = "off" there.
+      preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if (replacement := _not_judged(scribe, place)) is not None:
@@ -115,47 +123,51 @@ def _closure(scribe: Here, gate: Gate) -> Finding:
     proved = gate.seen_dying(network, judgement.closed)
     subject, change = f"{scribe.host.name}: the firewall ({gate.name})", _rules_change(scribe, gate)
     expected = f"{gate.ports} open for {_first_four([str(network) for network in gate.networks])}"
-    evidence = tuple(f"{net}: {verdict.objects} closed by: {verdict.by[:120]}" for net, verdict in objections[:4])
+    evidence = tuple(f"{net}: ports {verdict.objects} blocked by {verdict.by[:120]}" for net, verdict in objections[:4])
     if change:
-        remedy = _CONFIGURE
+        remedy, commands = "open the cluster's ports", _CONFIGURE
     else:
-        remedy = _manual_step(gate) or f"our rules are there, but another comes first: {_order(gate)}"
+        remedy, commands = _manual_step(scribe, gate) or _reordering(scribe, gate)
     if not judgement.closed or (not gate.written_here and not proved):
-        word = "may close" if not judgement.closed else "seems to close"
+        verb = "may block" if not judgement.closed else "seems to block"
         return scribe.unknown(
-            f"{subject} {word} ports {judgement.objects} to {network}: {judgement.by[:120]}",
+            f"{subject} {verb} ports {judgement.objects} for {network}: {judgement.by[:120]}",
             expected=expected,
             remedy=remedy,
+            commands=commands,
             evidence=evidence,
             change=change,
         )
     return scribe.bad(
-        f"{subject} closes ports {judgement.closed} to {network}: {judgement.by[:120]}",
+        f"{subject} blocks ports {judgement.closed} for {network}: {judgement.by[:120]}",
         expected=expected,
         found=judgement.by[:120],
         remedy=remedy,
+        commands=commands,
         evidence=evidence,
         change=change,
     )
 
 
-def _manual_step(gate: Gate) -> str:
-    """Return the manual step before or in place of preflight's edit of the gate; empty where preflight writes."""
+def _manual_step(scribe: Here, gate: Gate) -> tuple[str, tuple[str, ...]] | None:
+    """Return the manual step before or in place of preflight's edit of the gate; None where preflight writes."""
     if gate.to_name:
-        return f"put {gate.to_name} (or your own networks) under [cluster]: it takes a rule a network, never one a host"
-    return f"preflight does not write there, so this is for you to type: {gate.by_hand}" if gate.by_hand else ""
+        step = f"set {gate.to_name}, or your own networks, under [cluster] of the inventory"
+        return f"{step}. preflight adds one rule a network, never one a host", ()
+    if not gate.manual_commands:
+        return None
+    commands = tuple(scribe.on(scribe.host.name, command) for command in gate.manual_commands)
+    return "run these commands, as preflight does not change these rules", commands
 
 
-def _order(gate: Gate) -> str:
-    """Return the command that shows the order of the rules."""
-    match gate.kind:
-        case Kind.UFW_RULES:
-            return "see ufw status numbered"
-        case Kind.FIREWALLD_RULES:
-            return f"see firewall-cmd --zone={gate.target} --list-rich-rules"
-        case Kind.IPTABLES_RULES:
-            return f"see {gate.target} -L INPUT -n --line-numbers"
-    return f"find its handle with nft -a list chain {gate.target}"
+def _reordering(scribe: Here, gate: Gate) -> tuple[str, tuple[str, ...]]:
+    """Return the step where a rule before preflight's blocks, with the command that shows the order of the rules."""
+    command = {
+        Kind.UFW_RULES: "ufw status numbered",
+        Kind.FIREWALLD_RULES: f"firewall-cmd --zone={gate.target} --list-rich-rules",
+        Kind.IPTABLES_RULES: f"{gate.target} -L INPUT -n --line-numbers",
+    }.get(gate.kind, f"nft -a list chain {gate.target}")
+    return "move or remove the rule that comes before preflight's rules", (scribe.on(scribe.host.name, command),)
 
 
 def _first_four(items: list[str]) -> str:
@@ -166,13 +178,13 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
     """Yield the firewalls that still filter although the inventory wants none. One that other programs rely on is not
     disabled."""
     for switch in disabling.still_on(firewall):
-        change, remedy = None, switch.by_hand or _CONFIGURE
+        change, remedy, evidence = None, "open the chain in the program that manages it", ""
+        commands: tuple[str, ...] = ()
         if firewall.translating:
-            remedy = (
-                f"not switched off here: {_first_four(list(firewall.translating))} would suffer; "
-                'policy = "allow" under [firewall] in the inventory opens it for the cluster only'
-            )
+            evidence = f"preflight keeps it on, as {_first_four(list(firewall.translating))} need it"
+            remedy = 'set policy = "allow" under [firewall] of the inventory, which opens it for the cluster only'
         elif switch.kind is not None:
+            remedy, commands = "switch it off", _DISTURBING
             change = Change(
                 scribe.host.name,
                 Area.FIREWALL,
@@ -185,7 +197,13 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
                 "everything on this host can be reached from everywhere then",
             )
         yield scribe.bad(
-            f"{scribe.host.name}: {switch.summary}", expected="off", found=switch.found, remedy=remedy, change=change
+            f"{scribe.host.name}: {switch.summary}",
+            expected="off",
+            found=switch.found,
+            remedy=remedy,
+            commands=commands,
+            evidence=(evidence,) if evidence else (),
+            change=change,
         )
 
 
@@ -198,16 +216,21 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 def after_reboot(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: Rules that were set at run time are gone after a reboot, and the cluster then fails although nothing was
-    changed. ufw keeps its rules itself. For nftables, preflight's rules are in a separate file, and one line at the end
-    of /etc/nftables.conf includes /etc/preflight/*.nft. For firewalld, they are in the zone's file, which firewalld
-    itself writes. For iptables, they are in the file that netfilter-persistent or iptables-services loads. The check
-    fails if such a file lacks the rules, and warns if no file restores them.
+    """Why: Rules that were set at run time are gone after a reboot, and the cluster then fails without any change. Each
+    firewall restores its rules from other files. preflight adds its rules to those files.
 
-    Check manually: tail -1 /etc/nftables.conf; cat /etc/preflight/nftables.nft; firewall-cmd --permanent
-    --list-rich-rules; grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
+    Result: FAIL if such a file lacks the rules. WARN if no file restores them. The rules are in ufw's own files, in
+    /etc/preflight/*.nft for nftables, and in the zone's file for firewalld. For iptables, they are in the file that
+    netfilter-persistent or iptables-services loads.
 
-    Fix: Run preflight configure-firewall
+    Check manually: /etc/nftables.conf includes preflight's file in its last line.
+      tail -1 /etc/nftables.conf
+      cat /etc/preflight/nftables.nft
+      firewall-cmd --permanent --list-rich-rules
+      grep preflight /etc/iptables/rules.v4 /etc/sysconfig/iptables
+
+    Fix: Write the rules to the files.
+      preflight configure-firewall
     """
     name, place = scribe.host.name, _place(scribe, firewall, network, sysctl, arrivals)
     if (replacement := _not_judged(scribe, place)) is not None:
@@ -215,13 +238,18 @@ def after_reboot(
     elif scribe.cluster.firewall is FirewallPolicy.OFF:
         yield from _back_at_boot(scribe, firewall)
     else:
-        for gate, remedy in persistent_rules.not_kept(place):
-            yield scribe.warn(f"{name}: our rules in {gate.name} are gone after a reboot", remedy=remedy)
+        for gate, rules in persistent_rules.not_kept(place):
+            yield scribe.warn(
+                f"{name}: preflight's rules in {gate.name} are lost after a reboot",
+                remedy="add this to the program that creates the chain at boot",
+                commands=rules,
+            )
         for file in persistent_rules.boot_files(place):
             if file.lacks:
                 yield scribe.bad(
-                    f"{name}: after a reboot the cluster's ports are closed: {file.path} {file.says}",
-                    remedy=_CONFIGURE,
+                    f"{name}: the cluster's ports are blocked after a reboot: {file.path} {file.says}",
+                    remedy="open the cluster's ports for the next boot",
+                    commands=_CONFIGURE,
                     change=_file_change(scribe, file),
                 )
 
@@ -241,11 +269,19 @@ def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
                 scribe.check.id,
                 Risk.DISTURBING,
             )
-            yield scribe.bad(summary, expected="disabled", found="enabled", remedy=_CONFIGURE, change=change)
+            yield scribe.bad(
+                summary,
+                expected="disabled",
+                found="enabled",
+                remedy="disable the service",
+                commands=_DISTURBING,
+                change=change,
+            )
         else:
             yield scribe.warn(
                 summary,
-                remedy=f"disable_at_boot = true under [firewall] in the inventory, or: systemctl disable {service}",
+                remedy="set disable_at_boot = true under [firewall] of the inventory, or disable the service",
+                commands=(scribe.on(scribe.host.name, f"systemctl disable {service}"),),
             )
 
 
@@ -259,17 +295,22 @@ def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 def no_leftovers(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: After a change of networks or ports in the inventory, rules for the old ones still open ports that are no
-    longer needed. The check warns if preflight's rules differ from those that the inventory wants.
+    """Why: If networks or ports change in the inventory, the old rules still open ports that are no longer needed.
 
-    Check manually: nft list ruleset | grep preflight; ufw status numbered | grep preflight; iptables -S | grep
-    preflight; firewall-cmd --list-rich-rules | grep 29517
+    Result: WARN if preflight's rules differ from those that the inventory asks for.
 
-    Fix: Run preflight configure-firewall
+    Check manually:
+      nft list ruleset | grep preflight
+      ufw status numbered | grep preflight
+      iptables -S | grep preflight
+      firewall-cmd --list-rich-rules | grep 29517
+
+    Fix: Remove the old rules.
+      preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
     if scribe.cluster.firewall is FirewallPolicy.OFF:
-        yield scribe.skip("the firewall is to be off")
+        yield scribe.skip("the inventory switches the firewall off")
     elif (replacement := _not_judged(scribe, place)) is not None:
         yield replacement
     else:
@@ -279,17 +320,21 @@ def no_leftovers(
         for file in persistent_rules.boot_files(place):
             if not file.lacks:
                 summary = f"{scribe.host.name}: {file.path} {file.says}"
-                yield scribe.bad(summary, remedy=_CONFIGURE, change=_file_change(scribe, file))
+                yield scribe.bad(
+                    summary, remedy="correct the file", commands=_CONFIGURE, change=_file_change(scribe, file)
+                )
 
 
 def _other_rules(scribe: Here, gate: Gate) -> Finding:
     """Return the finding about an open gate with rules of ours that the inventory does not want."""
     wanted = {rule.meaning for rule in gate.wanted}
+    remedy, commands = _manual_step(scribe, gate) or ("correct the rules", _CONFIGURE)
     return scribe.bad(
-        f"{scribe.host.name}: our rules in {gate.name} are not those that the inventory wants",
+        f"{scribe.host.name}: preflight's rules in {gate.name} differ from the inventory",
         expected=_first_four([rule.text for rule in gate.wanted]) or "none",
         found=_first_four([rule.text for rule in gate.ours]) or "none",
-        remedy=_manual_step(gate) or _CONFIGURE,
+        remedy=remedy,
+        commands=commands,
         change=_rules_change(scribe, gate),
         evidence=tuple(rule.text for rule in gate.ours if rule.meaning not in wanted),
     )
@@ -308,14 +353,20 @@ def connections_come_through(
     network: Mapping[str, Network | None],
     sysctl: Mapping[str, Sysctl | None],
 ) -> Iterator[Finding]:
-    """Why: The firewall may be open on every host, and the job's connections still die. The cause is then a security
-    group of the cloud, an ACL of a switch, or the sender's own output chain. So every host tries some of the job's
-    ports on the next one. A connection passes if it is accepted, or refused because no process listens there. The check
-    fails for a lost connection. If the host's own firewall is the cause, FWL101 reports it instead.
+    """Why: The firewall may be open on every host, and the job's connections still fail. Typical causes are a security
+    group of the cloud, an ACL of a switch, and the sender's own output chain. So every host tries some of the job's
+    ports on the next one.
 
-    Check manually: nc -vz -w 2 OTHER_HOST 29500 ("refused" is fine, "timed out" and "no route to host" are not)
+    Result: FAIL for a lost connection. A connection passes if it is accepted, or refused because no process listens
+    there. If the host's own firewall is the cause, FWL101 reports it instead.
 
-    Fix: Check the network between the hosts. Then check iptables -S OUTPUT and nft list ruleset on the sender.
+    Check manually: Replace ADDRESS with another host's address. "refused" is fine. "timed out" and "no route to host"
+    are not.
+      nc -vz -w 2 ADDRESS 29500
+
+    Fix: Check the network between the hosts. Then check the sender's output rules.
+      iptables -S OUTPUT
+      nft list ruleset
     """
     losses: list[Loss] = []
     for host in scribe.hosts:
@@ -336,35 +387,41 @@ def connections_come_through(
             scribe,
             source,
             own,
-            f"{source}: its connections reach none of {len(own)} other hosts",
-            f"these are reached from elsewhere, so the way out of {source} is the place to look",
+            f"{source}: connections to {len(own)} other hosts fail, but other hosts reach them",
+            f"the outgoing connections of {source} are dropped",
         )
     for target, own in blocked_connections.by_target(loss for loss in losses if loss.source not in cut_off):
-        yield _loss_finding(
-            scribe, target, own, f"{target}: connections from {_senders(own)} do not come through", own[0].why
-        )
+        yield _loss_finding(scribe, target, own, f"{target}: connections from {_senders(own)} fail", own[0].why)
 
 
 def _untested(scribe: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
     if not tries:
         yield scribe.skip("no other host tried to connect to it", host=host)
     elif all(arrival.outcome == "in-use" for arrival in tries):
-        yield scribe.skip("not tried: a job is at work on the ports", host=host)
+        yield scribe.skip("not tested, because a job uses the ports", host=host)
     for source, error in {arrival.source: arrival.error for arrival in tries if arrival.outcome == "error"}.items():
         yield scribe.unknown(f"{host}: {source} could not try to connect to it: {error}", host=host, peer=source)
 
 
 def _loss_finding(scribe: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
-    first_step = f"on {losses[0].target}: {losses[0].look}; then " if losses[0].look else ""
+    on_senders = [
+        scribe.on(source, command)
+        for source in sorted({loss.source for loss in losses})[:1]
+        for command in ("nft list ruleset", "iptables -S OUTPUT")
+    ]
     return scribe.bad(
         summary,
         host=host,
         peer=losses[0].source if losses[0].target == host else losses[0].target,
         expected="accepted, or refused by the port itself",
-        found=blocked_connections.told(losses[0].dead),
+        found=blocked_connections.outcomes(losses[0].dead),
         cause=cause,
-        evidence=tuple(f"{loss.source} to {loss.target}: {blocked_connections.told(loss.dead)}" for loss in losses[:8]),
-        remedy=f"{first_step}{BETWEEN}; on {_senders(losses)} the output chain: nft list ruleset, iptables -S OUTPUT",
+        evidence=tuple(
+            f"{loss.source} to {loss.target}: {blocked_connections.outcomes(loss.dead)}" for loss in losses[:8]
+        ),
+        remedy=f"check the output chain of {_senders(losses)}, then security groups of the cloud, and ACLs of switches "
+        "and routers",
+        commands=(*(scribe.on(losses[0].target, command) for command in losses[0].chain_commands), *on_senders),
     )
 
 

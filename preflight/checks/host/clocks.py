@@ -13,11 +13,17 @@ CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
 @cluster_check("HST102", "Clock synchronization")
 def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
     """Why: Logs of a failed job are ordered by time. Certificates, tokens and shared file systems refuse clocks that
-    are far apart. A difference of half a second between hosts is a warning, five seconds a failure.
+    are far apart.
 
-    Check manually: chronyc tracking; date +%s.%N (on both hosts)
+    Result: WARN for a difference of half a second between hosts, FAIL for five seconds.
 
-    Fix: Use the same time source on every host: chronyc makestep, or systemctl enable --now chrony
+    Check manually: On both hosts:
+      chronyc tracking
+      date +%s.%N
+
+    Fix: Use the same time source on every host.
+      systemctl enable --now chrony
+      chronyc makestep
     """
     median_offset = median(host_clock.offset for host_clock in clock.values())
     reference = min(clock, key=lambda name: (abs(clock[name].offset - median_offset), abs(clock[name].offset), name))
@@ -25,11 +31,16 @@ def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
         ahead = host_clock.offset - clock[reference].offset
         doubt = 0.0 if name == reference else host_clock.uncertainty + clock[reference].uncertainty
         certain = abs(ahead) - doubt
-        word = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} {reference} (±{doubt:.1f} s)"
-        remedy = "synchronise the host: chronyc makestep"
-        if certain > CLOCK_FAIL:
-            yield scribe.bad(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
-        elif certain > CLOCK_WARN:
-            yield scribe.warn(f"{name}: the clock is {word}", host=name, peer=reference, remedy=remedy)
+        direction = "ahead of" if ahead > 0 else "behind"
+        if certain > CLOCK_WARN:
+            yield (scribe.bad if certain > CLOCK_FAIL else scribe.warn)(
+                f"{name}: the clock is {abs(ahead):.1f} s {direction} {reference} (±{doubt:.1f} s)",
+                host=name,
+                peer=reference,
+                remedy="synchronize the clock",
+                commands=(scribe.on(name, "chronyc makestep"),),
+            )
         elif doubt > CLOCK_FAIL:
-            yield scribe.unknown(f"{name}: the clock could not be compared: the answer took too long", host=name)
+            yield scribe.unknown(
+                f"{name}: the clock could not be compared, because the host answered too slowly", host=name
+            )

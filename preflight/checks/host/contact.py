@@ -11,13 +11,15 @@ from preflight.model.text import quote
 
 @host_check("HST101", "Host reachability")
 def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
-    """Why: An unreachable host cannot be checked, and a job that includes it waits for its connect timeout. The check
-    fails if ssh or python3 does not work. It warns if the login shell or python3 prints text before the answer.
+    """Why: An unreachable host cannot be checked, and a job that includes it waits for its connect timeout.
 
-    Check manually: ssh -o BatchMode=yes HOST python3 --version
+    Result: FAIL if ssh or python3 does not work. WARN if the login shell or python3 prints text before the answer.
+
+    Check manually: Replace HOST with the host's name.
+      ssh -o BatchMode=yes HOST python3 --version
 
     Fix: Apply the fix in the finding. Each cause (name, refused, timeout, host key, authentication, python3) has a
-    separate one. If python3 gives no answer, make it run programs and print nothing by itself.
+    separate one. If python3 gives no answer, make it run programs without printing anything else.
     """
     if isinstance(contact, HostFacts):
         yield from _python_answers(scribe, contact)
@@ -25,39 +27,44 @@ def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Findin
         address = scribe.host.address
         # The summary leaves the address out, so that a dead rack reads as one line. It is in `remedy` and `found`.
         summary = contact.summary if address == scribe.host.name else contact.summary.replace(address, "its address")
-        yield scribe.bad(summary, found=address, remedy=contact.remedy, evidence=(contact.trouble,))
+        yield scribe.bad(
+            summary, found=address, remedy=contact.remedy, commands=contact.commands, evidence=(contact.trouble,)
+        )
 
 
 def _python_answers(scribe: Here, facts: HostFacts) -> Iterator[Finding]:
     name, os = scribe.host.name, facts.os
     if isinstance(os, Missing) and no_answer(os.error):
-        yield scribe.unknown(f"{name}: could not look: {os.error}")
+        yield scribe.unknown(f"{name}: could not be checked: {os.error}")
     elif isinstance(os, Os) and os.printed:
         line = quote(os.printed)
         yield scribe.warn(
-            f"{name}: the login shell or python3 prints {line} before the answer",
+            f"{name}: the login shell or python3 prints unexpected output: {line}",
             expected="no output",
             found=line,
-            remedy="keep the shell's start files and Python's sitecustomize silent: "
-            f"ssh {scribe.host.address} python3 -I -c pass",
+            remedy="remove the output from the shell's start files or from Python's sitecustomize",
+            retest=scribe.on(name, "python3 -I -c pass"),
         )
 
 
 @host_check("HST107", "Root access through sudo")
 def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
-    """Why: Firewall rules, the devices' settings and other users' processes are visible to root only. If sudo refuses,
-    this check fails and preflight checks the host as the login user. Checks that need root then report unknown, and
-    nothing can be changed.
+    """Why: Only root can see firewall rules, device settings and other users' processes. If sudo refuses, preflight
+    checks the host as the login user. Checks that need root then report UNKNOWN, and nothing can be changed.
 
-    Check manually: ssh HOST sudo -n id -u (0, and no question)
+    Result: FAIL if sudo refuses.
+
+    Check manually: Replace HOST with the host's name. The answer has to be 0, without a prompt.
+      ssh HOST sudo -n id -u
 
     Fix: Apply the fix in the finding. With -K (--ask-sudo-password), preflight asks for sudo's password once. Without
     any rights on the host, set sudo = false under [ssh].
     """
     if os.refused:
         yield scribe.bad(
-            f"{os.refused.summary}; it was looked at without root",
+            f"{os.refused.summary}, so the checks ran without root",
             expected="root",
             found=os.user,
             remedy=os.refused.remedy,
+            commands=os.refused.commands,
         )

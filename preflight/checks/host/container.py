@@ -1,5 +1,6 @@
 """Checks of the files that a job may open: device files, the driver's files in a container, /dev/shm."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import NPU, Here, host_check
@@ -17,14 +18,19 @@ SHM_ENOUGH = 1 << 30
 
 @host_check("HST109", "Device file permissions", products=NPU)
 def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
-    """Why: /dev/davinciN belong to HwHiAiUser and are closed to all users outside its group. Other users get 507033,
-    "ret is -8005", or simply no devices. So does root without the capability to bypass permissions. The group's number
-    counts, not its name: in an image it often differs. The check fails if the jobs' user may not open a device file.
+    """Why: The files /dev/davinciN belong to the user HwHiAiUser and are closed to users outside its group. Other users
+    get 507033, "ret is -8005", or no devices. So does root without the capability to bypass permissions. The group's
+    number counts, not its name, and in an image it often differs.
 
-    Check manually: ls -ln /dev/davinci*; id (where jobs run, as the jobs' user)
+    Result: FAIL if the jobs' user may not open a device file.
 
-    Fix: Run usermod -aG HwHiAiUser USER and log in again. For a container, use --group-add GID or --cap-add
-    DAC_OVERRIDE. If the files themselves are closed to their group, install the driver again.
+    Check manually: As the jobs' user, where jobs run:
+      ls -ln /dev/davinci*
+      id
+
+    Fix: Add the jobs' user, here USER, to the group and log in again. For a container, use docker's --group-add with
+    the group's number, or --cap-add DAC_OVERRIDE. If the files are closed to their own group, reinstall the driver.
+      usermod -aG HwHiAiUser USER
     """
     if not device_nodes.nodes:
         yield scribe.skip("there are no device files of NPUs")
@@ -33,32 +39,37 @@ def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Itera
     if closed:
         node = closed[0]
         groups = ",".join(map(str, job.groups))
+        remedy, commands = _permission_fix(node, job)
+        no_capability = ("root has no CAP_DAC_OVERRIDE, so it needs the permissions of the files",)
         yield scribe.bad(
-            f"{scribe.host.name}: {job.user} may not open {node.path}"
+            f"{scribe.host.name}: user {job.user} cannot open {node.path}"
             + (f" and {len(closed) - 1} more device files" if len(closed) > 1 else ""),
             expected=f"uid {node.uid}, or group {node.gid} ({node.group or 'without a name'})",
             found=f"uid {job.uid}, groups {groups}",
-            cause="root without CAP_DAC_OVERRIDE is a user like any other" if job.uid == 0 else "",
-            evidence=tuple(
+            evidence=(no_capability if job.uid == 0 else ())
+            + tuple(
                 f"{entry.path} {entry.mode:04o} {entry.user}:{entry.group} ({entry.uid}:{entry.gid})"
                 for entry in closed
             ),
-            remedy=_permission_fix(node, job),
+            remedy=remedy,
+            commands=tuple(scribe.on(scribe.host.name, command) for command in commands),
         )
 
 
-def _permission_fix(node: DeviceNode, job: Job) -> str:
-    """Return the fix. A group is offered only where it helps and gives no rights over the rest of the host."""
+def _permission_fix(node: DeviceNode, job: Job) -> tuple[str, tuple[str, ...]]:
+    """Return the remedy and its commands. A group is offered only where it helps and gives no rights over the rest of
+    the host."""
     if node.gid == 0 or node.mode >> 3 & 0o6 != 0o6:
-        return (
-            f"the driver makes {node.path} for the group HwHiAiUser, mode 0660: install it again, or mend the udev "
-            "rule that changes it"
-        )
+        remedy = "install the driver again, or correct the udev rule that changes its device files"
+        return f"{remedy} (group HwHiAiUser, mode 0660)", ()
     if job.contained:
-        return f"make the container with --group-add {node.gid}" + (" or --cap-add DAC_OVERRIDE" * (job.uid == 0))
-    if not node.group or node.group.isdecimal():
-        return f"groupadd -g {node.gid} NAME; usermod -aG NAME {job.user}, then log in again"
-    return f"usermod -aG {node.group} {job.user}, then log in again"
+        capability = " or --cap-add DAC_OVERRIDE" if job.uid == 0 else ""
+        return f"start the container with --group-add {node.gid}{capability}", ()
+    named = node.group and not node.group.isdecimal()
+    group, user = shlex.quote(node.group if named else "npu"), shlex.quote(job.user)
+    new_group = () if named else (f"groupadd -g {node.gid} {group}",)
+    remedy = f"add user {job.user} to group {node.group if named else node.gid}, then log in again"
+    return remedy, (*new_group, f"usermod -aG {group} {user}")
 
 
 def _may_open(node: DeviceNode, job: Job) -> bool:
@@ -73,29 +84,32 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
 
 @host_check("HST111", "NPU driver files", products=NPU, optional=("device_nodes",))
 def driver_files(scribe: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
-    """Why: A container may have the device files without the driver's libraries and files. npu-smi then reports "ret is
-    -8020", and the runtime counts no devices. Without /etc/hccn.conf, tools that write rank tables find no addresses;
-    in a container this is a warning. Docker makes an empty folder from a file that did not exist when it was bound. The
-    check fails for such a folder, and for other missing files.
+    """Why: A container may have the device files without the driver's libraries and files. Then npu-smi reports "ret is
+    -8020", and the runtime finds no devices. Docker creates an empty folder if a file did not exist when it was
+    mounted.
 
-    Check manually: ls -ld /usr/local/dcmi /etc/ascend_install.info /usr/local/Ascend/driver/lib64 /etc/hccn.conf (where
-    jobs run)
+    Result: FAIL for a missing file or such a folder. WARN if a container lacks /etc/hccn.conf, because only tools that
+    write rank tables need it.
 
-    Fix: Use docker run -v PATH:PATH for each, or the vendor's container runtime, which binds them.
+    Check manually: Where jobs run:
+      ls -ld /usr/local/dcmi /etc/ascend_install.info /etc/hccn.conf
+      ls -ld /usr/local/Ascend/driver/lib64
+
+    Fix: Mount each path with docker run -v, or use the vendor's container runtime, which mounts them.
     """
     install = device_nodes.install.value if device_nodes else None
     paths = npu_files(install.path) if install and install.path else NPU_FILES
     errors = {path: error for path in paths if (error := _error(job.files.get(path)))}
     if errors:
         unread, reason = ", ".join(errors), next(iter(errors.values()))
-        yield scribe.unknown(f"{scribe.host.name}: {unread} could not be looked at where jobs run: {reason}")
+        yield scribe.unknown(f"{scribe.host.name}: {unread} could not be checked where jobs run: {reason}")
     kinds = {path: job.files[path].kind for path in paths if path not in errors}
     yield from _missing(scribe, job, kinds)
     yield from _folders(scribe, job, kinds)
 
 
 def _error(file: SeenFile | None) -> str:
-    return "not looked at" if file is None else file.error
+    return "not collected" if file is None else file.error
 
 
 def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Finding]:
@@ -105,17 +119,18 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
         missing.remove(_HCCN_CONF)  # on the host itself NPU104 reports it
         if job.contained:
             yield scribe.warn(
-                f"{scribe.host.name}: there is no {_HCCN_CONF} in the jobs' container",
+                f"{scribe.host.name}: {_HCCN_CONF} is missing in the jobs' container",
                 found="missing",
-                remedy=f"docker run -v {_HCCN_CONF}:{_HCCN_CONF}",
+                remedy=f"start the container with -v {_HCCN_CONF}:{_HCCN_CONF}",
             )
     if missing:
-        binds = "docker run " + " ".join(f"-v {path}:{path}" for path in missing)
+        binds = " ".join(f"-v {path}:{path}" for path in missing)
         yield scribe.bad(
-            f"{scribe.host.name}: there is no {', no '.join(missing)} {_job_location(job)}",
+            f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing "
+            f"{_job_location(job)}",
             found="missing",
-            expected="what the host has",
-            remedy=binds if job.contained else "is the driver installed?",
+            expected="the files of the driver",
+            remedy=f"start the container with {binds}" if job.contained else "install the NPU driver",
         )
 
 
@@ -127,8 +142,8 @@ def _folders(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
                 f"{scribe.host.name}: {path} is a folder {_job_location(job)}",
                 found="folder",
                 expected="file",
-                cause="it was not on the host when the container was made" if job.contained else "",
-                remedy=f"remove it, put the file {path} there, and make the container anew",
+                cause="the host did not have the file when the container was created" if job.contained else "",
+                remedy=f"replace the folder {path} on the host by the file, then create the container again",
             )
 
 
@@ -143,27 +158,35 @@ def _job_location(job: Job) -> str:
 @host_check("HST115", "Shared memory size", severity=Outcome.WARN)
 def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: The processes of a data loader pass tensors in /dev/shm. Docker gives a container 64 MiB. The first batch
-    that does not fit ends a loader with "Bus error", at once or hours into the job. The check warns if /dev/shm has
-    less than 1 GiB, in total or free.
+    that does not fit ends a loader with "Bus error", at once or hours into the job.
 
-    Check manually: df -h /dev/shm (where jobs run)
+    Result: WARN if /dev/shm has less than 1 GiB, in total or free.
 
-    Fix: Use docker run --shm-size=64g or --ipc=host. In a pod, mount an emptyDir with medium: Memory at /dev/shm. If it
-    is full, run ls -l /dev/shm and remove files that no process has open.
+    Check manually: Where jobs run:
+      df -h /dev/shm
+
+    Fix: Start the container with docker's --shm-size=64g or --ipc=host. In a pod, mount an emptyDir with medium: Memory
+    at /dev/shm. If /dev/shm is full, remove files that no process has open.
+      ls -l /dev/shm
     """
     size = limits.shm_bytes
     if size < SHM_ENOUGH:
+        of_docker = size == SHM_OF_DOCKER
         yield scribe.bad(
             f"{scribe.host.name}: /dev/shm has {size >> 20} MiB where jobs run",
             expected="1 GiB or more",
             found=f"{size} bytes",
-            cause="what docker gives by default" if size == SHM_OF_DOCKER else "",
-            remedy="docker run --shm-size=64g, or --ipc=host; elsewhere: mount -o remount,size=50% /dev/shm",
+            cause="a container with Docker's default size" if of_docker else "",
+            remedy="start the container with --shm-size=64g or --ipc=host" if of_docker else "enlarge /dev/shm",
+            commands=() if of_docker else (scribe.on(scribe.host.name, "mount -o remount,size=50% /dev/shm"),),
         )
     elif limits.shm and limits.shm.free < SHM_ENOUGH:
         yield scribe.bad(
-            f"{scribe.host.name}: /dev/shm is full: {limits.shm.free >> 20} MiB of {size >> 20} are left",
+            f"{scribe.host.name}: /dev/shm has only {limits.shm.free >> 20} of {size >> 20} MiB free",
             expected="1 GiB or more",
             found=f"{limits.shm.free} bytes",
-            remedy="ls -l /dev/shm; remove what nobody has open",
+            remedy="remove files that no process has open",
+            commands=tuple(
+                scribe.on(scribe.host.name, command) for command in ("ls -l /dev/shm", "fuser -v /dev/shm/*")
+            ),
         )

@@ -14,58 +14,75 @@ OPEN_FILES = 65535  # open files of one rank
 @host_check("HST106", "Open-file limit", severity=Outcome.WARN)
 def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: A rank holds a socket for every peer and channel, and data loaders hold files. The first rank of a large job
-    runs out first, with "Too many open files" in the middle of the connection phase. The check warns if the soft limit
-    is below 65535.
+    to run out fails while it connects, with "Too many open files".
 
-    Check manually: ulimit -Sn; ulimit -Hn (as the job starts: through sshd, the scheduler or the container)
+    Result: WARN if the soft limit is below 65535.
 
-    Fix: Set * soft nofile 65535 and * hard nofile 65535 in /etc/security/limits.d/90-training.conf, then log in again.
+    Check manually: As the job starts, through sshd, the scheduler or the container:
+      ulimit -Sn
+      ulimit -Hn
+
+    Fix: Write these lines to /etc/security/limits.d/90-training.conf, then log in again.
+      * soft nofile 65535
+      * hard nofile 65535
     """
     if 0 <= limits.nofile_soft < OPEN_FILES:
         yield scribe.bad(
-            f"{scribe.host.name}: a process may open only {limits.nofile_soft} files",
+            f"{scribe.host.name}: the open-file limit is {limits.nofile_soft}",
             expected=f"{OPEN_FILES} or more",
             found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
-            remedy=f"ulimit -n {OPEN_FILES} in the job's script, or a line in /etc/security/limits.d",
+            remedy="raise the limit in the job's script, or by a line in /etc/security/limits.d",
+            commands=(f"ulimit -n {OPEN_FILES}",),
         )
 
 
 @host_check("HST133", "Stack size limit", severity=Outcome.WARN, products=frozenset({Product.NVIDIA}))
 def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: If the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8 MiB. NCCL's
-    search for rings can overflow 2 MiB, and the job ends with a segmentation fault in libnccl. An unlimited stack is a
-    warning.
+    search for rings can overflow 2 MiB, and the job ends with a segmentation fault in libnccl.
 
-    Check manually: ulimit -s (as the job starts: through sshd, the scheduler or the container)
+    Result: WARN for an unlimited stack.
 
-    Fix: Run ulimit -s 8192 in the job's script. Do not set an unlimited stack in /etc/security/limits.d, or with
-    LimitSTACK in units.
+    Check manually: As the job starts, through sshd, the scheduler or the container:
+      ulimit -s
+
+    Fix: Set a limit in the job's script. Do not set an unlimited stack in /etc/security/limits.d, or with LimitSTACK in
+    units.
+      ulimit -s 8192
     """
     if limits.stack_soft == -1:
         yield scribe.bad(
-            f"{scribe.host.name}: the stack is unlimited where jobs run, so threads have 2 MiB",
+            f"{scribe.host.name}: the stack size is unlimited where jobs run, so threads get 2 MiB",
             expected="8 MiB",
             found="unlimited",
-            remedy="ulimit -s 8192 in the job's script",
+            remedy="limit the stack size in the job's script",
+            commands=("ulimit -s 8192",),
         )
 
 
 @host_check("HST134", "System-wide open-file limit", severity=Outcome.WARN)
 def file_table(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: fs.file-max limits the open files of all processes together. When it is reached, no process can open
-    anything: "Too many open files in system", and "VFS: file-max limit reached" in the kernel's log. Every rank may
-    need 65535 files. The check warns if fewer are free than the host's ranks may need.
+    """Why: The limit fs.file-max applies to the open files of all processes together. When it is reached, no process
+    can open anything ("Too many open files in system"). The kernel logs "VFS: file-max limit reached". Every rank may
+    need 65535 files.
 
-    Check manually: cat /proc/sys/fs/file-nr (open, free, maximum)
+    Result: WARN if fewer files are free than the host's ranks may need.
 
-    Fix: Set fs.file-max = 9223372036854775807, the kernel's own default, in a file of /etc/sysctl.d.
+    Check manually: The three numbers are the open, the free and the maximum number of files.
+      cat /proc/sys/fs/file-nr
+
+    Fix: Write the kernel's own default to a file in /etc/sysctl.d.
+      fs.file-max = 9223372036854775807
+    Then load it.
+      sysctl --system
     """
     wanted = OPEN_FILES * max(1, len(scribe.host.devices))
     free = sysctl.most_files - sysctl.open_files
     if sysctl.most_files and free < wanted:
         yield scribe.bad(
-            f"{scribe.host.name}: {free} more files can be opened on the host, and its ranks may want {wanted}",
+            f"{scribe.host.name}: {free} more files can be opened, but its ranks may need {wanted}",
             expected=f"{wanted} or more",
             found=f"{sysctl.open_files} of {sysctl.most_files} are open",
-            remedy="sysctl -w fs.file-max=9223372036854775807, and the same in a file of /etc/sysctl.d",
+            remedy="raise fs.file-max now, and in a file of /etc/sysctl.d",
+            commands=(scribe.on(scribe.host.name, "sysctl -w fs.file-max=9223372036854775807"),),
         )

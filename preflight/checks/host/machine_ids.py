@@ -9,32 +9,44 @@ from preflight.model.finding import Finding
 
 @cluster_check("HST108", "Host identity")
 def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
-    """Why: A machine with two names in the inventory is provisioned twice, at the same time. A job that counts on both
-    names has half of the devices that it expects, so the check fails. Machines that were copied from one image share
-    their machine id. preflight distinguishes them by name, but DHCP and journald do not, so it is a warning.
+    """Why: A machine with two names in the inventory is configured twice, at the same time. A job that uses both names
+    has half of the devices that it expects. Machines that were copied from one image share their machine id.
 
-    Check manually: cat /etc/machine-id; hostname (on both hosts)
+    Result: FAIL for one machine with two names. WARN for copies: preflight tells them apart by name, but DHCP and
+    journald do not.
 
-    Fix: Remove one of the names from the inventory. On copies, run rm /etc/machine-id && systemd-machine-id-setup
+    Check manually: On both hosts:
+      cat /etc/machine-id
+      hostname
+
+    Fix: Remove one of the names from the inventory. On copies, make a new machine id.
+      rm /etc/machine-id && systemd-machine-id-setup
     """
     first: dict[str, str] = {}  # machine id → the host that has it
     for name, os_of_host in os.items():
         if not os_of_host.machine_id:
-            yield scribe.unknown(f"{name}: has no machine id", host=name, remedy="systemd-machine-id-setup")
+            yield scribe.unknown(
+                f"{name}: /etc/machine-id is missing or empty",
+                host=name,
+                remedy="create a machine id",
+                commands=(scribe.on(name, "systemd-machine-id-setup"),),
+            )
             continue
         first_host = first.setdefault(os_of_host.machine_id, name)
         if first_host != name and os[first_host].hostname == os_of_host.hostname:
             yield scribe.bad(
-                f"{name}: is the same machine as {first_host}: host name {os_of_host.hostname}, "
-                f"machine id {os_of_host.machine_id}",
+                f"{name}: same machine as {first_host} (host name {os_of_host.hostname}, "
+                f"machine id {os_of_host.machine_id})",
                 host=name,
                 peer=first_host,
-                remedy="take one of the two names out of the inventory",
+                remedy="remove one of the two names from the inventory",
             )
         elif first_host != name:
             yield scribe.warn(
-                f"{name}: has the machine id of {first_host}, as copies of one image do",
+                f"{name}: same machine id as {first_host}",
                 host=name,
                 peer=first_host,
-                remedy="rm /etc/machine-id && systemd-machine-id-setup, then reboot",
+                cause="both hosts were copied from one image",
+                remedy="create a new machine id, then reboot",
+                commands=(scribe.on(name, "rm /etc/machine-id"), scribe.on(name, "systemd-machine-id-setup")),
             )

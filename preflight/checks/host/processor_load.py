@@ -6,7 +6,7 @@ from preflight.checks.engine.registry import Here, host_check
 from preflight.facts.sections.load import Busy, Load
 from preflight.facts.types import NpuSmi, Os
 from preflight.model.finding import Finding
-from preflight.rules.own_processes import Owner, owner, wait
+from preflight.rules.own_processes import WAIT, Owner, owner, show_run
 
 WARN = 0.5  # share of the processors
 FAIL = 0.9  # below 1, as the measurement itself uses some of the processors
@@ -15,12 +15,15 @@ FAIL = 0.9  # below 1, as the measurement itself uses some of the processors
 @host_check("HST116", "Host processor load", optional=("npu_smi", "os"))
 def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
     """Why: A host may be busy with other work, such as a leftover job, a build or a scan. Its rank then launches
-    kernels and reads data late. All other ranks wait for it, although all devices and links are healthy. Processes that
-    run or wait for a processor are counted for 0.3 s, or for 1.5 s if there are many. If they need half of the
-    processors, it is a warning; if they need all, a failure. If a job runs or may run, its processes count too: all is
-    then a warning, and half is skipped.
+    kernels and reads data late. All other ranks wait for it, although all devices and links are healthy.
 
-    Check manually: top; cat /sys/fs/cgroup/cpu.max (the limit of a container)
+    Result: WARN if the processes that run or wait need half of the processors, FAIL if they need all. They are counted
+    for 0.3 s, or for 1.5 s if there are many. If a job runs or may run, its processes count too: all is then WARN, and
+    half is SKIP.
+
+    Check manually: The second file holds the limit of a container.
+      top
+      cat /sys/fs/cgroup/cpu.max
 
     Fix: End leftover processes, let them finish, or take the host out of jobs.
     """
@@ -29,7 +32,7 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
         return
     may_be_a_job = _may_be_a_job(scribe, npu_smi)
     if may_be_a_job and share < FAIL:
-        yield scribe.skip(f"{may_be_a_job}; {_demand(load)}")
+        yield scribe.skip(f"{_demand(load)}: {may_be_a_job}")
         return
     own_pids = [process.pid for process in load.busiest if owner(os, process.pid, process.name) is not Owner.JOB]
     yield (scribe.bad if share >= FAIL and not may_be_a_job else scribe.warn)(
@@ -37,7 +40,8 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
         expected=f"less than {_number(WARN * load.available)}",
         found=_number(load.wanted),
         cause=may_be_a_job,
-        remedy=wait(name, own_pids[0]) if own_pids else f"on {name}: top; end what is left over, or wait for it",
+        remedy=WAIT if own_pids else "end leftover processes, or wait until they finish",
+        commands=(scribe.on(name, show_run(own_pids[0]) if own_pids else "top -b -n 1"),),
         evidence=tuple(map(_in_depth, load.busiest)),
     )
 
@@ -45,26 +49,19 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
 def _may_be_a_job(scribe: Here, npu_smi: NpuSmi | None) -> str:
     """Return why the counted processes may belong to a wanted job; empty where they cannot."""
     if npu_smi and npu_smi.processes:
-        first = npu_smi.processes[0]
-        return f"a job runs on its devices ({first.name or 'a process'}, NPU114), and its processes count, too"
+        return f"a running job, as {npu_smi.processes[0].name or 'a process'} uses the devices (NPU114)"
     if npu_smi and npu_smi.processes_listed:
         return ""
     if scribe.cluster.product.is_npu:
-        return "it may be a job: npu-smi does not tell who uses the devices"
-    return (
-        "" if scribe.cluster.probe.idle else "it may be a job: nobody said that the host is idle ([probe] idle = true)"
-    )
+        return "perhaps a running job, as npu-smi does not show which processes use the devices"
+    return "" if scribe.cluster.probe.idle else "perhaps a running job, as [probe] does not have idle = true"
 
 
 def _demand(load: Load) -> str:
-    subject = "another process wants" if load.others == 1 else f"{load.others or 'many'} other processes want"
-    return f"{subject} {_number(load.wanted)} of {_available(load)}"
-
-
-def _available(load: Load) -> str:
+    subject = "another process needs" if load.others == 1 else f"{load.others or 'many'} other processes need"
     if load.available < load.processors:
-        return f"the {_number(load.available)} processors that a limit leaves it"
-    return f"its {load.processors} processors" if load.processors > 1 else "its one processor"
+        return f"{subject} {_number(load.wanted)} processors, and a limit allows {_number(load.available)}"
+    return f"{subject} {_number(load.wanted)} of {load.processors} processor{'s' if load.processors > 1 else ''}"
 
 
 def _busiest(load: Load) -> str:
@@ -75,7 +72,7 @@ def _busiest(load: Load) -> str:
 
 
 def _in_depth(busy: Busy) -> str:
-    return f"{busy.name} (pid {busy.pid}) wants {busy.wanted:.0%} of a processor, and has {busy.used:.0%}"
+    return f"{busy.name} (pid {busy.pid}) needs {busy.wanted:.0%} of a processor and gets {busy.used:.0%}"
 
 
 def _number(processors: float) -> str:

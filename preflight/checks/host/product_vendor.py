@@ -14,17 +14,22 @@ from preflight.rules.accelerator_kind import other_kind
 from preflight.rules.gpus import GPU
 
 _BY_PCI_ID = {"d801": Product.ATLAS_A1, "d802": Product.ATLAS_A2, "d803": Product.ATLAS_A3}
-_ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info names the chips)'
+_ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info shows the chips)'
 
 
 @cluster_check("HST135", "Accelerator vendor", products=NPU | GPU, several=False, optional=("accelerators",))
 def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
     """Why: The product determines which facts are collected, which checks run, and which ports and addresses are
     planned. With the product of another vendor, most checks find nothing to check, and the configuration is useless.
-    The check fails if the accelerators are of another vendor than the product. NPU126 reports NPUs of another
-    generation.
 
-    Check manually: ls /dev/davinci* /dev/nvidia*; lspci -d 19e5: ; lspci -d 10de: ; npu-smi info; nvidia-smi -L
+    Result: FAIL if the accelerators are of another vendor than the product. NPU126 reports NPUs of another generation.
+
+    Check manually:
+      ls /dev/davinci* /dev/nvidia*
+      lspci -d 19e5:
+      lspci -d 10de:
+      npu-smi info
+      nvidia-smi -L
 
     Fix: Set product under [cluster] of the inventory. Use a separate inventory for hosts of another kind.
     """
@@ -33,13 +38,13 @@ def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterat
     for host in scribe.hosts:
         own = accelerators[host.name]
         if own is None:
-            yield scribe.skip("the facts do not tell which accelerators the host has", host=host.name)
+            yield scribe.skip("the facts do not show which accelerators the host has", host=host.name)
         elif other_kind(product, own):
             hosts[_described(own), _inventory_line(own)].append(host.name)
     if len(hosts) == 1 and not any(_fits(product, own) for own in accelerators.values()):
         ((described, line),) = hosts
         yield scribe.bad(
-            f"the product looks wrong: {fold(hosts[described, line])}: {described}; the inventory says {product}",
+            f"{fold(hosts[described, line])}: {described}, but the inventory's product is {product}",
             host=None,
             expected=product.value,
             found=described,
@@ -49,7 +54,7 @@ def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterat
     for (described, line), names in hosts.items():
         for name in names:
             yield scribe.bad(
-                f"{name}: the product looks wrong: {described}; the inventory says {product}",
+                f"{name}: {described}, but the inventory's product is {product}",
                 host=name,
                 expected=product.value,
                 found=described,

@@ -17,37 +17,43 @@ _EVERYBODY, _STICKY = 0o777, 0o1000
 
 @host_check("HST130", "Shared memory cleanup at logout", severity=Outcome.WARN)
 def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
-    """Why: RemoveIPC=yes is the default of Debian and Ubuntu. systemd-logind then removes all files of a user in
-    /dev/shm when the user's last session ends. Jobs that ssh or mpirun starts, or that continue in the background, then
-    lose their own files. The error is "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory".
-    The check warns for such jobs. root, system users and jobs of slurmd are not affected.
+    """Why: RemoveIPC=yes is the default of Debian and Ubuntu: systemd-logind removes a user's files in /dev/shm when
+    the user's last session ends. Jobs that ssh or mpirun starts, or that continue in the background, then lose their
+    own files. The error is "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory".
 
-    Check manually: systemd-analyze cat-config systemd/logind.conf | grep RemoveIPC
+    Result: WARN for such jobs. Jobs of root, system users and slurmd are not affected.
 
-    Fix: Set RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then run systemctl restart
-    systemd-logind
+    Check manually:
+      systemd-analyze cat-config systemd/logind.conf | grep RemoveIPC
+
+    Fix: Set RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then restart the service.
+      systemctl restart systemd-logind
     """
     by_a_scheduler = scribe.cluster.job.launcher == "srun" or job.contained
     if os.remove_ipc and job.uid >= FIRST_USER and not by_a_scheduler:
         yield scribe.bad(
-            f"{scribe.host.name}: logind removes what {job.user} has in /dev/shm when it logs out",
+            f"{scribe.host.name}: systemd-logind removes the files of {job.user} in /dev/shm at logout",
             expected="RemoveIPC=no",
             found="RemoveIPC=yes",
-            remedy="RemoveIPC=no under [Login] in /etc/systemd/logind.conf.d/90-training.conf, then systemctl restart "
-            "systemd-logind",
+            remedy="set RemoveIPC=no under [Login] in /etc/systemd/logind.conf.d/90-training.conf, "
+            "then restart systemd-logind",
+            commands=(scribe.on(scribe.host.name, "systemctl restart systemd-logind"),),
         )
 
 
 @host_check("HST131", "Shared memory permissions")
 def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
-    """Why: The processes of a host exchange data in /dev/shm. Its mode may differ from 1777 after a remount or in an
-    image. Jobs of users then end with "Call to shm_open failed : Permission denied", and those of root do not. Without
-    the last bit, the sticky bit, any user can remove a job's files. A closed /dev/shm is a failure, and for root a
-    warning. A missing sticky bit is a warning.
+    """Why: The processes of a host exchange data in /dev/shm. After a remount or in an image, its mode may differ from
+    1777. Users' jobs then end with "Call to shm_open failed : Permission denied", and root's jobs do not. Without the
+    sticky bit, any user can remove a job's files.
 
-    Check manually: stat -c %a /dev/shm (where jobs run)
+    Result: FAIL if not every user may write to /dev/shm (WARN if jobs run as root). WARN for a missing sticky bit.
 
-    Fix: Run chmod 1777 /dev/shm, and set mode=1777 in its line of /etc/fstab.
+    Check manually: Where jobs run:
+      stat -c %a /dev/shm
+
+    Fix: Set the mode, and add mode=1777 to its line in /etc/fstab.
+      chmod 1777 /dev/shm
     """
     mode = limits.shm.mode if limits.shm else _EVERYBODY | _STICKY
     closed = mode & _EVERYBODY != _EVERYBODY
@@ -56,25 +62,31 @@ def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
             f"{scribe.host.name}: /dev/shm has mode {mode:o} where jobs run",
             expected="1777",
             found=f"{mode:o}",
-            remedy="chmod 1777 /dev/shm, and mode=1777 in its line of /etc/fstab",
+            remedy="set mode 1777 now, and add mode=1777 to the line of /dev/shm in /etc/fstab",
+            commands=(scribe.on(scribe.host.name, "chmod 1777 /dev/shm"),),
         )
 
 
 @host_check("HST132", "Leftover shared memory files", severity=Outcome.WARN, products=NVIDIA)
 def left_in_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: A job that was killed leaves the files of NCCL in /dev/shm, which is memory. When /dev/shm is full, jobs end
-    with "Call to posix_fallocate failed : No space left on device". The check warns if files without a process fill 1
-    GiB or a tenth of /dev/shm.
+    """Why: A job that was killed leaves NCCL's files in /dev/shm, which is memory. When /dev/shm is full, jobs end with
+    "Call to posix_fallocate failed : No space left on device".
 
-    Check manually: ls -l /dev/shm/nccl-*; fuser /dev/shm/nccl-* (no process has them open)
+    Result: WARN if files without a process fill 1 GiB or a tenth of /dev/shm.
 
-    Fix: Run rm /dev/shm/nccl-* when no job runs.
+    Check manually: fuser lists the files that a process has open.
+      ls -l /dev/shm/nccl-*
+      fuser /dev/shm/nccl-*
+
+    Fix: Remove the files when no job runs.
+      rm /dev/shm/nccl-*
     """
     shm = limits.shm
     if shm and shm.left_bytes >= min(SHM_ENOUGH, limits.shm_bytes // 10) and shm.left:
         yield scribe.bad(
-            f"{scribe.host.name}: {shm.left} files of NCCL with {shm.left_bytes >> 20} MiB are left in /dev/shm, and "
+            f"{scribe.host.name}: {shm.left} leftover NCCL files use {shm.left_bytes >> 20} MiB of /dev/shm, and "
             "no process has them open",
             found=f"{shm.left_bytes} bytes",
-            remedy=f"when no job runs, on {scribe.host.name}: rm /dev/shm/nccl-*",
+            remedy="remove the files when no job is running",
+            commands=(scribe.on(scribe.host.name, "rm /dev/shm/nccl-*"),),
         )

@@ -25,15 +25,20 @@ class _Owner:
 
 @cluster_check("NIC106", "Device address conflicts", products=NPU, several=False)
 def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: A machine outside the cluster may have a device's address and take its packets intermittently. Connections
-    then come up and break at random. The check fails if another MAC answers for a device. The cause may also be an
-    outdated ARP table. A switch that answers for the devices behind it (proxy ARP, as in EVPN) may be intended, so it
-    is a warning. So is an address of no device here (a gateway) that has several MACs. NPU102 reports an address that
-    two of the cluster's devices have.
+    """Why: A machine outside the cluster may have a device's address and intermittently take its packets. Connections
+    then come up and break at random.
 
-    Check manually: hccn_tool -i 0 -arp -g; hccn_tool -i N -mac -g   (on the host that has the address)
+    Result: FAIL if another MAC answers for a device. The cause may also be an outdated ARP table. WARN for a switch
+    that answers for the devices behind it (proxy ARP, as in EVPN). Also WARN for an address with several MACs that
+    belongs to no device here (a gateway). NPU102 reports an address that two of the cluster's devices share.
 
-    Fix: Find the port of the MAC on the switch (display mac-address), and give the machine there another address.
+    Check manually: On the host that reports the conflict:
+      hccn_tool -i 0 -arp -g
+    On the host that should have the address:
+      hccn_tool -i 0 -mac -g
+
+    Fix: Find the port of the MAC on the switch, and give the machine there another address. On Huawei switches:
+      display mac-address
     """
     for host in scribe.hosts:
         devices = nic[host.name].devices

@@ -76,12 +76,14 @@ def _in_at_least(number: int, sets: Iterable[int]) -> int:
 @cluster_check("NIC105", "Device cabling", products=NPU)
 def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
     """Why: Fabrics for accelerators connect the same device of every host to one leaf switch. With two swapped cables,
-    all links are still up. Traffic then takes a longer path, or none if every rail has a separate subnet. Each host is
-    compared with those on the same leaves, so several leaves a rail are no fault. A difference counts if nearly all
-    others (three quarters, at least two) agree. Swapped cables and the leaf of another device fail; another leaf is a
-    warning. If there are only two hosts, swapped cables are a warning.
+    all links are still up. Traffic then takes a longer path, or none if every rail has a separate subnet.
 
-    Check manually: hccn_tool -i 0 -lldp -g   (for each device of two hosts)
+    Result: FAIL for swapped cables and for the leaf of another device, WARN for another leaf. With only two hosts,
+    swapped cables are WARN. Each host is compared with those on the same leaves, and nearly all others (three quarters,
+    at least two) must agree. Several leaves for one rail are no fault.
+
+    Check manually: For each device of two hosts, here device 0:
+      hccn_tool -i 0 -lldp -g
 
     Fix: Connect the cables as on the other hosts.
     """

@@ -17,15 +17,17 @@ _VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "t
 
 @host_check("HST103", "Host NIC state and address")
 def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
-    """Why: Ranks give each other one host address. If there are several, libraries take the lexically first interface,
-    which the other hosts may not reach. The job then hangs until its connect timeout. The check fails if the
-    inventory's NIC is missing or down, or has no or several routable IPv4 addresses. Without a NIC in the inventory, no
-    such address fails, and several are a warning.
+    """Why: Ranks send each other one host address. If there are several, libraries take the alphabetically first
+    interface, which the other hosts may not reach. The job then hangs until its connect timeout.
 
-    Check manually: ip -4 -brief address show
+    Result: FAIL if the inventory's NIC is missing or down, or does not have exactly one routable IPv4 address. Without
+    a NIC in the inventory, FAIL for no such address, WARN for several.
 
-    Fix: Set the NIC under [network] in the inventory (nic = "eth0", or the CIDR it is in). Set it in the job, too
-    (HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME).
+    Check manually:
+      ip -4 -brief address show
+
+    Fix: Set the NIC under [network] in the inventory (nic = "eth0", or the CIDR that it is in). Set it in the job, too,
+    with HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME.
     """
     name, nic = scribe.host.name, scribe.host.nic
     if nic is None:
@@ -80,12 +82,15 @@ def _candidates(scribe: Here, network: Network) -> Iterator[Finding]:
 
 @host_check("HST104", "Local host name resolution")
 def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
-    """Why: gloo, torchrun and MPI give the address of their own host name to the other hosts. Debian's installer writes
-    127.0.1.1 for that name, and every rank on another host then connects to itself. A name that resolves to loopback,
-    or does not resolve, fails. It is a warning if the inventory names the host NIC, because the job's environment then
-    sets the interface.
+    """Why: Programs such as torchrun, MPI and gloo send the address of their own host name to the other hosts. Debian's
+    installer writes 127.0.1.1 for that name. Every rank on another host then connects to itself.
 
-    Check manually: getent ahosts "$(hostname)"; grep "$(hostname)" /etc/hosts
+    Result: FAIL if the name resolves to loopback or does not resolve. WARN if the inventory gives the host NIC, because
+    the job's environment then sets the interface.
+
+    Check manually:
+      getent ahosts "$(hostname)"
+      grep "$(hostname)" /etc/hosts
 
     Fix: Set the host NIC's address for the host name in /etc/hosts, instead of 127.x.
     """
@@ -105,9 +110,12 @@ def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
 @host_check("HST105", "Cluster host name resolution", severity=Outcome.WARN)
 def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables often contain names. An outdated line in one host's /etc/hosts sends
-    its ranks to another machine. The check warns if a name does not resolve to the inventory's address.
+    its ranks to another machine.
 
-    Check manually: getent ahostsv4 NAME   (on every host)
+    Result: WARN if a name does not resolve to the inventory's address.
+
+    Check manually: On every host, with NAME replaced by the name in the finding:
+      getent ahostsv4 NAME
 
     Fix: Write the same lines in /etc/hosts on every host, or add the names to DNS.
     """

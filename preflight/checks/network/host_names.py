@@ -24,12 +24,17 @@ _NO_NAMES = ("", "localhost", "localhost.localdomain")
 @host_check("HST124", "Host name format")
 def no_number(scribe: Here, os: Os) -> Iterator[Finding]:
     """Why: Name resolution reads a number as an IPv4 address first: 6841231 is 0.104.99.143, 05 is 0.0.0.5, 0x1f is
-    0.0.0.31. A host with such a name cannot be reached by it: "The client socket has failed to connect to
-    [::ffff:0.104.99.143]". Such a host name fails. If only the inventory has such a name, it is a warning.
+    0.0.0.31. Other hosts cannot reach a host by such a name: "The client socket has failed to connect to
+    [::ffff:0.104.99.143]".
 
-    Check manually: hostname; getent ahostsv4 "$(hostname)"
+    Result: FAIL for such a host name. WARN if only the inventory has such a name.
 
-    Fix: Run hostnamectl set-hostname node-6841231, or use another name with a letter (after 0x, no hexadecimal digit).
+    Check manually:
+      hostname
+      getent ahostsv4 "$(hostname)"
+
+    Fix: Give the host a name with a letter (after 0x, no hexadecimal digit), here node-6841231.
+      hostnamectl set-hostname node-6841231
     """
     host = scribe.host
     if (address := _as_number(os.hostname)) is not None:
@@ -62,13 +67,17 @@ def _as_number(name: str) -> str | None:
 
 @host_check("HST125", "Resolution of localhost")
 def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
-    """Why: Processes of one host meet at localhost. The check fails if that name is not a loopback address or does not
-    resolve, as in images without /etc/hosts. The error is "The IPv6 network addresses of (localhost, …) cannot be
-    retrieved".
+    """Why: Processes of one host meet at localhost. In images without /etc/hosts, the name may not resolve: "The IPv6
+    network addresses of (localhost, …) cannot be retrieved".
 
-    Check manually: getent ahosts localhost
+    Result: FAIL if localhost is not a loopback address or does not resolve.
 
-    Fix: Write 127.0.0.1 localhost and ::1 localhost in /etc/hosts.
+    Check manually:
+      getent ahosts localhost
+
+    Fix: Write these lines to /etc/hosts.
+      127.0.0.1 localhost
+      ::1 localhost
     """
     if naming.localhost is None:
         yield scribe.unknown(f"{scribe.host.name}: localhost did not resolve within {naming.seconds:g} s")
@@ -94,15 +103,19 @@ def _is_loopback(text: str) -> bool:
 
 @host_check("HST126", "Reverse name lookup time", severity=Outcome.WARN)
 def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
-    """Why: torch's store looks up the name of every client that connects, and sshd looks up the name of every client
-    that logs in. If the name server does not answer, each lookup takes seconds: "The hostname of the client socket
-    cannot be retrieved. err=-3". In a large job, all lookups together exceed its timeout. A lookup of 1 s or more is a
-    warning.
+    """Why: The store of torch looks up the name of every client that connects, and sshd of every client that logs in.
+    If the name server does not answer, each lookup takes seconds: "The hostname of the client socket cannot be
+    retrieved. err=-3". In a large job, all lookups together exceed its timeout.
 
-    Check manually: time getent hosts ADDRESS; cat /etc/resolv.conf
+    Result: WARN for a lookup of 1 s or more.
 
-    Fix: Add the hosts to /etc/hosts, or use name servers that answer. Set options timeout:1 attempts:1 in
+    Check manually: Replace ADDRESS with the address in the finding.
+      time getent hosts ADDRESS
+      cat /etc/resolv.conf
+
+    Fix: Add the hosts to /etc/hosts, or use name servers that answer. Limit the wait with this line in
     /etc/resolv.conf.
+      options timeout:1 attempts:1
     """
     for address, seconds in naming.reverse.items():
         if seconds is None or seconds >= SLOW:
@@ -122,15 +135,18 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
 def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     """Why: Every torchrun decides by itself whether --rdzv-endpoint is its own host, and serves the store there. With
     an alias or the address of another NIC, no host may serve it, and all wait. The error is "RendezvousConnectionError:
-    The connection to the C10d store has failed". If two hosts serve a store, there are two jobs. The check takes the
-    inventory's first host as the endpoint, by its name or its address. With launcher = "torchrun" under [job], it fails
-    if that host accepts neither, or another host accepts one. Other mismatches are warnings.
+    The connection to the C10d store has failed". If two hosts serve a store, there are two jobs.
 
-    Check manually: python -c 'from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname as own;
-    print(own("ENDPOINT"))'   (on every host)
+    Result: The check takes the inventory's first host as the endpoint, by its name or its address. With launcher =
+    "torchrun" under [job], FAIL if that host recognizes neither as its own, or another host recognizes one. WARN for
+    other mismatches.
 
-    Fix: Put the first host's address in front of its name in its /etc/hosts. Or use --rdzv-conf is_host=1 there and
-    is_host=0 on the others.
+    Check manually: Run these on every host. Replace ENDPOINT with the host of torchrun's --rdzv-endpoint.
+      U=torch.distributed.elastic.rendezvous.utils
+      python3 -c "import $U as u; print(u._matches_machine_hostname('ENDPOINT'))"
+
+    Fix: Put the first host's address in front of its name in its /etc/hosts. Or use torchrun's --rdzv-conf is_host=1
+    there and is_host=0 on the others.
     """
     first = scribe.cluster.hosts[0]
     strict = scribe.cluster.job.launcher == "torchrun"
@@ -171,14 +187,18 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
 
 @cluster_check("HST128", "Full host name resolution", severity=Outcome.WARN)
 def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
-    """Why: torchrun and others give rank 0's full name (hostname -f) to the other hosts as MASTER_ADDR. If they cannot
-    resolve it, the job hangs after the rendezvous, although every short name works. Every host resolves the full names
-    of its neighbours in the inventory, and of the first host. A name that does not resolve is a warning, and so is one
-    that is empty or localhost.
+    """Why: torchrun and other launchers give rank 0's full name (hostname -f) to the other hosts as MASTER_ADDR. If
+    they cannot resolve it, the job hangs after the rendezvous, although every short name works.
 
-    Check manually: hostname -f; getent hosts NAME   (on the other hosts)
+    Result: WARN for a full name that does not resolve, and for one that is empty or localhost. Every host resolves the
+    full names of its neighbours in the inventory, and of the first host.
 
-    Fix: Add the full names to /etc/hosts or DNS, or use torchrun --local-addr=ADDRESS.
+    Check manually:
+      hostname -f
+    On the other hosts, with NAME replaced by that output:
+      getent hosts NAME
+
+    Fix: Add the full names to /etc/hosts or DNS, or use torchrun --local-addr with the host's address.
     """
     strangers: dict[str, list[str]] = defaultdict(list)  # full name → the hosts that cannot resolve it
     for name, naming_of_host in naming.items():
@@ -212,11 +232,16 @@ def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
 @cluster_check("HST129", "IPv6 availability", severity=Outcome.WARN, products=_NO_NPU)
 def families(scribe: All, network: Mapping[str, Network]) -> Iterator[Finding]:
     """Why: NCCL takes an address of either family, and another host may not have that family. The error is "Socket
-    creation failed : Address family not supported by protocol". The check warns if only some hosts have IPv6.
+    creation failed : Address family not supported by protocol".
 
-    Check manually: cat /proc/sys/net/ipv6/conf/all/disable_ipv6; ip -6 address show
+    Result: WARN if only some hosts have IPv6.
 
-    Fix: Set NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment, or turn IPv6 on, or off, on all hosts.
+    Check manually:
+      cat /proc/sys/net/ipv6/conf/all/disable_ipv6
+      ip -6 address show
+
+    Fix: Turn IPv6 on, or off, on all hosts. Or set the family in the jobs' environment.
+      export NCCL_SOCKET_FAMILY=AF_INET
     """
     has = {
         name: any(":" in address for nic in network_of_host.interfaces if nic.up for address in nic.addresses)

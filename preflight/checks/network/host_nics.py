@@ -34,15 +34,19 @@ def reached(
     scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
     """Why: The ranks meet on the host NICs (port 60000), and each host chooses its NIC. HCCL takes HCCL_IF_IP, else the
-    NIC of HCCL_SOCKET_IFNAME, else the first by name that is not docker's. If the name of a storage NIC or a bridge
-    comes first, the job ends with EI0015 after two minutes. The check fails if other hosts cannot reach the chosen
-    address. Connections that were tried to it decide; otherwise networks and routes are compared. It warns if only the
-    default route leads there, or if the inventory names another NIC.
+    NIC of HCCL_SOCKET_IFNAME, else the first by name that is not docker's. If that is a storage NIC or a bridge, the
+    job ends with EI0015 after two minutes.
 
-    Check manually: env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'; ip -brief address show; ip route get
-    ADDRESS-OF-THE-OTHER-HOST
+    Result: FAIL if other hosts cannot reach the chosen address. Observed connections to it decide, otherwise networks
+    and routes. WARN if only the default route leads there, or if the inventory gives another NIC.
 
-    Fix: Set HCCL_SOCKET_IFNAME==eth0 in the jobs' environment (the second = means: exactly this one).
+    Check manually: Run these where jobs run. Replace ADDRESS with another host's address.
+      env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'
+      ip -brief address show
+      ip route get ADDRESS
+
+    Fix: Set the NIC in the jobs' environment, here eth0. The second = means the exact name.
+      export HCCL_SOCKET_IFNAME==eth0
     """
     chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in scribe.hosts}
     yield from judged(scribe, HCCL, _without_loopback(chosen), network, arrivals)
@@ -58,16 +62,20 @@ def reached(
 def reached_by_nccl(
     scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    """Why: Every rank gives the others one address of its host NIC. NCCL_SOCKET_IFNAME is a list of prefixes, so eth1
-    also matches eth10. A leading = means whole names, and ^ all others; ^docker alone admits the loopback. Without a
-    match, a job ends with "no socket interface found". Without the variable, NCCL takes ib* first, then the first
-    interface that is neither docker's nor the loopback. On one host, this may be a bridge that no other host reaches.
-    The check fails if other hosts cannot reach the chosen address. It warns if a NIC's name also matches other NICs.
+    """Why: Every rank gives the others one address of its host NIC. Without NCCL_SOCKET_IFNAME, NCCL takes ib* first,
+    then the first interface that is neither docker's nor the loopback. This may be a bridge that no other host reaches.
 
-    Check manually: env | grep NCCL_SOCKET; cat /etc/nccl.conf ~/.nccl.conf; ip -brief address show   (NCCL_DEBUG=INFO
-    logs the chosen NIC)
+    Result: FAIL if no NIC matches ("no socket interface found"), or if other hosts cannot reach the chosen address.
+    WARN if a NIC's name also matches other NICs. The variable is a list of prefixes, so eth1 also matches eth10. A
+    leading = means whole names, and ^ excludes, so ^docker alone admits the loopback.
 
-    Fix: Set NCCL_SOCKET_IFNAME==eth0 in the jobs' environment (the second = means: exactly this one).
+    Check manually: Run these where jobs run. With NCCL_DEBUG=INFO, NCCL logs the chosen NIC.
+      env | grep NCCL_SOCKET
+      cat /etc/nccl.conf ~/.nccl.conf
+      ip -brief address show
+
+    Fix: Set the NIC in the jobs' environment, here eth0. The second = means the exact name.
+      export NCCL_SOCKET_IFNAME==eth0
     """
     chosen = {
         host.name: library_nics.nccl(
@@ -99,14 +107,20 @@ def reached_by_gloo(
     names: Mapping[str, Names],
     arrivals: _ArrivalsOf,
 ) -> Iterator[Finding]:
-    """Why: Groups of torch that work on the host (gloo) meet on an interface of GLOO_SOCKET_IFNAME. The value lists
-    whole names between commas, and all must exist. A value made for NCCL or HCCL (a prefix, ^ or =) ends the job.
-    Without the variable, gloo takes the address of the host's own name; if jobs use NPUs, HST104 judges that. The check
-    fails if other hosts cannot reach the chosen address.
+    """Why: Process groups of torch on the host (gloo) use an interface of GLOO_SOCKET_IFNAME. The value lists whole
+    names between commas, and all must exist. A value made for NCCL or HCCL (a prefix, ^ or =) ends the job. Without the
+    variable, gloo takes the address of the host's own name.
 
-    Check manually: echo $GLOO_SOCKET_IFNAME; ip -brief address show; getent ahosts "$(hostname)"
+    Result: FAIL if an interface is missing, or if other hosts cannot reach the chosen address. If jobs use NPUs, HST104
+    covers the address of the host's own name.
 
-    Fix: Set GLOO_SOCKET_IFNAME=eth0 in the jobs' environment.
+    Check manually: Where jobs run:
+      echo $GLOO_SOCKET_IFNAME
+      ip -brief address show
+      getent ahosts "$(hostname)"
+
+    Fix: Set the NIC in the jobs' environment, here eth0.
+      export GLOO_SOCKET_IFNAME=eth0
     """
     chosen: dict[str, NicChoice | str] = {}
     for host in scribe.hosts:
@@ -121,15 +135,20 @@ def reached_by_gloo(
 def reached_by_mpi(
     scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    """Why: btl_tcp_if_include is a list of whole names and of networks. On a host without one of the names, Open MPI
-    has no TCP, and the job reports that processes cannot reach each other. The value is read from
-    OMPI_MCA_btl_tcp_if_include, then from the user's file, then from that of the installation. Options of `mpirun
-    --mca` are not visible here. A network works for hosts with different NIC names. The check fails if other hosts
-    cannot reach the chosen address.
+    """Why: The parameter btl_tcp_if_include is a list of whole names and of networks. On a host without one of the
+    names, Open MPI has no TCP. The job then reports that processes cannot reach each other. A network works for hosts
+    with different NIC names.
 
-    Check manually: env | grep OMPI_MCA; grep if_include ~/.openmpi/mca-params.conf /etc/openmpi/openmpi-mca-params.conf
+    Result: FAIL if other hosts cannot reach the chosen address. The value is read from OMPI_MCA_btl_tcp_if_include,
+    then from the user's file, then from the installation's file. Options of `mpirun --mca` are not visible here.
 
-    Fix: Set OMPI_MCA_btl_tcp_if_include=10.1.0.0/24 in the jobs' environment, with the network of the host NICs.
+    Check manually: Where jobs run:
+      env | grep OMPI_MCA
+      grep if_include ~/.openmpi/mca-params.conf
+      grep if_include /etc/openmpi/openmpi-mca-params.conf
+
+    Fix: Set the network of the host NICs in the jobs' environment, here 10.1.0.0/24.
+      export OMPI_MCA_btl_tcp_if_include=10.1.0.0/24
     """
     choices = {host.name: library_nics.mpi(job[host.name].mpi, network[host.name]) for host in scribe.hosts}
     yield from judged(scribe, MPI, {name: choice for name, choice in choices.items() if choice}, network, arrivals)
@@ -137,14 +156,20 @@ def reached_by_mpi(
 
 @host_check("ENV111", "Host NIC selection across libraries", products=EVERY, severity=Outcome.WARN)
 def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
-    """Why: HCCL, NCCL and gloo read their interface variables by different rules. For HCCL and NCCL, eth is every NIC
-    with that prefix; for gloo, it is the NIC of that name. One value may therefore select two NICs, which is a warning.
-    The groups of the devices then meet in one network, and those of the hosts in another. The job needs both, and fails
-    in half of its steps if one is closed.
+    """Why: HCCL, NCCL and gloo read their interface variables by different rules. For HCCL and NCCL, eth selects every
+    NIC with that prefix. For gloo, it is the NIC with that name. If they select two NICs, the job needs both networks,
+    and fails in half of its steps if one is closed.
 
-    Check manually: env | grep SOCKET_IFNAME; ip -brief address show
+    Result: WARN if the libraries select different NICs.
 
-    Fix: Set the same NIC in each: HCCL_SOCKET_IFNAME==eth0 NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0
+    Check manually: Where jobs run:
+      env | grep SOCKET_IFNAME
+      ip -brief address show
+
+    Fix: Set the same NIC for all three in the jobs' environment, here eth0. The second = means the exact name.
+      export HCCL_SOCKET_IFNAME==eth0
+      export NCCL_SOCKET_IFNAME==eth0
+      export GLOO_SOCKET_IFNAME=eth0
     """
     libraries = {
         "HCCL": choose(job.variables, network),

@@ -11,13 +11,18 @@ from preflight.model.outcome import Outcome
 @cluster_check("HST114", "Listen backlog", severity=Outcome.WARN)
 def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     """Why: All ranks connect to rank 0 within a second or two. The kernel drops connections that exceed the backlog,
-    without a message. Those ranks try again after 1, 2, 4 seconds, and the last of a large job are too late. The check
-    takes the inventory's first host as that of rank 0. A limit below the number of ranks is a warning.
+    without a message. Those ranks try again after 1, 2 and 4 seconds, and the last of a large job are too late.
 
-    Check manually: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
+    Result: WARN if a limit is below the number of ranks. The inventory's first host is taken as the host of rank 0.
 
-    Fix: Set net.core.somaxconn = 65535 and net.ipv4.tcp_max_syn_backlog = 65535 in a file of /etc/sysctl.d, then run
-    sysctl --system
+    Check manually:
+      sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
+
+    Fix: Write these lines to a file in /etc/sysctl.d.
+      net.core.somaxconn = 65535
+      net.ipv4.tcp_max_syn_backlog = 65535
+    Then load them.
+      sysctl --system
     """
     host, ranks = scribe.hosts[0].name, scribe.cluster.device_count
     settings = {"net.core.somaxconn": sysctl[host].somaxconn, "net.ipv4.tcp_max_syn_backlog": sysctl[host].syn_backlog}

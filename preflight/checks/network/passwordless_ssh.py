@@ -39,13 +39,16 @@ class _Attempt:
 
 @cluster_check("HST123", "Passwordless ssh between hosts")
 def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
-    """Why: mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh, mpirun from host to
-    host in a tree. A question for a password or about a host key gets no answer. The launcher then hangs, or reports
-    only that a daemon was lost. Each host tries to log in to the next, the previous and the first of the inventory. The
-    check fails if one of these logins fails. They use the inventory's addresses and ssh ports, and the jobs' user with
-    its keys and known hosts. No keys are added.
+    """Why: The launchers mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh. With
+    mpirun, hosts log in to each other in a tree. A prompt for a password or a host key gets no answer. The launcher
+    then hangs, or reports only that a daemon was lost.
 
-    Check manually: ssh -o BatchMode=yes -o StrictHostKeyChecking=yes OTHER-HOST true; echo $?   (on each host)
+    Result: FAIL if a login fails. Each host tries the next, the previous and the first host of the inventory. The
+    logins use the inventory's addresses and ssh ports, and the jobs' user with its keys and known hosts. No keys are
+    added.
+
+    Check manually: Run this on each host. Replace ADDRESS with another host's address.
+      ssh -o BatchMode=yes -o StrictHostKeyChecking=yes ADDRESS true; echo $?
 
     Fix: Use one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts.
     """

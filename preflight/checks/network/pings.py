@@ -47,18 +47,22 @@ def reach(
     scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
     """Why: Address, mask and link may be right on each device, and two devices still cannot reach each other. This
-    depends on cables, switch ports and VLANs between them, and only a packet shows it. Lost pings fail, with one
-    finding for their common cause; healthy peers are not reported. A cause is a device that loses the pings to all its
-    peers, a rail, a host, a gateway, or two leaves. It may be a part of the fabric that reaches only itself (with the
-    leaf, if LLDP reports it). A gateway that does not answer while its devices reach others is a warning, because many
-    switches refuse or limit ICMP. NPU107 reports devices with a link that is DOWN. If another check has found the
-    reason (an address that two devices have, a wrong mask), its finding is the cause. Neighbours ping few others;
-    --mesh shows whether a part is cut off if they leave that open.
+    depends on cables, switch ports and VLANs between them, and only a packet shows it.
 
-    Check manually: hccn_tool -i 0 -ping -g address A   (always three packets; "pkt" is their size)
+    Result: FAIL for lost pings, with one finding for their common cause. The cause is a device that loses the pings to
+    all its peers, or a rail, host or gateway. It can also be two leaves, or a part of the fabric that reaches only
+    itself. If another check has found the reason (a duplicate address, a wrong mask), its finding is the cause. NPU107
+    reports devices with a link that is DOWN. WARN for a gateway that does not answer while its devices reach others,
+    because many switches refuse or limit ICMP. By default, devices ping only their neighbours. If that leaves open
+    whether a part is cut off, all pings of a rail show it.
 
-    Fix: Check the cable and switch port of a device that loses all pings. For a whole rail, check its switch; for a
-    leaf, its uplinks.
+    Check manually: Replace ADDRESS with another device's address. The tool always sends three packets.
+      hccn_tool -i 0 -ping -g address ADDRESS
+    Or ping all hosts of a rail with preflight.
+      preflight check --only PNG101 --mesh
+
+    Fix: Check the cable and switch port of a device that loses all pings. For a whole rail, check its switch. For a
+    leaf, check its uplinks.
     """
     attempts = [ping for ping in pings if ping.purpose == "reach"]
     yield from _untried(scribe, attempts, "no device has both an address and a peer to ping")
@@ -75,11 +79,15 @@ def path_mtu(
     scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
     """Why: A switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job.
-    The job then hangs at its first large message. Only paths that small pings pass are judged, and lost large pings
-    fail. A gateway that answers no large ping may still pass large packets on, so that is a warning. So is a partial
-    loss.
+    The job then hangs at its first large message.
 
-    Check manually: hccn_tool -i 0 -mtu -g; hccn_tool -i 0 -ping -g address A pkt N   (N = MTU - 28)
+    Result: FAIL for lost large pings, on paths that small pings pass. WARN for a partial loss. Also WARN for a gateway
+    that answers no large ping, because it may still pass large packets on.
+
+    Check manually: Replace ADDRESS with another device's address. The packet size is the MTU minus 28, here for an MTU
+    of 4096.
+      hccn_tool -i 0 -mtu -g
+      hccn_tool -i 0 -ping -g address ADDRESS pkt 4068
 
     Fix: Raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu).
     """

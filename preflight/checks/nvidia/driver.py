@@ -14,10 +14,13 @@ from preflight.rules.gpus import GPU, gpus
 @cluster_check("GPU119", "NVIDIA driver version", products=GPU)
 def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: The driver determines which CUDA a job may use and how NCCL reaches GPU memory. If releases differ, one host
-    reports "invalid usage" or falls back to slower paths, and the others wait. Different releases fail. The open and
-    the proprietary kernel module of the same release work together, so this difference is a warning.
+    reports "invalid usage" or falls back to slower paths, and the others wait.
 
-    Check manually: cat /proc/driver/nvidia/version
+    Result: FAIL for different releases. WARN if some hosts have the open and others the proprietary kernel module of
+    the same release, because these work together.
+
+    Check manually:
+      cat /proc/driver/nvidia/version
 
     Fix: Install the same release and kind of module on every host, then reboot.
     """
@@ -34,23 +37,24 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         }
         for odd in odd_ones(kinds):
             yield scribe.warn(
-                f"{odd.host}: the kernel module of the NVIDIA driver is the {odd.value} one, but the {odd.usual} one "
-                f"on {odd.elsewhere}",
+                f"{odd.host}: the NVIDIA kernel module is {odd.value}, but {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
-                expected="the same everywhere",
+                expected="the same on all hosts",
                 found=odd.value,
-                remedy=f"install one kind of module, open or proprietary, of {version} on every host",
+                remedy=f"install the same kind of kernel module {version}, open or proprietary, on all hosts",
             )
 
 
 @cluster_check("GPU120", "GPU VBIOS version", severity=Outcome.WARN, products=GPU)
 def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: VBIOS releases differ in limits of power and clocks, and in the faults that they fix. A GPU that was
-    exchanged often comes with another release. The check compares hosts with GPUs of the same name, and warns about a
-    difference.
+    """Why: VBIOS releases differ in power and clock limits, and in the faults that they fix. A replaced GPU often comes
+    with another release.
 
-    Check manually: nvidia-smi -q | grep VBIOS
+    Result: WARN if GPUs of the same name differ between hosts.
+
+    Check manually:
+      nvidia-smi -q | grep VBIOS
 
     Fix: Update the firmware of the server's GPU board with the vendor's tool.
     """
@@ -62,35 +66,39 @@ def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             model = tuple(sorted({gpu.product or "" for gpu in answering}))
             models.setdefault(model, {})[name] = " and ".join(releases)
         elif answering:
-            yield scribe.skip("nvidia-smi told no VBIOS", host=name)
+            yield scribe.skip("nvidia-smi reported no VBIOS version", host=name)
     for versions in models.values():
         yield from differing(scribe, "the GPUs' VBIOS", versions)
 
 
 @host_check("GPU121", "NVIDIA driver library version", products=GPU)
 def libraries(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: An update in the background installs new libraries while the old module is still loaded. Every new program
-    then fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), and running programs continue. Libraries of
-    other versions fail. If nvidia-smi answers, it found its library in another place, and this is a warning. CUDA may
-    still take the wrong one.
+    """Why: A background update installs new libraries while the old module is still loaded. Every new program then
+    fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while running programs continue.
 
-    Check manually: cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+    Result: FAIL for libraries of other versions. WARN if nvidia-smi works, because it found its library in another
+    place. CUDA may still load the wrong one.
 
-    Fix: Reboot, or end all jobs and load the nvidia modules again. Keep the driver's packages from updating themselves.
+    Check manually:
+      cat /proc/driver/nvidia/version
+      ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
+
+    Fix: Reboot, or end all jobs and load the nvidia modules again. Exclude the driver's packages from automatic
+    updates.
     """
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
     elif not nvidia.libraries:
-        yield scribe.skip("the driver's libraries are in no usual place")
+        yield scribe.skip("the driver's libraries are not in a usual directory")
     elif nvidia.module.version not in nvidia.libraries:
         answers = nvidia.gpus.value is not None
         report = scribe.warn if answers else scribe.bad
         yield report(
-            f"{scribe.host.name}: the loaded driver is {nvidia.module.version}, its libraries are "
+            f"{scribe.host.name}: the loaded NVIDIA driver is {nvidia.module.version}, but the installed libraries are "
             f"{', '.join(nvidia.libraries)}",
             expected=nvidia.module.version,
             found=", ".join(nvidia.libraries),
-            remedy="remove the libraries that no driver uses, or reboot if the driver was updated"
+            remedy=f"reboot {scribe.host.name} if the driver was updated. Otherwise remove the unused libraries"
             if answers
-            else f"reboot {scribe.host.name}, or load its nvidia modules anew",
+            else f"reboot {scribe.host.name}, or unload and reload its nvidia modules",
         )

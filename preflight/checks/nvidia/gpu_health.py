@@ -21,13 +21,17 @@ _RECOVERY = 154  # the Xid with the action that the GPU needs by now
 @host_check("GPU103", "Uncorrectable GPU memory errors", products=GPU)
 def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: An uncorrectable error ends the program that reads that memory, and sooner or later the next one, too.
-    Errors are counted since the driver was loaded or the GPU was reset, so repaired ones do not count. Any such error
-    fails. SRAM errors above the driver's own threshold also fail, and the GPU has to be replaced.
+    Errors are counted since the driver was loaded or the GPU was reset, so repaired ones do not count.
 
-    Check manually: nvidia-smi -q -d ECC,ROW_REMAPPER
+    Result: FAIL for any such error. Also FAIL for SRAM errors above the driver's own threshold: the GPU then has to be
+    replaced.
 
-    Fix: End the jobs, then run nvidia-smi --gpu-reset -i 0000:9b:00.0. If errors return, or exceed the threshold,
-    replace the GPU.
+    Check manually:
+      nvidia-smi -q -d ECC,ROW_REMAPPER
+
+    Fix: End the jobs, then reset the GPU, with its bus address from the finding. If errors return or exceed the
+    threshold, replace the GPU.
+      nvidia-smi --gpu-reset -i 0000:9b:00.0
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -37,84 +41,97 @@ def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         name = called(scribe.host, index, gpu)
         if counted:
             yield scribe.bad(
-                f"{name}: errors that could not be corrected: {counted}",
+                f"{name}: uncorrectable memory errors: {counted}",
                 device=index,
                 expected="0",
                 found=counted,
-                remedy=f"end its jobs, then on {scribe.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}",
+                remedy="end the jobs on this GPU, then reset it",
+                commands=(_reset(scribe, gpu.bus),),
             )
         if gpu.ecc.sram_threshold_exceeded:
             yield scribe.bad(
-                f"{name}: its SRAM has had more errors than the driver's threshold allows",
+                f"{name}: SRAM errors exceed the driver's threshold",
                 device=index,
                 expected="SRAM Threshold Exceeded: No",
                 found="Yes",
-                remedy="have the GPU replaced",
+                remedy="replace the GPU",
             )
+
+
+def _reset(scribe: Here, bus: str) -> str:
+    return scribe.on(scribe.host.name, f"nvidia-smi --gpu-reset -i {bus}")
 
 
 @host_check("GPU104", "Pending GPU repairs", products=GPU)
 def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A bad page or row of memory is taken out of use only at the next reset. Until then, programs still get it
-    (Xid 63 before, 94 or 95 after). A pending reset fails. A GPU without spare rows stays broken and fails. Pending
-    repairs that only drivers from 570 on report are warnings, because their format is unconfirmed.
+    """Why: A bad page or row of memory is taken out of use only at the next reset. Until then, programs still use it
+    (Xid 63 before, 94 or 95 after).
 
-    Check manually: nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT; nvidia-smi -q | grep -A2 'Reset Status'
+    Result: FAIL for a pending reset, and for a GPU without spare rows, which stays broken. WARN for pending repairs
+    that only drivers from 570 on report, because their format is unconfirmed.
 
-    Fix: End the jobs, then run nvidia-smi --gpu-reset -i 0000:9b:00.0, or reboot. If the remapping failed, replace the
-    GPU.
+    Check manually:
+      nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT
+      nvidia-smi -q | grep -A2 'Reset Status'
+
+    Fix: End the jobs, then reset the GPU, with its bus address from the finding, or reboot. If the remapping failed,
+    replace the GPU.
+      nvidia-smi --gpu-reset -i 0000:9b:00.0
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
         name, pending = called(scribe.host, index, gpu), _pending(gpu)
         if gpu.remapped_rows.failed:
             yield scribe.bad(
-                f"{name}: a bad row of its memory could not be remapped",
+                f"{name}: a bad memory row could not be remapped",
                 device=index,
                 expected="Remapping Failure Occurred: No",
                 found="Yes",
-                remedy="have the GPU replaced",
+                remedy="replace the GPU",
             )
         elif change := pending or _pending_of_new_drivers(gpu):
             report, suffix = (scribe.bad, "") if pending else (scribe.warn, " (format unconfirmed)")
             yield report(
                 f"{name}: {change}{suffix}",
                 device=index,
-                expected="nothing pending",
+                expected="no pending repair",
                 found="pending",
-                remedy=f"end its jobs, then on {scribe.host.name}: nvidia-smi --gpu-reset -i {gpu.bus}, or reboot it",
+                remedy=f"end the jobs on this GPU, then reset it or reboot {scribe.host.name}",
+                commands=(_reset(scribe, gpu.bus),),
             )
 
 
 def _pending(gpu: Gpu) -> str:
     """Return the change that waits for a reset; of several, the first with a cause."""
     if gpu.remapped_rows.pending:
-        return "a bad row of its memory is remapped at the next reset"
+        return "a bad memory row will be remapped at the next reset"
     if gpu.retired_pages.pending:
-        return "a bad page of its memory is retired at the next reset"
+        return "a bad memory page will be retired at the next reset"
     if gpu.reset_required or gpu.drain_and_reset_recommended:
-        return "the driver asks for a reset"
+        return "the driver requests a reset"
     return ""
 
 
 def _pending_of_new_drivers(gpu: Gpu) -> str:
     """Return the change that drivers from 570 on report, in a format of which there is no capture."""
     if gpu.ecc.channel_repair_pending or gpu.ecc.tpc_repair_pending:
-        return "a part of it is repaired at the next reset"
+        return "a part of the GPU will be repaired at the next reset"
     if gpu.recovery_action not in (None, "None"):
-        return f"the driver asks for: {gpu.recovery_action}"
+        return f"the driver requests the recovery action {gpu.recovery_action}"
     return ""
 
 
 @host_check("GPU105", "GPU throttling", products=GPU)
 def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A GPU that its hardware slows down has a fraction of its clocks, and every collective waits for it. The
-    check fails; for SW Thermal Slowdown, it warns. Low clocks of an idle GPU (Idle), or of one at its power limit (SW
-    Power Cap), are no fault.
+    """Why: A GPU that its hardware slows down has a fraction of its clock speed, and every collective waits for it. Low
+    clocks are normal for an idle GPU (Idle) and for one at its power limit (SW Power Cap).
 
-    Check manually: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
+    Result: FAIL for a GPU that its hardware slows down. WARN for SW Thermal Slowdown.
 
-    Fix: Check fans, air flow, power supplies and cables of the server. The BMC's log shows which one is the cause.
+    Check manually:
+      nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
+
+    Fix: Check the server's fans, air flow, power supplies and cables. The BMC's log shows which one is the cause.
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -124,22 +141,25 @@ def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         if reason:
             report = scribe.warn if reason == _SLOW_BY_HEAT else scribe.bad
             yield report(
-                f"{called(scribe.host, index, gpu)}: slowed down: {reason}{heat}",
+                f"{called(scribe.host, index, gpu)}: throttled by {reason}{heat}",
                 device=index,
                 expected="Not Active",
                 found=reason,
-                remedy=f"cooling and power supplies of {scribe.host.name}: read the BMC's log",
+                remedy=f"check the cooling and power supplies of {scribe.host.name} in the BMC's log",
             )
 
 
 @host_check("GPU107", "GPU Xid errors", products=GPU)
 def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: An Xid is an error of a GPU that the driver reports. NVIDIA's catalogue lists which of them need a reset, a
-    reboot or other hardware; these fail. Xids that only ended a job, or inform, are no fault; others are warnings. They
-    are counted since the driver was loaded. The log shows a later reset of the GPU only if the driver writes Xid 154
-    (new drivers).
+    """Why: An Xid is a GPU error that the driver reports. NVIDIA's catalogue lists which of them need a reset, a reboot
+    or other hardware. The log shows a later reset of the GPU only if the driver writes Xid 154 (new drivers).
 
-    Check manually: dmesg | grep -e 'NVRM: Xid'; journalctl -k -b -g 'NVRM: Xid'
+    Result: FAIL for an Xid that needs one of these. Xids that only ended a job or inform are ignored. WARN for others.
+    All are counted since the driver was loaded.
+
+    Check manually:
+      dmesg | grep -e 'NVRM: Xid'
+      journalctl -k -b -g 'NVRM: Xid'
 
     Fix: Apply the fix in the finding. If this was done already, add a waiver until the next reboot.
     """
@@ -147,16 +167,24 @@ def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
         return
     if nvidia.log.value is None:
-        yield scribe.unknown(f"{scribe.host.name}: {nvidia.log.error}", remedy="look as root, on the host itself")
+        yield scribe.unknown(
+            f"{scribe.host.name}: {nvidia.log.error}", remedy="run preflight as root, on the host itself"
+        )
         return
     log = nvidia.log.value
     if log.since == "unknown":
         yield scribe.warn(
-            f"{scribe.host.name}: the kernel log does not reach back to the boot: an older Xid would not be seen",
-            remedy="let journald keep the kernel's messages (journalctl -k -b)",
+            f"{scribe.host.name}: the kernel log does not reach back to the boot, so older Xids may be missing",
+            expected="all messages since the boot",
+            remedy="configure journald to keep all kernel messages since the boot",
+            commands=(scribe.on(scribe.host.name, "journalctl -k -b"),),
         )
     if log.lines.unread:
-        yield scribe.unknown(f"{scribe.host.name}: {log.lines.unread[0].error}", remedy="read dmesg | grep Xid")
+        yield scribe.unknown(
+            f"{scribe.host.name}: {log.lines.unread[0].error}",
+            remedy="search the kernel log for Xids",
+            commands=(scribe.on(scribe.host.name, "dmesg | grep Xid"),),
+        )
     places = {gpu.bus: (index, gpu) for index, gpu in numbered(nvidia)}
     lost_gpus = gone(nvidia)
     for xid in log.lines.xids:
@@ -176,11 +204,11 @@ def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
     """Return the finding about an Xid of the GPU with a number; `place` None: no GPU answers at the Xid's bus id."""
     is_urgent, recovered = xid.action in _URGENT, place is not None and place[1].recovery_action == "None"
     if recovered:
-        remedy = "none: the driver says that the GPU needs nothing any more"
+        remedy = "do nothing, because the driver reports that the GPU has recovered"
     elif is_urgent:
-        remedy = f"{xid.action}; if that was done since, the log does not tell"
+        remedy = f"{xid.action}, unless this was done since. The log does not show it"
     else:
-        remedy = f"look Xid {xid.code} up in NVIDIA's catalogue"
+        remedy = f"look up Xid {xid.code} in NVIDIA's Xid catalogue"
     name = called(scribe.host, *place) if place else f"{scribe.host.name}: GPU at {xid.bus}"
     times = f", {xid.count} times" if xid.count > 1 else ""
     report = scribe.bad if is_urgent and not recovered else scribe.warn
@@ -190,6 +218,7 @@ def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
         expected="no Xid",
         found=f"Xid {xid.code}",
         remedy=remedy,
+        commands=(_reset(scribe, xid.bus),) if xid.action == _URGENT[0] and not recovered else (),
         evidence=(line(xid),),
     )
 

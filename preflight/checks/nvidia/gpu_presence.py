@@ -23,16 +23,21 @@ _SHOWN = 3  # unreadable values that a finding names
 @host_check("GPU101", "Response of nvidia-smi", products=GPU, optional=("accelerators",))
 def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
     """Why: If nvidia-smi cannot do something, CUDA cannot do it either. If it hangs, the driver waits for a GPU (Xid
-    119), and a job hangs when it sets up CUDA. A hang fails, and so does a known error, a missing GPU or a missing
-    driver. Answers that are not understood are unknown: a GPU that reports "Unknown Error" may be unhealthy.
+    119), and a job hangs when it initializes CUDA.
 
-    Check manually: timeout 30 nvidia-smi -q; dmesg | grep -e NVRM -e Xid; cat /proc/driver/nvidia/version
+    Result: FAIL if nvidia-smi hangs or reports a known error, and if a GPU or the driver is missing. UNKNOWN for output
+    that preflight does not recognize: a GPU that reports "Unknown Error" may be unhealthy.
 
-    Fix: Follow the error message. For a hang, reset the GPU that Xid 119 names, else reboot the host.
+    Check manually:
+      timeout 30 nvidia-smi -q
+      dmesg | grep -e NVRM -e Xid
+      cat /proc/driver/nvidia/version
+
+    Fix: Follow the error message. If nvidia-smi hangs, reset the GPU in the Xid 119 message, or reboot the host.
     """
     host, error = scribe.host.name, nvidia.gpus.error
     if other_kind(scribe.cluster.product, accelerators):
-        yield scribe.skip("the host has NPUs and no GPU, see HST135")
+        yield scribe.skip("the host has NPUs and no GPUs, see HST135")
         return
     if nvidia.gpus.value:
         yield from _unread_values(scribe, tuple(missing.error for missing in nvidia.gpus.value.unread))
@@ -40,35 +45,48 @@ def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> 
         yield _hang(scribe, nvidia)
     elif not nvidia.pci and nvidia.module is None:
         yield scribe.bad(
-            f"{host}: there is no NVIDIA GPU here: none on the PCI bus, and no driver",
+            f"{host}: no NVIDIA GPU on the PCI bus, and no NVIDIA driver loaded",
             expected="GPUs",
             found="none",
-            remedy="give the container or virtual machine its GPUs; or the product in the inventory is another one",
+            remedy="pass the GPUs to the container or virtual machine, or correct product in the inventory",
         )
     elif nvidia.module is None:
         yield scribe.bad(
-            f"{host}: {len(nvidia.pci)} GPUs on the PCI bus, and no NVIDIA driver is loaded",
+            f"{host}: {len(nvidia.pci)} GPUs on the PCI bus, but no NVIDIA driver is loaded",
             expected="a driver",
             found="no /proc/driver/nvidia/version",
-            remedy=f"modprobe nvidia on {host}; after a new kernel the driver has to be built for it first",
+            remedy="load the NVIDIA driver. After a kernel update, build it for the new kernel first",
+            commands=(scribe.on(host, "modprobe nvidia"),),
         )
     elif known(error):
         yield scribe.bad(f"{host}: {error}", expected="an answer")
     else:
-        yield scribe.unknown(f"{host}: {error}", remedy=f"run nvidia-smi -q on {host}")
+        yield scribe.unknown(f"{host}: {error}", remedy="run nvidia-smi on the host", commands=_query(scribe))
+
+
+def _query(scribe: Here) -> tuple[str, ...]:
+    return (scribe.on(scribe.host.name, "nvidia-smi -q"),)
 
 
 def _hang(scribe: Here, nvidia: Nvidia) -> Finding:
     host = scribe.host.name
     hung_gpus = sorted({xid.bus for xid in xids_of(nvidia) if xid.code in _GSP})
+    summary, expected = f"{host}: nvidia-smi hangs: {nvidia.gpus.error}", "an answer within 25 s"
     if hung_gpus:
-        cause = f"the system processor (GSP) of GPU {', '.join(hung_gpus)} does not answer the driver (Xid 119)"
-        remedy = f"reset the GPU (nvidia-smi --gpu-reset -i {hung_gpus[0]}), else reboot {host}"
-    else:
-        cause = "the driver waits for a GPU; Xid 119 in dmesg names it"
-        remedy = f"dmesg | grep Xid on {host}; reboot it"
-    summary = f"{host}: nvidia-smi hangs: {nvidia.gpus.error}"
-    return scribe.bad(summary, expected="an answer within 25 s", cause=cause, remedy=remedy)
+        return scribe.bad(
+            summary,
+            expected=expected,
+            evidence=(f"the system processor (GSP) of GPU {', '.join(hung_gpus)} did not answer the driver (Xid 119)",),
+            remedy=f"reset the GPU. Reboot {host} if that fails",
+            commands=(scribe.on(host, f"nvidia-smi --gpu-reset -i {hung_gpus[0]}"),),
+        )
+    return scribe.bad(
+        summary,
+        expected=expected,
+        cause="the driver is waiting for a GPU",
+        remedy=f"find the GPU in the kernel log (Xid 119), then reboot {host}",
+        commands=(scribe.on(host, "dmesg | grep Xid"),),
+    )
 
 
 def _unread_values(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
@@ -76,12 +94,13 @@ def _unread_values(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
     lost_gpus = tuple(error for error in errors if _NO_HANDLE in error)
     other_errors = tuple(error for error in errors if error not in lost_gpus)
     for error in dict.fromkeys(lost_gpus):
-        yield scribe.bad(f"{scribe.host.name}: {error}", expected="an answer of every GPU")
+        yield scribe.bad(f"{scribe.host.name}: {error}", expected="an answer from every GPU")
     if other_errors:
         suffix = f", and {len(other_errors) - _SHOWN} more" if len(other_errors) > _SHOWN else ""
         yield scribe.unknown(
             f"{scribe.host.name}: {'; '.join(other_errors[:_SHOWN])}{suffix}",
-            remedy=f"read nvidia-smi -q on {scribe.host.name}",
+            remedy="read these values in the output of nvidia-smi",
+            commands=_query(scribe),
         )
 
 
@@ -96,13 +115,17 @@ class _PeerCount:
 @cluster_check("GPU102", "GPU presence", products=GPU, several=False)
 def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU that fell off the bus (Xid 79) ends the job's rank. After a reboot, it may be missing without a
-    message. The number of GPUs is compared with the inventory, else with the other hosts. The PCI bus shows which one
-    is lost. A lost GPU or a wrong number fails; a number that is unusual for the model is a warning. In a container,
-    only the GPUs that it was given count.
+    message. The PCI bus shows which GPU is lost.
 
-    Check manually: nvidia-smi -L; lspci -D -d 10de: ; dmesg | grep Xid   (rev ff in lspci: the GPU fell off the bus)
+    Result: FAIL for a lost GPU, and if the number of GPUs differs from the inventory or the other hosts. WARN for a
+    number that is unusual for the model. In a container, only the GPUs that it was given count.
 
-    Fix: Reboot the host. If that does not help, power it off and on, then check the board, its cables or its slot.
+    Check manually: In the output of lspci, rev ff marks a GPU that fell off the bus.
+      nvidia-smi -L
+      lspci -D -d 10de:
+      dmesg | grep Xid
+
+    Fix: Reboot the host. If that does not help, power it off and on. Then check the board, its cables and its slot.
     """
     counts = {
         host.name: len(answer.gpus)
@@ -120,8 +143,9 @@ def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             yield from _odd_number(host_scribe, nvidia_of_host, number, peers)
         elif nvidia_of_host.gpus.value:
             yield host_scribe.unknown(
-                f"{name}: the answer of nvidia-smi breaks off: the number of GPUs is not known, see GPU101",
-                remedy=f"run nvidia-smi -L on {name}",
+                f"{name}: the output of nvidia-smi is cut off, so the number of GPUs is unknown (see GPU101)",
+                remedy="count the GPUs",
+                commands=(scribe.on(name, "nvidia-smi -L"),),
             )
         elif not missing:
             yield from silent(host_scribe, nvidia_of_host)
@@ -134,31 +158,34 @@ def _lost_gpus(scribe: Here, nvidia: Nvidia, missing: Mapping[str, str]) -> Iter
             f"{scribe.host.name}: the GPU at {bus} {symptom}",
             expected="in nvidia-smi",
             found="lost",
-            cause="Xid 79: it fell off the PCIe bus" if fell_off else "",
-            remedy=f"reboot {scribe.host.name}; power it off and on if the GPU stays lost, then look at the board",
+            evidence=("Xid 79 in the kernel log: the GPU fell off the PCIe bus",) if fell_off else (),
+            remedy=f"reboot {scribe.host.name}. If the GPU stays lost, power the host off and on, then check the board",
         )
 
 
 def _odd_number(scribe: Here, nvidia: Nvidia, number: int, peers: _PeerCount) -> Iterator[Finding]:
     """Yield the finding about the number of GPUs, the lost ones among them."""
-    planned = len(scribe.host.devices)
+    planned, host = len(scribe.host.devices), scribe.host.name
+    list_on_bus = scribe.on(host, "lspci -D -d 10de:")
     model = next((gpu.product for gpu in gpus(nvidia)), None)
     plan = profile(model)
     if number != planned if planned else number < peers.number:
-        reference = f"the inventory plans {planned}" if planned else f"{peers.hosts} have {peers.number}"
+        reference = f"the inventory lists {planned}" if planned else f"{peers.hosts} have {peers.number}"
         yield scribe.bad(
-            f"{scribe.host.name}: {_gpus(number)}; {reference}",
+            f"{host}: {_gpus(number)}, but {reference}",
             expected=f"{planned or peers.number} GPUs",
             found=str(number),
-            remedy="compare nvidia-smi -L with lspci -D -d 10de: ; correct the inventory if it is wrong",
+            remedy="compare the GPUs of the driver with those on the PCI bus. Correct the inventory if it is wrong",
+            commands=(scribe.on(host, "nvidia-smi -L"), list_on_bus),
         )
     elif not planned and plan and number not in plan.gpus and not nvidia.contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield scribe.warn(
-            f"{scribe.host.name}: {_gpus(number)}; servers with {model} have {numbers}",
+            f"{host}: {_gpus(number)}, but servers with {model} usually have {numbers}",
             expected=f"{numbers} GPUs",
             found=str(number),
-            remedy="lspci -D -d 10de: ; devices under [cluster] of the inventory says how many there should be",
+            remedy="count the GPUs on the PCI bus. If all are there, set devices under [cluster] of the inventory",
+            commands=(list_on_bus,),
         )
 
 
@@ -168,12 +195,15 @@ def _gpus(number: int) -> str:
 
 @cluster_check("GPU106", "GPU PCIe link width", products=GPU, several=False)
 def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: A GPU on 8 of 16 lanes works, but is half as fast to and from the host and the NICs, and every job waits for
-    it. The width does not fall while a GPU idles; only the generation does. Fewer lanes fail if the GPUs of that number
-    have more on most hosts. If that is undecided, most GPUs of the name decide. Otherwise the servers may be built like
-    that, and it is a warning.
+    """Why: A GPU on 8 of 16 PCIe lanes works, but transfers to the host and the NICs are half as fast. Every job waits
+    for it. An idle GPU lowers the PCIe generation, but not the width.
 
-    Check manually: nvidia-smi -q | grep -A2 'Link Width'; lspci -vv -s 0000:9b:00.0 | grep LnkSta
+    Result: FAIL for fewer lanes than the GPU of that number has on most hosts. If that is undecided, most GPUs of the
+    same name decide. Otherwise it is WARN, because the servers may be built like that.
+
+    Check manually: The GPU's bus address is in the finding, here 0000:9b:00.0.
+      nvidia-smi -q | grep -A2 'Link Width'
+      lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
     Fix: Power the host off and on. Then check the seat of the board, its riser or retimer.
     """
@@ -193,14 +223,17 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         if width is None or width >= width_max:
             continue
         if _most_have_more(width, widths[gpu.product, index], widths[gpu.product, None]):
-            report, remedy = host_scribe.bad, f"power {name} off and on; then look at the board's seat and riser"
+            report, remedy = (
+                host_scribe.bad,
+                f"power {name} off and on. Then check the seat of the GPU board and its riser",
+            )
         else:
-            report, remedy = host_scribe.warn, "none, where the server's slots have no more lanes"
+            report, remedy = host_scribe.warn, "check whether the server's slots have more lanes"
         yield report(
-            f"{called(host_scribe.host, index, gpu)}: {width} PCIe lanes of {width_max}",
+            f"{called(host_scribe.host, index, gpu)}: {width} of {width_max} PCIe lanes in use",
             device=index,
             expected=f"{width_max} lanes",
-            found=str(width),
+            found=f"{width} lanes",
             remedy=remedy,
         )
 

@@ -11,7 +11,7 @@ from preflight.facts.types import Os
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, called, gpus, numbered
-from preflight.rules.own_processes import Owner, end, owner, wait
+from preflight.rules.own_processes import Owner, owner
 
 _ONE_PROCESS = "Exclusive_Process"
 _NOBODY = "Prohibited"
@@ -19,13 +19,18 @@ _NOBODY = "Prohibited"
 
 @host_check("GPU108", "GPU processes", severity=Outcome.WARN, products=GPU, optional=("os",))
 def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
-    """Why: A process that is left over from an earlier job keeps GPU memory, and a job that needs all of it fails. Any
-    process is a warning. A running job is no fault, but the probe avoids it. Processes of other containers are visible
-    only from the host. Processes that this run of preflight started are ignored.
+    """Why: A leftover process of an earlier job keeps GPU memory, and a job that needs all of it fails. A running job
+    is no fault, but the probe avoids it.
 
-    Check manually: nvidia-smi; fuser -v /dev/nvidia*
+    Result: WARN for any process on a GPU. Processes that this run of preflight started are ignored. Processes of other
+    containers are visible only from the host.
 
-    Fix: Wait for the job, or end its leftover processes: kill PID
+    Check manually:
+      nvidia-smi
+      fuser -v /dev/nvidia*
+
+    Fix: Wait for the job, or end its leftover process, with PID from the finding.
+      kill PID
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -36,48 +41,62 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
             if holder is Owner.THIS_RUN:
                 continue
             other_run = holder is Owner.OTHER_RUN
+            command = f"ps -o pid,user,lstart,args -p {process.pid}" if other_run else f"kill {process.pid}"
             yield scribe.bad(
                 f"{called(scribe.host, index, gpu)}: used by {process.name or 'a process'}"
                 + (", of another preflight run" if other_run else ""),
                 device=index,
                 expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
-                remedy=wait(scribe.host.name, process.pid)
+                remedy="wait until the other preflight run has ended"
                 if other_run
-                else f"wait for the job, or {end(scribe.host.name, process.pid)}",
+                else "wait for the job to end, or end this process",
+                commands=(scribe.on(scribe.host.name, command),),
             )
 
 
 @host_check("GPU109", "GPU persistence mode", severity=Outcome.WARN, products=GPU)
 def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: Without persistence mode, the driver releases a GPU when the last program ends, and sets it up again for the
-    next one. Every start takes seconds a GPU, and settings of clocks and power are lost. On NVSwitch hosts, the GPU
-    also joins the fabric again. Persistence mode that is off is a warning, unless nvidia-persistenced runs.
+    """Why: Without persistence mode, the driver releases a GPU when the last program ends, and initializes it for the
+    next one. Every start takes seconds for each GPU, and clock and power settings are lost. On NVSwitch hosts, the GPU
+    also has to join the fabric again.
 
-    Check manually: nvidia-smi -q | grep Persistence; systemctl status nvidia-persistenced
+    Result: WARN if persistence mode is off, unless nvidia-persistenced runs.
 
-    Fix: Run systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1 (until the next reboot).
+    Check manually:
+      nvidia-smi -q | grep Persistence
+      systemctl status nvidia-persistenced
+
+    Fix: Start the service.
+      systemctl enable --now nvidia-persistenced
+    Or turn the mode on until the next reboot.
+      nvidia-smi -pm 1
     """
     yield from silent(scribe, nvidia)
     off = [index for index, gpu in numbered(nvidia) if gpu.persistence is False]
     if off and not nvidia.persistence_daemon:
         yield scribe.bad(
-            f"{scribe.host.name}: persistence mode is off: GPU {', '.join(map(str, off))}",
+            f"{scribe.host.name}: persistence mode is off on GPU {', '.join(map(str, off))}",
             expected="Enabled",
             found="Disabled",
-            remedy=f"systemctl enable --now nvidia-persistenced on {scribe.host.name}",
+            remedy="enable nvidia-persistenced",
+            commands=(scribe.on(scribe.host.name, "systemctl enable --now nvidia-persistenced"),),
         )
 
 
 @host_check("GPU110", "GPU compute mode", products=GPU)
 def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: In compute mode Prohibited, no program gets the GPU, and the check fails. Exclusive_Process admits one
-    program, which is enough for a job; it is a warning. A leftover process or a second one (a data loader, a profiler)
-    stops the next. The error is "all CUDA-capable devices are busy or unavailable".
+    """Why: In compute mode Prohibited, no program can use the GPU. Exclusive_Process admits one program, which is
+    enough for a job. A leftover or second process (a data loader, a profiler) then blocks the next: "all CUDA-capable
+    devices are busy or unavailable".
 
-    Check manually: nvidia-smi -q -d COMPUTE
+    Result: FAIL for Prohibited. WARN for Exclusive_Process.
 
-    Fix: Run nvidia-smi -c DEFAULT
+    Check manually:
+      nvidia-smi -q -d COMPUTE
+
+    Fix: Set the default mode.
+      nvidia-smi -c DEFAULT
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -88,20 +107,25 @@ def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 device=index,
                 expected="Default",
                 found=gpu.compute_mode,
-                remedy=f"on {scribe.host.name}: nvidia-smi -i {gpu.bus} -c DEFAULT",
+                remedy="set the default compute mode",
+                commands=(scribe.on(scribe.host.name, f"nvidia-smi -i {gpu.bus} -c DEFAULT"),),
             )
 
 
 @cluster_check("GPU111", "GPU MIG mode", products=GPU, several=False)
 def mig(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: A job sees only one instance of a GPU that is split by MIG, without NVLink. Ranks with a whole GPU and ranks
-    with a part of one do not work together. MIG is expected off, unless the inventory has `mig = true` under [machine].
-    A difference fails. If all GPUs have MIG on without that setting, it is a warning, and so is a pending change.
+    """Why: A job sees only one instance of a GPU that MIG splits, and that instance has no NVLink. Ranks with a whole
+    GPU and ranks with a part of one do not work together.
 
-    Check manually: nvidia-smi -q | grep -A2 'MIG Mode'
+    Result: FAIL for a difference between GPUs or from the inventory. Without `mig = true` under [machine], MIG is
+    expected to be off. WARN if all GPUs have MIG on without that setting, and for a pending change.
 
-    Fix: Run nvidia-smi -i 0000:9b:00.0 -mig 0 (or 1), then reset the GPU. If MIG is intended, set that in the
-    inventory.
+    Check manually:
+      nvidia-smi -q | grep -A2 'MIG Mode'
+
+    Fix: Turn MIG off (or on, with -mig 1) at the GPU's bus address from the finding. Then reset the GPU. If MIG is
+    intended, set that in the inventory.
+      nvidia-smi -i 0000:9b:00.0 -mig 0
     """
     modes = {gpu.mig.current for nvidia_of_host in nvidia.values() for gpu in gpus(nvidia_of_host)} - {None}
     for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
@@ -116,7 +140,7 @@ def _mig_of(scribe: Here, index: int, gpu: Gpu, report: Callable[..., Finding]) 
     """Yield the finding about one GPU. `report`: for a mode that is not the planned one."""
     wanted, mode, pending = scribe.cluster.machine.mig, gpu.mig.current, gpu.mig.pending
     name = called(scribe.host, index, gpu)
-    command = f"on {scribe.host.name}: nvidia-smi -i {gpu.bus} -mig {int(wanted)}"
+    commands = (scribe.on(scribe.host.name, f"nvidia-smi -i {gpu.bus} -mig {int(wanted)}"),)
     if mode is None:
         return
     if mode is not wanted:
@@ -125,15 +149,18 @@ def _mig_of(scribe: Here, index: int, gpu: Gpu, report: Callable[..., Finding]) 
             device=index,
             expected=_word(wanted),
             found=_word(mode),
-            remedy=f"{command}, then reset the GPU" + ("; or mig = true under [machine]" if mode else ""),
+            remedy=f"turn MIG {_word(wanted)}, then reset the GPU"
+            + (". If MIG is intended, set mig = true under [machine] of the inventory" if mode else ""),
+            commands=commands,
         )
     elif pending not in (None, mode):
         yield scribe.warn(
-            f"{name}: MIG is {_word(mode)}, and {_word(pending)} after the next reset",
+            f"{name}: MIG is {_word(mode)}, but will be {_word(pending)} after the next reset",
             device=index,
             expected=_word(wanted),
-            found=f"pending: {_word(pending)}",
-            remedy=command,
+            found=f"{_word(pending)} after the next reset",
+            remedy=f"keep MIG {_word(wanted)}",
+            commands=commands,
         )
 
 

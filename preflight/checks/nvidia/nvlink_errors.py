@@ -11,18 +11,20 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.rules.gpus import GPU, gpus
 
-_NOT_ASKED = "was not asked"  # the collector's message
+_NOT_ASKED = "was not run"  # the collector's message
 Place = tuple[int, int]  # GPU and link
 
 
 @host_check("GPU122", "NVLink errors", severity=Outcome.WARN, products=GPU)
 def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A link that resends packets, or is trained again, is slow intermittently, and often goes down next. A
-    healthy link counts no errors since the driver was loaded. An error is only a warning, because the format is known
-    from users' posts, not from a capture. A link without a known counter is unknown. The counters are not read if the
-    kernel log has to be read from journald.
+    """Why: A link that resends packets or is trained again is slow intermittently, and often goes down next. A healthy
+    link counts no errors since the driver was loaded.
 
-    Check manually: nvidia-smi nvlink -e
+    Result: WARN for errors, never FAIL: the format is known from users' posts, not from a capture. UNKNOWN for a link
+    without a known counter. The counters are not read if the kernel log has to be read from journald.
+
+    Check manually:
+      nvidia-smi nvlink -e
 
     Fix: Reset all GPUs of the host together, or reboot it, and check whether the counts rise again. Then check the
     board, or the bridge between the GPUs.
@@ -39,15 +41,16 @@ def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         bad = {link.number: counts for link in gpu.links if (counts := _counts_above_zero(link))}
         if bad:
             first = next(iter(bad))
-            suffix = f"; {len(bad) - 1} more links have, too" if len(bad) > 1 else ""
+            suffix = f"; errors also on {len(bad) - 1} more link{'s' if len(bad) > 2 else ''}" if len(bad) > 1 else ""
             yield scribe.bad(
-                f"{scribe.host.name}: GPU {gpu.index}: NVLink {first} has counted {bad[first]}{suffix}",
+                f"{scribe.host.name}: GPU {gpu.index}: NVLink {first} counted {bad[first]}{suffix}",
                 device=gpu.index,
                 expected="no errors",
                 found=bad[first],
                 evidence=tuple(f"link {number}: {counts}" for number, counts in bad.items()),
-                remedy=f"nvidia-smi nvlink -e -i {gpu.index} again: where it rises, reset all GPUs of "
-                f"{scribe.host.name} together, then look at the board",
+                remedy=f"read the counters again. If they rise, reset all GPUs of {scribe.host.name} together, "
+                "then check the board",
+                commands=(scribe.on(scribe.host.name, f"nvidia-smi nvlink -e -i {gpu.index}"),),
             )
 
 
@@ -58,7 +61,7 @@ def _without_counters(scribe: Here, nvidia: Nvidia) -> Finding:
     up = bool(nvidia.nvlinks.error) or bool(_active_links(nvidia))
     missed = answers and up and _NOT_ASKED not in error and not lacks(error)
     report = scribe.unknown if missed else scribe.skip
-    return report(f"{scribe.host.name}: {error or 'nvidia-smi nvlink -e tells of no NVLink'}")
+    return report(f"{scribe.host.name}: {error or 'nvidia-smi nvlink -e lists no NVLink'}")
 
 
 def _links_without_counts(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) -> Iterator[Finding]:
@@ -70,13 +73,13 @@ def _links_without_counts(scribe: Here, nvidia: Nvidia, errors: NvLinkErrors) ->
     places = sorted(_active_links(nvidia) or counts)
     silent = [place for place in places if not counts.get(place)]
     if not places:
-        yield scribe.skip(f"{scribe.host.name}: nvidia-smi tells of no NVLink that is up")
+        yield scribe.skip(f"{scribe.host.name}: nvidia-smi lists no NVLink that is up")
     elif silent:
         (index, number), *further = silent
-        suffix = f", and of {len(further)} more" if further else ""
+        suffix = f" and {len(further)} more" if further else ""
         report = scribe.skip if set(silent) == set(places) <= counts.keys() else scribe.unknown
         yield report(
-            f"{scribe.host.name}: GPU {index}: nvidia-smi nvlink -e counts no errors of NVLink {number}{suffix}"
+            f"{scribe.host.name}: GPU {index}: nvidia-smi nvlink -e has no error counters for NVLink {number}{suffix}"
         )
 
 

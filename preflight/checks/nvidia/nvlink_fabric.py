@@ -14,86 +14,105 @@ _READY, _FINE = "Completed", "Success"
 
 @host_check("GPU112", "Fabric manager service", products=GPU)
 def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: Fabric manager sets up the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
-    GPUs of the host, or NCCL fails when it sets up NVLink SHARP. The check then fails. A manager that was started
-    manually is gone after the next reboot, which is a warning. GPU114 reports on hosts without NVSwitches on their PCI
-    bus (also virtual machines, and B200).
+    """Why: Fabric manager configures the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
+    GPUs of the host. Or NCCL fails when it initializes NVLink SHARP.
 
-    Check manually: systemctl status nvidia-fabricmanager; lspci -d 10de: | grep 0680
+    Result: FAIL if it does not run. WARN if it was started manually, because it is gone after the next reboot. GPU114
+    covers hosts without NVSwitches on their PCI bus (virtual machines, B200).
 
-    Fix: Run systemctl enable --now nvidia-fabricmanager (from the package of that name). If it does not start, read
-    /var/log/fabricmanager.log
+    Check manually:
+      systemctl status nvidia-fabricmanager
+      lspci -d 10de: | grep 0680
+
+    Fix: Enable and start the service, from the package of the same name. If it does not start, read
+    /var/log/fabricmanager.log.
+      systemctl enable --now nvidia-fabricmanager
     """
     manager = nvidia.fabric_manager
     if not nvidia.switches:
         yield scribe.skip("no NVSwitch on the PCI bus")
     elif not manager.running and nvidia.contained:
-        yield scribe.skip("this is a container: fabric manager runs on its host")
+        yield scribe.skip("this is a container, and fabric manager runs on its host")
     elif not manager.running:
         yield scribe.bad(
-            f"{scribe.host.name}: fabric manager does not run, and there are {len(nvidia.switches)} NVSwitches",
-            expected="nv-fabricmanager runs",
+            f"{scribe.host.name}: fabric manager is not running, but the host has {len(nvidia.switches)} NVSwitches",
+            expected="nv-fabricmanager running",
             found="no such process",
-            remedy=_start(scribe, nvidia),
+            remedy=_start(nvidia),
+            commands=() if manager.at_boot is None else (_systemctl(scribe, "enable --now"),),
         )
     elif manager.at_boot is False and manager.unit:
         yield scribe.warn(
-            f"{scribe.host.name}: fabric manager runs, but does not start at boot",
+            f"{scribe.host.name}: fabric manager is running, but is not enabled at boot",
             expected="enabled",
             found="disabled",
-            remedy=f"systemctl enable nvidia-fabricmanager on {scribe.host.name}",
+            remedy="enable fabric manager at boot",
+            commands=(_systemctl(scribe, "enable"),),
         )
     elif manager.at_boot is False:
         yield scribe.warn(
-            f"{scribe.host.name}: fabric manager runs, but systemd has no unit that starts it at boot",
+            f"{scribe.host.name}: fabric manager is running, but no systemd unit starts it at boot",
             expected="enabled",
             found="no nvidia-fabricmanager.service",
-            remedy=f"see that what started it does so after a boot of {scribe.host.name}; its package has a unit",
+            remedy="install the nvidia-fabricmanager package, which has a unit, or start it at boot in another way",
         )
 
 
-def _start(scribe: Here, nvidia: Nvidia) -> str:
+def _start(nvidia: Nvidia) -> str:
+    log = "If it does not start, read /var/log/fabricmanager.log"
     if nvidia.fabric_manager.at_boot is None:
-        return f"start nv-fabricmanager on {scribe.host.name}, which has no systemd; /var/log/fabricmanager.log"
-    start = f"systemctl enable --now nvidia-fabricmanager on {scribe.host.name}; /var/log/fabricmanager.log"
+        return f"start nv-fabricmanager without systemd, which this host does not run. {log}"
     if nvidia.fabric_manager.unit:
-        return start
-    release = f" {nvidia.module.version}" if nvidia.module else ", of the driver's release,"
-    return f"install nvidia-fabricmanager{release}, then {start}"
+        return f"start fabric manager. {log}"
+    release = f" {nvidia.module.version}" if nvidia.module else " in the driver's version"
+    return f"install nvidia-fabricmanager{release}, then start it. {log}"
+
+
+def _systemctl(scribe: Here, verb: str) -> str:
+    return scribe.on(scribe.host.name, f"systemctl {verb} nvidia-fabricmanager")
 
 
 @host_check("GPU113", "Fabric manager version", products=GPU)
 def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: Fabric manager must have exactly the driver's release; another release fails. After an update of one of the
-    two, it does not start. If it was started before, only a part fails: NVLink SHARP in NCCL ("transport/nvls.cc … Cuda
-    failure 1").
+    """Why: Fabric manager must have exactly the driver's release. After an update of one of the two, it does not start.
+    If it was started before, only NVLink SHARP in NCCL fails ("transport/nvls.cc … Cuda failure 1").
 
-    Check manually: nv-fabricmanager -v; cat /proc/driver/nvidia/version
+    Result: FAIL if the releases differ.
 
-    Fix: Install the package of the driver's release, end the jobs, then run systemctl restart nvidia-fabricmanager
+    Check manually:
+      nv-fabricmanager -v
+      cat /proc/driver/nvidia/version
+
+    Fix: Install the package of the driver's release, end the jobs, then restart the service.
+      systemctl restart nvidia-fabricmanager
     """
     manager, module = nvidia.fabric_manager.version, nvidia.module
     if manager is None or module is None:
-        yield scribe.skip("the version of fabric manager, or of the driver, is not known (known of Debian packages)")
+        yield scribe.skip(
+            "the version of fabric manager or of the driver is unknown (fabric manager's is read from Debian only)"
+        )
     elif nvidia.switches and manager != module.version:
         yield scribe.bad(
-            f"{scribe.host.name}: fabric manager {manager}, and the driver is {module.version}",
+            f"{scribe.host.name}: fabric manager is {manager}, but the NVIDIA driver is {module.version}",
             expected=module.version,
             found=manager,
-            remedy=f"install nvidia-fabricmanager {module.version} on {scribe.host.name}, end its jobs, "
-            "then systemctl restart nvidia-fabricmanager",
+            remedy=f"install nvidia-fabricmanager {module.version}, end the host's jobs, then restart fabric manager",
+            commands=(_systemctl(scribe, "restart"),),
         )
 
 
 @host_check("GPU114", "NVLink fabric state", products=GPU)
 def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The check
-    then fails. The state is In Progress until fabric manager has set the GPU up, which takes minutes after a boot.
+    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The state
+    is In Progress until fabric manager has configured the GPU, which takes minutes after a boot.
 
-    Check manually: nvidia-smi -q | grep -A2 Fabric
+    Result: FAIL if a GPU has not joined the fabric.
 
-    Fix: Wait some minutes after a boot. Otherwise end the jobs, run systemctl restart nvidia-fabricmanager, then reset
-    the GPUs.
+    Check manually:
+      nvidia-smi -q | grep -A2 Fabric
+
+    Fix: Wait some minutes after a boot. Otherwise end the jobs, restart the service, then reset the GPUs.
+      systemctl restart nvidia-fabricmanager
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -101,21 +120,25 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         if state is not None and (state != _READY or status not in (None, _FINE)):
             problem = state if state != _READY else f"{state}, {status}"
             yield scribe.bad(
-                f"{called(scribe.host, index, gpu)}: its NVLink fabric is {problem}",
+                f"{called(scribe.host, index, gpu)}: NVLink fabric state is {problem}",
                 device=index,
                 expected=f"{_READY}, {_FINE}",
                 found=problem,
-                remedy=f"end the jobs of {scribe.host.name}, then systemctl restart nvidia-fabricmanager; "
-                "/var/log/fabricmanager.log",
+                remedy="end the host's jobs, then restart fabric manager. For errors, see /var/log/fabricmanager.log",
+                commands=(_systemctl(scribe, "restart"),),
             )
 
 
 @host_check("GPU116", "NVSwitch errors", severity=Outcome.WARN, products=GPU)
 def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A fatal SXid takes NVLinks, or a whole NVSwitch, out of use until GPUs and switches are reset. It is only a
-    warning, because the format is known from the driver's source and other tools, not from a capture.
+    """Why: A fatal SXid takes NVLinks or a whole NVSwitch out of use until GPUs and switches are reset.
 
-    Check manually: dmesg | grep SXid; cat /var/log/fabricmanager.log
+    Result: WARN for an SXid, never FAIL: the format is known from the driver's source and other tools, not from a
+    capture.
+
+    Check manually:
+      dmesg | grep SXid
+      cat /var/log/fabricmanager.log
 
     Fix: End the jobs, then reset all GPUs of the host together, or reboot it. If the error returns, call the vendor.
     """
@@ -123,7 +146,7 @@ def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
         return
     if nvidia.log.value is None:
-        yield scribe.skip("the driver's lines of the kernel log are not known, see GPU107")
+        yield scribe.skip("the driver's messages in the kernel log are unknown, see GPU107")
         return
     for error in nvidia.log.value.lines.sxids:
         if error.fatal is not False:

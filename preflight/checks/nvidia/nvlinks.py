@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from preflight.checks.engine.registry import All, Here, cluster_check
 from preflight.checks.shared.by_host import by_host
@@ -33,10 +34,13 @@ class _Links:
 @cluster_check("GPU115", "NVLink count and speed", products=GPU, several=False)
 def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU that lacks NVLinks has less bandwidth to its neighbours, and every collective waits for it. Without
-    any NVLink, NCCL uses PCIe. Missing or slow links fail. The expected links are those of [machine] in the inventory,
-    else of the model, else of most GPUs with that name. GPUs in MIG mode have no NVLink and are ignored.
+    any NVLink, NCCL uses PCIe.
 
-    Check manually: nvidia-smi nvlink -s
+    Result: FAIL for missing or slow links. The inventory's [machine] table gives the expected links, else the model,
+    else most GPUs of that name. GPUs in MIG mode have no NVLink and are ignored.
+
+    Check manually:
+      nvidia-smi nvlink -s
 
     Fix: Reset all GPUs of the host together, or reboot it. If links stay down, check the board.
     """
@@ -70,7 +74,7 @@ def _without_answer(scribe: Here, nvidia: Nvidia) -> Finding:
     """Return the finding of a host without known NVLinks: unknown where it should have some, else skip."""
     expected = nvidia.nvlinks.error or any(profile(gpu.product) for gpu in gpus(nvidia))
     report = scribe.unknown if expected and nvidia.gpus.value else scribe.skip
-    return report(f"{scribe.host.name}: {nvidia.nvlinks.error or 'nvidia-smi tells of no NVLink'}")
+    return report(f"{scribe.host.name}: {nvidia.nvlinks.error or 'nvidia-smi lists no NVLink'}")
 
 
 def _usual_links(same_model: Sequence[GpuNvLinks]) -> _Links:
@@ -97,33 +101,40 @@ def _speeds(links: GpuNvLinks) -> list[float]:
 def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterator[Finding]:
     up = _speeds(links)
     name = f"{scribe.host.name}: GPU {links.index}"
-    remedy = f"reset all GPUs of {scribe.host.name} together, or reboot it; look for Xid 74 and SXid in dmesg"
+    fix: dict[str, Any] = {
+        "remedy": f"look for Xid 74 and SXid in the kernel log. Then reset all GPUs of {scribe.host.name} together, or "
+        "reboot it",
+        "commands": (scribe.on(scribe.host.name, "dmesg | grep Xid"),),
+    }
     if len(up) < expected.number:
         down = ", ".join(str(link.number) for link in links.links if link.speed is None)
         yield scribe.bad(
-            f"{name}: {len(up)} of {expected.number} NVLinks are up" + (f"; link {down} is inactive" if down else ""),
+            f"{name}: {len(up)} of {expected.number} NVLinks are up" + (f", link {down} is inactive" if down else ""),
             device=links.index,
             expected=f"{expected.number} NVLinks",
             found=str(len(up)),
-            remedy=remedy,
+            **fix,
         )
     if slow := [link_speed for link_speed in up if link_speed < expected.speed * (1 - _TOLERANCE)]:
         yield scribe.bad(
-            f"{name}: {len(slow)} NVLinks have {min(slow):g} GB/s",
+            f"{name}: slow NVLinks: {len(slow)} at {min(slow):g} GB/s, expected {expected.speed:g} GB/s",
             device=links.index,
             expected=f"{expected.speed:g} GB/s",
             found=f"{min(slow):g} GB/s",
-            remedy=remedy,
+            **fix,
         )
 
 
 @cluster_check("GPU117", "NVLink topology", products=GPU, several=False)
 def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: Two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
-    tenth of the speed. The check fails if the model's servers have NVSwitches. It also fails if the same pair has
-    NVLink on most hosts with the same GPUs. If as many hosts have it as lack it, both sides are reported.
+    tenth of the speed.
 
-    Check manually: nvidia-smi topo -m
+    Result: FAIL if the model's servers have NVSwitches, or if the pair has NVLink on most hosts with the same GPUs. If
+    as many hosts have it as lack it, both sides are reported.
+
+    Check manually:
+      nvidia-smi topo -m
 
     Fix: Fix GPU112 and GPU115 first (fabric manager, links). Otherwise reset all GPUs of the host together, or reboot
     it. For cards with bridges between them, check the bridge.
@@ -155,12 +166,12 @@ def _pairs_of(
     elif missed and not has_switches:
         pair, peer = next(iter(missed.items()))
         yield scribe.bad(
-            f"{scribe.host.name}: {' and '.join(pair)} reach each other over NVLink, on {peer} over "
-            f"{links[peer][pair]}",
+            f"{scribe.host.name}: {' and '.join(pair)} are connected by NVLink, but by {links[peer][pair]} on {peer}",
             peer=peer,
-            expected="the same everywhere",
+            expected="the same on all hosts",
             found=own[pair],
-            remedy=f"look for the bridge between the two GPUs of {peer}; nvidia-smi topo -m on both",
+            remedy=f"check the NVLink bridge between these GPUs of {peer}",
+            commands=_show_topology(scribe, peer),
         )
 
 
@@ -200,15 +211,20 @@ def _without_nvlink(scribe: Here, without: Mapping[Pair, str], peer: str | None)
     `peer` with NVLink."""
     (first, second), link = next(iter(without.items()))
     common = set.intersection(*map(set, without)) if len(without) > 1 else set()
-    suffix = f", and {len(without) - 1} more pairs" if len(without) > 1 else ""
+    suffix = f" (and {len(without) - 1} more pairs)" if len(without) > 1 else ""
     return scribe.bad(
-        f"{scribe.host.name}: {first} and {second} reach each other over {link}, not over NVLink{suffix}",
+        f"{scribe.host.name}: {first} and {second} are connected by {link}, not by NVLink{suffix}",
         peer=peer,
         device=int(common.pop()[3:]) if len(common) == 1 else None,
-        expected="NV and a number",
+        expected="NVLink (NV and a number)",
         found=link,
-        remedy=f"reset all GPUs of {scribe.host.name} together, or reboot it; nvidia-smi topo -m",
+        remedy=f"reset all GPUs of {scribe.host.name} together, or reboot it. Then compare the topology",
+        commands=_show_topology(scribe),
     )
+
+
+def _show_topology(scribe: Here, *peers: str) -> tuple[str, ...]:
+    return tuple(scribe.on(host, "nvidia-smi topo -m") for host in (scribe.host.name, *peers))
 
 
 def _links_by_pair(topology: GpuTopology | None) -> dict[Pair, str]:
@@ -236,12 +252,16 @@ def _unread_topology(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 @cluster_check("GPU118", "GPU-to-NIC distance", severity=Outcome.WARN, products=GPU)
 def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: A GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without the processor. If that NIC is
-    missing, or another card took its slot, the data passes through the host (NODE, SYS). The rail is then slow. The
-    check warns if the nearest NIC is farther away than on most other hosts.
+    missing, or another card took its slot, the data passes through the host (NODE, SYS). The rail is then slow.
 
-    Check manually: nvidia-smi topo -m
+    Result: WARN if the nearest NIC is farther away than on most other hosts.
 
-    Fix: Find the missing NIC (lspci, ip link), or the card that is in another slot than on the other hosts.
+    Check manually:
+      nvidia-smi topo -m
+
+    Fix: Find the missing NIC, or the card in a different slot from the other hosts.
+      lspci
+      ip link
     """
     near = {host.name: _nearest(nvidia[host.name].topology.value) for host in scribe.hosts}
     for host_scribe, nvidia_of_host in by_host(scribe, nvidia):
@@ -252,12 +272,13 @@ def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             usual = max(places_elsewhere, key=lambda at: (places_elsewhere[at], -at), default=place)
             if place > usual:
                 yield host_scribe.bad(
-                    f"{host.name}: the nearest NIC of {gpu} is {_NEAR_TO_FAR[place]} away; on most other hosts "
-                    f"{_NEAR_TO_FAR[usual]}",
+                    f"{host.name}: the nearest NIC of {gpu} is at distance {_NEAR_TO_FAR[place]}, but at "
+                    f"{_NEAR_TO_FAR[usual]} on most other hosts",
                     device=int(gpu[3:]),
                     expected=_NEAR_TO_FAR[usual],
                     found=_NEAR_TO_FAR[place],
-                    remedy=f"compare nvidia-smi topo -m of {host.name} with another host's",
+                    remedy="compare the topology with another host's",
+                    commands=_show_topology(host_scribe),
                 )
 
 

@@ -11,12 +11,13 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ports import PortSet
 from preflight.model.text import quote
-from preflight.rules.own_processes import Owner, end, owner, wait
+from preflight.rules.own_processes import WAIT, Owner, owner, show_run
 from preflight.rules.sysctl.load_order import LONGEST, LoadPath
 from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unread, unreadable, winner
 
 # States in which no process holds the port any more. The kernel keeps the connection for a minute for late packets.
 _DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
+_CONFIGURE = ("preflight configure-ports",)
 
 
 def _not_reserved(ports: PortSet) -> str:
@@ -28,14 +29,19 @@ def _not_reserved(ports: PortSet) -> str:
 def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: The kernel may give port 60005 to an outgoing connection of any program as its source port. A job that wants
     to listen on that port a second later fails to bind. Reserving excludes a range from automatic port assignment and
-    has no other effect; an explicit bind still works. The check fails if a job port is not reserved. Ports that are
-    already reserved stay reserved.
+    has no other effect: an explicit bind still works.
 
-    Check manually: sysctl net.ipv4.ip_local_reserved_ports
+    Result: FAIL if a job port is not reserved. Ports that are already reserved stay reserved.
 
-    Fix: Run preflight configure-ports, or sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031 (a write replaces
-    the whole list, so include the old value). In a container, use docker run --sysctl KEY=VALUE; in a pod,
-    securityContext.sysctls. With the host's network, reserve the ports on the host itself.
+    Check manually:
+      sysctl net.ipv4.ip_local_reserved_ports
+
+    Fix: Reserve the ports.
+      preflight configure-ports
+    Or reserve them manually. A write replaces the whole list, so replace OLD with the present value.
+      sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031
+    For a container, use docker run --sysctl, and for a pod securityContext.sysctls. With the host's network, reserve
+    the ports on the host itself.
     """
     before = sysctl.reserved_ports.strip()
     reserved = PortSet.parse(before)
@@ -43,12 +49,11 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     united = reserved | scribe.cluster.ports
     if missing and sysctl.read_only:
         yield scribe.unknown(
-            f"{scribe.host.name}: {_not_reserved(missing)} as seen here, where /proc/sys is read-only, as "
-            "in a container: nothing can be set from inside",
+            f"{scribe.host.name}: {_not_reserved(missing)}, and /proc/sys is read-only, as in a container",
             expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
-            remedy=f"docker run --sysctl {KEY}={united}; a pod: securityContext.sysctls; with the host's network: "
-            "preflight configure-ports for the host itself",
+            remedy=f"start the container with docker run --sysctl {KEY}={united}, or the pod with "
+            "securityContext.sysctls. With the host's network, reserve the ports on the host itself",
         )
     elif missing and len(str(united)) > LONGEST:
         yield _too_long(scribe, united)
@@ -57,7 +62,8 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
             f"{scribe.host.name}: {_not_reserved(missing)}",
             expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
-            remedy=f"preflight configure-ports, or: sysctl -w {KEY}={united}",
+            remedy="reserve the ports",
+            commands=_CONFIGURE,
             change=Change(scribe.host.name, Area.PORTS, Kind.SYSCTL, KEY, before, str(united), scribe.check.id),
         )
 
@@ -65,33 +71,39 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
 @host_check("PRT102", "Reserved ports after reboot", configures=Area.PORTS)
 def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: A value that was set manually is gone after a reboot. Values in files depend on the program that loads them.
-    The boot reads the folders of sysctl.d(5), and sysctl --system reads /etc/sysctl.conf after them. sysctl -p reads
-    that file alone, and tuned sets its own value. A short list that is read last replaces all others, and the check
-    fails. A short list that a later file makes up for is a warning. Therefore every file that sets the key gets the
-    same list: the ports of the files, the ports reserved now and the inventory's ports.
+    The boot reads the folders of sysctl.d(5), and the command sysctl --system also reads /etc/sysctl.conf after them.
+    The command sysctl -p reads that file alone, and tuned sets its own value.
 
-    Check manually: grep -rn ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d /run/sysctl.d
-    /usr/local/lib/sysctl.d /usr/lib/sysctl.d /etc/tuned /usr/lib/tuned
+    Result: FAIL if a short list is read last and replaces all others. WARN for a short list that a later file makes up
+    for. Therefore, preflight writes the same list to every file that sets the key. The list has the ports of the files,
+    the ports reserved now and the inventory's ports.
 
-    Fix: Run preflight configure-ports, or edit the files that grep finds. If it finds none, write
-    /etc/sysctl.d/90-preflight.conf
+    Check manually:
+      grep -n ip_local_reserved_ports /etc/sysctl.conf
+      grep -rn ip_local_reserved_ports /etc/sysctl.d /run/sysctl.d
+      grep -rn ip_local_reserved_ports /usr/local/lib/sysctl.d /usr/lib/sysctl.d
+      grep -rn ip_local_reserved_ports /etc/tuned /usr/lib/tuned
+
+    Fix: Write the list. To do that manually, edit the files that grep finds. If it finds none, write
+    /etc/sysctl.d/90-preflight.conf.
+      preflight configure-ports
     """
     if sysctl.read_only:
-        yield scribe.skip(f"/proc/sys of {scribe.host.name} is read-only: no file that is seen there decides (PRT101)")
+        yield scribe.skip(f"/proc/sys of {scribe.host.name} is read-only, so its sysctl files do not count (PRT101)")
         return
     unknown = unread(sysctl)
     for path, error in unknown:
         yield scribe.unknown(
-            f"{scribe.host.name}: it is not known what {path} reserves at boot: {error}; no file is changed"
+            f"{scribe.host.name}: the ports that {path} reserves are unknown, so no file is changed: {error}"
         )
     refused = [] if unknown else unreadable(sysctl)
     for path, value in refused:
         yield scribe.bad(
-            f"{scribe.host.name}: {path} sets {KEY} to {quote(value)}, which is no list of ports and which the kernel "
-            "refuses: no file is changed",
-            expected="a list like 8080,60000-60031",
+            f"{scribe.host.name}: {path} sets {KEY} to {quote(value)}, which the kernel refuses, so no file is changed",
+            expected="a list of ports such as 8080,60000-60031",
             found=quote(value),
-            remedy=f"correct that line of {path}, then: preflight configure-ports",
+            remedy=f"correct that line of {path}, then reserve the ports",
+            commands=_CONFIGURE,
         )
     if unknown or refused:
         return
@@ -110,27 +122,31 @@ def _not_writable(scribe: Here, sysctl: Sysctl, plan: Repair) -> Iterator[Findin
         deciding.setdefault(_deciding_file(load_path, sysctl, plan.united), []).append(load_path)
     for (path, remedy), load_paths in deciding.items():
         yield scribe.bad(
-            f"{scribe.host.name}: after {_alternatives(load_paths)} {_not_reserved(plan.left[load_paths[0]])}, and "
-            f"no file that preflight may write changes that: {path} decides",
+            f"{scribe.host.name}: {_not_reserved(plan.left[load_paths[0]])} after {_alternatives(load_paths)}, because "
+            f"{path} decides, which preflight does not change",
             expected=str(scribe.cluster.ports),
             found=path,
             remedy=remedy,
+            commands=_CONFIGURE if path == OWN_FILE else (),
         )
 
 
 def _file(scribe: Here, plan: Repair, edit: Edit) -> Finding:
     """Return the finding about a file that has to change; a warning if another file makes up for it."""
     change = Change(scribe.host.name, Area.PORTS, Kind.FILE, edit.path, edit.before, edit.after, scribe.check.id)
-    remedy = f"preflight configure-ports, or make {edit.path} set {KEY} = {plan.united}"
-    if not plan.short:
-        text = f"{scribe.host.name}: {edit.path} {edit.found}, which only a file that is read later makes good"
-        return scribe.warn(text, expected=str(plan.united), found=edit.found, remedy=remedy, change=change)
-    missing = PortSet.of(part for ports in plan.short.values() for part in ports.ranges)
-    return scribe.bad(
-        f"{scribe.host.name}: after {_alternatives(plan.short)} {_not_reserved(missing)}: {edit.path} {edit.found}",
-        expected=str(scribe.cluster.ports),
+    if plan.short:
+        missing = PortSet.of(part for ports in plan.short.values() for part in ports.ranges)
+        text = f"{_not_reserved(missing)} after {_alternatives(plan.short)}: {edit.path} {edit.found}"
+        report, expected = scribe.bad, scribe.cluster.ports
+    else:
+        text = f"{edit.path} {edit.found}, which only a file that is read later corrects"
+        report, expected = scribe.warn, plan.united
+    return report(
+        f"{scribe.host.name}: {text}",
+        expected=str(expected),
         found=edit.found,
-        remedy=remedy,
+        remedy=f"set {KEY} = {plan.united} in {edit.path}",
+        commands=_CONFIGURE,
         change=change,
     )
 
@@ -148,30 +164,32 @@ def _deciding_file(load_path: LoadPath, sysctl: Sysctl, united: PortSet) -> tupl
         remedy = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
         return tuned.source, remedy
     if file is None:
-        return OWN_FILE, f"somebody made {OWN_FILE} a link: remove it, then run preflight configure-ports again"
+        return OWN_FILE, f"remove the link {OWN_FILE}, then reserve the ports again"
     remedy = f"copy {file.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy"
     return file.path, remedy
 
 
 def _too_long(scribe: Here, ports: PortSet) -> Finding:
     return scribe.bad(
-        f"{scribe.host.name}: the ports to reserve, with those reserved already, make a list of {len(str(ports))} "
-        f"characters, and the kernel takes {LONGEST} in one write: nothing is changed",
+        f"{scribe.host.name}: the list of ports to reserve, with those reserved already, has {len(str(ports))} "
+        f"characters. The kernel takes {LONGEST} in one write, so nothing is changed",
         expected=f"at most {LONGEST} characters",
         found=f"{len(ports.ranges)} ranges",
-        remedy="let the jobs use fewer and larger ranges, or take out of the files what nobody needs any more",
+        remedy="use fewer and larger ranges of ports for jobs, or remove unneeded ports from the sysctl files",
     )
 
 
 @host_check("PRT103", "Job port availability", optional=("os",), configures=Area.PORTS)
 def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
-    """Why: A job fails to bind if one of its ports is taken, often on one host only, and the other hosts wait for it.
-    The check fails for a listener. It also fails for an outgoing connection with the port as its local end. Such a
-    connection blocks a bind just as well, and no list of listeners shows it. Finished connections (TIME-WAIT) are a
-    warning, because they block programs that bind without SO_REUSEADDR. A port of another preflight run is a warning
-    and becomes free when that run ends. Ports of this run are ignored.
+    """Why: A job fails to bind if one of its ports is in use. Often it is in use on one host only, and the other hosts
+    wait. An outgoing connection with the port as its local end also blocks a bind, and no list of listeners shows it.
 
-    Check manually: ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
+    Result: FAIL for a listener, and for such a connection. WARN for finished connections (TIME-WAIT), because they
+    block programs that bind without SO_REUSEADDR. WARN for a port of another preflight run, which becomes free when
+    that run ends. Ports of this run are ignored.
+
+    Check manually: With the job's ports, here 60000-60031 and 29500:
+      ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
 
     Fix: Stop the process in the finding, or move the job to other ports.
     """
@@ -193,7 +211,8 @@ def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
                 f"{scribe.host.name}: {port} is taken by another preflight run: {connection}",
                 expected="free",
                 found=connection,
-                remedy=wait(scribe.host.name, socket.pid),
+                remedy=WAIT,
+                commands=(scribe.on(scribe.host.name, show_run(socket.pid)),),
             )
     for port, connections in finished.items():
         yield _finished(scribe, port, connections)
@@ -201,23 +220,24 @@ def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
 
 def _taken(scribe: Here, socket: Socket, port: str) -> Finding:
     """Return the finding about a port with a listener, or with a connection that uses it as its own end."""
-    holder = _process_or_peer(socket)
-    if socket.state == "LISTEN":
+    holder, listens = _process_or_peer(socket), socket.state == "LISTEN"
+    query = f"ss -t{'l' if listens else 'a'}np sport = :{socket.local_port}"
+    commands = (scribe.on(scribe.host.name, f"kill {socket.pid}" if socket.pid else query),)
+    if listens:
         return scribe.bad(
             f"{scribe.host.name}: {port} is taken by {holder}",
             expected="free",
             found=holder,
-            remedy=end(scribe.host.name, socket.pid, "stop its service")
-            if socket.pid
-            else f"on {scribe.host.name}, as root: ss -tlnp",
+            remedy="stop the process or its service" if socket.pid else "find the process as root, and stop it",
+            commands=commands,
         )
     return scribe.bad(
         f"{scribe.host.name}: {port} is the local end of a connection ({holder})",
         expected="free",
         found=holder,
-        cause="it blocks a bind, and no list of listeners shows it",
-        remedy=(end(scribe.host.name, socket.pid) if socket.pid else f"end that connection on {scribe.host.name}")
-        + "; reserve the ports so that it does not happen again (PRT101)",
+        evidence=("the connection blocks a bind, although it is not in any list of listeners",),
+        remedy=f"end the {'process' if socket.pid else 'connection'}, then reserve the port (PRT101)",
+        commands=commands,
     )
 
 
@@ -230,7 +250,8 @@ def _finished(scribe: Here, port: str, connections: list[str]) -> Finding:
     return scribe.warn(
         f"{scribe.host.name}: {port} is still held by {subject} ({summary})",
         found=summary,
-        remedy=f"wait a minute, then on {scribe.host.name}: ss -tan",
+        remedy="wait a minute",
+        commands=(scribe.on(scribe.host.name, "ss -tan"),),
     )
 
 
@@ -246,20 +267,23 @@ def _process_or_peer(socket: Socket) -> str:
 def enough_left(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: Outgoing connections, and listeners of gloo and NCCL, get unreserved ports of ip_local_port_range. If most
     of that range is reserved, a busy host runs out of ports. Then connect fails with EADDRNOTAVAIL, and bind with
-    EADDRINUSE. The check warns if less than half of the range is left.
+    EADDRINUSE.
 
-    Check manually: sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+    Result: WARN if less than half of the range is left.
 
-    Fix: Move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range: sysctl
-    -w net.ipv4.ip_local_port_range="20000 60999"
+    Check manually:
+      sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
+
+    Fix: Move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range.
+      sysctl -w net.ipv4.ip_local_port_range="20000 60999"
     """
     low, high = sysctl.local_port_range
     whole = PortSet.of([sysctl.local_port_range])
     ports_left = len(whole - (PortSet.parse(sysctl.reserved_ports) | scribe.cluster.ports))
     if ports_left * 2 < len(whole):
         yield scribe.bad(
-            f"{scribe.host.name}: with the job's ports reserved, {ports_left} of the {len(whole)} ports of "
-            f"{low}-{high} are left for outgoing connections",
+            f"{scribe.host.name}: {ports_left} of {len(whole)} ephemeral ports ({low}-{high}) are left for outgoing "
+            "connections, with the job's ports reserved",
             expected=f"at least {(len(whole) + 1) // 2}",
             found=str(ports_left),
             remedy="widen net.ipv4.ip_local_port_range, or move the job's ports out of it",

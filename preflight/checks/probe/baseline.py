@@ -24,15 +24,18 @@ from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 @cluster_check("PRB115", "Bandwidth against baseline", several=False)
 def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
     """Why: If all hosts and links are equally slow, a comparison among peers shows nothing. Typical causes are a
-    changed switch configuration, a new driver or a job that runs beside the probe. The check compares each bandwidth
-    with the saved run, for the same operation and the same ranks, at the largest size that both runs have. Pairs and
-    hosts below 93 % of the baseline are a warning, below 80 % a failure. For rails and all devices the limits are 90 %
-    and 75 %. PRB103 reports pairs that are slow among their peers, so these and the groups that they slow are left out.
-    A baseline of other hosts, scopes or sizes is not compared.
+    changed switch configuration, a new driver or a job that runs beside the probe.
 
-    Check manually: preflight baseline compare
+    Result: WARN for pairs and hosts below 93 % of the baseline, FAIL below 80 %. For rails and all devices the limits
+    are 90 % and 75 %. Each bandwidth is compared for the same operation and ranks, at the largest size that both runs
+    have. A baseline of other hosts, scopes or sizes is not compared. PRB103 reports pairs that are slow among their
+    peers, so these and the groups that they slow are left out.
 
-    Fix: Find the change since the baseline was saved. If the new figures are right: preflight baseline save
+    Check manually:
+      preflight baseline compare
+
+    Fix: Find the change since the baseline was saved. If the new figures are right, save them.
+      preflight baseline save
     """
     tests = [observation.test for observation in observations]
     slow = {_places(test) for test in tests if test.outcome is TestOutcome.SLOW}

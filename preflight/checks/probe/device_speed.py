@@ -42,11 +42,12 @@ _WIDTH = "compare speed and width of the PCIe link (LnkSta) with its capability 
 @cluster_check("PRB111", "Device compute speed and results", several=False)
 def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: One slow device slows every step of a job. A device that intermittently computes wrong values spoils the
-    result without an error. Each device multiplies matrices of small integers alone, before any network test, and one
-    wrong value is a failure. A device that takes 1.05 times as long as the median device is a warning, 1.2 times a
-    failure. The limits are wider if devices vary by more than that, among each other or between measurements.
+    result without an error. Before any network test, each device multiplies matrices of small integers alone.
 
-    Check manually: time a matrix product in torch on that device, and the same on another
+    Result: FAIL for one wrong value. WARN for 1.05 times the time of the median device, FAIL for 1.2 times. The limits
+    are wider if devices vary by more than that, among each other or between measurements.
+
+    Check manually: Time a matrix product in torch on that device, and the same on another.
 
     Fix: Take a device that computes wrong values out of jobs and have it replaced. For a slow device, check its power
     limit, its cooling and other processes on it.
@@ -57,12 +58,18 @@ def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterat
 @cluster_check("PRB112", "Device memory speed and integrity", several=False)
 def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: If a device's PCIe link comes up with half its lanes, the device loads its data at half the speed. Memory
-    that is slow or loses bits spoils every job. Network tests show none of that. One wrong value is a failure. Copies
-    within a device that take 1.05 times as long as on the median device are a warning, 1.15 times a failure. For copies
-    to and from the host, the limits are 1.15 and 1.5 times. The limits are wider if devices vary by more than that,
-    among each other or between measurements.
+    that is slow or loses bits spoils every job. Network tests show none of that.
 
-    Check manually: lspci -vv (LnkSta against LnkCap); npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC
+    Result: FAIL for one wrong value. For copies within a device, WARN for 1.05 times the median time and FAIL for 1.15
+    times. For copies to and from the host, the limits are 1.15 and 1.5 times. The limits are wider if devices vary by
+    more than that, among each other or between measurements.
+
+    Check manually: In the output of lspci, compare LnkSta with LnkCap.
+      lspci -vv
+    On hosts with NPUs:
+      npu-smi info -t ecc -i 0
+    On hosts with GPUs:
+      nvidia-smi -q -d ECC
 
     Fix: Reseat the card or its riser, and check the server's settings for PCIe. Replace a device that loses bits.
     """

@@ -24,13 +24,16 @@ _OTHER_MPI = "mpirun is of another MPI than HCCL Test was built with, or another
 def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
     """Why: If jobs have no torch (MindSpore), the probe cannot run, and the vendor's HCCL Test takes its place. HCCL
     Test does an all_reduce over the same devices and checks the results. It is one job over all devices, so it detects
-    faults but seldom locates them. The check fails for wrong results, for an error code (retcode), and for a run that
-    does not end in time. HCCL Test's alg_bandwidth counts 2^30 bytes as a GB. The table here counts 10^9 bytes,
-    computed from HCCL Test's times, and derives busbw from that.
+    faults but seldom locates them.
 
-    Check manually: mpirun -f hosts -n 16 all_reduce_test -p 8 -b 8K -e 16M -f 2 -d fp32 -o sum -c 1
+    Result: FAIL for wrong results, for an error code (retcode), and for a timeout. HCCL Test's alg_bandwidth counts
+    2^30 bytes as a GB. The table here counts 10^9 bytes, computed from HCCL Test's times, and derives busbw from that.
 
-    Fix: Follow the error message of HCCL Test. Then read the ranks' plog: ~/ascend/log/debug/plog
+    Check manually: The file hosts holds the hosts of the job, and 16 is the number of all devices.
+      mpirun -f hosts -n 16 all_reduce_test -p 8 -b 8K -e 16M -f 2 -d fp32 -c 1
+
+    Fix: Follow the error message of HCCL Test. Then read the ranks' logs (plog).
+      ls ~/ascend/log/debug/plog
     """
     result = hccl_test.said
     again = _again(hccl_test)

@@ -20,11 +20,16 @@ WARN, FAIL = 1 / 1.5, 1 / 2  # shares of the median rank
 def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: A host with slow or busy processors feeds its devices late. The whole job waits for it, although its devices
     and links are healthy. Typical causes are a leftover job, a container with a share of the processors, and a
-    throttled clock. One thread a rank multiplies matrices on the host's processor, and one wrong value is a failure. A
-    host that is 1.5 times slower than the median rank is a warning, twice as slow a failure. The limits are wider if
-    ranks vary by more than that, among each other or between measurements.
+    throttled clock.
 
-    Check manually: top; cat /sys/fs/cgroup/cpu.stat; grep MHz /proc/cpuinfo (the clock)
+    Result: FAIL for one wrong value. WARN for a host that is 1.5 times slower than the median rank, FAIL for 2 times.
+    One thread of each rank multiplies matrices on the host's processor. The limits are wider if ranks vary by more than
+    that, among each other or between measurements.
+
+    Check manually: The files show a container's limit and the clock.
+      top
+      cat /sys/fs/cgroup/cpu.stat
+      grep MHz /proc/cpuinfo
 
     Fix: End the processes that use the processors, lift the limit, or take the host out of jobs.
     """

@@ -38,14 +38,19 @@ def _is_measured_rail(observation: Observation) -> bool:
 @cluster_check("PRB116", "Bandwidth against line rate", several=False, optional=("baseline",))
 def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Baseline | None) -> Iterator[Finding]:
     """Why: If all rails are equally slow, a comparison among them shows nothing. Two ranks along a rail that move 256
-    MiB or more reach 88 to 95 % of a healthy port's line rate. Below 85 % is a warning, below 70 % a failure. With less
-    data, from 4 MiB on, a pair below 10 % at the largest size is a warning. Such a pair passes if the saved baseline
-    has the same figure. It also passes if the inventory expects that bandwidth: `expect = { pair = 1.2 }` under
-    `[probe]`.
+    MiB or more reach 88 to 95 % of a healthy port's line rate.
 
-    Check manually: hccn_tool -i 0 -speed -g (Mb/s; 200000 are 25 GB/s); preflight probe --sizes 256M
+    Result: WARN below 85 % of the line rate, FAIL below 70 %. With less data, from 4 MiB on, WARN for a pair below 10 %
+    at the largest size. Such a pair passes if the saved baseline has the same figure. It also passes if the inventory
+    expects that bandwidth: `expect = { pair = 1.2 }` under `[probe]`.
 
-    Fix: Check cable, optical module, MTU, flow control (hccn_tool -i 0 -pfc -g) and the switch ports between the two.
+    Check manually: The speed is in Mb/s: 200000 Mb/s are 25 GB/s.
+      hccn_tool -i 0 -speed -g
+      preflight probe --sizes 256M
+
+    Fix: Check cable, optical module, MTU, flow control and the switch ports between the two. This command reads the
+    flow control.
+      hccn_tool -i 0 -pfc -g
     """
     pairs = list(filter(_is_measured_rail, observations))
     large = [observation for observation in pairs if observation.test.bytes >= LARGE]
@@ -132,10 +137,12 @@ def _is_enough(scribe: All, test: TestResult) -> bool:
 @cluster_check("PRB117", "Bandwidth against inventory", several=False)
 def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: The inventory can hold the bandwidth that the cluster had at its handover, or that a job needs. The setting
-    is `expect = { pair = 20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth. The check fails if all_reduce
-    at its largest size stays below that.
+    is `expect = { pair = 20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth.
 
-    Check manually: preflight probe --scope all,pair (the column busbw)
+    Result: FAIL if all_reduce at its largest size stays below that.
+
+    Check manually: The column busbw has the bandwidth.
+      preflight probe --scope all,pair
 
     Fix: Follow PRB103, PRB115 and PRB116. If these pass, the number is too high, or the size too small: `sizes` under
     `[probe]`

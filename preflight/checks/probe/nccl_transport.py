@@ -26,14 +26,16 @@ _REMEDIES = {  # by the network that jobs are to use
 )
 def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: If NCCL cannot use RDMA, it uses sockets and reports that only in its log. The job runs ten times slower. A
-    container without /dev/infiniband or libibverbs is enough, or NCCL_IB_DISABLE=1 from an old trial. The check reads
-    the network from the NCCL log of the probe's ranks, not from the installed software. It fails if the network is not
-    the one that probe.transport (ib, socket) in the inventory sets. Without probe.transport, sockets are not judged.
-    With ib, the probe sets NCCL_NET=IB, and NCCL ends with an error if there is no RDMA.
+    container without /dev/infiniband or libibverbs is enough, or a leftover NCCL_IB_DISABLE=1.
 
-    Check manually: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep -E 'NET/|via NET'
+    Result: FAIL if the network is not the one that probe.transport (ib, socket) in the inventory sets. Without
+    probe.transport, sockets are accepted. With ib, the probe sets NCCL_NET=IB, and NCCL ends with an error if there is
+    no RDMA. The check reads the network from the NCCL log of the probe's ranks, not from the installed software.
 
-    Fix: Follow ENV115 and ENV116. In a container, add --device /dev/infiniband and libibverbs1.
+    Check manually: Replace train.py with your own program.
+      NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep NET/
+
+    Fix: Follow ENV115 and ENV116. In a container, add docker's --device /dev/infiniband and install libibverbs1.
     """
     wanted = scribe.cluster.probe.transport
     views = ways_between(observations)

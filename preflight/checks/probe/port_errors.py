@@ -20,16 +20,20 @@ SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as h
     several=False,
 )
 def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
-    """Why: Counters run since the driver started, so they include errors of cables that were changed long ago. Errors
-    during the probe are current: a lost link, damaged packets, packets that were sent again. If the probe sent over
-    RDMA, the counters are read before and after the tests, even if all tests passed. A collective hides a lost packet,
-    but becomes slow. A link that went down, or one damaged packet, is a warning. Packets that were sent again are a
-    warning if they are at least ten, and at least one in a million.
+    """Why: Counters run since the driver started, so they include errors of cables that were replaced long ago. Errors
+    during the probe are current: a lost link, damaged packets, packets that were sent again. A collective hides a lost
+    packet, but becomes slow.
 
-    Check manually: grep . /sys/class/infiniband/*/ports/*/counters/*, or hccn_tool -i 0 -stat -g (before a job and
-    after it)
+    Result: WARN for a link that went down, and for one damaged packet. WARN for packets that were sent again if they
+    are at least ten, and at least one in a million. If the probe sent over RDMA, the counters are read before and after
+    the tests, even if all tests passed.
 
-    Fix: Clean or change optics and cable. For packets sent again or out of sequence, check PFC and congestion on the
+    Check manually: Read the counters before and after a job. On hosts with GPUs:
+      grep . /sys/class/infiniband/*/ports/*/counters/*
+    On hosts with NPUs:
+      hccn_tool -i 0 -stat -g
+
+    Fix: Clean or replace optics and cable. For packets sent again or out of sequence, check PFC and congestion on the
     switches.
     """
     by_host: dict[str, list[PortCount]] = defaultdict(list)

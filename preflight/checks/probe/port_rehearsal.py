@@ -30,15 +30,19 @@ def port_reachability(
 ) -> Iterator[Finding]:
     """Why: If a firewall closes a port, or another process holds it, no error appears. All ranks wait for a timeout,
     and its message points to a healthy host. Both gloo and NCCL listen on ports that the kernel chooses, so opening the
-    master's port is not enough. Before torch, every host listens on the job's ports and on ephemeral ones, and the
-    others connect. Both ends prove that they are of this run. The check fails for lost connections and for ports that
-    are held. A port held by another run of preflight is a warning. Faults that FWL101, FWL104 or PRT103 reports are
-    left out.
+    master's port is not enough.
 
-    Check manually: python3 -m http.server 29500 --bind ADDRESS (on one host); nc -vz -w 2 ADDRESS 29500 (on another)
+    Result: FAIL for lost connections and for ports that are in use. WARN for a port in use by another run of preflight.
+    Before torch starts, every host listens on the job's ports and on ephemeral ones, and the others connect. Both ends
+    prove that they belong to this run. Faults that FWL101, FWL104 or PRT103 reports are left out.
 
-    Fix: Run preflight configure-firewall. Then check security groups of the cloud and ACLs of switches. End the process
-    that holds a port.
+    Check manually: On one host, with ADDRESS replaced by its address:
+      python3 -m http.server 29500 --bind ADDRESS
+    On another host, with the same ADDRESS:
+      nc -vz -w 2 ADDRESS 29500
+
+    Fix: Open the ports. Then check security groups of the cloud and ACLs of switches. End the process that uses a port.
+      preflight configure-firewall
     """
     hosts = {host.name for host in scribe.hosts}
     if not rehearsal.hosts:

@@ -59,18 +59,19 @@ def rank_progress(
     causes: tuple[Finding, ...] | None,
     limit: TimeLimit | None = None,
 ) -> Iterator[Finding]:
-    """Why: A collective needs every rank. If one rank hangs, all others wait until a timeout, and its message points to
-    a rank that waited. The check fails for hung ranks and reports the last stage that each completed. The stages are
-    spawned, python, torch, backend, device, store, peers, communicator, warm-up, iteration, values and closed. If all
-    ranks stopped at the same stage, tests with other partners identify the culprit. It can be a device or host that
-    fails with two healthy partners, a link or a rail. It can also be groups that do not reach each other, or the number
-    of hosts at which tests begin to fail. Known facts about the culprit are the cause, and failures that follow from it
-    are evidence.
+    """Why: A collective needs every rank. If one rank hangs, all others wait until a timeout, and the error message
+    points to a rank that waited.
 
-    Check manually: read the job's log of the hung rank (not of the rank that reported the timeout)
+    Result: FAIL for hung ranks, with the last stage that each completed. The stages are spawned, python, torch,
+    backend, device, store, peers, communicator, warm-up, iteration, values and closed. If all ranks stopped at the same
+    stage, tests with other partners identify the culprit. It can be a device or host that fails with two healthy
+    partners, a link or a rail. It can also be groups that do not reach each other, or the number of hosts at which
+    tests begin to fail. Known facts about the culprit are the cause, and failures that follow from it are evidence.
 
-    Fix: Check the software on the host if the rank stopped before device. Check the route, firewall or port of the
-    first rank if it stopped before store. For communicator, check the device's address, link and TLS switch. For
+    Check manually: Read the job's log of the hung rank, not of the rank that reported the timeout.
+
+    Fix: If the rank stopped before device, check the software on the host. If it stopped before store, check the route,
+    firewall or port of the first rank. For communicator, check the device's address, link and TLS switch. For
     iteration, check the fabric.
     """
     if not observations:

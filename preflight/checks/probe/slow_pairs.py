@@ -100,15 +100,19 @@ def link_bandwidth(
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
     """Why: A collective is as slow as its slowest link. A port that came up at a lower speed, or loses packets, slows
-    every job and fails none. Pairs along the rails are compared with their own median bandwidth. A pair below 93 % of
-    the median is a warning, unless healthy pairs vary as much. Below 80 %, or below half of the slowest healthy pair,
-    it is a failure if it is slow in a second round, too. If measurements of the same pair vary by more than that, the
-    machines are busy and only larger differences count. A device or host that is slow with partners which are fast
-    elsewhere is the culprit. It is reported with its direction, if that is known, and compared with the healthy pairs.
-    Without a culprit, the pair is reported. If half of the pairs are slow and no culprit is identified, the median does
-    not show the slow ones. A warning then lists them.
+    every job and fails none.
 
-    Check manually: hccn_tool -i 0 -speed -g; hccn_tool -i 0 -stat -g; hccn_tool -i 0 -roce_test ib_send_bw ...
+    Result: Pairs along a rail are compared with their own median bandwidth. WARN below 93 % of the median, unless
+    healthy pairs vary as much. FAIL below 80 %, or below half of the slowest healthy pair, if the pair is slow in a
+    second round, too. If measurements of one pair vary by more than that, the machines are busy and only larger
+    differences count. The culprit is a device or host that is slow with partners which are fast elsewhere. It is
+    reported with its direction, if that is known. Without a culprit, the pair is reported. WARN with a list of the slow
+    pairs if half of the pairs are slow and no culprit is identified.
+
+    Check manually:
+      hccn_tool -i 0 -speed -g
+      hccn_tool -i 0 -stat -g
+      preflight probe --scope pair
 
     Fix: Check cable, optical module and switch port, and speed and flow control at both ends.
     """

@@ -21,13 +21,16 @@ def training_step(
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
     """Why: If replicas of a model drift apart, no error appears, but the job learns worse. The probe trains a small
-    model for a few steps under DistributedDataParallel. The parameters must be the same on all ranks, bit by bit, and
-    the same as in one process with the same batches. Wrong parameters are a failure. A difference in the last bits only
-    is a warning.
+    model for a few steps under DistributedDataParallel. All ranks must have the same parameters, bit by bit. One
+    process with the same batches must have them, too.
 
-    Check manually: compare the parameters' checksums of all ranks of a job after a few steps
+    Result: FAIL for wrong parameters. WARN for a difference in the last bits only.
 
-    Fix: Take the identified device out of jobs. If ranks differ in the last bits only, set HCCL_DETERMINISTIC=true
+    Check manually: Compare the parameters' checksums of all ranks of a job after a few steps.
+
+    Fix: Take the identified device out of jobs. If ranks differ in the last bits only, make HCCL deterministic in the
+    jobs' environment.
+      export HCCL_DETERMINISTIC=true
     """
     steps = [observation for observation in observations if observation.test.op == STEP]
     if not steps:

@@ -35,13 +35,15 @@ def collective_values(
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
     """Why: A device or link that changes bits raises no error. The loss curve just looks odd, weeks later. The probe
-    sends patterns with an exact result that is known on every rank, and compares every element. The pattern, or tests
-    with other partners, identify the device with the wrong part. Wrong values are a failure, even if they appear
-    intermittently.
+    sends patterns with a known exact result, and every rank compares every element.
 
-    Check manually: preflight probe --inventory hosts.toml (no vendor tool compares values)
+    Result: FAIL for wrong values, even if they appear intermittently. The pattern, or tests with other partners,
+    identify the device with the wrong part.
 
-    Fix: Take the identified device out of jobs. Run the probe again with another partner before the device is replaced.
+    Check manually: No vendor tool compares values. Run the probe again.
+      preflight probe
+
+    Fix: Take the identified device out of jobs. Run the probe again with another partner before you replace the device.
     """
     collectives = [observation for observation in observations if _is_collective(observation)]
     if all(map(_is_alone, observations)) and any(map(_has_run, observations)):

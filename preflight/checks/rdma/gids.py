@@ -1,5 +1,6 @@
 """Addresses of RoCE ports: the GIDs that NCCL takes, and their networks; the size of RDMA packets."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,10 +32,10 @@ _Jobs = Mapping[str, Job | None]
 _LINK_LAYERS = {"RoCE": "Ethernet", "InfiniBand": "InfiniBand"}
 LARGEST = 4096  # bytes of data that a packet can have
 # Expected value, and remedy of smaller packets.
-_LARGER_ROCE = ("MTU 4192 or more", "ip link set NIC mtu 9000 on all hosts, and as much on the switches")
+_LARGER_ROCE = ("MTU 4192 or more", "set MTU 9000 on this interface on all hosts, and on the switches")
 _LARGER_INFINIBAND = (
     f"an active MTU of {LARGEST}",
-    "ibv_devinfo | grep mtu; set HCA, switches and the subnet manager's partitions to 4096",
+    f"set MTU {LARGEST} on the HCA, the switches and the subnet manager's partitions",
 )
 
 
@@ -62,7 +63,7 @@ class _GidChoices:
         """Yield a skip for each of the hosts that was not compared, since such a host has not passed."""
         for name in hosts:
             if name not in compared:
-                yield scribe.skip(self.without.get(name, "nothing there to be compared"), host=name)
+                yield scribe.skip(self.without.get(name, "nothing to compare"), host=name)
 
 
 def _used_ports(
@@ -72,7 +73,7 @@ def _used_ports(
     places = counted(scribe.cluster, rdma.values())
     for name, host in rdma.items():
         active = [port for port in places.active(host) if port.link_layer == _LINK_LAYERS[kind]]
-        ports = used(scribe.cluster, job[name], active) if active else f"no {kind} port that counts is active"
+        ports = used(scribe.cluster, job[name], active) if active else f"no active {kind} port to check"
         yield (name, [], ports) if isinstance(ports, str) else (name, ports, "")
 
 
@@ -95,41 +96,48 @@ def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> _GidChoic
 )
 def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
     """Why: A RoCE port has a GID for every address of its interface, in a version 1 and a version 2. With
-    NCCL_IB_GID_INDEX, NCCL takes the GID of that slot, whatever it is. One that begins with fe80 ends in "Call to
-    ibv_modify_qp failed with error Connection timed out", an empty slot in "Invalid argument". Both fail. Without the
-    variable, NCCL 2.21 and later search for an IPv4 address in version 2. If the interface has no address, they find
-    none.
+    NCCL_IB_GID_INDEX, NCCL takes the GID of that slot, whatever it is. Without the variable, NCCL 2.21 and later search
+    for an IPv4 address in version 2.
 
-    Check manually: show_gids; env | grep NCCL_IB   (without show_gids: grep .
-    /sys/class/infiniband/mlx5_0/ports/1/{gids,gid_attrs/types}/*)
+    Result: FAIL for a GID that begins with fe80 ("Call to ibv_modify_qp failed with error Connection timed out"). FAIL
+    for an empty slot (the same with "Invalid argument"). FAIL if the interface has no address, so that NCCL finds no
+    GID.
 
-    Fix: Unset NCCL_IB_GID_INDEX. If there is no GID, give the interface its address. If there is only IPv6, export
-    NCCL_IB_ADDR_FAMILY=AF_INET6
+    Check manually:
+      env | grep NCCL_IB
+      show_gids
+    Without show_gids:
+      grep -r . /sys/class/infiniband/mlx5_0/ports/1/gids
+      grep -r . /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types
+
+    Fix: Unset NCCL_IB_GID_INDEX. If there is no GID, give the interface its address. If there is only IPv6, set the
+    family.
+      export NCCL_IB_ADDR_FAMILY=AF_INET6
     """
     gid_choices = _choose_gids(scribe, rdma, job)
     yield from gid_choices.skipped(scribe, gid_choices.without)
     for name, port, gid in gid_choices.gids:
         gids, wanted = gids_of(rdma[name], port), index(_variables(job[name]))
-        setting = f"NCCL_IB_GID_INDEX={wanted}" if wanted is not None else "NCCL's own choice"
+        setting = f"NCCL_IB_GID_INDEX={wanted}" if wanted is not None else "NCCL"
         details: dict[str, Any] = {
             "host": name,
             "evidence": tuple(f"{entry.index} {entry.gid} {entry.kind}" for entry in gids[:20]),
         }
         if not gids:
-            yield scribe.unknown(f"{name}: {port.device}: its GIDs could not be read", host=name)
+            yield scribe.unknown(f"{name}: {port.device}: the GIDs could not be read", host=name)
         elif gid is None and wanted is not None:
             yield scribe.bad(
-                f"{name}: {port.device}: {setting} is an empty slot; there are {_slots(gids)}",
+                f"{name}: {port.device}: {setting} selects an empty slot (in use are {_slots(gids)})",
                 found="empty",
-                remedy="unset NCCL_IB_GID_INDEX, or set it to one that is there",
+                remedy="unset NCCL_IB_GID_INDEX, or set it to a slot in use",
                 **details,
             )
         elif gid is not None and is_link_local(gid):
             why, remedy = _link_local_reason(gid, gids, wanted)
             yield scribe.bad(
-                f"{name}: {port.device}: {setting} is {gid.gid}, which reaches no further than the link{why}",
+                f"{name}: {port.device}: {setting} selects {gid.gid}, a link-local GID that is not routed{why}",
                 found=gid.gid,
-                expected="a GID of an address",
+                expected="the GID of an IP address",
                 remedy=remedy,
                 **details,
             )
@@ -138,15 +146,15 @@ def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
 def _link_local_reason(gid: Gid, gids: list[Gid], wanted: int | None) -> tuple[str, str]:
     """Return why NCCL takes a link-local GID, and the remedy."""
     if wanted is not None:
-        return "", "unset NCCL_IB_GID_INDEX, or set it to the slot of an address"
+        return "", "unset NCCL_IB_GID_INDEX, or set it to the slot of an IP address"
     nic = gid.netdev or "the interface"
     routable_gids = [entry for entry in gids if not is_link_local(entry)]
     if not routable_gids:
-        return f": {nic} seems to have no address", f"ip address add ADDRESS/LENGTH dev {gid.netdev or 'INTERFACE'}"
+        return f", since {nic} has no other GID", f"assign an IP address to {nic}"
     if routable_gids[0].address is None:
-        why = f": {nic} has IPv6 addresses alone, and NCCL looks for IPv4 unless NCCL_IB_ADDR_FAMILY says otherwise"
+        why = f": {nic} has only IPv6 addresses, and NCCL_IB_ADDR_FAMILY is not AF_INET6"
         return why, "export NCCL_IB_ADDR_FAMILY=AF_INET6 on all hosts"
-    return f": {nic} has IPv4 addresses alone, and NCCL_IB_ADDR_FAMILY is AF_INET6", "unset NCCL_IB_ADDR_FAMILY"
+    return f": {nic} has only IPv4 addresses, and NCCL_IB_ADDR_FAMILY is AF_INET6", "unset NCCL_IB_ADDR_FAMILY"
 
 
 def _slots(gids: list[Gid]) -> str:
@@ -157,10 +165,13 @@ def _slots(gids: list[Gid]) -> str:
 def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
     """Why: Slots are filled in the order in which addresses come. One index may be RoCE v2 on one host, and v1 or an
     IPv6 address on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
-    argument". Different kinds fail. RoCE v1 on all hosts is a warning, because it is not routed, and switches do not
+    argument".
+
+    Result: FAIL for different kinds. WARN for RoCE v1 on all hosts, because it is not routed, and switches do not
     spread it over their links.
 
-    Check manually: show_gids   (on both hosts, at the index of NCCL_IB_GID_INDEX)
+    Check manually: On both hosts, at the index of NCCL_IB_GID_INDEX:
+      show_gids
 
     Fix: Unset NCCL_IB_GID_INDEX on all hosts. NCCL 2.21 and later find the right GID by themselves.
     """
@@ -170,17 +181,17 @@ def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
     odd = list(odd_ones(words))
     for odd_host in odd:
         yield scribe.bad(
-            f"{odd_host.host}: NCCL takes GIDs of {odd_host.value}, {odd_host.elsewhere} of {odd_host.usual}",
+            f"{odd_host.host}: NCCL uses {odd_host.value}, but {odd_host.usual} on {odd_host.elsewhere}",
             host=odd_host.host,
             peer=odd_host.others[0],
             expected=odd_host.usual,
             found=odd_host.value,
-            remedy="unset NCCL_IB_GID_INDEX on all hosts, or set it to a slot that is RoCE v2 on all",
+            remedy="unset NCCL_IB_GID_INDEX on all hosts, or set it to a slot with RoCE v2 on all hosts",
         )
     if not odd and any("v1" in word for word in words.values()):
         for name, word in words.items():
             yield scribe.warn(
-                f"{name}: NCCL takes GIDs of {word}, which is not routed",
+                f"{name}: NCCL uses {word}, which is not routed",
                 host=name,
                 expected="RoCE v2",
                 found=word,
@@ -193,7 +204,7 @@ def _kinds(gid_choices: _GidChoices) -> dict[str, str]:
     kinds: dict[str, dict[str, None]] = defaultdict(dict)  # in order, once each
     for name, _, gid in gid_choices.gids:
         if gid is not None and not is_link_local(gid):
-            kinds[name][f"RoCE {gid.kind} with {'IPv4' if gid.address else 'IPv6'}"] = None
+            kinds[name][f"RoCE {gid.kind} over {'IPv4' if gid.address else 'IPv6'}"] = None
     return {name: " and ".join(kinds_of_host) for name, kinds_of_host in kinds.items()}
 
 
@@ -201,11 +212,12 @@ def _kinds(gid_choices: _GidChoices) -> dict[str, str]:
 class _Packets:
     """The packets that a port sends.
 
-    `size`: bytes of data in a packet. `setting`: the setting that decides the size. `expected` and `remedy`: those of a
-    size that is too small."""
+    `size`: bytes of data in a packet. `setting`: the setting that decides the size. `command`, `expected` and `remedy`:
+    those of a size that is too small."""
 
     size: int
     setting: str
+    command: str
     expected: str
     remedy: str
 
@@ -224,44 +236,52 @@ class _PortPackets:
 
 @cluster_check("RDM106", "RDMA MTU across hosts", products=NVIDIA, several=False, optional=("job",))
 def packets(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
-    """Why: The MTU of the interface determines the data in a RoCE packet: 4096 bytes from an MTU of 4192 on, 1024 with
-    1500. An InfiniBand port has a separate active MTU. If two ends differ, the larger packet is an error of the smaller
-    end. The error is "IBV_WC_LOC_LEN_ERR", or "local access violation work queue error". Different sizes fail. Less
-    than 4096 on all hosts is a warning: it costs speed, and NCCL's communication from within kernels (GIN) requires
-    4096.
+    """Why: The MTU of the interface determines the data in a RoCE packet: 4096 bytes from 4192 on, 1024 with 1500. An
+    InfiniBand port has a separate active MTU. If two ends differ, the smaller end fails with "IBV_WC_LOC_LEN_ERR", or
+    "local access violation work queue error".
 
-    Check manually: ibv_devinfo | grep active_mtu; ip link show   (on all hosts)
+    Result: FAIL for different sizes. WARN for less than 4096 on all hosts: it costs speed, and NCCL's communication
+    from within kernels (GIN) requires 4096.
 
-    Fix: Run ip link set NIC mtu 9000 on all hosts, add it to the network's configuration, and set the switches as
-    large. For InfiniBand, set the MTU of HCA and switches, and of the subnet manager's partitions.
+    Check manually: On all hosts:
+      ibv_devinfo | grep active_mtu
+      ip link show
+
+    Fix: Set the MTU on all hosts, with NIC from the finding. Add it to the network's configuration, and set the
+    switches as large. For InfiniBand, set the MTU of HCA and switches, and of the subnet manager's partitions.
+      ip link set NIC mtu 9000
     """
     gid_choices, unread = _choose_gids(scribe, rdma, job), dict[str, str]()
     sent: dict[Place, dict[str, _Packets]] = defaultdict(dict)
     for name, port, _, nic in gid_choices.interfaces(network):
         setting = f"{nic.name} has MTU {nic.mtu}"
-        sent[port.device, port.port][name] = _Packets(roce_mtu(nic.mtu), setting, *_LARGER_ROCE)
+        command = f"ip link set {shlex.quote(nic.name)} mtu 9000"
+        sent[port.device, port.port][name] = _Packets(roce_mtu(nic.mtu), setting, command, *_LARGER_ROCE)
     for name, ports, _ in _used_ports(scribe, rdma, job, "InfiniBand"):
         for port in ports:
             if port.mtu is not None:
                 setting = f"{port.device} has an active MTU of {port.mtu}"
-                sent[port.device, port.port][name] = _Packets(port.mtu, setting, *_LARGER_INFINIBAND)
+                sent[port.device, port.port][name] = _Packets(
+                    port.mtu, setting, f"ibv_devinfo -d {port.device}", *_LARGER_INFINIBAND
+                )
             elif rdma[name].mtu_unread:
                 unread[name] = rdma[name].mtu_unread
             elif name in gid_choices.without:
-                gid_choices.without[name] = "the MTU of its InfiniBand ports is not known: ibv_devinfo told none"
+                gid_choices.without[name] = "the MTU of the InfiniBand ports is unknown: ibv_devinfo reported none"
     comparisons = [_PortPackets(device, by_host) for (device, _), by_host in sorted(sent.items())]
     yield from _other_sizes(scribe, comparisons)
     for name, error in unread.items():  # even if its RoCE ports are fine
-        yield scribe.unknown(f"{name}: the MTU of its InfiniBand ports is not known: {error}", host=name)
+        yield scribe.unknown(f"{name}: the MTU of the InfiniBand ports is unknown: {error}", host=name)
     small = _small_packets(comparisons)
     yield from gid_choices.skipped(scribe, rdma, {*_compared(comparisons), *small, *unread})
     for name, packets in sorted(small.items()):
         yield scribe.warn(
-            f"{name}: RDMA packets have less than {LARGEST} bytes: {packets.setting}",
+            f"{name}: RDMA packets are smaller than {LARGEST} bytes: {packets.setting}",
             host=name,
             expected=packets.expected,
             found=packets.setting,
             remedy=packets.remedy,
+            commands=(scribe.on(name, packets.command),),
         )
 
 
@@ -269,13 +289,13 @@ def _other_sizes(scribe: All, ports: Sequence[_PortPackets]) -> Iterator[Finding
     for port in ports:
         for odd in port.odd:
             yield scribe.bad(
-                f"{odd.host}: {port.device} sends packets of {odd.value} bytes, {odd.elsewhere} of {odd.usual}: "
-                f"{port.by_host[odd.host].setting}",
+                f"{odd.host}: {port.device} sends packets of {odd.value} bytes, but of {odd.usual} bytes on "
+                f"{odd.elsewhere}: {port.by_host[odd.host].setting}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected=f"{odd.usual} bytes",
                 found=f"{odd.value} bytes",
-                remedy="the same MTU on all hosts, and on the switches between them",
+                remedy="set the same MTU on all hosts, and on the switches between them",
             )
 
 
@@ -298,10 +318,14 @@ def _compared(ports: Sequence[_PortPackets]) -> set[str]:
 def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
     """Why: NCCL connects the first device of a host to the first of another, by their names. If mlx5_0 is in rail 0 on
     one host and in rail 1 on the next, packets have to cross the rails. Many fabrics cannot do that: "Got completion
-    with error 12", or a job that hangs. Hosts with the same networks are compared, and a difference fails. If every
-    host has separate networks, and all is routed, nothing is compared.
+    with error 12", or a job that hangs.
 
-    Check manually: rdma link show; ip -4 -brief address show   (on both hosts)
+    Result: FAIL for a difference between hosts with the same networks. If every host has separate networks, and all is
+    routed, nothing is compared.
+
+    Check manually: On both hosts:
+      rdma link show
+      ip -4 -brief address show
 
     Fix: Give the interfaces the addresses of the same rails on all hosts, or give the devices persistent names (udev,
     rdma-core's 60-rdma-persistent-naming.rules).
@@ -315,7 +339,8 @@ def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Netw
         # Hosts of other networks cannot decide which of these is right, and must not make a majority by passing.
         for name in sorted(compared - odd_names):
             yield scribe.skip(
-                "as on the hosts with the same networks; of others nobody is known to be right", host=name
+                "same rails as the hosts in its networks, but hosts in other networks differ without a majority",
+                host=name,
             )
     for group in groups:
         yield from _other_rails(scribe, group)
@@ -366,10 +391,10 @@ def _other_rails(scribe: All, group: _RailGroup) -> Iterator[Finding]:
         differences = [(device, rail) for device, rail in odd.value if usual.get(device) != rail]
         device, rail = differences[0] if differences else odd.value[0]
         yield scribe.bad(
-            f"{odd.host}: {device} is in {rail}, on {odd.elsewhere} in {usual.get(device, 'none')}",
+            f"{odd.host}: {device} is in {rail}, but in {usual.get(device, 'no network')} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             expected=", ".join(map(" ".join, odd.usual)),
             found=", ".join(map(" ".join, odd.value)),
-            remedy="the same device in the same rail on every host: addresses, cables, or names of devices",
+            remedy="connect the same device to the same rail on all hosts. Check addresses, cables and device names",
         )

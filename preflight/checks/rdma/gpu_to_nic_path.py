@@ -22,12 +22,17 @@ _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h.
 def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Finding]:
     """Why: Without GPUDirect RDMA, every byte passes through the host's memory, or registration fails: "Failed to
     register memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module on Linux 5.12 or
-    later, which uses DMA-BUF. If both are missing, it is a warning.
+    later, which uses DMA-BUF.
 
-    Check manually: lsmod | grep peermem; head -1 /proc/driver/nvidia/version; uname -r
+    Result: WARN if both are missing.
 
-    Fix: Run modprobe nvidia_peermem, and add its name to a file of /etc/modules-load.d. Or install the open kernel
-    module.
+    Check manually:
+      lsmod | grep peermem
+      head -1 /proc/driver/nvidia/version
+      uname -r
+
+    Fix: Load the module, and add its name to a file of /etc/modules-load.d. Or install the open kernel module.
+      modprobe nvidia_peermem
     """
     ports = used_or_all(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):
@@ -37,15 +42,23 @@ def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Fi
     elif rdma.peermem:
         return
     elif rdma.open_driver is None:
-        yield scribe.unknown(f"{scribe.host.name}: the kind of NVIDIA's kernel module is not known; is it loaded?")
+        yield scribe.unknown(
+            f"{scribe.host.name}: the type of the NVIDIA kernel module, open or proprietary, is unknown",
+            remedy="check that the NVIDIA driver is loaded",
+            commands=(scribe.on(scribe.host.name, "cat /proc/driver/nvidia/version"),),
+        )
     elif not rdma.open_driver or _version(os.kernel) < DMABUF_SINCE:
         module = "open" if rdma.open_driver else "proprietary"
         yield scribe.bad(
             f"{scribe.host.name}: nvidia_peermem is not loaded, and the {module} kernel module on Linux {os.kernel} "
-            "has no DMA-BUF for RDMA",
-            expected="nvidia_peermem, or the open module on Linux 5.12",
+            "does not support DMA-BUF for RDMA",
+            expected="nvidia_peermem, or the open module on Linux 5.12 or newer",
             found=f"{module} module, Linux {os.kernel}",
-            remedy="modprobe nvidia_peermem; echo nvidia_peermem >/etc/modules-load.d/nvidia-peermem.conf",
+            remedy="load nvidia_peermem, now and at boot",
+            commands=(
+                scribe.on(scribe.host.name, "modprobe nvidia_peermem"),
+                scribe.on(scribe.host.name, 'sh -c "echo nvidia_peermem >/etc/modules-load.d/nvidia-peermem.conf"'),
+            ),
         )
 
 
@@ -63,13 +76,18 @@ def _version(kernel: str) -> tuple[int, ...]:
 )
 def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     """Why: Data from a GPU to a NIC or a GPU below the same PCI switch stays in the switch. Access Control Services
-    (ACS) may redirect it to the root and back. This is slow at best; NCCL is known to hang, or to produce wrong
-    numbers. A bridge that redirects is a warning. Only the bridges below the switch that both share count. Virtual
-    machines need ACS and are skipped.
+    (ACS) may redirect it to the root and back. This is slow at best, and NCCL is known to hang or to produce wrong
+    numbers.
 
-    Check manually: lspci -vvv -s BRIDGE | grep ACSCtl   (as root: ReqRedir- CmpltRedir- is right)
+    Result: WARN for a bridge that redirects. Only the bridges below the switch that both share count. Virtual machines
+    need ACS and are skipped.
 
-    Fix: Run setpci -s BRIDGE ECAP_ACS+0x6.w=0000 at every boot, or turn ACS off in the firmware's setup.
+    Check manually: Run this as root. Replace BRIDGE with the address in the finding. ReqRedir- and CmpltRedir- are
+    right.
+      lspci -vvv -s BRIDGE | grep ACSCtl
+
+    Fix: Turn the redirection off at every boot, with BRIDGE from the finding. Or turn ACS off in the firmware's setup.
+      setpci -s BRIDGE ECAP_ACS+0x6.w=0000
     """
     if rdma.virtual:
         yield scribe.skip("a virtual machine, which needs ACS")
@@ -81,19 +99,22 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     hidden = sum(rdma.acs.get(bridge) is None for bridge in between)
     if hidden:
         yield scribe.unknown(
-            f"{scribe.host.name}: the ACS bits of {hidden} bridges are not shown: only root may see them",
-            remedy="sudo = true under [ssh], or look as root",
+            f"{scribe.host.name}: the ACS bits of {hidden} bridges are visible to root only",
+            remedy="set sudo = true under [ssh] of the inventory, or log in as root",
         )
     redirecting = [bridge for bridge in between if _redirects(rdma, bridge)]
     if redirecting:
         first = redirecting[0]
-        suffix = f" and {len(redirecting) - 1} more" if len(redirecting) > 1 else ""
+        suffix = f" (and {len(redirecting) - 1} more)" if len(redirecting) > 1 else ""
         yield scribe.bad(
-            f"{scribe.host.name}: bridge {first}{suffix} redirects what goes between {' and '.join(between[first])}",
+            f"{scribe.host.name}: bridge {first}{suffix} redirects traffic between {' and '.join(between[first])}",
             expected="ReqRedir- CmpltRedir-",
             found=f"ACS control 0x{rdma.acs[first]:04x}",
             evidence=tuple(f"{bridge}: {' and '.join(between[bridge])}" for bridge in redirecting),
-            remedy=f"setpci -s {first} ECAP_ACS+0x6.w=0000, at every boot; or ACS off in the firmware's setup",
+            remedy="turn off ACS in the firmware's setup, or on these bridges at every boot",
+            commands=tuple(
+                scribe.on(scribe.host.name, f"setpci -s {bridge} ECAP_ACS+0x6.w=0000") for bridge in redirecting
+            ),
         )
 
 
@@ -122,24 +143,28 @@ def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
 @host_check("RDM111", "IOMMU mode", severity=Outcome.WARN, products=NVIDIA)
 def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     """Why: An IOMMU that translates sends data from GPUs to each other, and to NICs, through the root. Jobs were slow,
-    hung, and in a reported case computed wrong numbers without any error. An IOMMU that translates, or is on without
-    iommu=pt, is a warning.
+    hung, and in a reported case computed wrong numbers without any error.
 
-    Check manually: ls /sys/class/iommu; cat /proc/cmdline; cat /sys/bus/pci/devices/ADDRESS/iommu_group/type
-    (identity is right)
+    Result: WARN for an IOMMU that translates, or that is on without iommu=pt.
 
-    Fix: Set iommu=pt on the kernel's command line (/etc/default/grub, update-grub, reboot), or turn the IOMMU off in
-    the firmware's setup.
+    Check manually: Replace ADDRESS with the GPU's PCI address. The type identity is right.
+      ls /sys/class/iommu
+      cat /proc/cmdline
+      cat /sys/bus/pci/devices/ADDRESS/iommu_group/type
+
+    Fix: Add iommu=pt to the kernel's command line in /etc/default/grub. Then write the boot configuration and reboot.
+    Or turn the IOMMU off in the firmware's setup.
+      update-grub
     """
     if rdma.virtual:
-        yield scribe.skip("a virtual machine: its host decides")
+        yield scribe.skip("a virtual machine, and its host decides")
         return
     if problem := _iommu_problem(rdma):
         yield scribe.bad(
             f"{scribe.host.name}: the IOMMU {problem}",
             expected="iommu=pt",
-            found=" ".join(rdma.iommu_arguments) or "no such argument",
-            remedy="iommu=pt on the kernel's command line, then reboot",
+            found=" ".join(rdma.iommu_arguments) or "no IOMMU argument",
+            remedy="add iommu=pt to the kernel command line, then reboot",
         )
 
 
@@ -148,24 +173,29 @@ def _iommu_problem(rdma: Rdma) -> str:
     translated = [function.name for function in rdma.functions if function.iommu not in ("", "identity")]
     if translated:
         suffix = f" and {len(translated) - 3} more" if len(translated) > 3 else ""
-        return f"translates for {', '.join(translated[:3])}{suffix}"
+        return f"translates the addresses of {', '.join(translated[:3])}{suffix}"
     are_typed = any(function.iommu for function in rdma.functions)
     if not are_typed and rdma.iommus and rdma.functions and "iommu=pt" not in rdma.iommu_arguments:
-        return "is on, and iommu=pt is not set"
+        return "is on, but iommu=pt is not set"
     return ""
 
 
 @host_check("RDM112", "Locked-memory limit", products=NVIDIA, optional=("job",))
 def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator[Finding]:
     """Why: Memory that a NIC reads and writes is locked. With too small a limit, NCCL ends with "Call to
-    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed". A limit below 1 GiB fails,
-    unless the job has CAP_IPC_LOCK. Daemons and containers pass on their own limit. It is read where jobs run, and may
+    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed". Daemons and containers pass
+    on their own limit.
+
+    Result: FAIL for a limit below 1 GiB, unless the job has CAP_IPC_LOCK. The limit is read where jobs run, and may
     differ behind a scheduler.
 
-    Check manually: ulimit -l   (as the job starts: through sshd, the scheduler or the container)
+    Check manually: As the job starts, through sshd, the scheduler or the container:
+      ulimit -l
 
-    Fix: Set * soft memlock unlimited and * hard memlock unlimited in a file of /etc/security/limits.d. For containers,
-    use docker run --ulimit memlock=-1; for slurmd's unit, LimitMEMLOCK=infinity.
+    Fix: Write these lines to a file in /etc/security/limits.d.
+      * soft memlock unlimited
+      * hard memlock unlimited
+    For containers, use docker run --ulimit memlock=-1. For slurmd's unit, use LimitMEMLOCK=infinity.
     """
     ports = used(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):
@@ -173,11 +203,12 @@ def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterat
     elif not 0 <= limits.memlock_soft < ENOUGH:
         return
     elif job is None:
-        yield scribe.skip("whether jobs may lock more than their limit is known only where they run")
+        yield scribe.skip("whether jobs may exceed their memlock limit is known only where they run")
     elif not job.capabilities & _IPC_LOCK:
         yield scribe.bad(
-            f"{scribe.host.name}: a process may lock {limits.memlock_soft >> 10} KiB where jobs run",
+            f"{scribe.host.name}: jobs may lock only {limits.memlock_soft >> 10} KiB of memory",
             expected="unlimited",
             found=f"{limits.memlock_soft} bytes",
-            remedy="ulimit -l unlimited in the job's script, or memlock lines in /etc/security/limits.d",
+            remedy="raise the memlock limit in the job's script, or in /etc/security/limits.d",
+            commands=("ulimit -l unlimited",),
         )

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from statistics import median_high
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
@@ -19,29 +20,45 @@ from preflight.rules.nics.rdma import NVIDIA, CountedPorts, Place, counted, used
 _WAITING = ("INIT", "ARMED")
 # Physical state → (meaning, remedy).
 _MEANING = {
-    "Polling": ("no signal from the other end", "look at the cable and at the switch's port"),
-    "Disabled": ("it is switched off", "ip link set NETDEV up, or ibportstate LID PORT enable"),
-    "LinkErrorRecovery": ("its link comes and goes", "clean or change optics and cable"),
-    "PortConfigurationTraining": ("both ends do not agree on a link", "look at cable, optics and the switch's port"),
-    "Sleep": ("it sleeps", "look at the switch's port"),
+    "Polling": ("no signal from the other end", "check the cable and the switch port"),
+    "Disabled": ("switched off", "enable the port"),
+    "LinkErrorRecovery": ("the link goes up and down", "clean or replace the optics and the cable"),
+    "PortConfigurationTraining": ("the two ends do not agree on a link", "check cable, optics and switch port"),
+    "Sleep": ("asleep", "check the switch port"),
 }
-_HUNG = "dmesg | grep mlx5: firmware that hangs wants a reset (mlxfwreset), or a power cycle"
-_NO_SUBNET_MANAGER = "sminfo; start opensm on one host, or on the switch"
+_HUNG = "search the kernel log for mlx5 errors. If the firmware hangs, reset it (mlxfwreset) or power-cycle the host"
+_KERNEL_LOG = "dmesg | grep mlx5"
+_NO_SUBNET_MANAGER = "start the subnet manager on the switch, or opensm on one host"
+_FIND_SUBNET_MANAGER = "sminfo"
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """The problem of a port that is not active, and its fix. `commands`: as typed on the host."""
+
+    text: str
+    remedy: str
+    commands: tuple[str, ...] = ()
 
 
 @cluster_check("RDM101", "RDMA port state", products=NVIDIA, several=False)
 def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
-    """Why: NCCL uses the ports that it finds active, and does not report the others. A host with a port less has a rank
-    less on that rail. The job is slow, or hangs if rails are not connected. The ports of `[machine] rdma` in the
-    inventory count. Without it, those that are active on most hosts count, because hosts also have ports without a
-    cable. A port that counts and is not active fails. Without `[machine] rdma`, a port that is switched off is only a
-    warning. So is a missing port on a host with as many other active ports. If jobs are to use sockets, all of these
-    are warnings.
+    """Why: NCCL uses the ports that are active, and does not report the others. A host with one port less is missing on
+    that rail. The job is slow, or hangs if rails are not connected.
 
-    Check manually: grep . /sys/class/infiniband/*/ports/*/{state,phys_state}   (4: ACTIVE, 5: LinkUp; or ibstat)
+    Result: FAIL for an inactive port that jobs use. These are the ports of `[machine] rdma` in the inventory or,
+    without it, those that are active on most hosts. Without `[machine] rdma`, WARN for a port that is switched off.
+    Also WARN for a missing port on a host with as many other active ports. WARN for all of these if jobs are to use
+    sockets.
 
-    Fix: Check cable and switch port (Polling), run ip link set NETDEV up (Disabled), or run lspci and dmesg | grep mlx5
-    (missing port). If some ports are intentionally down, list the others: [machine] rdma = ["mlx5_0", …]
+    Check manually: The right values are ACTIVE (4) and LinkUp (5).
+      cat /sys/class/infiniband/*/ports/*/state
+      cat /sys/class/infiniband/*/ports/*/phys_state
+
+    Fix: For Polling, check cable and switch port. For a missing port, search the output of lspci and dmesg for mlx5.
+    For Disabled, turn the interface on, with NETDEV from the finding. If some ports are intentionally down, list the
+    others: [machine] rdma = ["mlx5_0", …]
+      ip link set NETDEV up
     """
     places = counted(scribe.cluster, rdma.values())
     if not places.places and not any(port.state in _WAITING for host in rdma.values() for port in host.ports):
@@ -55,7 +72,7 @@ def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
 def _inactive(scribe: Here, host: Rdma, places: CountedPorts, usual_number: int) -> Iterator[Finding]:
     """Yield the ports that count and are not active, those with the same problem together."""
     ports = {(port.device, port.port): port for port in host.ports}
-    alike: dict[tuple[bool, bool, str, str], list[str]] = defaultdict(list)
+    alike: dict[tuple[bool, bool, _Problem], list[str]] = defaultdict(list)
     for place in sorted(places.places):
         port = ports.get(place)
         if port is None or port.state not in (None, "ACTIVE", *_WAITING):
@@ -63,15 +80,16 @@ def _inactive(scribe: Here, host: Rdma, places: CountedPorts, usual_number: int)
             # With as many active ports as most hosts, the host's ports only have other names, or are other ones.
             is_doubtful = not is_certain or len(active_ports(host)) >= usual_number
             may_be_meant = _may_be_meant(scribe.cluster, port, is_doubtful=is_doubtful)
-            alike[may_be_meant, is_certain, *_problem(place, host, port)].append(_port_name(place))
-    for (may_be_meant, is_certain, problem, remedy), names in alike.items():
-        elsewhere = f", and active on {'the others' if is_certain else 'others'}"
+            alike[may_be_meant, is_certain, _problem(place, host, port)].append(_port_name(place))
+    for (may_be_meant, is_certain, problem), names in alike.items():
+        elsewhere = f", but active on {'most' if is_certain else 'other'} hosts"
         report = scribe.warn if may_be_meant else scribe.bad
         yield report(
-            f"{scribe.host.name}: {', '.join(names)}: {problem}{'' if scribe.cluster.machine.rdma else elsewhere}",
+            f"{scribe.host.name}: {', '.join(names)}: {problem.text}{'' if scribe.cluster.machine.rdma else elsewhere}",
             expected="ACTIVE",
-            found=problem,
-            remedy=remedy,
+            found=problem.text,
+            remedy=problem.remedy,
+            commands=tuple(scribe.on(scribe.host.name, command) for command in problem.commands),
         )
 
 
@@ -93,17 +111,19 @@ def _unread(scribe: Here, host: Rdma, places: CountedPorts) -> Iterator[Finding]
     states = {(port.device, port.port): port.state for port in places.of(host)}
     stateless = sorted(place for place, state in states.items() if state is None)
     if stateless:
-        yield scribe.unknown(f"{name}: {', '.join(map(_port_name, stateless))}: the state could not be read")
+        yield scribe.unknown(f"{name}: {', '.join(map(_port_name, stateless))}: the port state could not be read")
     errors = []
     for missing in host.unread:
         device, _, trouble = missing.error.partition(" ")
         if not trouble.startswith("did not answer"):
             errors.append(missing.error)
         elif (device, 1) not in places.places:
-            yield scribe.unknown(f"{name}: {missing.error}", remedy=_HUNG)
+            yield scribe.unknown(
+                f"{name}: {missing.error}", remedy=_HUNG, commands=(scribe.on(scribe.host.name, _KERNEL_LOG),)
+            )
     if errors:
-        suffix = f"; and {len(errors) - 1} more" if len(errors) > 1 else ""
-        summary = f"{name}: not everything of its RDMA devices was read: {errors[0]}{suffix}"
+        suffix = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        summary = f"{name}: the data of the RDMA devices is incomplete: {errors[0]}{suffix}"
         yield scribe.unknown(summary, evidence=tuple(errors))
 
 
@@ -112,28 +132,39 @@ def _port_name(place: Place) -> str:
     return place[0] if place[1] == 1 else f"{place[0]} port {place[1]}"
 
 
-def _problem(place: Place, host: Rdma, port: RdmaPort | None) -> tuple[str, str]:
-    """Return the problem and its remedy."""
+def _problem(place: Place, host: Rdma, port: RdmaPort | None) -> _Problem:
     silent = [missing.error for missing in host.unread if missing.error.startswith(f"{place[0]} ")]
     if port is None and silent:
-        return "does not answer", _HUNG
+        return _Problem("no answer", _HUNG, (_KERNEL_LOG,))
     if port is None:
-        return (
-            "is not there",
-            "lspci -d 15b3: and dmesg | grep mlx5; is the driver loaded, and the device's name the same?",
-        )
-    meaning, remedy = _MEANING.get(port.physical_state or "", ("", "look at the cable and at the switch's port"))
-    words = filter(None, (port.state, port.physical_state))
-    return "is " + ", ".join(words) + (f" ({meaning})" if meaning else ""), remedy
+        remedy = "check that the device is on the PCI bus, that its driver is loaded, and that its name is the same"
+        return _Problem("missing", remedy, ("lspci -d 15b3:", _KERNEL_LOG))
+    meaning, remedy = _MEANING.get(port.physical_state or "", ("", "check the cable and the switch port"))
+    words = ", ".join(filter(None, (port.state, port.physical_state)))
+    commands = (_enable(port, host),) if port.physical_state == "Disabled" else ()
+    return _Problem(words + (f" ({meaning})" if meaning else ""), remedy, commands)
+
+
+def _enable(port: RdmaPort, host: Rdma) -> str:
+    """Return the command that enables a port, or shows the interface of a RoCE port if that is not known."""
+    if port.link_layer == "InfiniBand":
+        return f"ibportstate -C {port.device} -D 0 {port.port} enable"
+    gids = (gid.netdev for gid in host.gids if (gid.device, gid.port) == (port.device, port.port) and gid.netdev)
+    interface = port.netdev or next(gids, None)
+    return f"ip link set {interface} up" if interface else f"rdma link show {port.device}/{port.port}"
 
 
 @cluster_check("RDM102", "InfiniBand subnet manager", products=NVIDIA, several=False)
 def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     """Why: An InfiniBand port has an address only when the fabric's subnet manager has given it one. Until then it is
-    in INIT or ARMED although its link is up, and NCCL skips it. A port that counts fails; others are a warning if the
-    host has active ports. On one host, its switch port is not managed. On all hosts, no subnet manager runs.
+    in INIT or ARMED although its link is up, and NCCL skips it. If one host has this fault, its switch port is not
+    managed. If all hosts have it, no subnet manager runs.
 
-    Check manually: cat /sys/class/infiniband/*/ports/*/state; sminfo
+    Result: FAIL for a port that jobs use. WARN for others if the host has active ports.
+
+    Check manually:
+      cat /sys/class/infiniband/*/ports/*/state
+      sminfo
 
     Fix: Start the subnet manager on the switch, or opensm on one host.
     """
@@ -142,12 +173,14 @@ def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     failed = [finding for finding in findings if finding.outcome is Outcome.FAIL]
     if len(failed) > 1 and not any(_is_managed(port) for host in rdma.values() for port in host.ports):
         yield scribe.bad(
-            f"no InfiniBand port is known to a subnet manager, on {len(failed)} hosts: none seems to run",
+            f"no subnet manager has configured any InfiniBand port of {len(failed)} hosts",
             host=None,
             expected="ACTIVE",
             found=failed[0].found,
             evidence=tuple(finding.summary for finding in findings),
+            cause="no subnet manager is running",
             remedy=_NO_SUBNET_MANAGER,
+            commands=(scribe.on(str(failed[0].host), _FIND_SUBNET_MANAGER),),
         )
     else:
         yield from findings
@@ -163,10 +196,11 @@ def _waiting_ports(scribe: Here, host: Rdma, places: Collection[Place]) -> Itera
     report = scribe.bad if ports_that_count or not active_ports(host) else scribe.warn
     states = ", ".join(f"{_port_name((port.device, port.port))} is {port.state}" for port in ports)
     yield report(
-        f"{scribe.host.name}: {states}: it has a link, and no subnet manager has found it",
+        f"{scribe.host.name}: {states} (link up, but not configured by a subnet manager)",
         expected="ACTIVE",
         found=str(ports[0].state),
         remedy=_NO_SUBNET_MANAGER,
+        commands=(scribe.on(scribe.host.name, _FIND_SUBNET_MANAGER),),
     )
 
 
@@ -181,10 +215,13 @@ def _is_managed(port: RdmaPort) -> bool:
 @cluster_check("RDM103", "RDMA port speed", products=NVIDIA, optional=("job",))
 def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
     """Why: A link may come up with fewer lanes, or at a lower speed. The port is active nevertheless, and every ring
-    through it waits for it. A port that is slower than the same port on most hosts fails. Ports that jobs do not use,
-    by `[machine] rdma` or NCCL_IB_HCA, are ignored.
+    through it waits for it.
 
-    Check manually: cat /sys/class/infiniband/*/ports/*/rate   (or ibstat)
+    Result: FAIL for a port that is slower than the same port on most hosts. Ports that jobs do not use, by `[machine]
+    rdma` or NCCL_IB_HCA, are ignored.
+
+    Check manually:
+      cat /sys/class/infiniband/*/ports/*/rate
 
     Fix: Clean or replace optics and cable, and check the speed setting of the switch's port. Then take the link down
     and up.
@@ -203,12 +240,13 @@ def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -
         for odd in odd_ones(rates_of_port):
             if odd.value < odd.usual:
                 yield scribe.bad(
-                    f"{odd.host}: {_port_name(place)} has {odd.value:g} Gbit/s, {odd.elsewhere} {odd.usual:g}",
+                    f"{odd.host}: {_port_name(place)} runs at {odd.value:g} Gbit/s, but at {odd.usual:g} Gbit/s on "
+                    f"{odd.elsewhere}",
                     host=odd.host,
                     peer=odd.others[0],
                     expected=f"{odd.usual:g} Gbit/s",
                     found=f"{odd.value:g} Gbit/s",
-                    remedy="clean or change optics and cable; look at the speed of the switch's port",
+                    remedy="clean or replace the optics and the cable, and check the speed of the switch port",
                 )
 
 
@@ -225,12 +263,17 @@ FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of
 def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
     """Why: A link that goes down for a second ends a job with "Got async event : port error", or with error 12. By the
     time of a manual check, it is up again. The counters begin with the start of the driver, and a switch may have been
-    restarted since. So ten errors are a warning, and so is a count that has just risen. Damaged packets are compared
-    with all received packets. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are ignored.
+    restarted since.
 
-    Check manually: cd /sys/class/infiniband; grep . */ports/*/counters/*err* */ports/*/counters/link_downed   (twice)
+    Result: WARN for ten errors, and for a count that has just risen. Damaged packets are compared with all received
+    packets. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are ignored.
 
-    Fix: Clean or replace optics and cable. Run perfquery -R to reset InfiniBand's counters, so that a new error shows.
+    Check manually: Twice, to see which counts rise:
+      grep . /sys/class/infiniband/*/ports/*/counters/*err*
+      grep . /sys/class/infiniband/*/ports/*/counters/link_downed
+
+    Fix: Clean or replace optics and cable. Then reset InfiniBand's counters, so that a new error shows.
+      perfquery -R
     """
     ports = used_or_all(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):
@@ -247,9 +290,13 @@ def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
             yield scribe.bad(
                 f"{scribe.host.name}: {_port_name(place)}: {', '.join(problems)}",
                 found=", ".join(problems),
-                expected="none",
-                remedy=f"watch /sys/class/infiniband/{port.device}/ports/{port.port}/counters; if they rise, clean or "
-                "change optics and cable",
+                expected="no errors",
+                remedy="read the counters again. If they rise, clean or replace the optics and the cable",
+                commands=(
+                    scribe.on(
+                        scribe.host.name, f"grep . /sys/class/infiniband/{port.device}/ports/{port.port}/counters/*"
+                    ),
+                ),
             )
 
 

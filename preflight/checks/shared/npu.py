@@ -76,8 +76,8 @@ def untold(
         subject = f"device{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
         yield scribe.skip(f"{host.name}: {subject}not reported: {error}", host=host.name)
     for device, error in sorted(failed):
-        place = f"{host.name}: device {device}"
-        yield scribe.unknown(f"{place}: could not look: {error}", host=host.name, device=device)
+        summary = f"{host.name}: device {device}: could not be checked: {error}"
+        yield scribe.unknown(summary, host=host.name, device=device)
 
 
 def _by_error(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[str, list[int]]:

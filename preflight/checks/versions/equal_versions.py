@@ -1,7 +1,7 @@
 """Versions of the software that a job loads: equal on every host."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
@@ -21,7 +21,7 @@ NVIDIA = frozenset({Product.NVIDIA})
 def differing(scribe: All, software: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
     """Yield a finding for each host with a version (None: not installed) that is not the majority's."""
     if set(versions.values()) == {None}:
-        yield scribe.skip(f"{software} is installed on no host")
+        yield scribe.skip(f"{software} is not installed on any host")
         return
     for odd in odd_ones(versions):
         actual, usual = odd.value or "not installed", odd.usual or "not installed"
@@ -38,9 +38,12 @@ def differing(scribe: All, software: str, versions: Mapping[str, str | None]) ->
 @cluster_check("VER101", "NPU driver version", products=NPU)
 def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: Devices of one job communicate through their drivers, and different releases are not tested together. Faults
-    between them appear late and without a clear error. The check fails for a host that differs from most hosts.
+    between them appear late and without a clear error.
 
-    Check manually: cat /usr/local/Ascend/driver/version.info
+    Result: FAIL for a host that differs from most hosts.
+
+    Check manually:
+      cat /usr/local/Ascend/driver/version.info
 
     Fix: Install the same driver package on every host, then reboot.
     """
@@ -52,9 +55,12 @@ def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 @cluster_check("VER102", "CANN version", products=NPU)
 def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
-    wait for each other. The check fails for a host that differs from most hosts.
+    wait for each other.
 
-    Check manually: cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/ascend_toolkit_install.info
+    Result: FAIL for a host that differs from most hosts.
+
+    Check manually:
+      cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/*_install.info
 
     Fix: Install the same toolkit on every host, or run the job in the same container image.
     """
@@ -64,10 +70,12 @@ def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 @cluster_check("VER103", "PyTorch version")
 def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: The ranks' store and process groups use a protocol that changes between releases of torch. Different
-    releases fail in the connection phase, with messages about something else. The check fails for a host that differs
-    from most hosts.
+    releases fail in the connection phase, with misleading messages.
 
-    Check manually: python3 -c 'from importlib.metadata import version; print(version("torch"))'
+    Result: FAIL for a host that differs from most hosts.
+
+    Check manually: Where jobs run:
+      python3 -c 'import importlib.metadata as m; print(m.version("torch"))'
 
     Fix: Install the same release on every host, or run the job in the same container image.
     """
@@ -76,10 +84,13 @@ def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
 @cluster_check("VER104", "Version of torch_npu", products=NPU)
 def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: torch_npu provides the hccl backend. Its releases differ in timeouts, defaults and supported types. The
-    check fails for a host that differs from most hosts.
+    """Why: The package torch_npu provides the hccl backend. Its releases differ in timeouts, defaults and supported
+    types.
 
-    Check manually: python3 -c 'from importlib.metadata import version; print(version("torch_npu"))'
+    Result: FAIL for a host that differs from most hosts.
+
+    Check manually: Where jobs run:
+      python3 -c 'import importlib.metadata as m; print(m.version("torch_npu"))'
 
     Fix: Install the same release on every host, or run the job in the same container image.
     """
@@ -91,9 +102,12 @@ def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding
 @cluster_check("VER105", "Python version", severity=Outcome.WARN)
 def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: Objects that ranks send to each other are pickled. Each Python has separate packages, so another Python is
-    another set of packages. A job often works nevertheless, so a difference is a warning.
+    another set of packages. A job often works nevertheless.
 
-    Check manually: python3 --version (in the environment of the job)
+    Result: WARN for a difference.
+
+    Check manually: In the environment of the job:
+      python3 --version
 
     Fix: Use the same Python in the job's environment on every host.
     """
@@ -103,9 +117,12 @@ def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 @cluster_check("VER106", "NPU firmware version", products=NPU)
 def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
     """Why: The firmware runs the device's network port. Releases differ in the settings that they negotiate with switch
-    and peer. The check fails for a host that differs from most hosts.
+    and peer.
 
-    Check manually: cat /usr/local/Ascend/firmware/version.info
+    Result: FAIL for a host that differs from most hosts.
+
+    Check manually:
+      cat /usr/local/Ascend/firmware/version.info
 
     Fix: Install the same firmware package on every host, then reboot.
     """
@@ -116,13 +133,15 @@ def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]
 
 @cluster_check("VER113", "NCCL and CUDA runtime versions", products=NVIDIA)
 def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with different releases of NCCL end with "Mismatched NCCL version detected", or hang if the release is
-    too old to report it. A CUDA runtime that is too new for one host's driver fails on that host alone. The check
-    compares the packages of torch's wheels (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12). It fails for a host that
-    differs from most hosts. Libraries that were installed in another way, or loaded by LD_PRELOAD, show only in the
+    """Why: Ranks with different releases of NCCL end with "Mismatched NCCL version detected". They hang if the release
+    is too old to report it. A CUDA runtime that is too new for one host's driver fails on that host alone.
+
+    Result: FAIL for a host that differs from most hosts in the packages of torch's wheels (nvidia-nccl-cu12,
+    nvidia-cuda-runtime-cu12). Libraries that were installed in another way, or loaded by LD_PRELOAD, show only in the
     first lines of NCCL_DEBUG=VERSION.
 
-    Check manually: pip list | grep -E 'nvidia-(nccl|cuda-runtime)' (where jobs run)
+    Check manually: Where jobs run:
+      pip list | grep -E 'nvidia-(nccl|cuda-runtime)'
 
     Fix: Install the same release of torch on every host, or run the job in the same container image.
     """
@@ -153,34 +172,39 @@ def _of_family(job: Job, start: str) -> str | None:
 @host_check("VER114", "CUDA and NVIDIA driver compatibility", products=NVIDIA)
 def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: A driver runs programs for its CUDA release and for older ones. From CUDA 11 on, it also runs newer releases
-    of the same major release ("minor version compatibility": https://docs.nvidia.com/deploy/cuda-compatibility). CUDA
-    11.x needs driver 450.80.02 or later, and CUDA 12.x needs 525.60.13 or later. With a newer major release, torch
-    finds no GPU, or NCCL ends with "invalid usage" or hangs. The check then fails. The CUDA of torch is read from its
-    version (2.4.1+cu124), else from the wheel of the runtime that it brings. The CUDA of the driver is read from
-    nvidia-smi. In a container the check only warns, because NVIDIA's package cuda-compat is not visible from outside.
-    The package lets older drivers of data centre GPUs run a newer release.
+    of the same major release ("minor version compatibility"). CUDA 11.x needs driver 450.80.02 or later, and CUDA 12.x
+    needs 525.60.13 or later.
 
-    Check manually: nvidia-smi | grep CUDA; pip list | grep -E '^torch |cuda-runtime' (where jobs run)
+    Result: FAIL for a newer major release: torch finds no GPU, or NCCL ends with "invalid usage" or hangs. In a
+    container it is WARN, because NVIDIA's package cuda-compat is not visible from outside. The package lets older
+    drivers of data centre GPUs run a newer release. The CUDA of torch is read from its version (2.4.1+cu124), else from
+    the wheel of its runtime. The CUDA of the driver is read from nvidia-smi.
 
-    Fix: Install a newer driver and reboot. Or install a torch that is made for the driver's CUDA: pip install torch
-    --index-url https://download.pytorch.org/whl/cu124
+    Check manually: Where jobs run:
+      nvidia-smi | grep CUDA
+      pip list | grep -E '^torch |cuda-runtime'
+
+    Fix: Install a newer driver and reboot. Or install a torch that is made for the driver's CUDA, here 12.4.
+      pip install torch --index-url https://download.pytorch.org/whl/cu124
+
+    Source: https://docs.nvidia.com/deploy/cuda-compatibility
     """
     runtime, source = _cuda_of_torch(job)
     served = _cuda(nvidia.gpus.value.cuda or "") if nvidia.gpus.value else None
     if runtime is None:
         yield scribe.skip(source)
     elif served is None:
-        yield scribe.skip("which CUDA the driver serves is not known, see GPU101")
+        yield scribe.skip("the CUDA release of the driver is unknown, see GPU101")
     elif not _serves(served, runtime, nvidia):
         driver = f" {nvidia.module.version}" if nvidia.module else ""
         wanted, served_cuda = ".".join(map(str, runtime)), ".".join(map(str, served))
         report = scribe.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else scribe.bad
         yield report(
-            f"{scribe.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {served_cuda}",
-            expected=f"a driver of CUDA {runtime[0]}",
+            f"{scribe.host.name}: {source} is made for CUDA {wanted}, but the driver{driver} supports CUDA "
+            f"{served_cuda}",
+            expected=f"a driver for CUDA {runtime[0]}",
             found=f"CUDA {served_cuda}",
-            remedy=f"install a driver of CUDA {runtime[0]} and reboot {scribe.host.name}; or a torch "
-            f"for CUDA {served_cuda}",
+            remedy=f"install a driver for CUDA {runtime[0]} and reboot, or install a torch for CUDA {served_cuda}",
         )
 
 
@@ -207,16 +231,14 @@ def _cuda_of_torch(job: Job) -> tuple[tuple[int, int] | None, str]:
     if build := re.search(r"\+cu([0-9]{2,3})(?![0-9])", torch):
         return (int(build[1][:-1]), int(build[1][-1])), f"torch {torch[:LONGEST_QUOTE]}"
     if "+" in torch:
-        return None, f"torch {quote(torch)} names no CUDA"
+        return None, f"torch {quote(torch)} shows no CUDA release"
     wheels = {name: version for name, version in job.packages.items() if name.startswith(_FAMILIES["the CUDA runtime"])}
     if len(wheels) != 1:
-        return (
-            None,
-            "no wheel tells which CUDA jobs load" if not wheels else "wheels of several CUDA runtimes are there",
-        )
+        several = "wheels of several CUDA runtimes are installed"
+        return None, several if wheels else "no wheel shows which CUDA release jobs load"
     ((name, version),) = wheels.items()
     source = f"{name.replace('_', '-')} {quote(version)}"
-    return (_cuda(version), source) if _cuda(version) else (None, f"{source} names no CUDA")
+    return (_cuda(version), source) if _cuda(version) else (None, f"{source} shows no CUDA release")
 
 
 def _cuda(version: str) -> tuple[int, int] | None:
@@ -228,16 +250,20 @@ def _cuda(version: str) -> tuple[int, int] | None:
 @host_check("VER107", "PyTorch and torch_npu compatibility", products=NPU)
 def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu is compiled against one release of torch and carries its number. With another release, the import
-    fails with a missing symbol, or works until an operator is called. The check fails for a mismatch.
+    fails with a missing symbol, or works until an operator is called.
 
-    Check manually: pip list | grep -i torch
+    Result: FAIL for a mismatch.
 
-    Fix: Install the torch_npu with a version that begins with torch's (pip install), or the torch that torch_npu's
-    version begins with.
+    Check manually: Where jobs run:
+      pip list | grep -i torch
+
+    Fix: Install the torch_npu with a version that begins with torch's, or the torch that torch_npu's version begins
+    with. Here for torch 2.4.0:
+      pip install 'torch_npu==2.4.0.*'
     """
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:
-        yield scribe.skip("torch or torch_npu is not installed here")
+        yield scribe.skip("torch or torch_npu is not installed")
     elif release(torch) != release(npu):
         fit = fitting(Stack(torch, npu, versions.cann or ""))
         change = replacement(versions, fit) or Replacement(f"torch_npu {release(torch)}", npu, _choice(torch))
@@ -246,6 +272,7 @@ def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
             expected=change.expected,
             found=change.found,
             remedy=change.remedy,
+            commands=change.commands,
         )
 
 
@@ -256,6 +283,7 @@ class Replacement:
     expected: str
     found: str
     remedy: str
+    commands: tuple[str, ...] = ()
 
 
 def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
@@ -264,14 +292,22 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
         return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
-    steps = [f"pip install {' '.join(f'{name}=={new}' for name, _, new in wheels)}"] if wheels else []
+    steps, commands = _pip_install([(name, new) for name, _, new in wheels])
     other_cann = fit.cann != versions.cann
     if other_cann:
         steps.insert(0, install_cann(versions, fit.cann))
     if not steps:
         return None
     name, old, new = ("CANN", versions.cann, fit.cann) if other_cann else wheels[0]
-    return Replacement(f"{name} {new}", f"{name} {old}", ", then ".join(steps))
+    return Replacement(f"{name} {new}", f"{name} {old}", ", then ".join(steps), commands)
+
+
+def _pip_install(wheels: Sequence[tuple[str, str]]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the step that installs these releases, and its command; empty for none."""
+    if not wheels:
+        return [], ()
+    step = f"install {' and '.join(f'{name} {version}' for name, version in wheels)}"
+    return [step], (f"pip install {' '.join(f'{name}=={version}' for name, version in wheels)}",)
 
 
 def install_cann(versions: Versions, cann: str) -> str:
@@ -285,5 +321,5 @@ def _choice(torch: str) -> str:
     """Return the advice where CANN is not known: the torch_npu for every CANN that has one for this torch."""
     builds = [f"{build} with CANN {cann}" for cann, build in builds_of(torch).items()]
     if not builds:
-        return "install a torch and a torch_npu that are made for each other and for the CANN that jobs use"
+        return "install a torch and a torch_npu that are made for each other and for the jobs' CANN"
     return f"install the torch_npu for torch {release(torch)} and your CANN: {', '.join(builds)}"

@@ -3,18 +3,40 @@
   preflight list-checks
   preflight list-checks -o json
 
-`preflight explain ID` explains a check.
+`preflight explain ID` shows why a check matters, and how to check and fix it manually.
 """
 
 import argparse
 import json
-import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from preflight.checks.engine.catalogue import CheckEntry, catalogue
 from preflight.cli.options import FORM_HELP
 
 WIDTH = 80
+AREAS = {
+    "host": "Host",
+    "network": "Network",
+    "ports": "Job ports",
+    "firewall": "Firewall",
+    "environment": "Environment",
+    "versions": "Versions",
+    "ascend": "Ascend devices",
+    "nvidia": "NVIDIA GPUs",
+    "rdma": "RDMA",
+    "probe": "Probe",
+}
+_HEAD = """\
+# Checks
+
+`preflight list-checks -o markdown` prints this page from the docstrings of the checks. A test compares the two.
+
+The severity is the outcome of a finding, unless the check gives another one under *Result*. A check reports `UNKNOWN` \
+if it has no data, for example because a tool failed or permission was denied. It reports `SKIP` if it does not apply \
+to the product or to a single host.
+
+`check --only`, `check --skip` and `check --ignore` take ids, the start of ids (`NPU`) and areas (`ports`)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,23 +50,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def by_area(checks: Iterable[CheckEntry]) -> dict[str, list[CheckEntry]]:
-    """Return the checks of each area. Areas are in the order of their first check."""
-    areas: dict[str, list[CheckEntry]] = {}
+    """Return the checks of each area, in the order of AREAS."""
+    areas: dict[str, list[CheckEntry]] = {area: [] for area in AREAS}
     for check in checks:
-        areas.setdefault(check.area, []).append(check)
+        areas[check.area].append(check)
     return areas
 
 
 def console(checks: Iterable[CheckEntry]) -> str:
-    """Return one line for each check, wrapped at 80 columns and grouped by area."""
+    """Return one line for each check, grouped by area."""
     lines: list[str] = []
     for area, members in by_area(checks).items():
-        lines.append(area)
-        for check in members:
-            start = f"  {check.id}  {check.severity:<5} "
-            lines += textwrap.wrap(check.title, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+        lines.append(f"{AREAS[area]} (check --only {area})")
+        lines += [f"  {check.id}  {check.severity:<4}  {check.title}" for check in members]
         lines.append("")
-    return "\n".join([*lines, "preflight explain ID says why a check matters and how to look by hand."])
+    return "\n".join([*lines, "next: preflight explain ID"])
 
 
 def document(checks: Iterable[CheckEntry]) -> str:
@@ -67,19 +87,24 @@ def document(checks: Iterable[CheckEntry]) -> str:
 
 def markdown(checks: Iterable[CheckEntry]) -> str:
     """Return the whole of docs/checks.md."""
-    parts = [
-        "# Checks\n\n"
-        "Made by `preflight list-checks -o markdown` from the docstrings of the checks; a test compares the two.\n\n"
-        "The severity is what a finding of the check has unless it says otherwise. A check that could not look (a tool "
-        "failed, no permission) says `unknown`, and one that does not apply to the product or to a single host `skip`. "
-        "`check --only`, `check --skip` and `check --ignore` take ids, the start of one (`NPU`) or an area (`ports`)."
-    ]
+    parts = [_HEAD]
     for area, members in by_area(checks).items():
-        parts.append(f"## {area}")
+        parts.append(f"## {AREAS[area]} (`{area}`)")
         for check in members:
-            several = "; compares hosts, so it is skipped for a single one" if check.several else ""
-            parts.append(f"### {check.id} {check.title}\n\nSeverity `{check.severity}`; for {check.for_whom}{several}.")
-            for paragraph in check.explanation.split("\n\n"):
-                label, _, text = " ".join(paragraph.split()).partition(": ")
-                parts.append(f"*{label}:* {f'`{text}`' if label == 'Check manually' and '`' not in text else text}")
+            parts.append(f"### {check.id} {check.title}")
+            parts.append(f"Severity `{check.severity}`; {check.product_words}; {check.scope_words}.")
+            for label, lines in check.paragraphs().items():
+                parts += _markdown_paragraph(label, lines)
     return "\n\n".join(parts)
+
+
+def _markdown_paragraph(label: str, lines: list[str]) -> Iterator[str]:
+    """Yield a paragraph's words, and each run of its commands as a code block."""
+    blocks = [list(block) for _, block in groupby(lines, key=lambda line: line.startswith(" "))]
+    if blocks[0][0].startswith(" "):
+        yield f"*{label}:*"
+    for number, block in enumerate(blocks):
+        if block[0].startswith(" "):
+            yield "\n".join(["```", *map(str.strip, block), "```"])
+        else:
+            yield f"*{label}:* {block[0]}" if number == 0 else block[0]

@@ -89,7 +89,7 @@ def _missing(answers: Iterable[Seen | Unreachable]) -> Iterator[str]:
     """Yield a sentence on each host that was not reached."""
     for answer in answers:
         if isinstance(answer, Unreachable):
-            yield printable(f"not in it: {answer.summary}; {answer.remedy}")
+            yield printable(f"not in it: {answer.summary}; {answer.fix}")
 
 
 def _has_sections(answer: Seen | Unreachable) -> bool:

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     _give(args, facts, dump(facts, raw if args.raw else None))
     for host_facts in facts.hosts.values():
         if isinstance(host_facts, Unreachable):
-            print(printable(f"preflight: {host_facts.summary}; {host_facts.remedy}"), file=sys.stderr)
+            print(printable(f"preflight: {host_facts.summary}; {host_facts.fix}"), file=sys.stderr)
     return 0 if all(map(_complete, facts.hosts.values())) else 3
 
 

@@ -81,7 +81,7 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: ClusterFacts) ->
     Raise PreflightError if there is nothing to learn, and NotSeenError if no host was reached.
     """
     absences = [
-        f"{host_facts.summary}; {host_facts.remedy}"
+        f"{host_facts.summary}; {host_facts.fix}"
         for host_facts in facts.hosts.values()
         if isinstance(host_facts, Unreachable)
     ]

@@ -79,7 +79,7 @@ def _next(result: Diagnosis, inventory: Path) -> str:
     if lead and lead.sign.checks:
         return f"preflight explain {lead.sign.checks[0]}"
     if lead:
-        return lead.sign.step
+        return lead.sign.fix
     return shlex.join(["preflight", "check", "--inventory", str(inventory)])
 
 
@@ -163,7 +163,8 @@ def _group(group: ErrorGroup) -> dict[str, Any]:
         "error": sign.id,
         "kind": sign.role.value,
         "cause": sign.cause,
-        "next": sign.step,
+        "next": sign.fix,
+        "commands": told.commands(group),
         "checks": list(sign.checks),
         "seen": [_seen(sighting) for sighting in group.seen],
     }

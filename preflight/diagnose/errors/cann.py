@@ -11,61 +11,68 @@ from textwrap import shorten
 from preflight.diagnose.types import Role, Sign, Weight
 from preflight.facts.error_meanings import Meaning, meaning
 
-_PROGRAM = "correct the program or its settings; no device, host or link is at fault"
-_OPERATOR = "check that operator's input (shape, type, range) first, then the device's health: npu-smi info (NPU113)"
-_COMPILER = "correct the network or its input; report it to the framework if the operator should take it"
-_PLOG = "read the first ERROR line of that process's plog (~/ascend/log/debug/plog)"
+_PROGRAM = "correct the program or its settings. No device, host or link is at fault"
+_OPERATOR = "check the operator's input (shape, type, range), then the device's health (NPU113)\nnpu-smi info"
+_COMPILER = "correct the network or its input. If the operator should support it, report it to the framework"
+_PLOG = "read the first ERROR line in the plog of that process (~/ascend/log/debug/plog)"
+_RESTART = "check the device's health and the kernel log. Then restart the device or the host"
+_HEALTH = "\nnpu-smi info\ndmesg"
 _MODULES = {  # the code's second character: cause, next step
-    "1": ("the graph engine (GE) refused the graph or its options", _COMPILER),
+    "1": ("the graph engine (GE) rejected the graph or its options", _COMPILER),
     "2": ("the fusion engine (FE) could not compile the graph", _COMPILER),
     "3": ("an operator on the AI CPU failed", _OPERATOR),
     "4": ("CANN's operator compiler (TE fusion) failed", _COMPILER),
     "5": ("an operator could not be compiled", _COMPILER),
     "6": ("an operator could not be compiled", _COMPILER),
-    "7": ("an operator's plug-in refused the model", _COMPILER),
-    "8": ("an operator does not take these parameters, at compile time", _COMPILER),
-    "9": ("an operator does not take these parameters, at compile time", _COMPILER),
-    "B": ("an operator could not be compiled: TBE does not support this size or form", _COMPILER),
+    "7": ("an operator's plug-in rejected the model", _COMPILER),
+    "8": ("an operator rejected its parameters at compile time", _COMPILER),
+    "9": ("an operator rejected its parameters at compile time", _COMPILER),
+    "B": ("an operator could not be compiled: TBE does not support this size or shape", _COMPILER),
     "C": ("automatic tuning failed", _COMPILER),
     "D": ("automatic tuning failed", _COMPILER),
     "E": ("CANN's runtime failed", _PLOG),
-    "F": ("the graph could not be split over the devices", _COMPILER),
+    "F": ("the graph could not be split across the devices", _COMPILER),
     "G": ("CANN's tuning engine (AOE) failed", _COMPILER),
-    "H": ("the program called ACL with something it does not take", _PROGRAM),
-    "I": ("HCCL failed inside", _PLOG),
-    "J": ("HCCP, HCCL's process on the device, failed inside", _PLOG),
-    "K": ("the profiler refused its settings: {message}", _PROGRAM),
-    "L": ("the NPU driver failed", "npu-smi info; dmesg on that host; restart the device or the host (NPU113)"),
+    "H": ("the program called ACL with an invalid argument", _PROGRAM),
+    "I": ("HCCL had an internal error", _PLOG),
+    "J": ("HCCP, HCCL's process on the device, had an internal error", _PLOG),
+    "K": ("the profiler rejected its settings: {message}", _PROGRAM),
+    "L": ("the NPU driver failed", f"{_RESTART} (NPU113){_HEALTH}"),
     "M": ("a queue of the device failed", _PLOG),
     "N": ("image or video processing (DVPP) failed", _PLOG),
     "O": ("model compression (AMCT) failed", _PROGRAM),
     "P": ("a dump failed", _PROGRAM),
     "Z": ("an operator failed on the device", _OPERATOR),
 }
-_VISIBLE = "compare DEVICE_ID and ASCEND_RT_VISIBLE_DEVICES with npu-smi info -m (ENV107)"
-_HELD = "npu-smi info: end the process that holds the device (NPU114, NPU118)"
-_SYNC = "find the rank that stopped, or logged no error; raise HCCL_EXEC_TIMEOUT only if all ranks were busy (PRB101)"
+_VISIBLE = "compare DEVICE_ID and ASCEND_RT_VISIBLE_DEVICES with the host's devices (ENV107)\nnpu-smi info -m"
+_HELD = "find and end the process that holds the device (NPU114, NPU118)\nnpu-smi info"
+_SYNC = (
+    "find the rank that stopped or logged no error (PRB101). Raise HCCL_EXEC_TIMEOUT only if all ranks were still "
+    "computing"
+)
+_TASKS = "the device's tasks timed out, usually because another rank did not join"
 _CODES = {
-    "EE1001": (Role.OWN, "a call of CANN's runtime had an argument that it does not take", _PROGRAM),
-    "EE1002": (Role.WAIT, "the device's tasks did not end in time: as a rule another rank did not join", _SYNC),
+    "EE1001": (Role.OWN, "a call to CANN's runtime had an invalid argument", _PROGRAM),
+    "EE1002": (Role.WAIT, _TASKS, _SYNC),
     "EL0001": (
         Role.OWN,
-        "the driver does not find the device, or the device is unhealthy",
-        "npu-smi info; restart the device or the host (NPU109, NPU113)",
+        "the driver cannot find the device, or the device is unhealthy",
+        "check the device's health. Then restart the device or the host (NPU109, NPU113)\nnpu-smi info",
     ),
     "EL0002": (Role.OWN, "the program asked for a device that the driver does not have", _VISIBLE),
     "EL0003": (
         Role.OWN,
-        "the device could not be opened: in use, lost or unhealthy",
-        "npu-smi info on that host; permissions of /dev/davinci* (NPU109, NPU113)",
+        "the device could not be opened because it is in use, lost or unhealthy",
+        "check the device's health and the permissions of its device file (NPU109, NPU113)\n"
+        "npu-smi info\nls -l /dev/davinci*",
     ),
-    "EL0004": (Role.OWN, "the device has no memory left", _HELD),
-    "EL0005": (Role.OWN, "the device is in use by another process", _HELD),
-    "EL0006": (Role.OWN, "the device has no resources left", _HELD),
+    "EL0004": (Role.OWN, "the device is out of memory", _HELD),
+    "EL0005": (Role.OWN, "another process is using the device", _HELD),
+    "EL0006": (Role.OWN, "the device is out of resources", _HELD),
     "EL0007": (
         Role.OWN,
-        "the process may not use the device",
-        "add the user to the group HwHiAiUser; in a container, pass the device",
+        "the process has no permission to use the device",
+        "add the user to the group HwHiAiUser. In a container, pass the device through",
     ),
 }
 _DEVICE_RANGE = r"\bset device ?= ?(?P<device>\d{1,6}), valid device range is (?P<range>\[[\d, -]{1,20}[\])])"
@@ -83,9 +90,9 @@ _NUMBER = re.compile(
 )
 
 _AI_CORE = "an operator failed on the device's AI Core"
-_SDMA = "a copy by the device's SDMA engine failed, on this device or the one it copies with"
-_WAITED = "the device waited in vain for another rank inside a collective"
-_TABLE = "check the device's memory and health (npu-smi info -t ecc -i N), then the peer (NPU113)"
+_SDMA = "a copy by the SDMA engine failed, on this device or on its peer"
+_WAITED = "the device timed out in a collective, waiting for another rank"
+_TABLE = "check the memory and health of the device, then of its peer (NPU113)\nnpu-smi info -t ecc -i {device}"
 
 HCCL_FAILED = "hccl-failed"
 # Lines that name a cause, of the runtime, the driver, the device's AI CPU and MindSpore.
@@ -94,7 +101,7 @@ SIGNS = (
         "EE1001",
         Role.OWN,
         ("invalid device",),
-        "the program asked for device {device}; it may use {range}",
+        "the program asked for device {device}, but the valid range is {range}",
         _VISIBLE,
         pattern=_DEVICE_RANGE,
     ),
@@ -102,7 +109,7 @@ SIGNS = (
         "npu-memory",
         Role.OWN,
         ("may be other processes occupying this card",),
-        "device {device} has no memory left for {size} bytes: another process holds it",
+        "device {device} has no room for {size} bytes, because another process uses its memory",
         _HELD,
         pattern=r"size\[(?P<size>\d{1,15})\].{0,60}Device (?P<device>\d{1,4}) may be other",
     ),
@@ -110,14 +117,14 @@ SIGNS = (
         "npu-memory",
         Role.OWN,
         ("may be other processes occupying this card",),
-        "the device has no memory left: another process holds it",
+        "the device is out of memory, because another process uses it",
         _HELD,
     ),
     Sign(
         "npu-memory",
         Role.OWN,
         ("halMemAlloc failed",),
-        "the device has no memory left: this process or another one holds it",
+        "the device is out of memory: this process or another one uses it",
         _HELD,
         weight=Weight.SYMPTOM,
     ),
@@ -125,14 +132,14 @@ SIGNS = (
         "npu-memory",
         Role.OWN,
         ("NPU out of memory",),
-        "the device's memory is used up: by this process, or by another one on that device",
+        "the device is out of memory: this process or another one on that device uses it",
         _HELD,
     ),
     Sign(
         "npu-memory",
         Role.OWN,
         ("driver error:out of memory",),
-        "the device has no memory left",
+        "the device is out of memory",
         _HELD,
         weight=Weight.SYMPTOM,
     ),
@@ -145,7 +152,7 @@ SIGNS = (
         "EE1002",
         Role.WAIT,
         ("stream sync timeout",),
-        "the device's tasks did not end in time: as a rule another rank did not join",
+        _TASKS,
         _SYNC,
     ),
     Sign("sdma", Role.OWN, ("type:SDMA", "[TaskException]"), _SDMA, _TABLE),
@@ -162,7 +169,7 @@ SIGNS = (
         Role.OWN,
         ("TsdOpen failed",),
         "the device could not be opened: an earlier process holds it, or it is unhealthy",
-        "npu-smi info: end processes that are left, then restart the device (NPU114, NPU113)",
+        "end leftover processes on the device, then restart it (NPU114, NPU113)\nnpu-smi info",
     ),
     Sign(
         "ai-core",
@@ -192,7 +199,7 @@ SIGNS = (
         "npu-memory-error",
         Role.OWN,
         ("HBM MULTI BIT ECC",),
-        "the device's memory is damaged (HBM, more than one bit)",
+        "the device's memory is damaged (multi-bit HBM ECC error)",
         _TABLE,
     ),
     Sign(
@@ -200,27 +207,27 @@ SIGNS = (
         Role.OWN,
         ("ts lost heartbeat",),
         "the device's task scheduler stopped answering",
-        "npu-smi info; dmesg on that host; restart the device or the host (NPU113)",
+        f"{_RESTART} (NPU113){_HEALTH}",
     ),
     Sign(
         "data-queue",
         Role.OWN,
         ("ot unsupported acl datatype",),
-        "the input pipeline gave a data type that the device does not take",
+        "the input pipeline produced a data type that the device does not support",
         _PROGRAM,
     ),
     Sign(
         "hccl-id-wait",
         Role.WAIT,
         ("store->get() got error",),
-        "rank 0 did not put the id of the communicator into the store in time: it died, hangs, or was never started",
-        "find out what rank 0 did (PRB101)",
+        "rank 0 did not write the communicator's id to the store in time: it died, hung or never started",
+        "check whether rank 0 started, and where it stopped (PRB101)",
     ),
     Sign(
         HCCL_FAILED,
         Role.WAIT,
         ("HCCL error in: ",),
-        "HCCL reported an error to torch_npu; its own lines tell which",
+        "HCCL reported an error to torch_npu. HCCL's own log lines have the details",
         _PLOG,
         weight=Weight.SYMPTOM,
     ),

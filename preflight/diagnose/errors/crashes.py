@@ -9,34 +9,37 @@ from dataclasses import dataclass, replace
 
 from preflight.diagnose.types import Role, Sign, Weight
 
-_OWN_LOG = "read the last lines of that process"
-_FAULTS = "run it with python -X faulthandler, which names the line, and compare versions on the hosts (VER103)"
-_MEMORY = "dmesg -T | grep -i oom on that host; raise the job's memory limit, or use less memory"
+_OWN_LOG = "read the last log lines of that process"
+FAULTS = (
+    "run the program with python -X faulthandler, which prints the failing line. Also compare package versions across "
+    "the hosts (VER103)"
+)
+_MEMORY = "check the kernel log for kills. Then raise the job's memory limit or use less memory\ndmesg -T | grep -i oom"
 
-_CRASH = Sign("crash", Role.OWN, (), "the process crashed ({signal})", _FAULTS, weight=Weight.DEATH)
+_CRASH = Sign("crash", Role.OWN, (), "the process crashed ({signal})", FAULTS, weight=Weight.DEATH)
 _BUS_ERROR = Sign(
     "shm",
     Role.OWN,
     (),
-    "mapped memory was not there (SIGBUS): /dev/shm is full, or a file was cut",
-    "df -h /dev/shm on that host; in a container, give it more (docker: --shm-size) (HST115)",
+    "mapped memory could not be accessed (SIGBUS): /dev/shm is full, or a mapped file was truncated",
+    "make /dev/shm larger. In a container, use docker's --shm-size (HST115)\ndf -h /dev/shm",
     weight=Weight.DEATH,
 )
 _KILLED = Sign(
     "killed",
     Role.OWN,
     (),
-    "another program killed it (SIGKILL): the kernel for lack of memory, or the scheduler",
+    "the process was killed (SIGKILL), by the kernel for lack of memory or by the scheduler",
     _MEMORY,
     weight=Weight.DEATH,
 )
-_ABORT = Sign("abort", Role.UNKNOWN, (), "the process aborted (SIGABRT); its own log tells why", _OWN_LOG)
+_ABORT = Sign("abort", Role.UNKNOWN, (), "the process aborted (SIGABRT). Its own log has the reason", _OWN_LOG)
 _TERMINATED = Sign(
     "ended",
     Role.WAIT,
     (),
-    "a launcher or scheduler ended it (SIGTERM), as it does after an error elsewhere",
-    "find the rank that failed before it",
+    "a launcher or scheduler ended the process (SIGTERM), as it does after an error elsewhere",
+    "find the rank that failed first",
     weight=Weight.SYMPTOM,
 )
 
@@ -128,7 +131,7 @@ def _in_words(signal: _Signal) -> Iterator[Sign]:
         f"{words} (core dumped)",
     ):
         yield replace(sign, words=(fixed,))
-    srun = rf"srun: error: \S{{1,300}}: tasks? [\d,-]{{1,200}}: {words}"
+    srun = rf"error: \S{{1,300}} tasks? [\d,-]{{1,200}}: {words}"
     yield replace(sign, words=("srun: error: ", words), pattern=srun)
     yield replace(sign, words=("srun: error: ", f"Exited with exit code {128 + signal.number}"))
     first = rf"[{words[0]}{words[0].lower()}]{words[1:]}"
@@ -142,8 +145,8 @@ _CORRUPTED = Sign(
     "heap",
     Role.OWN,
     (),
-    "the process corrupted its own memory, and glibc ended it (SIGABRT)",
-    _FAULTS,
+    "the process corrupted its own memory, and glibc aborted it (SIGABRT)",
+    FAULTS,
     weight=Weight.DEATH,
 )
 _GLIBC = (
@@ -164,14 +167,14 @@ _OF_GLIBC = (
     r"(?:^|: ?|[>\]`'] ?)(?:\*\*\* [sb]|(?:free|malloc|realloc)\(\): [a-z]|malloc_cons|munmap_|double free or"
     r"|corrupted (?:size vs|double)|tcache_)"
 )
-_UNCAUGHT = "the program ended by a C++ exception that nothing caught"
+_UNCAUGHT = "the program ended with an uncaught C++ exception"
 
 SIGNS = (
     Sign(
         "host-memory-alloc",
         Role.OWN,
         ("std::bad_alloc",),
-        "the host, or the job's memory limit, has no memory left",
+        "the host or the job's memory limit is exhausted",
         _MEMORY,
     ),
     *(sign for signal in _SIGNALS for sign in _reported(signal)),
@@ -191,7 +194,7 @@ SIGNS = (
         Role.OWN,
         ("Fatal Python error: ",),
         "the Python interpreter stopped ({message})",
-        _FAULTS,
+        FAULTS,
         pattern=r"Fatal Python error: (?P<message>[^\n]{1,100})",
         weight=Weight.DEATH,
     ),

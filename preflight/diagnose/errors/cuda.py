@@ -8,12 +8,15 @@ from collections.abc import Iterator
 
 from preflight.diagnose.types import Role, Sign, Weight
 
-_FULL = "the GPU's memory is used up: by this process, or by another one on that GPU"
-_SMALLER = "nvidia-smi: end other processes on that GPU (GPU108); else use a smaller batch"
-_RESET = "dmesg | grep Xid on that host; nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU (GPU103, GPU104)"
-_LINES = "CUDA_LAUNCH_BLOCKING=1 names the line; dmesg | grep Xid on that host"
-_VISIBLE = "compare CUDA_VISIBLE_DEVICES and the ranks of each host with nvidia-smi -L (GPU101)"
-_DRIVER = "update the driver, or install a torch for an older CUDA (VER114)"
+_FULL = "the GPU is out of memory: this process or another one on that GPU uses it"
+_SMALLER = "end other processes on that GPU (GPU108). If there are none, use a smaller batch\nnvidia-smi"
+_RESET = "check the GPU's errors, then reset it (GPU103, GPU104)\ndmesg | grep Xid\nnvidia-smi -q -d ECC,ROW_REMAPPER"
+_BLOCKING = "run the program with CUDA_LAUNCH_BLOCKING=1, so that the traceback shows the failing line"
+_LINES = f"{_BLOCKING}. Also check the kernel log for Xid errors\ndmesg | grep Xid"
+_VISIBLE = "compare CUDA_VISIBLE_DEVICES and the ranks of each host with its GPUs (GPU101)\nnvidia-smi -L"
+_DRIVER = "update the driver, or install a torch build for an older CUDA (VER114)"
+_BUSY = "another process holds the GPU, or its compute mode is exclusive or prohibited"
+_FIND_HOLDER = "check the processes and the compute mode of that GPU (GPU108)\nnvidia-smi"
 
 # Message, id, cause, next step.
 _MESSAGES = (
@@ -21,8 +24,9 @@ _MESSAGES = (
     (
         "uncorrectable NVLink error",
         "gpu-nvlink",
-        "an NVLink of the GPU had an error that could not be corrected",
-        "dmesg | grep -E 'Xid.* (74|14[4-9]|150)'; nvidia-smi nvlink -e; reset the GPU (GPU115, GPU122)",
+        "an NVLink of the GPU had an uncorrectable error",
+        "check the NVLink errors, then reset the GPU (GPU115, GPU122)\n"
+        "nvidia-smi nvlink -e\ndmesg | grep -E 'Xid.* (74|14[4-9]|150)'",
     ),
     ("uncorrectable contained", "gpu-ecc", "the GPU's memory is damaged (contained error)", _RESET),
     ("an illegal memory access", "gpu-access", "a GPU kernel of the program read or wrote outside its memory", _LINES),
@@ -33,7 +37,7 @@ _MESSAGES = (
         "device-side assert triggered",
         "gpu-assert",
         "a GPU kernel of the program found an index or value out of range",
-        "CUDA_LAUNCH_BLOCKING=1 names the line",
+        _BLOCKING,
     ),
     ("unspecified launch failure", "gpu-launch", "a GPU kernel died while it ran", _LINES),
     ("hardware stack error", "gpu-launch", "a GPU kernel died while it ran (hardware stack error)", _LINES),
@@ -41,43 +45,48 @@ _MESSAGES = (
     (
         "system not yet initialized",
         "gpu-fabric",
-        "the fabric manager is not running, or has not finished",
-        "systemctl status nvidia-fabricmanager: active and enabled (GPU112, GPU114)",
+        "the fabric manager is not running or has not finished starting",
+        "start and enable the fabric manager (GPU112, GPU114)\nsystemctl enable --now nvidia-fabricmanager",
     ),
     (
         "all CUDA-capable devices are busy",
         "gpu-busy",
-        "another process holds the GPU, or it is in exclusive mode or prohibited",
-        "nvidia-smi: processes and compute mode of that GPU (GPU108)",
+        _BUSY,
+        _FIND_HOLDER,
     ),
     (
         "CUDA-capable device(s) is/are busy",
         "gpu-busy",
-        "another process holds the GPU, or it is in exclusive mode or prohibited",
-        "nvidia-smi: processes and compute mode of that GPU (GPU108)",
+        _BUSY,
+        _FIND_HOLDER,
     ),
     (
         "no CUDA-capable device",
         "gpu-missing",
-        "the process finds no GPU: the driver, the container, or CUDA_VISIBLE_DEVICES",
-        "nvidia-smi -L where the job runs; docker run --gpus all (GPU101)",
+        "the process finds no GPU: check the driver, the container and CUDA_VISIBLE_DEVICES",
+        "list the GPUs where the job runs (GPU101). For containers use docker run --gpus all\nnvidia-smi -L",
     ),
     (
         "invalid device ordinal",
         "gpu-number",
-        "the program asked for a GPU number that the process does not have",
+        "the program asked for a GPU number that does not exist in this process",
         _VISIBLE,
     ),
     ("driver version is insufficient", "gpu-driver", "the NVIDIA driver is too old for this CUDA", _DRIVER),
-    ("forward compatibility was attempted", "gpu-driver", "the driver does not run this CUDA on this GPU", _DRIVER),
+    ("forward compatibility was attempted", "gpu-driver", "the driver does not support this CUDA on this GPU", _DRIVER),
     ("the provided PTX was compiled", "gpu-driver", "the NVIDIA driver is too old for this CUDA", _DRIVER),
     (
         "no kernel image is available",
         "gpu-arch",
-        "this torch or extension was not built for this model of GPU",
-        "install a build that has the GPU's compute capability (TORCH_CUDA_ARCH_LIST)",
+        "this torch or extension was not built for this GPU model",
+        "install a build that supports the GPU's compute capability (TORCH_CUDA_ARCH_LIST)",
     ),
-    ("GPU is lost", "nvidia-lost", "the GPU has fallen off the bus", "dmesg | grep Xid; restart the host (GPU102)"),
+    (
+        "GPU is lost",
+        "nvidia-lost",
+        "the GPU has fallen off the bus",
+        "check the kernel log, then restart the host (GPU102)\ndmesg | grep Xid",
+    ),
 )
 # Prefixes of torch, NCCL and C++ programs.
 _IN_FRONT = r"(?:CUDA|[Cc]uda|\bHIP\b|\bError \d{1,4}:|NCCL WARN)"
@@ -114,7 +123,7 @@ SIGNS = (
         "gpu-library",
         Role.OWN,
         ("CUBLAS_STATUS_",),
-        "cuBLAS failed ({status}): a GPU error before it, no memory left, or libraries that do not fit together",
+        "cuBLAS failed ({status}), because of an earlier GPU error, lack of memory or incompatible libraries",
         _LINES,
         pattern=r"\bCUBLAS_STATUS_(?P<status>(?!SUCCESS)[A-Z_]{1,40})",
         weight=Weight.SYMPTOM,
@@ -123,7 +132,7 @@ SIGNS = (
         "gpu-library",
         Role.OWN,
         ("CUDNN_STATUS_",),
-        "cuDNN failed ({status}): a GPU error before it, no memory left, or libraries that do not fit together",
+        "cuDNN failed ({status}), because of an earlier GPU error, lack of memory or incompatible libraries",
         _LINES,
         pattern=r"\bCUDNN_STATUS_(?P<status>(?!SUCCESS)[A-Z_]{1,40})",
         weight=Weight.SYMPTOM,

@@ -45,21 +45,21 @@ _PORT = r"ip\[(?P<ip>[\w.:%]{1,64})\] and (?:specific )?port\[(?P<port>\d{1,6})\
 
 
 _HELD = {  # HCCL's code: the usual holder of the port
-    "EI0019": "another job or a leftover process of this host holds the port",
-    "EI0020": "as a rule two processes use one device, or an earlier one is left; else the NIC is not usable",
-    "EJ0003": "another process holds the port",
+    "EI0019": "Another job or a leftover process on this host holds the port",
+    "EI0020": "Usually two processes use one device, or a leftover process holds it. Otherwise the NIC is not usable",
+    "EJ0003": "Another process holds the port",
 }
 
 
 def _listening(code: str, nic_type: int, nic: str) -> Sign:
     """Return the sign of a failed listen. `nic_type` is HCCL's: 0 a device's virtual NIC, 1 its NIC, 2 the host's."""
-    cause = f"HCCL could not listen on {{ip}} port {{port}} ({nic}): {_HELD[code]}"
+    cause = f"HCCL could not listen on {{ip}} port {{port}} ({nic}). {_HELD[code]}"
     return replace(_code(code, f"socket type[{nic_type}]", "listen on ip"), cause=cause, pattern=_PORT)
 
 
 def _bound(code: str, *words: str) -> Sign:
     """Return the sign of a failed listen, as HCCL writes it onto the screen."""
-    cause = f"HCCL could not listen on {{ip}} port {{port}}: {_HELD[code]}"
+    cause = f"HCCL could not listen on {{ip}} port {{port}}. {_HELD[code]}"
     pattern = r"IP address (?P<ip>[\w.:]{1,64}) and port (?P<port>\d{1,6}) have already been bound"
     return replace(_code(code, *words), cause=cause, pattern=pattern)
 
@@ -74,8 +74,8 @@ SIGNS = (
         "HCCL_IF_IP",
         Role.OWN,
         ("is not found in the nic list",),
-        "HCCL_IF_IP is no address of this host",
-        "take it out of the profile, or set it host by host (HST110, ENV106)",
+        "HCCL_IF_IP is not an address of this host",
+        "remove HCCL_IF_IP from the profile, or set it to each host's own address (HST110, ENV106)",
     ),
     _listening("EI0019", 2, "the host's NIC"),
     _listening("EI0020", 1, "the device's NIC"),
@@ -124,8 +124,8 @@ SIGNS = (
         "EI0006-superpod",
         Role.LINK,
         ("different physical superpod ID info",),
-        "ranks of different super-pods may have been given one logical super-pod id",
-        "compare HCCL_LOGIC_SUPERPOD_ID of the hosts with the super-pods they stand in (NPU123)",
+        "ranks of different super-pods may share one logical super-pod ID",
+        "compare HCCL_LOGIC_SUPERPOD_ID on each host with its super-pod (NPU123)",
     ),
     _code("EI0013", "error CQE occurred"),
     _code("EI0013", "error cqe status"),
@@ -150,56 +150,56 @@ SIGNS = (
         "driver-mounts",
         Role.OWN,
         ("ascend_hal device count",),
-        "the driver is there in part, in a container most often for want of a mount",
-        "mount /usr/local/dcmi, /etc/ascend_install.info and the driver (HST111)",
+        "parts of the driver are missing, in a container usually because a mount is missing",
+        "mount /usr/local/dcmi, /etc/ascend_install.info and the driver into the container (HST111)",
     ),
     Sign(
         "device-address",
         Role.OWN,
         ("Failed to get device ip from hccn.conf",),
-        "the device's address is found neither in /etc/hccn.conf nor by hccn_tool",
-        "give the device its address, and the container that file (NPU101, HST111)",
+        "neither /etc/hccn.conf nor hccn_tool has the device's address",
+        "configure the device's address. In a container, also mount /etc/hccn.conf (NPU101, HST111)",
     ),
     Sign(
         "ai-cpu-timeout",
         Role.OWN,
         ("AI CPU operator execution time out",),
-        "an operator on the device's AI CPU did not end in time",
-        "check the device's health (NPU113), then that operator",
+        "an operator on the device's AI CPU timed out",
+        "check the device's health (NPU113), then that operator\nnpu-smi info",
     ),
     Sign(
         "ipc-memory",
         Role.LINK,
         ("ipc memory fail",),
-        "memory was not shared between two processes of a host: the other one has ended, or is in another container",
-        "check the other process; give one container all devices of the host (NPU124)",
+        "two processes on one host could not share memory: the other one has ended or is in another container",
+        "check the other process. Give all devices of the host to one container (NPU124)",
     ),
     Sign(
         "ipc-memory",
         Role.LINK,
         ("rtSet Ipc Memory Name",),
-        "memory was not shared between two processes of a host: the other one has ended, or is in another container",
-        "check the other process; give one container all devices of the host (NPU124)",
+        "two processes on one host could not share memory: the other one has ended or is in another container",
+        "check the other process. Give all devices of the host to one container (NPU124)",
     ),
     Sign(
         "socket-lost",
         Role.WAIT,
         ("[Recv][RaSocket]",),
-        "a connection of HCCL broke: the other rank has ended",
-        "read that rank's own log",
+        "an HCCL connection was lost because the other rank has ended",
+        "read the other rank's log",
     ),
     Sign(
         "p2p-timeout",
         Role.WAIT,
         ("connected p2p timeout",),
-        "a device of the same host was not ready in time: its rank died or is late, or the link between them is closed",
+        "a device on the same host was not ready in time: its rank died or is late, or their link is closed",
         "check the other rank, then the links inside the host (NPU124, PRB101)",
     ),
     Sign(
         "p2p-timeout",
         Role.WAIT,
         ("Wait timeout for get P2P status",),
-        "a device of the same host was not ready in time: its rank died or is late, or the link between them is closed",
+        "a device on the same host was not ready in time: its rank died or is late, or their link is closed",
         "check the other rank, then the links inside the host (NPU124, PRB101)",
     ),
     _code("EI0006", "SocketEstab]", "get socket timeout"),
@@ -220,14 +220,14 @@ SIGNS = (
         Role.WAIT,
         ("[HeartbeatAbnormal]", "crimer rank"),
         "heartbeats of another rank were lost: its process has ended, or the network to it failed",
-        "read the log of the rank that is named (PRB101)",
+        "read the log of the rank that this line names (PRB101)",
     ),
     Sign(
         "heartbeat",
         Role.WAIT,
         ("Cluster Exception Location", "ExceptionType"),
-        "another rank stopped answering, or makes no progress",
-        "check the rank that is named: its process first, then its network (PRB101)",
+        "another rank stopped responding or makes no progress",
+        "check the process, then the network of the rank that this line names (PRB101)",
     ),
 )
 
@@ -236,7 +236,7 @@ LATE = Sign(
     "late-rank",
     Role.OWN,
     (),
-    "a rank began so late that the others had stopped waiting for it: it downloads, compiles, or its host is slow",
-    "bring data and caches to all hosts before the start (HST113), look at that host's load (HST116), or raise "
+    "a rank started after the others' timeout, because it downloads or compiles first, or because its host is slow",
+    "copy data and caches to all hosts before the start (HST113) and check that host's load (HST116). Otherwise raise "
     "HCCL_CONNECT_TIMEOUT",
 )

@@ -5,47 +5,54 @@ Classes of Xid follow the immediate actions of NVIDIA's Xid catalogue and of hea
 
 import re
 
+from preflight.diagnose.errors.crashes import FAULTS
 from preflight.diagnose.types import Kill, Role, Sign, Weight
 
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,20})\): (\d{1,4})\b")
 
 _MECHANICS = Sign(
-    "Xid", Role.OWN, (), "the GPU gets too little power", "see to its power cable, or exchange it (GPU107)"
+    "Xid",
+    Role.OWN,
+    (),
+    "the GPU gets too little power",
+    "check the GPU's power cable. If it is fine, replace the GPU (GPU107)",
 )
 _REBOOT = Sign(
     "Xid",
     Role.OWN,
     (),
-    "the GPU is lost, or its driver is",
-    "drain the host and restart it; if it comes again, exchange the GPU (GPU102, GPU107)",
+    "the GPU or its driver was lost",
+    "drain and restart the host. If the error comes back, replace the GPU (GPU102, GPU107)",
 )
 _RESET = Sign(
     "Xid",
     Role.OWN,
     (),
     "the GPU, its memory, its firmware or its NVLink failed",
-    "drain the host, then: nvidia-smi --gpu-reset -i N; if it comes again, exchange the GPU (GPU104, GPU107)",
+    "drain the host and reset the GPU. If the error comes back, replace it (GPU104, GPU107)\n"
+    "nvidia-smi --gpu-reset -i {device}",
 )
 _NVLINK = Sign(
     "Xid",
     Role.LINK,
     (),
     "an NVLink reports errors",
-    "nvidia-smi nvlink -e; look at the fabric manager's log and at the switch (GPU115)",
+    "check the NVLink errors, the fabric manager's log and the switch (GPU115)\n"
+    "nvidia-smi nvlink -e\njournalctl -u nvidia-fabricmanager",
 )
 _PROGRAM = Sign(
     "Xid",
     Role.OWN,
     (),
-    "the program used the GPU wrongly, or a memory error was contained",
-    "start the job again; if it follows the GPU, not the program: nvidia-smi -q -d ECC",
+    "the program misused the GPU, or a memory error was contained",
+    "restart the job. If the error stays with the GPU and not with the program, check its memory\nnvidia-smi -q -d ECC",
 )
 _INFO = Sign(
     "Xid",
     Role.HINT,
     (),
-    "it tells of another error, or that a row was remapped",
-    "look at the other Xid; nvidia-smi -q -d ROW_REMAPPER: a pending one wants a reset (GPU104)",
+    "this Xid follows another error, or reports a remapped memory row",
+    "check the other Xid. If a row remapping is pending, reset the GPU (GPU104)\nnvidia-smi -q -d ROW_REMAPPER",
 )
 
 _CLASSES = (
@@ -69,56 +76,63 @@ _OF_CONTAINERS = "veth|docker|br-|cali|cni|flannel|lxc|nodelocal|tap|tunl|virbr|
 
 MEMORY = "host-memory"  # `kill_of` reads its lines
 
-_SWITCH = "look at the fabric manager's log; fatal ones want all GPUs of the host reset (GPU116)"
+_SWITCH = (
+    "check the fabric manager's log. After a fatal error, reset all GPUs of the host (GPU116)\n"
+    "journalctl -u nvidia-fabricmanager"
+)
+_USERS = "find what uses the memory: data loaders, page-locked memory"
+_LIMIT = f"{_USERS} or a low memory limit of the job\nfree -g"
+_EXHAUSTED = "the host or the job's memory limit ran out of memory"
+_DISK_CHECK = "check the disk with smartctl -a, and move the job's data"
 
 SIGNS = (
     Sign("peermem", Role.NOISE, ("nv_get_p2p_free_callback",)),
     # The driver writes "Fatal," or "Non-fatal," into the first line of each; those with the registers follow it.
-    Sign("SXid", Role.LINK, ("nvidia-nvswitch", "SXid", ", Fatal,"), "an NVSwitch reports a fatal error", _SWITCH),
+    Sign("SXid", Role.LINK, ("nvidia-nvswitch", "SXid", ", Fatal,"), "an NVSwitch reported a fatal error", _SWITCH),
     Sign("SXid", Role.NOISE, ("nvidia-nvswitch", "SXid", ", Severity ")),
     Sign("SXid", Role.NOISE, ("nvidia-nvswitch", "SXid", ", Data {")),
-    Sign("SXid", Role.HINT, ("nvidia-nvswitch", "SXid"), "an NVSwitch reports an error, not a fatal one", _SWITCH),
+    Sign("SXid", Role.HINT, ("nvidia-nvswitch", "SXid"), "an NVSwitch reported a non-fatal error", _SWITCH),
     Sign(
         "host-memory",
         Role.OWN,
         ("Out of memory: Kill",),
-        "the host ran out of memory: the kernel killed a process",
-        "look at what used it: data loaders, page-locked memory, another job",
+        "the host ran out of memory, and the kernel killed a process",
+        f"{_USERS} or another job\nfree -g",
     ),
     Sign(
         "host-memory",
         Role.OWN,
         ("Memory cgroup out of memory: Kill",),
-        "a memory limit (cgroup) was used up: the kernel killed a process",
-        "look at what used it: data loaders, page-locked memory; the job's memory limit",
+        "a memory limit (cgroup) was reached, and the kernel killed a process",
+        _LIMIT,
     ),
     Sign(
         "host-memory",
         Role.OWN,
         ("oom-kill:constraint",),
-        "the host, or the job's memory limit, was used up",
-        "look at what used it: data loaders, page-locked memory; the job's memory limit",
+        _EXHAUSTED,
+        _LIMIT,
     ),
     Sign(
         "host-memory",
         Role.OWN,
         ("oom_reaper: reaped",),
-        "the host, or the job's memory limit, was used up",
-        "look at what used it: data loaders, page-locked memory; the job's memory limit",
+        _EXHAUSTED,
+        _LIMIT,
     ),
     Sign(
         "open-files",
         Role.OWN,
         ("VFS: file-max limit",),
-        "the host's limit of open files is reached",
-        "raise fs.file-max, or find who opens them (HST134)",
+        "the host reached its limit of open files",
+        "raise fs.file-max, or find the process that opens the files (HST134)\nsysctl fs.file-nr fs.file-max",
     ),
     Sign(
         "nccl-crash",
         Role.OWN,
         ("segfault at", "libnccl"),
         "NCCL crashed",
-        "is the stack limit unlimited (ulimit -s, HST133)? Else another release of NCCL (VER103)",
+        "set a limited stack size if it is unlimited (HST133). Otherwise use another NCCL release (VER103)\nulimit -s",
     ),
     Sign("crash", Role.OWN, ("segfault at", "libhccl"), "HCCL crashed", "compare CANN and driver (VER109)"),
     Sign(
@@ -126,7 +140,7 @@ SIGNS = (
         Role.OWN,
         ("]: segfault at ", " ip ", " error "),
         "{name} crashed (SIGSEGV) in {library}",
-        "run it with python -X faulthandler, and compare versions on the hosts (VER103)",
+        FAULTS,
         pattern=r"(?P<name>[\w.-]{1,16})\[\d{1,10}\]: segfault at .{1,120} in (?P<library>[^\s\[]{1,80})",
         weight=Weight.DEATH,
     ),
@@ -135,39 +149,45 @@ SIGNS = (
         Role.OWN,
         ("ost carrier",),
         "a network link of the host went down",
-        "look at cable, module and switch port (NIC101 for devices, RDM108; ethtool, ibstat for the host)",
+        "check the cable, the optical module and the switch port (NIC101, RDM108)\nip -brief link",
         pattern=rf"(?:^|\s)(?!{_OF_CONTAINERS})[\w.@-]{{1,40}}: [Ll]ost carrier",
     ),
-    Sign("disk", Role.OWN, ("I/O error, dev",), "a disk fails", "smartctl -a; move the job's data", pattern=_DISK),
+    Sign("disk", Role.OWN, ("I/O error, dev",), "a disk is failing", _DISK_CHECK, pattern=_DISK),
     Sign(
         "disk",
         Role.OWN,
         ("critical medium error, dev",),
-        "a disk fails",
-        "smartctl -a; move the job's data",
+        "a disk is failing",
+        _DISK_CHECK,
         pattern=_DISK,
     ),
-    Sign("disk", Role.OWN, ("log I/O error",), "a file system lost its disk", "dmesg on that host; mount it anew"),
+    Sign(
+        "disk",
+        Role.OWN,
+        ("log I/O error",),
+        "a file system lost its disk",
+        "check the kernel log, then remount the file system\ndmesg",
+    ),
     Sign(
         "nvidia-versions",
         Role.OWN,
         ("Driver/library version mismatch",),
-        "the driver was updated under the running one",
-        "restart the host, or load the driver anew (GPU121)",
+        "the driver was updated, but the old one is still loaded",
+        "restart the host or reload the driver (GPU121)",
     ),
     Sign(
         "nvidia-lost",
         Role.OWN,
         ("nable to determine the device handle",),
         "a GPU has fallen off the bus",
-        "dmesg | grep Xid; restart the host (GPU101, GPU102)",
+        "check the kernel log, then restart the host (GPU101, GPU102)\ndmesg | grep Xid",
     ),
     Sign(
         "nvidia-container",
         Role.OWN,
         ("Failed to initialize NVML: Unknown Error",),
-        "the container lost its right to the GPUs, most often after systemctl daemon-reload",
-        "start the container anew; pass the devices with --device",
+        "the container lost access to the GPUs, usually after systemctl daemon-reload",
+        "restart the container, and pass the devices with --device",
     ),
 )
 

@@ -6,10 +6,17 @@ Formats of torch 1.11 to 2.13, Slurm, Open MPI 4 and 5, MPICH, DeepSpeed and Ray
 from preflight.diagnose.errors.cann import HCCL_FAILED
 from preflight.diagnose.types import Role, Sign, Weight
 
-_ENDED = "the launcher saw a process end with an error"
-_WORDS = "read that process's own log; torchrun --log-dir DIR --tee 3 keeps them"
+_ENDED = "the launcher reported that a process failed"
+_WORDS = "read that process's own log. torchrun keeps these logs with --log-dir and --tee 3"
+_RAY = "a Ray worker process died, and Ray gives no reason"
+_RAY_LOG = (
+    "check the kernel log of that host and the worker's log in /tmp/ray/session_latest/logs\n"
+    "dmesg -T | grep -iE 'oom|segfault'"
+)
+_RAY_MEMORY = "Ray killed a worker because the host ran out of memory"
+_USERS = "find what uses the memory: data loaders, page-locked memory or another job\nfree -g"
 # srun reports "Terminated" for tasks that it ended itself, also at the time limit.
-_BADLY = r"srun: error: \S{1,300}: tasks? [\d,-]{1,200}: Exited with"
+_BADLY = r"error: \S{1,300} tasks? [\d,-]{1,200}: Exited with"
 _ENGINE = "find the first error of its worker processes"
 
 
@@ -46,8 +53,8 @@ SIGNS = (
         RAY_WORKER,
         Role.WAIT,
         ("worker died", "unexpected"),
-        "a Ray worker process died, and Ray does not tell of what",
-        "dmesg -T | grep -iE 'oom|segfault' on that host, and that worker's log in /tmp/ray/session_latest/logs",
+        _RAY,
+        _RAY_LOG,
         pattern=r"(?:RayActorError|ActorDiedError|WorkerCrashedError|[Ww]orker died or was killed|actor died)",
         weight=Weight.SYMPTOM,
     ),
@@ -56,8 +63,8 @@ SIGNS = (
             RAY_WORKER,
             Role.WAIT,
             (name,),
-            "a Ray worker process died, and Ray does not tell of what",
-            "dmesg -T | grep -iE 'oom|segfault' on that host, and that worker's log in /tmp/ray/session_latest/logs",
+            _RAY,
+            _RAY_LOG,
             weight=Weight.SYMPTOM,
         )
         for name in ("ActorDiedError", "RayActorError", "WorkerCrashedError")
@@ -66,26 +73,26 @@ SIGNS = (
         "host-memory-ray",
         Role.OWN,
         ("ray.exceptions.OutOfMemoryError",),
-        "Ray killed a worker, because the host ran out of memory",
-        "find what uses the memory: data loaders, page-locked memory, another job; free -g on that host",
+        _RAY_MEMORY,
+        _USERS,
     ),
     Sign(
         "host-memory-ray",
         Role.OWN,
         ("killed due to the node running low on memory",),
-        "Ray killed a worker, because the host ran out of memory",
-        "find what uses the memory: data loaders, page-locked memory, another job; free -g on that host",
+        _RAY_MEMORY,
+        _USERS,
     ),
     Sign(
         "stopped",
         Role.ENDED,
         ("death signal, shutting down workers",),
-        "torchrun was ended from outside (SIGTERM or the like), and ended its workers: no rank is the culprit",
-        "find what ended it: a scheduler, a user, a limit, or another node's failure",
+        "torchrun was stopped from outside by a signal, and stopped its workers. No rank is the culprit",
+        "find what stopped it: a scheduler, a user, a limit or the failure of another node",
     ),
-    Sign("engine-died", Role.WAIT, ("EngineDeadError",), "the engine's process had died", _ENGINE),
+    Sign("engine-died", Role.WAIT, ("EngineDeadError",), "the engine process had died", _ENGINE),
     Sign("engine-died", Role.WAIT, ("ngine core initialization failed",), "a worker of the engine had failed", _ENGINE),
-    Sign("engine-died", Role.WAIT, ("AsyncEngineDeadError",), "the engine's process had died", _ENGINE),
+    Sign("engine-died", Role.WAIT, ("AsyncEngineDeadError",), "the engine process had died", _ENGINE),
 )
 
 # These alone do not show why the job ended.

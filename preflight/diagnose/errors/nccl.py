@@ -2,19 +2,39 @@
 
 from preflight.diagnose.types import Role, Sign, Weight
 
-_MEMLOCK = "raise memlock to unlimited where jobs are started, not only in a login (RDM112, ENV102)"
+_MEMLOCK = "set memlock to unlimited where jobs are started, not only for logins (RDM112, ENV102)\nulimit -l"
 _GID = (
-    "look at NCCL_IB_GID_INDEX: show_gids must show RoCE v2 with a routable address at it on every host "
-    "(RDM104, RDM105)"
+    "check NCCL_IB_GID_INDEX. On every host it must point to a RoCE v2 GID with a routable address (RDM104, RDM105)\n"
+    "show_gids"
 )
-_SHM = "give /dev/shm room (docker: --shm-size), remove stale /dev/shm/nccl-* (HST115, HST132)"
-_NIC = "NCCL_SOCKET_IFNAME is a prefix, =eth0 is exact; it has to match one NIC on every host (HST117)"
-_PORTS = "let the hosts reach each other on all TCP ports (PRB114, FWL104); is the NIC the one you mean? (HST117)"
+_SHM = (
+    "make /dev/shm larger (docker: --shm-size) and remove stale /dev/shm/nccl-* files (HST115, HST132)\n"
+    "df -h /dev/shm\nls -l /dev/shm"
+)
+_SHM_FULL = "shared memory (/dev/shm) is full or too small"
+_NIC = (
+    "set NCCL_SOCKET_IFNAME so that it matches one NIC on every host (HST117). It is a prefix, and =eth0 matches "
+    "exactly\nip -brief address"
+)
+_PORTS = "open all TCP ports between the hosts (PRB114, FWL104). Also check that NCCL uses the right NIC (HST117)"
 _FABRIC = (
-    "systemctl status nvidia-fabricmanager: active, enabled, of the driver's version; nvidia-smi -q | grep -A2 Fabric "
-    "(GPU112, GPU113, GPU114)"
+    "check that the fabric manager is active, enabled and of the driver's version (GPU112, GPU113, GPU114)\n"
+    "systemctl status nvidia-fabricmanager\nnvidia-smi -q | grep -A2 Fabric"
 )
-_RAIL = "ib_write_bw along that rail; look at routes between rails, PFC and link errors of both ends (RDM107, PRB101)"
+_RAIL = (
+    "measure the rail with ib_write_bw. Then check its routes, PFC and the link errors at both ends (RDM107, PRB101)"
+)
+_UNREACHED = "RDMA packets got no reply: the two NICs cannot reach each other, even if TCP works"
+_MTU = "the two HCAs have different MTUs"
+_COMPARE_MTU = "compare active_mtu and the NIC's MTU on both hosts (RDM106)\nibv_devinfo"
+_PEER_CLOSED = "the peer closed the connection because its process ended"
+_PEER_LOG = "read the peer's log"
+_HUNG = "torch's watchdog hung in a CUDA or NCCL call: another rank did not join, or this GPU does not respond"
+_STOPPED_FIRST = "find the rank that stopped first, and check the kernel log (PRB101)\ndmesg | grep Xid"
+_WARN = "set NCCL_DEBUG=WARN and run the job again"
+_REMOTE = "another rank has ended, or its network failed"
+_USAGE = "NCCL was called incorrectly, or CUDA is newer than the driver"
+_COMPARE_CUDA = "compare the CUDA version of the driver with torch's\nnvidia-smi"
 # "Call to connect failed" until NCCL 2.12, "Connect to ADDRESS failed" and "connect to ADDRESS returned" since.
 _CONNECT = r"\bCall to connect\b|NCCL WARN .{0,80}\b[Cc]onnect(?: to \S{1,80})? (?:failed|returned)\b"
 
@@ -30,78 +50,78 @@ SIGNS = (
         "nccl-no-interface",
         Role.OWN,
         ("neither AF_INET",),
-        "NCCL_SOCKET_IFNAME matches no NIC of this host (NCCL 2.27 then connects to nowhere)",
+        "NCCL_SOCKET_IFNAME matches no NIC of this host, so NCCL 2.27 has no address to connect to",
         _NIC,
     ),
     Sign(
         "nccl-duplicate-gpu",
         Role.OWN,
         ("Duplicate GPU detected",),
-        "two ranks use one GPU, or cloned containers have one host id",
-        "give every rank the GPU of its local rank; look at CUDA_VISIBLE_DEVICES (HST108)",
+        "two ranks use one GPU, or cloned containers share one host ID",
+        "give every rank the GPU of its local rank, and check CUDA_VISIBLE_DEVICES (HST108)",
     ),
     Sign(
         "nccl-versions",
         Role.LINK,
         ("Mismatched NCCL version",),
-        "ranks have different releases of NCCL",
-        "install one torch everywhere (VER113, VER103)",
+        "ranks have different NCCL releases",
+        "install the same torch release on all hosts (VER113, VER103)",
     ),
     Sign(
         "nccl-memlock",
         Role.OWN,
         ("ibv_reg_mr", "Cannot allocate memory"),
-        "RDMA may not lock memory: memlock is limited where the job starts",
+        "RDMA could not lock memory, because memlock is limited where the job starts",
         _MEMLOCK,
     ),
     Sign(
         "nccl-memlock",
         Role.OWN,
         ("ibv_create_", "failed"),
-        "RDMA got no queue: memlock is limited where the job starts, or the HCA is out of them",
+        "RDMA could not create a queue: memlock is limited where the job starts, or the HCA has no queues left",
         _MEMLOCK,
     ),
     Sign(
         "nccl-peermem",
         Role.OWN,
         ("ailed to register memory", "Bad address"),
-        "the HCA cannot reach GPU memory: nvidia_peermem is not loaded, and there is no DMA-BUF",
-        "modprobe nvidia_peermem on that host (RDM109)",
+        "the HCA cannot access GPU memory: nvidia_peermem is not loaded, and DMA-BUF is not available",
+        "load nvidia_peermem (RDM109)\nmodprobe nvidia_peermem",
     ),
     Sign(
         "nccl-gid",
         Role.LINK,
         ("ibv_modify_qp failed", "timed out"),
-        "the GID of one end is not reachable: link-local, or of another network",
+        "the GID of one end is unreachable, because it is link-local or in another network",
         _GID,
     ),
     Sign(
         "nccl-gid",
         Role.OWN,
         ("ibv_modify_qp failed", "Invalid argument"),
-        "the GID index leads to a GID of the wrong kind",
+        "the GID index points to a GID of the wrong type",
         _GID,
     ),
-    Sign("nccl-gid", Role.OWN, ("ncclIbRoceGetVersionNum",), "there is no GID at the index that is asked for", _GID),
+    Sign("nccl-gid", Role.OWN, ("ncclIbRoceGetVersionNum",), "the HCA has no GID at the requested index", _GID),
     Sign(
         "nccl-mtu",
         Role.LINK,
         ("IBV_WC_LOC_LEN_ERR",),
-        "the MTU of the two HCAs differs",
-        "compare active_mtu (ibv_devinfo) and the NIC's MTU on both hosts (RDM106)",
+        _MTU,
+        _COMPARE_MTU,
     ),
     Sign(
         "nccl-mtu",
         Role.LINK,
         ("Got async event", "local access violation"),
-        "the MTU of the two HCAs differs",
-        "compare active_mtu (ibv_devinfo) and the NIC's MTU on both hosts (RDM106)",
+        _MTU,
+        _COMPARE_MTU,
     ),
     Sign(
         "nccl-rdma",
         Role.LINK,
         ("Got completion", "12,"),
-        "RDMA packets got no answer: the two NICs do not reach each other, though TCP may",
+        _UNREACHED,
         _RAIL,
         pattern=r"(?:error |status=)12\b",
     ),
@@ -109,15 +129,15 @@ SIGNS = (
         "nccl-rdma",
         Role.LINK,
         ("Got completion", "status=12"),
-        "RDMA packets got no answer: the two NICs do not reach each other, though TCP may",
+        _UNREACHED,
         _RAIL,
     ),
     Sign(
         "nccl-rdma-flushed",
         Role.WAIT,
         ("Got completion",),
-        "RDMA transfers were dropped after an earlier error, or as the peer ended (status 5)",
-        "find the first error, at the peer or before this line (PRB101)",
+        "RDMA transfers were dropped after an earlier error, or because the peer ended (status 5)",
+        "find the first error, on the peer or before this line (PRB101)",
         pattern=r"(?:error |status=)5\b",
     ),
     Sign(
@@ -132,7 +152,7 @@ SIGNS = (
         "nccl-rdma",
         Role.LINK,
         ("Got completion",),
-        "one end refused an RDMA access (status {status}): the peer had ended, or its memory is not registered",
+        "an RDMA access was rejected (status {status}): the peer has ended, or its memory is not registered",
         _RAIL,
         pattern=r"(?:error |status=)(?P<status>4|9|10|11)\b",
     ),
@@ -142,45 +162,52 @@ SIGNS = (
         Role.OWN,
         ("Got async event", "port error"),
         "the HCA's link went down",
-        "ibstat; link_downed in /sys/class/infiniband/*/ports/*/counters: cable, module (RDM108)",
+        "check the cable and the optical module (RDM108)\n"
+        "ibstat\ngrep . /sys/class/infiniband/*/ports/*/counters/link_downed",
     ),
     Sign(
         "nccl-hca-fatal",
         Role.OWN,
         ("Got async event", "catastrophic"),
         "the HCA's firmware stopped",
-        "dmesg | grep mlx5 on that host; reset or restart it",
+        "check the kernel log, then reset the HCA or restart the host\ndmesg | grep mlx5",
     ),
-    Sign("nccl-shm", Role.OWN, ("posix_fallocate failed",), "shared memory (/dev/shm) is full, or too small", _SHM),
-    Sign("nccl-shm", Role.OWN, ("creating shared memory segment",), "shared memory (/dev/shm) is full, or shut", _SHM),
-    Sign("nccl-shm", Role.OWN, ("failed to extend /dev/shm",), "shared memory (/dev/shm) is full, or too small", _SHM),
+    Sign("nccl-shm", Role.OWN, ("posix_fallocate failed",), _SHM_FULL, _SHM),
+    Sign(
+        "nccl-shm",
+        Role.OWN,
+        ("creating shared memory segment",),
+        "shared memory (/dev/shm) is full or not writable",
+        _SHM,
+    ),
+    Sign("nccl-shm", Role.OWN, ("failed to extend /dev/shm",), _SHM_FULL, _SHM),
     Sign(
         "nccl-shm",
         Role.OWN,
         ("shm_open failed",),
-        "shared memory (/dev/shm) is not open to the jobs' user",
-        "chmod 1777 /dev/shm (HST131)",
+        "the jobs' user has no access to shared memory (/dev/shm)",
+        "correct the permissions of /dev/shm (HST131)\nchmod 1777 /dev/shm",
     ),
     Sign(
         "nccl-removeipc",
         Role.OWN,
         ("unlink shared memory", "No such file"),
         "systemd removed the job's shared memory when a session of its user ended",
-        "RemoveIPC=no in /etc/systemd/logind.conf (HST130)",
+        "set RemoveIPC=no in /etc/systemd/logind.conf (HST130)",
     ),
-    Sign("nccl-nvls", Role.OWN, ("Failed to bind NVLink SHARP",), "the fabric manager half works", _FABRIC),
+    Sign("nccl-nvls", Role.OWN, ("Failed to bind NVLink SHARP",), "the fabric manager works only in part", _FABRIC),
     Sign(
         "nccl-nvls",
         Role.OWN,
         ("nvls.cc", "NCCL WARN Cuda failure"),
-        "the fabric manager was not restarted after a change of driver",
+        "the fabric manager was not restarted after a driver update",
         _FABRIC,
     ),
     Sign(
         "nccl-connect",
         Role.WAIT,
         ("Connection refused",),
-        "the peer does not listen on that port: its process has ended, or it gave a loopback address",
+        "the peer does not listen on that port: its process has ended, or it announced a loopback address",
         _PORTS,
         pattern=_CONNECT,
     ),
@@ -188,7 +215,7 @@ SIGNS = (
         "nccl-connect",
         Role.WAIT,
         ("imed out",),
-        "a connection between two hosts is dropped on the way: a firewall, or a NIC that others do not reach",
+        "a connection between two hosts timed out: a firewall drops it, or the NIC is unreachable",
         _PORTS,
         pattern=_CONNECT,
     ),
@@ -196,7 +223,7 @@ SIGNS = (
         "nccl-connect",
         Role.LINK,
         ("No route to host",),
-        "a host is not reached at the address that it announced",
+        "a host is unreachable at the address that it announced",
         _PORTS,
         pattern=_CONNECT,
     ),
@@ -211,146 +238,147 @@ SIGNS = (
         "nccl-no-interface",
         Role.OWN,
         ("Socket creation failed", "Address family not supported"),
-        "NCCL found no usable IP interface on this host: none is up, as in a container without network, or IPv6 is off",
-        "ip -brief address where the job runs; name the NIC (NCCL_SOCKET_IFNAME), or NCCL_SOCKET_FAMILY=AF_INET "
-        "(HST117, HST129)",
+        "NCCL found no usable interface: none is up (as in a container without network), or IPv6 is off",
+        "set NCCL_SOCKET_IFNAME to a NIC that is up, or set NCCL_SOCKET_FAMILY=AF_INET (HST117, HST129)\n"
+        "ip -brief address",
     ),
     Sign(
         "nccl-lost",
         Role.WAIT,
         ("NCCL WARN", "Connection closed by remote peer"),
-        "the peer closed its connection: its process ended",
-        "read the peer's own log",
+        _PEER_CLOSED,
+        _PEER_LOG,
     ),
     Sign(
         "nccl-lost",
         Role.WAIT,
         ("NCCL WARN", "Connection reset by peer"),
-        "the peer closed its connection: its process ended",
-        "read the peer's own log",
+        _PEER_CLOSED,
+        _PEER_LOG,
     ),
     Sign(
         "nccl-lost",
         Role.WAIT,
         ("NCCL WARN", "Broken pipe"),
-        "the peer closed its connection: its process ended",
-        "read the peer's own log",
+        _PEER_CLOSED,
+        _PEER_LOG,
     ),
     Sign(
         "nccl-lost",
         Role.WAIT,
         ("NCCL WARN", "Proxy Call to rank"),
-        "the peer closed its connection: its process ended",
-        "read the peer's own log",
+        _PEER_CLOSED,
+        _PEER_LOG,
         weight=Weight.SYMPTOM,
     ),
     Sign(
         "nccl-lost",
         Role.WAIT,
         ("NCCL WARN", "Failed to execute operation"),
-        "the peer closed its connection: its process ended",
-        "read the peer's own log",
+        _PEER_CLOSED,
+        _PEER_LOG,
         weight=Weight.SYMPTOM,
     ),
     Sign(
         "nccl-watchdog",
         Role.WAIT,
         ("Watchdog caught collective operation timeout",),
-        "a collective did not end in time: another rank did not join it, or a link carries nothing",
+        "a collective timed out: another rank did not join it, or a link passes no data",
         "find the rank that did not join (PRB101)",
     ),
     Sign(
         "nccl-stuck",
         Role.WAIT,
         ("watchdog got stuck for",),
-        "torch's watchdog hung in a CUDA or NCCL call: another rank did not join, or this GPU does not answer",
-        "find the rank that stopped first; dmesg | grep Xid on that host (PRB101)",
+        _HUNG,
+        _STOPPED_FIRST,
     ),
     Sign(
         "nccl-stuck",
         Role.WAIT,
         ("Heartbeat monitor timed out",),
-        "torch's watchdog hung in a CUDA or NCCL call: another rank did not join, or this GPU does not answer",
-        "find the rank that stopped first; dmesg | grep Xid on that host (PRB101)",
+        _HUNG,
+        _STOPPED_FIRST,
     ),
     Sign(
         "nccl-aborted",
         Role.WAIT,
         ("NCCL communicator was aborted",),
-        "the communicator was taken down after another error",
+        "the communicator was aborted after another error",
         "find the first error",
     ),
     Sign(
         "nccl-unique-id",
         Role.WAIT,
         ("ncclUniqueId from [0]",),
-        "rank 0 did not provide the communicator's id: it died, or hangs in its GPU",
-        "read rank 0's own log, and check its GPU (PRB101)",
+        "rank 0 did not provide the communicator's ID: it died, or hangs on its GPU",
+        "read rank 0's log, and check its GPU (PRB101)",
     ),
     Sign(
         "nccl-cuda",
         Role.OWN,
         ("unhandled cuda error",),
-        "a CUDA call of NCCL failed; NCCL's WARN line says which",
-        "NCCL_DEBUG=WARN, and run it again",
+        "a CUDA call of NCCL failed. NCCL's WARN line has the details",
+        _WARN,
         weight=Weight.SYMPTOM,
     ),
     Sign(
         "nccl-internal",
         Role.OWN,
         ("internal error - please report this issue",),
-        "NCCL failed inside; its WARN line says at what",
-        "NCCL_DEBUG=WARN, and run it again",
+        "NCCL had an internal error. Its WARN line has the details",
+        _WARN,
         weight=Weight.SYMPTOM,
     ),
     Sign(
         "nccl-system",
         Role.WAIT,
         ("unhandled system error",),
-        "a system call of NCCL failed; its WARN line says which",
-        "NCCL_DEBUG=WARN, and run it again",
+        "a system call of NCCL failed. NCCL's WARN line has the details",
+        _WARN,
         weight=Weight.SYMPTOM,
     ),
     Sign(
         "nccl-remote",
         Role.WAIT,
         ("ncclRemoteError",),
-        "another rank has ended, or its network failed",
-        "read that rank's own log",
+        _REMOTE,
+        "read that rank's log",
     ),
     Sign(
         "nccl-remote",
         Role.WAIT,
         ("remote process exited or there was a network error",),
-        "another rank has ended, or its network failed",
-        "read that rank's own log",
+        _REMOTE,
+        "read that rank's log",
     ),
     Sign(
         "nccl-usage",
         Role.UNKNOWN,
         ("ncclInvalidUsage",),
-        "NCCL was called wrongly, or CUDA is newer than the driver",
-        "compare nvidia-smi's CUDA with torch's",
+        _USAGE,
+        _COMPARE_CUDA,
     ),
     Sign(
         "nccl-usage",
         Role.UNKNOWN,
         ("NCCL Error 5: invalid usage",),
-        "NCCL was called wrongly, or CUDA is newer than the driver",
-        "compare nvidia-smi's CUDA with torch's",
+        _USAGE,
+        _COMPARE_CUDA,
     ),
     Sign(
         "nccl-socket-only",
         Role.HINT,
         ("NCCL INFO", "NET/IB : No device found"),
-        "NCCL found no RDMA device, and takes sockets",
-        "ls /sys/class/infiniband; is /dev/infiniband in the container? (ENV116, PRB119)",
+        "NCCL found no RDMA device and uses sockets",
+        "check the RDMA devices. A container also needs /dev/infiniband (ENV116, PRB119)\n"
+        "ls /sys/class/infiniband /dev/infiniband",
     ),
     Sign(
         "nccl-socket-only",
         Role.HINT,
         ("ailed to open libibverbs",),
-        "libibverbs is not installed, so NCCL takes sockets",
+        "libibverbs is not installed, so NCCL uses sockets",
         "install libibverbs where jobs run (PRB119)",
     ),
 )

@@ -5,10 +5,10 @@ Formats of Slurm 17 to 25, PBS Professional and OpenPBS, LSF 10, and Kubernetes.
 
 from preflight.diagnose.types import Role, Sign
 
-_LONGER = "ask for more time, or save checkpoints; if it made no progress, find the rank that stopped first"
-_LIMIT = "the job's time limit was reached, and {by} ended it: no rank is the culprit"
-_FULL = "the job's memory limit was used up, and the kernel killed a process of it"
-_MEMORY = "find what uses the memory: data loaders, page-locked memory; or ask for more ({})"
+_LONGER = "request more time or save checkpoints. If the job made no progress, find the rank that stopped first"
+_LIMIT = "the job reached its time limit, and {by} ended it. No rank is the culprit"
+_FULL = "the job reached its memory limit, and the kernel killed one of its processes"
+_MEMORY = "find what uses the memory, such as data loaders or page-locked memory. Otherwise request more ({})"
 _SLURM = _MEMORY.format("--mem")
 
 JOB_MEMORY = "job-memory"
@@ -32,30 +32,31 @@ SIGNS = (
         "preempted",
         Role.ENDED,
         ("CANCELLED", "DUE TO PREEMPTION"),
-        "Slurm ended the job to make room for another one: no rank is the culprit",
-        "submit it again from a checkpoint: sbatch --requeue",
+        "Slurm preempted the job for another one. No rank is the culprit",
+        "submit the job again from a checkpoint (sbatch --requeue)",
     ),
     Sign(
         "preempted",
         Role.ENDED,
         ("TERM_PREEMPT",),
-        "LSF ended the job to make room for another one: no rank is the culprit",
-        "submit it again",
+        "LSF preempted the job for another one. No rank is the culprit",
+        "submit the job again",
     ),
     Sign(
         "node-failed",
         Role.OWN,
         ("Node failure on ",),
         "Slurm lost the node {node}",
-        "scontrol show node {node}; read that node's console and kernel log; then preflight check --limit {node}",
+        "read the node's state, console and kernel log, then check it\n"
+        "scontrol show node {node}\npreflight check --limit {node}",
         pattern=r"Node failure on (?P<node>[\w.\[\],-]{1,253})",
     ),
     Sign(
         "node-failed",
         Role.ENDED,
         ("CANCELLED", "DUE TO NODE FAIL"),
-        "Slurm lost a node of the job, which this line does not name",
-        "find the node: sinfo -R, and slurmctld's log; read its console and kernel log",
+        "Slurm lost a node of the job. This line does not name it",
+        "find the node with sinfo or in slurmctld's log. Then read its console and kernel log\nsinfo -R",
     ),
     Sign(
         "node-failed",
@@ -65,14 +66,14 @@ SIGNS = (
             "DUE TO NODE ",
         ),
         "Slurm ended the job because of a node",
-        "find the node: sinfo -R, and slurmctld's log",
+        "find the node with sinfo or in slurmctld's log\nsinfo -R",
     ),
     Sign(
         CANCELLED,
         Role.HINT,
         (" CANCELLED AT ",),
-        "the job was cancelled: by its user, or after a task failed",
-        "sacct -j JOB: the state and exit code of each step",
+        "the job was cancelled by its user, or after a task failed",
+        "read the state and exit code of each step with sacct -j and the job's id",
         pattern=r"\*\*\* (?:JOB|STEP) \S{1,40} ON \S{1,253} CANCELLED AT (?:\S{1,40} )?"
         r"(?:DUE TO JOB REQUEUE |DUE to SIGNAL [\w ]{1,40} )?\*\*\*",
     ),
@@ -93,8 +94,8 @@ SIGNS = (
         "evicted",
         Role.ENDED,
         ("he node was low on resource",),
-        "Kubernetes evicted the pod, because its node ran out of a resource",
-        "kubectl describe pod, and its node",
+        "Kubernetes evicted the pod because its node ran out of a resource",
+        "read the events of the pod and of its node with kubectl describe",
     ),
 )
 

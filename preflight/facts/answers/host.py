@@ -153,7 +153,7 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
     except answer_frame.NoAnswer as error:
         return Missing(str(error))
     except JSON_ERRORS as error:
-        return Missing(f"the collector's answer is not what was sent: {json_error(error)}")
+        return Missing(f"the collector's answer is damaged: {json_error(error)}")
     if printed := answer_frame.printed_before(answer, marker):
         parts[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
     return parts
@@ -180,7 +180,7 @@ def section(answer: Sections | Missing, name: str, type_: type[Any]) -> Any | Mi
     except KeyError:
         return Missing(f"section {name} of the collector's answer has neither a value nor an error")
     except JSON_ERRORS as error:
-        return Missing(f"section {name} of the collector's answer is not understood: {json_error(error)}")
+        return Missing(f"section {name} of the collector's answer is not valid: {json_error(error)}")
 
 
 def _os(raw: _Os, printed: str) -> Os:
@@ -207,15 +207,14 @@ def _sysctl(raw: _Sysctl) -> Sysctl | Missing:
     port_range = sysctl.port_range(raw.values.get("net.ipv4.ip_local_port_range") or "")
     if reserved_ports is None or port_range is None:
         return Missing(
-            "the kernel's settings under /proc/sys/net/ipv4 are not to be seen here; if this is a container, look at "
-            "its host"
+            "the kernel settings under /proc/sys/net/ipv4 are not visible. If this is a container, check its host"
         )
     try:
         PortSet.parse(reserved_ports)
         PortSet.of([port_range])
     except ValueError:
         return Missing(
-            f"reserved ports {quote(reserved_ports)} and port range {port_range} are not what a kernel prints"
+            f"reserved ports {quote(reserved_ports)} and port range {port_range} are not valid kernel settings"
         )
     table = (raw.values.get("fs.file-nr") or "").split()
     files = [sysctl.file(file.path, file.text, file.target, file.error) for file in raw.files]
@@ -268,7 +267,7 @@ def _names(raw: _Names) -> Names | Missing:
         try:
             ip_address(address)
         except ValueError:
-            return Missing(f"the host's own name resolves to {quote(address)}, which is no address")
+            return Missing(f"the host's own name resolves to {quote(address)}, which is not an address")
     cluster_addresses = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
     return Names(tuple(dict.fromkeys(raw.hostname)), cluster_addresses)
 
@@ -277,7 +276,7 @@ def _load(raw: Load) -> Load | Missing:
     shares = (figure for process in raw.busiest for figure in (process.wanted, process.used))
     is_plausible = all(0 <= figure < _MOST_PROCESSORS for figure in (raw.wanted, raw.others, *shares))
     if not (is_plausible and 0 < raw.processors < _MOST_PROCESSORS and (raw.limit is None or raw.limit > 0)):
-        return Missing("the processors, or what processes want of them, are numbers that no host has")
+        return Missing("the number of processors or the load is not valid")
     busiest = (
         replace(process, name=process.name[:_NAME], user=process.user and process.user[:_NAME])
         for process in raw.busiest
@@ -292,7 +291,7 @@ def _clock(raw: _Clock, sent: float, received: float) -> Clock | Missing:
     Nothing is assumed about how the time between them divides.
     """
     if not (0 <= raw.start < _FAR_FUTURE and 0 <= raw.end < _FAR_FUTURE):
-        return Missing("the host's clock shows no time at all")
+        return Missing("the host's clock shows no valid time")
     low, high = raw.end - received, raw.start - sent
     return Clock(offset=(low + high) / 2, uncertainty=max(0.0, (high - low) / 2))
 

@@ -11,7 +11,7 @@ from preflight.facts.redaction.redact import redacted
 from preflight.facts.sections.job import Job, JobRdma, Mpi, Parameter, SeenFile, SeenFolder
 from preflight.facts.types import Limits, Missing, Reading, SharedMemory, Versions
 
-_NO_PYTHON = Missing("the Python of the jobs is not installed, so what a job may use could not be looked at")
+_NO_PYTHON = Missing("the Python of the jobs is not installed, so the limits and versions of jobs could not be checked")
 
 
 @dataclass
@@ -124,7 +124,7 @@ def job(raw: RawJob) -> Job | Missing:
         return _NO_PYTHON
     deep = raw.deep
     if deep is None:
-        return Missing("the collector did not look into the jobs' environment")
+        return Missing("the collector did not check the jobs' environment")
     return Job(
         user=deep.user,
         uid=deep.uid,

@@ -65,9 +65,9 @@ class RawDeviceNodes:
 def only_answer(name: str, output: ToolOutput | None, read: Callable[[str], tuple[Any, ...]]) -> Any | str:
     """Return the only answer to a query of one device, or an error."""
     if output is None or output.trouble:
-        return output.trouble if output else f"hccn_tool was not asked for {name}"
+        return output.trouble if output else f"hccn_tool was not queried for {name}"
     if output.code != 0 and not output.text.strip():
-        return f"hccn_tool said nothing and ended with {output.code}"
+        return f"hccn_tool printed nothing and exited with {output.code}"
     values = read(output.text)
     return values[0] if len(values) == 1 else f"hccn_tool answered {len(values)} times where one answer was expected"
 
@@ -160,7 +160,7 @@ CHIP_QUERIES = {
 
 def _answer(output: ToolOutput | None, read: Callable[[str], Found[Any]]) -> Found[Any]:
     if output is None:
-        return Found(error="npu-smi was not asked, or did not come to it in time")
+        return Found(error="npu-smi was not queried, or not in time")
     return Found(error=output.trouble) if output.trouble else read(output.text)
 
 

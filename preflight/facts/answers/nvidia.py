@@ -18,7 +18,7 @@ _BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _DRIVER_STARTS = "NVRM: loading NVIDIA UNIX"
 _LINKS, _ERRORS = "nvlink -s", "nvlink -e"
 _XML, _FEW = "-q -x", "--query-gpu"
-_STILL_RUNS = "was still running at its deadline"  # the collector's words
+_STILL_RUNS = "did not finish in time"  # the collector's words
 _WIDEST = 32  # lanes; a device that fell off the bus reports 63
 
 
@@ -52,7 +52,7 @@ class RawNvidia:
     libraries: list[str]
     fabric_manager: RawFabricManager
     persistence_daemon: bool
-    log: RawLog = field(default_factory=lambda: RawLog("", False, "the collector did not look"))
+    log: RawLog = field(default_factory=lambda: RawLog("", False, "the collector did not query it"))
     contained: bool = False
     pci_drivers: dict[str, str] = field(default_factory=dict)  # by bus id
     virtual: list[str] = field(default_factory=list)  # bus ids
@@ -61,7 +61,7 @@ class RawNvidia:
 def nvidia(raw: RawNvidia) -> Nvidia | Missing:
     invalid_ids = [bus for bus in (*(gpu[0] for gpu in raw.pci), *raw.switches) if not _BUS.fullmatch(bus)]
     if invalid_ids:
-        return Missing(f"the PCI bus has {quote(invalid_ids[0])}, which is no place of a device")
+        return Missing(f"the PCI bus has {quote(invalid_ids[0])}, which is not a device address")
     manager, gpus = raw.fabric_manager, _gpus(raw)
     package = _PACKAGE.match(manager.package or "")
     return Nvidia(

@@ -54,10 +54,10 @@ def rdma(raw: RawRdma) -> Rdma | Missing:
         return sysfs
     later = infiniband(raw.later) if raw.later.strip() else SysfsPorts((), (), ())
     if not _has_pci_addresses(raw):
-        return Missing("the PCI addresses or names of GPUs and RDMA NICs are none")
-    unread = [Missing(f"{name} did not answer in time, as with firmware that hangs") for name in raw.silent]
+        return Missing("the PCI addresses or the names of GPUs and RDMA NICs are not valid")
+    unread = [Missing(f"{name} did not answer in time (its firmware may hang)") for name in raw.silent]
     if raw.left_out:
-        unread.append(Missing(f"{raw.left_out} more RDMA devices were not looked at"))
+        unread.append(Missing(f"{raw.left_out} more RDMA devices were not checked"))
     devinfo = _devinfo(raw.devinfo)
     return Rdma(
         ports=_with_mtu(sysfs.ports, devinfo),

@@ -21,7 +21,7 @@ from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Unreachable
 T = TypeVar("T", str, list[str])
 
 ABSENT = "(not there)"
-UNSEEN = "(could not be looked at)"
+UNSEEN = "(could not be checked)"
 _WORDS = (ABSENT, UNSEEN)
 _REORDERED = "(in another order)"
 LONGEST = 200  # characters of a value

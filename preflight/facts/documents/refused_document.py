@@ -51,13 +51,13 @@ def refusal(source: str, expected: str, version: str, text: str | bytes, error: 
     """
     kind, schema = KINDS[expected], schema_of(text)
     family = schema.partition("/")[0]
-    write = f"to write {kind.name}: {kind.command}"
+    write = f"To write {kind.name}, run {kind.command}"
     if family == expected and schema != version:
-        return f"{source}: the schema is {schema[:80]!r}, and this preflight reads {version}; {write}"
+        return f"{source}: the schema is {schema[:80]!r}, but this preflight reads {version}. {write}"
     if family in KINDS and family != expected:
-        return f"{source}: this is {KINDS[family].name}, not {kind.name}; {write}"
+        return f"{source}: this is {KINDS[family].name}, not {kind.name}. {write}"
     reason = json_error(error, text) if error else 'it has no "schema" of preflight'
-    return f"{source}: not {kind.name}: {reason}; {write}"
+    return f"{source}: not {kind.name}: {reason}. {write}"
 
 
 def schema_of(text: str | bytes) -> str:

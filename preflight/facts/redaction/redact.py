@@ -43,7 +43,7 @@ def redact(text: str) -> str:
         if may_match(text, secret.hints):
             text = secret.pattern.sub(_without_random if secret.random else without_value, text)
     for command in COMMANDS:
-        if may_match(text, command.hints):
+        if may_match(text, command.names):
             text = command.programs.sub(partial(_without_options, command.options), text)
     return _WITH_PLACE.sub(lambda match: _without_login(match[0]), text) if "://" in text else text
 

@@ -1,11 +1,12 @@
 """Patterns of secrets. In each, the first group stays, and the last one is removed. Pure data.
 
 A secret is found by its name, by the program that takes it as an argument, or by its form. A random word is found by a
-keyword before it.
+keyword before it. A pattern is compiled at its first use: all of them take 50 ms, and most commands need none.
 """
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -16,17 +17,30 @@ class Secret:
     """
 
     hints: tuple[str, ...]
-    pattern: re.Pattern[str]
+    text: str
+    flags: re.RegexFlag
     random: bool = False
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(self.text, self.flags)
 
 
 @dataclass(frozen=True)
 class Command:
-    """Programs, by their names, and their options that take a secret."""
+    """Programs, by their `names`, and their options that take a secret: `-P value`, `-Pvalue` or `-P=value`."""
 
-    hints: tuple[str, ...]
-    programs: re.Pattern[str]
-    options: re.Pattern[str]
+    names: tuple[str, ...]
+    letters: str  # a pattern of the options' letters
+
+    @cached_property
+    def programs(self) -> re.Pattern[str]:
+        names = "|".join(self.names)
+        return re.compile(rf"((?<![\w/.-])(?:[\w./-]{{0,200}}/)?(?:{names})[\w.]{{0,20}}[ \t])([^\n|;]{{1,4096}})")
+
+    @cached_property
+    def options(self) -> re.Pattern[str]:
+        return re.compile(rf"((?<![\w-])-(?:{self.letters})(?:[ \t]{{1,9}}(?!-)|=)?)({_VALUE})")
 
 
 # A value is the text in quotes, also escaped ones. Without quotes it ends at the next blank. After a sign with blanks
@@ -121,21 +135,17 @@ _PREFIXES = (
 
 def _secret(hints: tuple[str, ...], pattern: str, *, random: bool = False) -> Secret:
     """Return the pattern of a secret, in letters of any case."""
-    return Secret(hints, re.compile(pattern, re.IGNORECASE | re.MULTILINE), random)
+    return Secret(hints, pattern, re.IGNORECASE | re.MULTILINE, random)
 
 
 def _exact(hints: tuple[str, ...], pattern: str) -> Secret:
     """Return the pattern of a secret, in letters of this case."""
-    return Secret(hints, re.compile(pattern, re.MULTILINE))
+    return Secret(hints, pattern, re.MULTILINE)
 
 
 def _command(programs: str, options: str) -> Command:
-    """Return the secrets of `programs` (names separated by |) in their options: `-P value`, `-Pvalue` or `-P=value`."""
-    return Command(
-        tuple(programs.split("|")),
-        re.compile(rf"((?<![\w/.-])(?:[\w./-]{{0,200}}/)?(?:{programs})[\w.]{{0,20}}[ \t])([^\n|;]{{1,4096}})"),
-        re.compile(rf"((?<![\w-])-(?:{options})(?:[ \t]{{1,9}}(?!-)|=)?)({_VALUE})"),
-    )
+    """Return the secrets of `programs` (names separated by |) in their `options`."""
+    return Command(tuple(programs.split("|")), options)
 
 
 _HINTS_OF_SHAPES = (
@@ -315,7 +325,7 @@ SECRETS = (
     ),
     # Words that are secrets by their form.
     _exact(("$",), r"()(\$(?:[156y]|2[aby]|gy|argon2id?)\$[\w./$=,+-]{8,})"),  # of /etc/shadow
-    Secret(_HINTS_OF_SHAPES, re.compile(rf"()\b((?:{'|'.join(_PREFIXES)})[\w-]{{16,}}(?:\.[\w-]{{3,}}){{0,2}})")),
+    Secret(_HINTS_OF_SHAPES, rf"()\b((?:{'|'.join(_PREFIXES)})[\w-]{{16,}}(?:\.[\w-]{{3,}}){{0,2}})", re.NOFLAG),
     _exact((":",), r"()\b(\d{8,10}:[A-Za-z0-9_-]{35})\b"),  # of Telegram
     _secret(("key",), rf"({_KEYS}[\w.-]{{0,40}}[ \t]{{1,9}})((?=[^\s\d]{{0,200}}\d)[a-z0-9+][\w/+=.-]{{15,200}})"),
     _exact(("env",), rf"(\bENV[ \t]{{1,9}}\w{{0,60}}?(?i:{LABEL})[ \t]{{1,9}})({_VALUE})"),  # Dockerfile

@@ -24,12 +24,12 @@ _LAUNCHERS: Mapping[JobLauncher, Callable[[LaunchedJob], tuple[HostLaunch, ...]]
 def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return the commands of each host. Raises UsageError where the launcher cannot start such a job."""
     if job.launcher is JobLauncher.TORCH_NPU_RUN and not job.cluster.product.is_npu:
-        raise UsageError(f"torch_npu_run comes with torch_npu, and the hosts are {job.cluster.product}; take torchrun")
+        raise UsageError(f"torch_npu_run needs NPUs, but the product is {job.cluster.product}. Use torchrun")
     started = _LAUNCHERS[job.launcher](job)
     words = (word for launch in started for process in launch.processes for word in process.argv)
     if any(len(word.encode()) > LONGEST for word in words):
         raise UsageError(
-            f"{job.launcher} would get an argument of more than 128 KiB for {len(job.places)} hosts, more than Linux "
-            "lets through; start the job with torchrun or shell, on every host"
+            f"{job.launcher} would need an argument of more than 128 KiB for {len(job.places)} hosts, more than Linux "
+            "allows. Start the job on every host with torchrun or shell"
         )
     return started

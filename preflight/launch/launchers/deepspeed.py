@@ -15,7 +15,7 @@ def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return the launch of deepspeed. Raises UsageError for a program that is no Python file, and for IPv6 addresses of
     hosts."""
     if not job.is_python:
-        raise UsageError(f"deepspeed starts Python files, and {job.program[0]} is none; take torchrun or shell")
+        raise UsageError(f"deepspeed starts only Python files, not {job.program[0]}. Use torchrun or shell")
     refuse_ipv6(job)
     variables = environment(job)
     hosts = "".join(f"{place.address} slots={max(place.devices) + 1}\n" for place in job.places)
@@ -29,7 +29,7 @@ def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
         ("--master_addr", job.master, "--master_port", str(job.port)),
         module,
     ]
-    own = Variable("DS_ENV_FILE", _ENVIRONMENT, "the variables that ranks on the other hosts get")
+    own = Variable("DS_ENV_FILE", _ENVIRONMENT, "the file with the variables for ranks on the other hosts")
     files = (LaunchFile(_HOSTS, hosts), LaunchFile(_ENVIRONMENT, passed))
     return (on_first_host(job, (own, *variables), groups, files),)
 

@@ -15,7 +15,7 @@ def on_each_host(job: LaunchedJob, groups: _Groups) -> tuple[HostLaunch, ...]:
 
 
 def _launch(job: LaunchedJob, place: JobHost, number: int, groups: _Groups) -> HostLaunch:
-    node_rank = Variable("NODE_RANK", str(number), "the place of this host among the hosts")
+    node_rank = Variable("NODE_RANK", str(number), "the number of this host, counted from 0")
     exact = tuple(word for group in groups(job, place, str(number)) for word in group)
     exported = (node_rank, *variables(job, place))
     return HostLaunch(place.name, exported, folded(*groups(job, place, NODE_RANK)), (RankProcess(exact),))

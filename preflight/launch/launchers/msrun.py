@@ -15,9 +15,9 @@ def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     Raises UsageError for a program that is no Python file, and for ranks that would differ from the rank table's.
     """
     if job.rank_table and not job.even:
-        raise UsageError("msrun deals ranks out by itself where hosts have different numbers of devices: take shell")
+        raise UsageError("msrun assigns ranks itself if hosts have different numbers of devices. Use shell")
     if job.program[0] == "-m" or not job.is_python:
-        raise UsageError(f"msrun starts Python files, and {job.program[0]} is none")
+        raise UsageError(f"msrun starts only Python files, not {job.program[0]}")
     return on_each_host(job, _groups)
 
 

@@ -15,7 +15,7 @@ def environment(job: LaunchedJob) -> tuple[Variable, ...]:
     if wrapper and len(job.places) > 1:
         raise UsageError(
             f"{job.launcher} would start the other hosts' ranks outside of {' '.join(wrapper)} "
-            "(exec of the inventory); start the job with torchrun or shell, on every host"
+            "(exec in the inventory). Start the job on every host with torchrun or shell"
         )
     first, *further = (variables(job, place) for place in job.places)
     for name, expected in ((variable.name, variable.value) for variable in first):
@@ -23,9 +23,9 @@ def environment(job: LaunchedJob) -> tuple[Variable, ...]:
             value = next((variable.value for variable in host_variables if variable.name == name), "nothing")
             if value != expected:
                 raise UsageError(
-                    f"{job.launcher} gives all ranks one environment, and {name} is {expected} on "
-                    f"{job.places[0].name}, {value} on {place.name}; start the job with torchrun or shell, or --limit "
-                    "it to hosts that agree"
+                    f"{job.launcher} gives all ranks the same environment, but {name} is {expected} on "
+                    f"{job.places[0].name} and {value} on {place.name}. Start the job with torchrun or shell, or "
+                    "select hosts that agree with --limit"
                 )
     return first
 
@@ -42,8 +42,8 @@ def refuse_ipv6(job: LaunchedJob) -> None:
     """Raise UsageError for hosts that a list of HOST:N cannot hold: the launchers cut it at the first colon."""
     if host := next((place for place in job.places if ":" in place.address), None):
         raise UsageError(
-            f"{job.launcher} takes {host.address} of {host.name} for a host and a number, as it does with every IPv6 "
-            "address; give the inventory names or IPv4 addresses, or start the job with torchrun or shell"
+            f"{job.launcher} does not support IPv6 addresses such as {host.address} of {host.name}. Use names or IPv4 "
+            "addresses in the inventory, or start the job with torchrun or shell"
         )
 
 

@@ -11,7 +11,7 @@ from preflight.model.errors import UsageError
 def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return the one command. Raises UsageError on NPUs, and where hosts have addresses of IPv6."""
     if job.cluster.product.is_npu:
-        raise UsageError("perseusrun is AIACC-Training's, for NVIDIA GPUs; on NPUs take torchrun, shell or mpirun")
+        raise UsageError("perseusrun (AIACC-Training) supports only NVIDIA GPUs. Use torchrun, shell or mpirun on NPUs")
     refuse_ipv6(job)
     hosts = ",".join(f"{place.address}:{len(place.devices)}" for place in job.places)
     groups = [

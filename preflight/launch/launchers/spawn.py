@@ -13,14 +13,20 @@ from preflight.model.errors import UsageError
 def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     """Return a command for each host. Raises UsageError where hosts have different numbers of devices."""
     if not job.even:
-        raise UsageError("spawn wants as many devices on every host, since a program counts NODE_RANK * NPROC_PER_NODE")
+        raise UsageError(
+            "spawn needs the same number of devices on every host, since ranks begin at NODE_RANK * NPROC_PER_NODE"
+        )
     argv = (*job.interpreter, *job.program)
     return tuple(
         HostLaunch(
             place.name,
             (
-                Variable("NODE_RANK", str(number), "the place of this host among the hosts"),
-                Variable("NPROC_PER_NODE", str(len(place.devices)), "processes that the program is to start here"),
+                Variable("NODE_RANK", str(number), "the number of this host, counted from 0"),
+                Variable(
+                    "NPROC_PER_NODE",
+                    str(len(place.devices)),
+                    "the number of processes that the program starts on this host",
+                ),
                 *variables(job, place),
             ),
             folded(argv),

@@ -11,7 +11,7 @@ _FILE = "hosts.srun"
 
 
 def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
-    variables = (Variable("SLURM_HOSTFILE", _FILE, "the host of every rank, a line each"), *environment(job))
+    variables = (Variable("SLURM_HOSTFILE", _FILE, "the file with one line for each rank: its host"), *environment(job))
     lines = "".join(f"{place.name}\n" * len(place.devices) for place in job.places)
     groups = [
         ("srun", "--nodes", str(len(job.places)), "--ntasks", str(job.size), "--distribution", "arbitrary"),

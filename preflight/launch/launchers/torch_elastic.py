@@ -23,7 +23,9 @@ def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     counted their ranks wrong, and the installed version is unknown.
     """
     if job.launcher is JobLauncher.LAUNCH and not job.even:
-        raise UsageError("torch.distributed.launch wants as many processes on every host; --launcher torchrun does not")
+        raise UsageError(
+            "torch.distributed.launch needs the same number of processes on every host. Use --launcher torchrun"
+        )
     return on_each_host(job, _groups)
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-FILL_IN = "write the value in its place, without < and >"
+FILL_IN = "replace it with the value, without < and >"
 LONGEST = 80  # characters of a placeholder
 _FORM = re.compile(rf"<(\w(?:[\w .:/'-]{{0,{LONGEST}}}[\w'])?)>")
 _ENDS = re.compile(r"[ \t\r]*(?:\\\r?\n|\n|\Z|;|\)|[ \t]-|[ \t]#)")  # where a redirection would have no file

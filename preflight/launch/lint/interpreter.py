@@ -184,7 +184,7 @@ class _Interpreter:
 
 def _runs_once(path: Path, word: Word) -> ScriptFault:
     first, _, last = word.text[1:-1].partition("..")
-    message = f"bash writes {word.text} out before it puts variables in: the loop runs once"
+    message = f"bash expands {word.text} before variables, so the loop runs only once"
     return ScriptFault(
         path, word.spot, message, word.text, f"$(seq {first} {last})", f"count with $(seq {first} {last})"
     )

@@ -64,11 +64,11 @@ class ScriptReader:
         if blank:
             spot, char = blank
             name, escaped = f"U+{ord(char):04X}", "".join(f"\\x{byte:02x}" for byte in char.encode())
-            message = f"{name} looks like a blank and is a letter to bash"
-            self._fault(spot, message, name, "a blank", f"type the blanks anew, or sed -i 's/{escaped}/ /g'")
+            message = f"{name} looks like a blank, but bash reads it as a letter"
+            self._fault(spot, message, name, "a blank", f"retype the blanks, or run sed -i 's/{escaped}/ /g'")
         for spot, text in placeholders:
-            message = f"{text} is a placeholder of a document; bash takes < and > for redirections"
-            self._fault(spot, message, text, "a value of this job", FILL_IN)
+            message = f"{text} is a placeholder, and bash reads < and > as redirections"
+            self._fault(spot, message, text, "a value for this job", FILL_IN)
 
     def _continues(self, before: ShellCommand, command: ShellCommand) -> bool:
         """Return whether a command that begins like an option continues the one in the line before.
@@ -80,9 +80,9 @@ class ScriptReader:
         if not (option and first.bare and before.end == "\n" and command.end in ("\n", "", ";", "&", "&&", "||")):
             return False
         line = before.words[-1].spot.line
-        message = f"{first.text} stands alone: the command ended with line {line}"
+        message = f"{first.text} is a command by itself, because the previous command ended with line {line}"
         do = f"end line {line} with a blank and \\, and nothing after it"
-        self._fault(first.spot, message, "a new command", "the rest of the one before", do)
+        self._fault(first.spot, message, "a new command", "the rest of the previous command", do)
         return True
 
     def _command(self) -> ShellCommand:
@@ -155,10 +155,10 @@ class ScriptReader:
         after, are = ("a comment", "is") if lost[1] else ("blanks", "are")
         self._fault(
             self._cursor.spot(),
-            f"the line does not go on: after the \\ there {are} {after}",
+            f"the command ends here, because there {are} {after} after the \\",
             f"\\ and {after}",
             "\\ as the last character of the line",
-            "put the comment on a line above the command" if lost[1] else "delete the blanks behind the \\",
+            "move the comment to a line above the command" if lost[1] else "delete the blanks after the \\",
         )
 
     def _word(self) -> Word:

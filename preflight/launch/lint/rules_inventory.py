@@ -14,8 +14,8 @@ from preflight.launch.lint.types import JobStart, Script, ScriptFault, ScriptSpo
 from preflight.model.cluster import Cluster, Host
 
 _SLOTS = re.compile(r"\s(?:max[_-])?slots\s*=\s*([0-9]{1,9})|:([0-9]{1,9})")
-_UNKNOWN_ADDRESS = "HCCL_IF_IP is no address of the inventory's hosts"
-_FEWER_PROCESSES = "start as many processes as there are devices"
+_UNKNOWN_ADDRESS = "HCCL_IF_IP is not an address of any host in the inventory"
+_FEWER_PROCESSES = "start one process for each device"
 
 
 def host_files(script: Script) -> Iterator[tuple[JobStart, Word]]:
@@ -65,20 +65,21 @@ def host_file(script: Script, start: JobStart, word: Word, path: Path, text: str
     wanted, slots = ranks(start), sum(line.slots or 1 for line in lines)
     if wanted and slots < wanted:
         message = f"{path} has {slots} slots for {wanted} ranks"
-        yield script.fault(word, message, str(slots), str(wanted), "correct the slots, or -np")
+        yield script.fault(word, message, str(slots), str(wanted), "correct the slots or -np")
 
 
 def _too_few_hosts(script: Script, start: JobStart, path: Path, hosts: int) -> Iterator[ScriptFault]:
     count, word = start.number("num-nodes"), start.value("num-nodes")
     if word and count and count > hosts:
-        message, do = f"{path} has {hosts} hosts for {word.text}", "correct --num_nodes, or the host file"
+        message = f"{path} has {hosts} hosts, but --num_nodes is {word.text}"
+        do = "correct --num_nodes or the host file"
         yield script.fault(word, message, word.text, f"at most {hosts}", do)
 
 
 def _without_slots(path: Path, line: _HostLine, *, deepspeed: bool) -> ScriptFault:
-    why = "DeepSpeed refuses such a line" if deepspeed else "how many ranks it gets is left to MPI"
+    why = "DeepSpeed rejects such a line" if deepspeed else "MPI decides how many ranks it gets"
     message, expected = f"a host without slots: {why}", f"{line.text.split()[0][:80]} slots=N"
-    do = "write the number of devices behind every host"
+    do = "add the number of devices to every host"
     return ScriptFault(path, ScriptSpot(line.number, 1), message, line.text[:80], expected, do)
 
 
@@ -113,8 +114,8 @@ def own_address(script: Script, cluster: Cluster, hosts: Sequence[Host]) -> Iter
     foreign = host is not None if owner else not _may_be_own(value, cluster, host)
     if foreign or LOOPBACK.fullmatch(value):
         message = f"HCCL_IF_IP is the address of {owner}" if owner else _UNKNOWN_ADDRESS
-        expected = f"{host.address}, the address of {host.name}" if host else "the address of the host it runs on"
-        yield script.fault(word, message, value, expected, "write this host's own address")
+        expected = f"{host.address}, the address of {host.name}" if host else "the address of the script's own host"
+        yield script.fault(word, message, value, expected, "set this host's own address")
 
 
 def _owner(address: str, cluster: Cluster) -> str:
@@ -142,8 +143,8 @@ def master_host(scripts: Sequence[Script], hosts: Sequence[Host]) -> Iterator[Sc
     for script in scripts:
         for address, _, word in islice(addresses(script), 1):
             if address in names:
-                message = f"this is the address of {names[address]}, and rank 0 is on {master.name}"
-                yield script.fault(word, message, address, master.address, "name the host that has node_rank 0")
+                message = f"this is the address of {names[address]}, but rank 0 is on {master.name}"
+                yield script.fault(word, message, address, master.address, "use the host that has node_rank 0")
 
 
 def _master(scripts: Sequence[Script], hosts: Sequence[Host]) -> Host | None:
@@ -160,12 +161,12 @@ def planned_ports(script: Script, cluster: Cluster) -> Iterator[ScriptFault]:
             continue
         port = int(text[:9])
         if port not in cluster.ports:
-            message = f"port {port} is none of the inventory's: neither reserved nor let through"
-            do = f"take {expected}, or add it to [ports] and run preflight configure"
+            message = f"port {port} is not in the inventory, so it is neither reserved nor open in firewalls"
+            do = f"use {expected}, or add the port to [ports] and run preflight configure"
             yield script.fault(word, message, text, expected, do)
         elif cluster.purpose(port) not in FOR_MASTERS:
-            message = f"port {port} is {cluster.purpose(port)}'s in the inventory"
-            yield script.fault(word, message, text, expected, "take another port")
+            message = f"the inventory reserves port {port} for {cluster.purpose(port)}"
+            yield script.fault(word, message, text, expected, "use another port")
 
 
 def device_counts(script: Script, hosts: Sequence[Host]) -> Iterator[ScriptFault]:
@@ -183,10 +184,10 @@ def _devices_beyond(script: Script, start: JobStart, devices: int) -> Iterator[S
     names = ("nproc-per-node", "npernode", "local-worker-num", "num-gpus")
     each, word = start.number(*names), start.value(*names)
     if each and word and each > devices:
-        message = f"{each} processes on a host with {devices} devices: one process a device"
+        message = f"{each} processes on a host with {devices} devices. Start one process for each device"
         yield script.fault(word, message, str(each), f"at most {devices}", _FEWER_PROCESSES)
     for name in ("DEVICE_ID", "LOCAL_RANK"):
         setting = script.setting(name, start)
         if setting and (digits(setting[0]) or 0) >= devices:
-            message = f"{name} {setting[0]} on a host with {devices} devices: they count from 0"
+            message = f"{name} {setting[0]} on a host with {devices} devices, which are numbered from 0"
             yield script.fault(setting[1], message, setting[0], f"less than {devices}", _FEWER_PROCESSES)

@@ -63,10 +63,10 @@ def loopback(scripts: Sequence[Script], hosts: int) -> Iterator[ScriptFault]:
         for address, word in dict.fromkeys(in_options or places):
             yield script.fault(
                 word,
-                f"{address} is another host on each of the {count} hosts: they never meet",
+                f"{address} is the local host on each of the {count} hosts, so they never meet",
                 address,
                 "the address of the host of rank 0",
-                "write the address at which the other hosts reach it",
+                "set an address that the other hosts can reach",
             )
 
 
@@ -76,8 +76,8 @@ def one_address(script: Script) -> Iterator[ScriptFault]:
         count = nodes(start) or 0
         for word in start.passed if count > 1 else ():
             if word.text.partition("=")[0] == "HCCL_IF_IP":
-                message = f"-x gives one HCCL_IF_IP to all {count} hosts, and each has its own"
-                do = "leave it out, and name the host NIC: -x HCCL_SOCKET_IFNAME"
+                message = f"-x sets the same HCCL_IF_IP on all {count} hosts, but each host needs its own"
+                do = "remove it, and pass the host NIC with -x HCCL_SOCKET_IFNAME"
                 yield script.fault(word, message, word.text, "HCCL_SOCKET_IFNAME", do)
 
 
@@ -94,21 +94,26 @@ def no_master(script: Script) -> Iterator[ScriptFault]:
         if start.family != "torch" or count < 2 or "rdzv-endpoint" in options:
             continue
         if "master-addr" not in options:
-            message = f"no --master_addr for {count} hosts: each takes 127.0.0.1, itself"
+            message = f"no --master_addr for {count} hosts, so each host uses 127.0.0.1, its own address"
             yield script.fault(
                 start.word, message, "nothing", "--master_addr ADDRESS", "add the address of the host of rank 0"
             )
         if "node-rank" not in options:
-            message, expected = f"no --node_rank for {count} hosts: each takes 0", f"--node_rank 0 to {count - 1}"
-            yield script.fault(start.word, message, "nothing", expected, "add --node_rank, another one on every host")
+            message, expected = (
+                f"no --node_rank for {count} hosts, so each host uses 0",
+                f"--node_rank 0 to {count - 1}",
+            )
+            yield script.fault(
+                start.word, message, "nothing", expected, "add --node_rank, a different one on each host"
+            )
 
 
 def rank_beyond(script: Script) -> Iterator[ScriptFault]:
     for start in script.starts:
         count, rank, word = nodes(start), start.number("node-rank"), start.value("node-rank")
         if start.family in ("torch", "msrun") and count and rank is not None and word and rank >= count:
-            message = f"node_rank {rank} does not exist among {count} hosts: they count from 0"
-            do = "correct node_rank, or the number of hosts"
+            message = f"node_rank {rank} is too large for {count} hosts, which are numbered from 0"
+            do = "correct node_rank or the number of hosts"
             yield script.fault(word, message, str(rank), f"0 to {count - 1}", do)
 
 
@@ -120,8 +125,8 @@ def world_size(script: Script) -> Iterator[ScriptFault]:
             sizes.append(setting)
         for text, word in sizes:
             if text.isascii() and text.isdigit() and int(text[:9]) != count * each:
-                message = f"world size {text}, but {count} × {each} processes are started"
-                yield script.fault(word, message, text, str(count * each), "correct the one that is not meant")
+                message = f"the world size is {text}, but {count} × {each} processes are started"
+                yield script.fault(word, message, text, str(count * each), "correct the world size or the numbers")
 
 
 def program_ranks(script: Script) -> Iterator[ScriptFault]:
@@ -131,8 +136,8 @@ def program_ranks(script: Script) -> Iterator[ScriptFault]:
             of_launcher = start.value(name)
             for text, word in _of_program(start, name):
                 if of_launcher and of_launcher.text != text and "$" not in text + of_launcher.text:
-                    message = f"the program has another {name.replace('-', '_')} than the launcher"
-                    do = "give both the same: the program counts its rank from it"
+                    message = f"the program's {name.replace('-', '_')} differs from the launcher's"
+                    do = "use the same value for both, since the program calculates its rank from it"
                     yield script.fault(word, message, text, of_launcher.text, do)
 
 
@@ -159,7 +164,8 @@ def mpi_ranks(script: Script) -> Iterator[ScriptFault]:
     for start, count, word in _mpi_counts(script):
         each = start.number("npernode", "N", "ppn")
         if each and count % each:
-            message, expected = f"{count} ranks are no multiple of {each} a host", f"{each} × the number of hosts"
+            message = f"{count} ranks are not a multiple of {each} ranks per host"
+            expected = f"{each} × the number of hosts"
             yield script.fault(word, message, str(count), expected, "correct -np or -npernode")
 
 
@@ -167,8 +173,8 @@ def mpi_slots(script: Script) -> Iterator[ScriptFault]:
     for start, count, _ in _mpi_counts(script):
         slots = _slots(start.hosts.text) if start.hosts else None
         if start.hosts and slots is not None and slots < count:
-            message = f"{slots} slots for {count} ranks: a host without :N has one"
-            yield script.fault(start.hosts, message, start.hosts.text, f"{count} slots", "write HOST:N for each")
+            message = f"{slots} slots for {count} ranks, since a host without :N has one slot"
+            yield script.fault(start.hosts, message, start.hosts.text, f"{count} slots", "write HOST:N for each host")
 
 
 def _mpi_counts(script: Script) -> Iterator[tuple[JobStart, int, Word]]:
@@ -190,7 +196,7 @@ def srun_ranks(script: Script) -> Iterator[ScriptFault]:
         count, word = start.number("n", "ntasks"), start.value("n", "ntasks")
         hosts, each = nodes(start), start.number("ntasks-per-node")
         if start.family == "srun" and count and word and hosts and each and count > hosts * each:
-            message = f"{count} ranks do not fit on {hosts} × {each}"
+            message = f"{count} ranks do not fit on {hosts} hosts with {each} ranks each"
             do = "correct --ntasks, --nodes or --ntasks-per-node"
             yield script.fault(word, message, str(count), str(hosts * each), do)
 
@@ -203,8 +209,8 @@ def shared_file(scripts: Sequence[Script], hosts: int, shared: str) -> Iterator[
         for path, word in file_urls(script.words):
             own = path.startswith(_OWN_FOLDERS)
             if own or not path.startswith(folder):
-                message = f"file://{path} has to be one file for all hosts" + "; each has its own" * own
-                do = "take a path that all hosts share, new for every run, or tcp://"
+                message = f"file://{path} must be one file for all hosts" + ", but each host has its own" * own
+                do = "use a shared path, a new one for every run, or tcp://"
                 yield script.fault(word, message, path, expected, do)
 
 
@@ -221,8 +227,8 @@ def between_scripts(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
         for value, word in _setting("HCCL_IF_IP", script):
             owner = owners.setdefault(value, script)
             if owner.name != script.name:
-                message = f"HCCL_IF_IP is that of {owner.name}, too: every host has its own"
-                do = "write the address of this host's NIC"
+                message = f"HCCL_IF_IP is the same as in {owner.name}, but every host needs its own"
+                do = "set the address of this host's NIC"
                 yield script.fault(word, message, value, "this host's own address", do)
 
 
@@ -252,8 +258,8 @@ def _differing(
     for script, value, word in pairs[1:]:
         first, expected, _ = pairs[0]
         if value != expected:
-            message = f"the {name} is another one than in {first.name}"
-            yield script.fault(word, message, value, expected, "give all hosts the same")
+            message = f"the {name} differs from the one in {first.name}"
+            yield script.fault(word, message, value, expected, "use the same value on all hosts")
 
 
 def _node_ranks(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
@@ -266,8 +272,9 @@ def _node_ranks(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
                 continue
             owner = owners.setdefault(rank, script)
             if owner.name != script.name:
-                message = f"node_rank {rank} is that of {owner.name}, too"
-                yield script.fault(word, message, str(rank), "another one on every host", "count the hosts from 0")
+                message = f"node_rank {rank} is the same as in {owner.name}"
+                expected = "a different one on each host"
+                yield script.fault(word, message, str(rank), expected, "number the hosts from 0")
             count = max(count, nodes(start) or 0)
     yield from _missing_node_ranks(scripts[-1], owners, count)
 
@@ -277,10 +284,10 @@ def _missing_node_ranks(script: Script, owners: Mapping[int, Script], count: int
     if missing and owners and script.starts:
         yield script.fault(
             script.starts[0].word,
-            f"no script has node_rank {first_ten(missing)} of {count} hosts: all would wait for it",
+            f"no script has node_rank {first_ten(missing)} of {count} hosts, so all others would wait for it",
             f"{len(owners)} node ranks",
             f"0 to {count - 1}",
-            "check the script of every host, or correct nnodes",
+            "check the script of every host or correct nnodes",
         )
 
 

@@ -60,5 +60,5 @@ def placeholders(script: Script) -> Iterator[ScriptFault]:
             if (word.spot.line, word.spot.column) < (first.spot.line, first.spot.column):
                 places[text] = word
     for text, word in places.items():
-        do = "write the value in its place" + (f", or ${text}" if _NAME.fullmatch(text) else "")
-        yield script.fault(word, f"{text} is a placeholder of a document", text, "a value of this job", do)
+        do = "replace it with the value" + (f" or with ${text}" if _NAME.fullmatch(text) else "")
+        yield script.fault(word, f"{text} is a placeholder", text, "a value for this job", do)

@@ -28,7 +28,7 @@ def ranks_beyond(script: Script) -> Iterator[ScriptFault]:
             if not rank or number is None or count is None or number < count or rank[1].spot in reported:
                 continue
             reported.add(rank[1].spot)
-            message = f"{name} {number} does not exist among {count}: they count from 0"
+            message = f"{name} {number} is too large for {count} ranks, which are numbered from 0"
             yield script.fault(rank[1], message, rank[0], f"less than {count}", f"correct {name} or {size_name}")
 
 
@@ -44,7 +44,7 @@ def ranks_twice(script: Script) -> Iterator[ScriptFault]:
             text, words = max(numbers.items(), key=lambda entry: len(entry[1]))
             if len(words) > 1:
                 message = f"the loop gives {name} {text} to {len(words)} processes"
-                yield script.fault(words[0], message, text, "another one for each", f"count {name} with the loop")
+                yield script.fault(words[0], message, text, "a different one for each", f"set {name} from the loop")
 
 
 def _ranks(script: Script) -> Iterator[tuple[int, int | None, Word]]:
@@ -75,9 +75,9 @@ def between_scripts(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
         for rank, size, word in ranks:
             owner = owners.setdefault(rank, script)
             if owner.name != script.name:
-                message = f"a process of {owner.name} has rank {rank}, too"
-                do = "add the number of processes on the hosts before"
-                yield script.fault(word, message, str(rank), "another one for each", do)
+                message = f"a process in {owner.name} also has rank {rank}"
+                do = "add the number of processes on the hosts before this one"
+                yield script.fault(word, message, str(rank), "a different one for each", do)
                 return
             sizes.add(size)
             last = script, word
@@ -88,8 +88,8 @@ def between_scripts(scripts: Sequence[Script]) -> Iterator[ScriptFault]:
 def _missing_ranks(script: Script, word: Word, owners: Mapping[int, Script], size: int) -> Iterator[ScriptFault]:
     missing = sorted(set(range(size)) - set(owners)) if size <= _MOST else []
     if missing:
-        message = f"no script has rank {first_ten(missing)} of {size}: all would wait for it"
-        do = "check the scripts, or correct the world size"
+        message = f"no script has rank {first_ten(missing)} of {size}, so all others would wait for it"
+        do = "check the scripts or correct the world size"
         yield script.fault(word, message, f"{len(owners)} ranks", f"0 to {size - 1}", do)
 
 
@@ -122,10 +122,8 @@ def _without_first(script: Script, name: str, ranks: Ranks, count: int) -> Itera
     for numbers in ranks.values():
         elsewhere = {number for command in ranks.values() if command is not numbers for number in command}
         if set(numbers) == set(range(1, count)) and 0 not in elsewhere:
-            message = f"{name} 0 is never started: all others would wait for it"
-            yield script.fault(
-                numbers[1], message, f"1 to {count - 1}", f"0 to {count - 1}", "let the loop begin with 0"
-            )
+            message = f"{name} 0 is never started, so all others would wait for it"
+            yield script.fault(numbers[1], message, f"1 to {count - 1}", f"0 to {count - 1}", "start the loop at 0")
 
 
 def _may_start(command: ShellCommand) -> bool:

@@ -24,16 +24,17 @@ def carriage_returns(script: Script, text: str) -> Iterator[ScriptFault]:
     at = text.find("\r\n")
     if at >= 0 and script.commands:
         line = text.count("\n", 0, at) + 1
-        message = f"the lines end as Windows ends them (line {line}); bash takes \\r for a character"
-        yield script.fault(script.commands[0].words[0], message, "\\r\\n", "\\n", "dos2unix, or sed -i 's/\\r$//'")
+        message = f"line {line} has a Windows line ending, and bash reads \\r as part of the word"
+        do = "convert the file with dos2unix or sed -i 's/\\r$//'"
+        yield script.fault(script.commands[0].words[0], message, "\\r\\n", "\\n", do)
 
 
 def curly_quotes(script: Script) -> Iterator[ScriptFault]:
     for word in script.words:
         quote = _CURLY.search(word.text)
         if quote and not any(part.quote and _CURLY.search(part.text) for part in word.parts):
-            message = f"{quote[0]} is no quote to bash, but a part of the word"
-            yield script.fault(word, message, word.text, _CURLY.sub("'", word.text), "type the quotes anew")
+            message = f"{quote[0]} is not a quote in bash, so it becomes part of the word"
+            yield script.fault(word, message, word.text, _CURLY.sub("'", word.text), "retype the quotes")
 
 
 def passed_names(script: Script) -> Iterator[ScriptFault]:
@@ -43,7 +44,7 @@ def passed_names(script: Script) -> Iterator[ScriptFault]:
             name = word.text.partition("=")[0]
             right = _MISNAMED.get(name) or meant(name)
             if right:
-                message = f"-x passes on {name}, which nobody sets; {right} is left behind"
+                message = f"-x passes {name}, which is not set, and {right} is not passed"
                 yield script.fault(word, message, name, right, f"-x {right}")
 
 
@@ -55,10 +56,10 @@ def spaced_assignments(script: Script) -> Iterator[ScriptFault]:
             if _VARIABLE.fullmatch(name.text) and name.bare and sign.text[:1] == "=" and sign.text[:2] != "==":
                 yield script.fault(
                     sign,
-                    f"{name.text} is not set: a blank stands before the =",
+                    f"{name.text} is not set, because there is a blank before the =",
                     f"{name.text} {sign.text}",
                     f"{name.text}=VALUE",
-                    "write name, = and value without blanks",
+                    "remove the blanks around the =",
                 )
 
 
@@ -72,10 +73,10 @@ def _settings(script: Script) -> Iterator[tuple[str, str, Word]]:
 def variable_names(script: Script) -> Iterator[ScriptFault]:
     for name, value, word in _settings(script):
         if right := meant(name):
-            yield script.fault(word, f"{name} is no variable of HCCL", name, right, f"write {right}")
+            yield script.fault(word, f"HCCL has no variable {name}", name, right, f"write {right}")
         elif name in RULES and "$" not in value and not any(rule.allows(value) for rule in RULES[name]):
             wants = " or ".join(dict.fromkeys(rule.wants for rule in RULES[name]))
-            yield script.fault(word, f"{name} has a value that HCCL does not take", value, wants, f"correct {name}")
+            yield script.fault(word, f"HCCL rejects this value of {name}", value, wants, f"correct {name}")
 
 
 def port_numbers(script: Script) -> Iterator[ScriptFault]:
@@ -83,9 +84,9 @@ def port_numbers(script: Script) -> Iterator[ScriptFault]:
         if "$" in text:
             continue
         if not (text.isascii() and text.isdigit()) or not 0 < int(text[:9]) <= 65535:
-            yield script.fault(word, "this is no port", text, "1024 to 65535", "name a port")
+            yield script.fault(word, "this is not a port", text, "1024 to 65535", "set a port number")
         elif int(text) < 1024:
-            do = "take a port above 1023 that nobody uses, such as 29500"
+            do = "use a free port above 1023, such as 29500"
             yield script.fault(word, f"only root may listen on port {text}", text, "1024 to 65535", do)
 
 
@@ -93,8 +94,8 @@ def half_addresses(script: Script) -> Iterator[ScriptFault]:
     """Yield addresses with digits replaced, as examples print them: 192.168.xx.22."""
     for address, _, word in addresses(script):
         if re.fullmatch(r"[0-9xX*.]+", address) and "." in address and not is_address(address):
-            message, expected = f"{address[:60]} is no address", "the address of the host of rank 0"
-            yield script.fault(word, message, address, expected, "write the address out")
+            message, expected = f"{address[:60]} is not an address", "the address of the host of rank 0"
+            yield script.fault(word, message, address, expected, "write the full address")
 
 
 def relative_rank_table(script: Script) -> Iterator[ScriptFault]:
@@ -103,8 +104,8 @@ def relative_rank_table(script: Script) -> Iterator[ScriptFault]:
     settings = [script.setting(name, start) for start in script.starts] or [script.setting(name)]
     for value, word in filter(None, dict.fromkeys(settings)):
         if value and value[0] not in "/$~`":
-            message = "HCCL wants the whole path of the rank table"
-            do = "write the path from / on; it is the same on every host"
+            message = "HCCL needs the absolute path of the rank table"
+            do = "write the absolute path, which is the same on every host"
             yield script.fault(word, message, value, f"/…/{value}", do)
 
 

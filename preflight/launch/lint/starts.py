@@ -43,8 +43,8 @@ def _with_dashes(path: Path, word: Word, family: str, faults: list[ScriptFault])
     if not option.lstrip("-").startswith(name):
         option = f"--{name}"
         expected = f"{option}{sign}{value}"
-    message = f"{word.text} begins with another dash than an option does"
-    do = "type the dash anew: editors and web pages turn -- into one long dash"
+    message = f"{word.text} begins with a typographic dash instead of -"
+    do = "retype the dash. Editors and web pages turn -- into one long dash"
     faults.append(ScriptFault(path, word.spot, message, word.text, expected, do))
     return Word(word.spot, (WordPart(f"{option}{sign}{value}"),))
 
@@ -135,7 +135,7 @@ class _OptionReader:
         if meant:
             expected = spelled(self._family, meant)
             message = f"the launcher has no option {option}"
-            do = f"write {expected}, if that is meant"
+            do = f"write {expected}, if that is what you mean"
             self.faults.append(ScriptFault(self._path, word.spot, message, option, expected, do))
         return meant
 
@@ -145,12 +145,14 @@ class _OptionReader:
         for word in words:
             plain = word.bare and len(word.text) < _LONGEST_SPLIT and self._family in OPTIONS
             if plain and (pair := self._joined(word.text)):
-                yield from self._pair(word, pair, pair[1], "put a blank there")
+                yield from self._pair(word, pair, pair[1], "insert a blank")
                 continue
             pair = self._glued(word.text, before) if plain else None
             before = word.text
             if pair:
-                yield from self._pair(word, pair, pair[1].partition("=")[0], "put a blank between value and option")
+                yield from self._pair(
+                    word, pair, pair[1].partition("=")[0], "insert a blank between the value and the option"
+                )
             else:
                 yield word
 

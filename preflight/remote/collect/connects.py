@@ -65,7 +65,7 @@ def attempt(places, job_ports, until, results):
                 continue
             connection = unobtrusive_socket(family, job_ports)
         except OSError as error:
-            results.append(dict(entry, error="it could not be prepared: %s" % error.strerror))
+            results.append(dict(entry, error="could not be prepared: %s" % error.strerror))
             continue
         code = connection.connect_ex(place)
         if code == errno.EINPROGRESS:
@@ -94,7 +94,7 @@ def unobtrusive_socket(family, job_ports):
         if not any(low <= connection.getsockname()[1] <= high for low, high in job_ports):
             return connection
         connection.close()
-    raise OSError(errno.EADDRINUSE, "no port outside of the job's is free")
+    raise OSError(errno.EADDRINUSE, "no port outside the job's range is free")
 
 
 def close_and_report(connection, code):

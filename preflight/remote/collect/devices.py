@@ -64,7 +64,7 @@ def node(path):
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise LookError("%s cannot be looked at: %s" % (path, error.strerror)) from None
+        raise LookError("%s cannot be checked: %s" % (path, error.strerror)) from None
     return {
         "path": path,
         "device": stat.S_ISCHR(status.st_mode),

@@ -66,7 +66,7 @@ def look_devices(request, deadline):
     tool = required(*HCCN_TOOL)
     devices = sorted(set(request["devices"]) | set(device_numbers("davinci")))
     if not devices:
-        raise LookError("no device: the inventory names none, and there is no /dev/davinciN")
+        raise LookError("no device: the inventory lists none, and there is no /dev/davinciN")
     deep = supported(tool, request["deep_readings"], deadline) if request.get("deep_readings") else []
 
     def readings(device):

@@ -33,8 +33,8 @@ def look_job(request, deadline):
     for line in answer["out"].splitlines():
         if line.startswith(mark):
             return json.loads(line[len(mark) :])
-    error_line = (answer["err"].strip() or answer["out"].strip() or "no word of why").splitlines()[-1]
-    raise LookError("%s, where the jobs run, ends with %d: %s" % (job["python"], answer["code"], error_line[:200]))
+    error_line = (answer["err"].strip() or answer["out"].strip() or "no error message").splitlines()[-1]
+    raise LookError("%s, where the jobs run, exited with %d: %s" % (job["python"], answer["code"], error_line[:200]))
 
 
 def own_addresses():

@@ -74,7 +74,7 @@ def look(name, request, deadline, answer):
     try:
         text = json.dumps({"value": section(name)(request, deadline)})
         if len(text) > SECTION_LIMIT:
-            raise LookError("what was found is larger than %d MiB" % (SECTION_LIMIT >> 20))
+            raise LookError("the result is larger than %d MiB" % (SECTION_LIMIT >> 20))
         answer[name] = text
     except LookError as error:
         answer[name] = json.dumps({"error": str(error)})
@@ -104,7 +104,7 @@ def main():
         threads[name].join(max(0, start + seconds + 1 - time.monotonic()))
     answer = dict(answers)
     for name, seconds in request["deadlines"].items():
-        answer.setdefault(name, json.dumps({"error": "nothing came of it within %g s" % seconds}))
+        answer.setdefault(name, json.dumps({"error": "no result within %g s" % seconds}))
     answer["clock"] = json.dumps({"value": {"start": start_time, "end": time.time()}})
     text = "{%s}" % ", ".join('"%s": %s' % item for item in answer.items())
     try:

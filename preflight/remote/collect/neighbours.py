@@ -69,7 +69,7 @@ def jobs_account(user):
     if user in ("", own_account.pw_name):
         return own_account
     if own_account.pw_uid != 0:
-        raise LookError("jobs run as %s, and only root can try their keys; this is %s" % (user, own_account.pw_name))
+        raise LookError("jobs run as %s, and only root, not %s, can try their keys" % (user, own_account.pw_name))
     try:
         return pwd.getpwnam(user)
     except KeyError:

@@ -23,7 +23,7 @@ def look_shells(request, deadline):
     account = pwd.getpwnam(over_ssh["SUDO_USER"]) if "SUDO_USER" in over_ssh else pwd.getpwuid(os.geteuid())
     if options["user"] not in ("", account.pw_name):
         users = (options["user"], account.pw_name)
-        raise LookError("jobs run as %s, and what sshd gives is only seen for %s, who logs in" % users)
+        raise LookError("jobs run as %s, but sshd's environment is only known for %s, the login user" % users)
     facts = {
         "user": account.pw_name,
         "shell": account.pw_shell,
@@ -42,7 +42,7 @@ def environment_over_ssh():
     if os.geteuid() == 0 and "SUDO_USER" in environment:
         environment = dict(environment_before_sudo(), SUDO_USER=environment["SUDO_USER"])
     if "SSH_CONNECTION" not in environment:
-        raise LookError("preflight did not come in over ssh, so what sshd gives is not known")
+        raise LookError("preflight did not log in over ssh, so sshd's environment is unknown")
     return environment
 
 
@@ -60,7 +60,7 @@ def environment_before_sudo():
 def login(account, over_ssh, deadline):
     """Return the environment of an interactive login, which runs without a terminal and without input."""
     if os.path.basename(account.pw_shell) not in SHELLS:
-        raise LookError("the login shell of %s is %s, which is not asked" % (account.pw_name, account.pw_shell))
+        raise LookError("the login shell of %s is %s, which is not supported" % (account.pw_name, account.pw_shell))
     argv = [account.pw_shell, "-l", "-i", "-c", "echo; echo %s; exec /usr/bin/env -0" % MARK]
     environment = {name: value for name, value in over_ssh.items() if name != "SUDO_USER"}
     label = "an interactive login of " + account.pw_name
@@ -69,7 +69,7 @@ def login(account, over_ssh, deadline):
     answer = command(as_user(account, argv), until, called=label, start=start)
     _, mark, text = answer["out"].rpartition("\n%s\n" % MARK)
     if not mark:
-        raise LookError("%s ends with %d and no word of its environment" % (label, answer["code"]))
+        raise LookError("%s exited with %d and printed no environment" % (label, answer["code"]))
     return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
 
 
@@ -99,7 +99,7 @@ def version(argv, environment, deadline):
     except LookError as error:
         return str(error)
     lines = (answer["out"].strip() or answer["err"].strip()).splitlines()
-    return lines[0][:200] if lines else "ends with %d" % answer["code"]
+    return lines[0][:200] if lines else "exited with %d" % answer["code"]
 
 
 def plain(text):

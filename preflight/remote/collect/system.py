@@ -94,7 +94,7 @@ def look_names(request, deadline):
     answers = each(names, addresses_of, deadline - 0.5, 8)
     unresolved = sorted(names - set(answers))
     if unresolved:
-        raise LookError("%s did not resolve, or fail to, in time" % ", ".join(unresolved[:4]))
+        raise LookError("%s was not resolved in time" % ", ".join(unresolved[:4]))
     return {"hostname": answers[own_name], "cluster": {name: answers[name] for name in request["names"]}}
 
 

@@ -119,7 +119,7 @@ def command(argv, deadline, limit=COMMAND_LIMIT, called="", start=NO_INPUT):
     """
     name, line = labels(argv, called)
     if leaving.is_set() or time.monotonic() >= deadline:
-        raise LookError("%s was not started: the time for it was over" % line)
+        raise LookError("%s was not started because the time was up" % line)
     process = started(argv, called or argv[0], start)
     running.add(process.pid)
     try:
@@ -127,14 +127,14 @@ def command(argv, deadline, limit=COMMAND_LIMIT, called="", start=NO_INPUT):
         while exchange.open:
             seconds_left = deadline - time.monotonic()
             if seconds_left <= 0:
-                raise LookError("%s was still running at its deadline" % line)
+                raise LookError("%s did not finish in time" % line)
             has_ended = ends(process.pid, 0)
             if not exchange.step(min(seconds_left, CHECK)) and has_ended:
                 break  # a process that it has left behind holds its output open
             if exchange.longest() > limit:
                 raise LookError("%s printed more than %d KiB" % (name, limit // 1024))
         if not ends(process.pid, max(time.monotonic() + 0.1, deadline)):
-            raise LookError("%s closed its output but did not end" % name)
+            raise LookError("%s closed its output but did not exit" % name)
         kill(process.pid)  # processes that it has left behind; until the wait, the number is that of its group
         code = process.wait()
         return dict(exchange.texts(), code=code)

@@ -24,7 +24,7 @@ class Loss:
     dead: tuple[Arrival, ...]
     tried: int
     why: str  # the part of the target's firewall in it, as far as its rules are known
-    look: str = ""  # the commands to run on the target before searching elsewhere
+    chain_commands: tuple[str, ...] = ()  # the commands to run on the target before searching elsewhere
 
 
 def losses(target: str, tries: Sequence[Arrival], inputs: GateInputs | None) -> Iterator[Loss]:
@@ -34,7 +34,7 @@ def losses(target: str, tries: Sequence[Arrival], inputs: GateInputs | None) -> 
         dead = [arrival for arrival in arrivals if arrival.died and not _is_reported(inputs, walls, arrival)]
         if dead:
             why = _why(inputs, walls, dead)
-            commands = _chain_commands(inputs) if why.endswith(_UNJUDGED) else ""
+            commands = _chain_commands(inputs) if why.endswith(_UNJUDGED) else ()
             yield Loss(source, target, tuple(dead), len(arrivals), why, commands)
 
 
@@ -50,23 +50,23 @@ def _is_reported(inputs: GateInputs | None, walls: Sequence[Gate], arrival: Arri
 def _why(inputs: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arrival]) -> str:
     """Return the part of the host's own firewall in the loss, as far as its rules are known."""
     if inputs is None:
-        return "something in between, or its own firewall, which could not be looked at"
+        return "the network between the hosts, or the host's firewall, which could not be checked"
     if by := _closed_by(walls, dead):
-        return f"its own firewall, which the inventory leaves alone, closes them: {by}"
+        return f"the host's firewall, which the inventory leaves alone, blocks them: {by}"
     strangers = _foreign_clients(inputs, dead)
     if strangers and inputs.cluster.firewall is FirewallPolicy.ALLOW:
-        return f"they come from {', '.join(strangers)}, and the firewall is opened for cluster.cidrs only"
+        return f"they come from {', '.join(strangers)}, but the firewall is open for cluster.cidrs only"
     if all(arrival.by and arrival.by == arrival.address for arrival in dead):
-        return "the host itself rejects them, by a rule that is not among those read here"
+        return "the host itself rejects them, by a rule that preflight does not read"
     if inputs.firewall.unjudged:
-        return f"something in between, or {', '.join(inputs.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
-    return "something in between, as its own firewall lets them in"
+        return f"the network between the hosts, or {', '.join(inputs.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
+    return "the network between the hosts, as the host's firewall lets them in"
 
 
-def _chain_commands(inputs: GateInputs | None) -> str:
+def _chain_commands(inputs: GateInputs | None) -> tuple[str, ...]:
     """Return the commands that show the chains which may drop connections before the judged ones."""
     chains = inputs.firewall.unjudged[:4] if inputs else ()
-    return "; ".join(f"nft list chain {chain.partition(' (')[0]}" for chain in chains)
+    return tuple(f"nft list chain {chain.partition(' (')[0]}" for chain in chains)
 
 
 def _foreign_clients(inputs: GateInputs, dead: Sequence[Arrival]) -> list[str]:
@@ -112,7 +112,7 @@ def by_target(lost: Iterable[Loss]) -> Iterable[tuple[str, list[Loss]]]:
     return grouped((loss.target, loss) for loss in lost).items()
 
 
-def told(dead: Iterable[Arrival]) -> str:
+def outcomes(dead: Iterable[Arrival]) -> str:
     """Return the outcome of each port, such as `60031: rejected by 10.1.0.254 (No route to host)`, separated by
     semicolons."""
     ports_of_outcome = grouped((_outcome(arrival), arrival.port or 0) for arrival in dead)

@@ -30,17 +30,14 @@ class Switch:
     target: str
     before: str
     after: str | None
-    by_hand: str = ""
 
 
 def still_on(firewall: Firewall) -> Iterator[Switch]:
     """Yield the firewalls that filter although the inventory wants none."""
     if firewall.ufw_enabled:
-        yield Switch("ufw is enabled", "enabled", Kind.UFW_ENABLED, "ufw", "yes", "no", "ufw disable")
+        yield Switch("ufw is enabled", "enabled", Kind.UFW_ENABLED, "ufw", "yes", "no")
     if firewall.firewalld:
-        yield Switch(
-            "firewalld runs", "active", Kind.SERVICE, "firewalld", "active", "inactive", "systemctl stop firewalld"
-        )
+        yield Switch("firewalld is running", "active", Kind.SERVICE, "firewalld", "active", "inactive")
     for chain in firewall.iptables:
         unowned = without_managed_rules(chain, firewall)
         if unowned.policy == "drop" or any(iptables.parse(rule).verdict in ("drop", "jump") for rule in unowned.rules):
@@ -51,7 +48,6 @@ def still_on(firewall: Firewall) -> Iterator[Switch]:
                 chain.program,
                 "present",
                 None,
-                f"{chain.program} -P INPUT ACCEPT; {chain.program} -F INPUT",
             )
     for nft_chain in firewall.nft_chains:
         if not _of_another(nft_chain, firewall) and filters(nft_chain):
@@ -68,7 +64,6 @@ def _base_chain(chain: NftChain) -> Switch:
         target,
         "present",
         None,
-        "another program keeps this chain; open it there, by hand" if foreign else "",
     )
 
 

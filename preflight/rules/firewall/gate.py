@@ -25,7 +25,7 @@ class Gate:
     ours: tuple[FirewallRule, ...]
     needed: tuple[FirewallRule, ...]  # Our rules if any are needed, for the cluster and the login in use.
     networks: tuple[Source, ...]  # Sources of the cluster's connections.
-    by_hand: str = ""  # Commands to run manually, where preflight does not write.
+    manual_commands: tuple[str, ...] = ()  # Commands to run manually, where preflight does not write.
     to_name: str = ""  # The inventory key to set first, where each host would be a rule.
 
     @property
@@ -84,7 +84,7 @@ class Gate:
     @property
     def written_here(self) -> bool:
         """True if preflight writes here: not where another program keeps the rules, nor one rule a peer."""
-        return not self.by_hand and not self.to_name
+        return not self.manual_commands and not self.to_name
 
     @property
     def without_ours(self) -> tuple[FirewallRule, ...]:

@@ -30,7 +30,7 @@ def _ufw(inputs: GateInputs) -> Iterator[Gate]:
     rules, ours = (tuple(map(ufw.parse, texts)) for texts in (firewall.ufw_rules, firewall.ufw_ours))
     site_rules = [rule for rule in rules if rule not in ours]
     needed = inputs.rules_for(inputs.fewest(*families), ufw.ours)
-    addable, by_hand = ufw.addable(map(ufw.parse, needed), site_rules, firewall.ufw_policy)
+    addable, manual_commands = ufw.addable(map(ufw.parse, needed), site_rules, firewall.ufw_policy)
     if login := inputs.login(rules, ours, firewall.ufw_policy, *families):
         addable += ufw.addable(map(ufw.parse, ufw.ours(*login)), site_rules, firewall.ufw_policy)[0]
     yield Gate(
@@ -43,7 +43,7 @@ def _ufw(inputs: GateInputs) -> Iterator[Gate]:
         ours,
         addable,
         inputs.fewest(*families),
-        by_hand,
+        manual_commands,
         inputs.to_name(*families),
     )
 
@@ -54,7 +54,7 @@ def _iptables(inputs: GateInputs) -> Iterator[Gate]:
         yield iptables_gate(inputs, without_managed_rules(chain, firewall))
     for program in firewall.iptables_unread:
         if program.endswith("-legacy"):  # nft shows the rules of iptables-nft
-            hidden = IptablesChain(program, "accept", (f"-j what-{program}-holds",), ())
+            hidden = IptablesChain(program, "accept", (f"-j unread-rules-of-{program}",), ())
             yield iptables_gate(inputs, hidden, readable=False)
 
 
@@ -84,7 +84,7 @@ def iptables_gate(inputs: GateInputs, chain: IptablesChain, *, readable: bool = 
         ours,
         tuple(iptables.parse(text, family) for text in needed),
         inputs.fewest(family),
-        "" if readable else iptables.command(chain.program, needed),
+        () if readable else iptables.commands(chain.program, needed),
         inputs.to_name(family),
     )
 
@@ -122,12 +122,12 @@ def _nft_gate(inputs: GateInputs, chain: NftChain, program: str) -> Gate:
     needed = _nft_rules(inputs, families)
     if login := inputs.login(rules, ours, chain.policy, *families):
         needed.append(nft.ours((login[0],), login[1]))
-    by_hand = ""
+    manual_commands: tuple[str, ...] = ()
     if program:
         of_iptables = inputs.rules_for(inputs.fewest(*families), iptables.ours)
-        by_hand = iptables.command(f"{program.removesuffix('-nft')} -t {chain.table}", of_iptables)
+        manual_commands = iptables.commands(f"{program.removesuffix('-nft')} -t {chain.table}", of_iptables)
     elif CONTAINERS.search(f"{chain.table} {chain.name}"):
-        by_hand = "\n".join(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
+        manual_commands = tuple(f"nft insert rule {target} {text.removesuffix(' ' + nft.COMMENT)}" for text in needed)
     return Gate(
         inputs,
         Kind.NFT_RULES,
@@ -138,7 +138,7 @@ def _nft_gate(inputs: GateInputs, chain: NftChain, program: str) -> Gate:
         ours,
         tuple(map(nft.parse, needed)),
         inputs.of_family(*families),
-        by_hand,
+        manual_commands,
         inputs.to_name(*families) if program else "",
     )
 

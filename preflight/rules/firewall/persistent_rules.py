@@ -23,7 +23,7 @@ NFT_OWN_FILE = "/etc/preflight/nftables.nft"
 # file, and the host would come up without any firewall.
 NFT_INCLUDE = 'include "/etc/preflight/*.nft"'
 ZONE_FILE = "/etc/firewalld/zones/{}.xml"
-_NOT_NEEDED = "holds rules that nothing needs any more"
+_NOT_NEEDED = "contains rules that are no longer needed"
 _INSERTED = re.compile(r"^insert rule (\S+ \S+ \S+) (.*)$", re.MULTILINE)
 _HEADER = f"# Written by preflight, included by {NFT_BOOT_FILE}: lets the cluster's ports through after a reboot.\n"
 
@@ -51,8 +51,8 @@ def boot_files(inputs: GateInputs) -> Iterator[BootFile]:
     yield from _of_firewalld(inputs)
 
 
-def not_kept(inputs: GateInputs) -> Iterator[tuple[Gate, str]]:
-    """Yield the gates that our rules have opened until the next boot only, and the manual fix."""
+def not_kept(inputs: GateInputs) -> Iterator[tuple[Gate, tuple[str, ...]]]:
+    """Yield the gates that our rules have opened until the next boot only, and the lines to be added manually."""
     restored_targets = {
         Kind.NFT_RULES: {*_made_at_boot(inputs)},
         Kind.IPTABLES_RULES: {program for saved in inputs.firewall.iptables_saved for program in _programs(saved.path)},
@@ -61,14 +61,8 @@ def not_kept(inputs: GateInputs) -> Iterator[tuple[Gate, str]]:
         is_restored = gate.target in restored_targets.get(gate.kind, (gate.target,))
         # Another check reports a gate that is closed now.
         if not is_restored and _needs_ours(gate) and not gate.objections():
-            yield gate, _fix_at_boot(gate)
-
-
-def _fix_at_boot(gate: Gate) -> str:
-    if gate.kind is Kind.NFT_RULES:
-        return f"find what makes the chain at boot, and add: {gate.needed[0].text}"
-    line = iptables.command(gate.target, [rule.text for rule in gate.needed])
-    return f"find what makes the rules at boot, and add: {line}"
+            rules = tuple(rule.text for rule in gate.needed)
+            yield gate, rules[:1] if gate.kind is Kind.NFT_RULES else iptables.commands(gate.target, rules)
 
 
 def _needs_ours(gate: Gate) -> bool:
@@ -151,7 +145,7 @@ def _of_nftables(inputs: GateInputs) -> Iterator[BootFile]:
             yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says=_NOT_NEEDED)
         return
     if own != wanted:
-        says = "is not there" if own is None else "does not hold the rules"
+        says = "is missing" if own is None else "lacks preflight's rules"
         yield BootFile(NFT_OWN_FILE, own, wanted, lacks=True, says=says)
     if NFT_INCLUDE not in map(str.strip, (boot or "").splitlines()):
         yield BootFile(NFT_BOOT_FILE, boot, with_include(boot or ""), lacks=True, says=f"lacks the line {NFT_INCLUDE}")
@@ -178,7 +172,7 @@ def _of_iptables(inputs: GateInputs) -> Iterator[BootFile]:
         if not gate.settled and gate.written_here:
             after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
             lacks = bool(gate.objections())
-            says = "shuts the cluster out" if lacks else _NOT_NEEDED
+            says = "blocks the cluster" if lacks else _NOT_NEEDED
             yield BootFile(saved.path, saved.text, after, lacks, says)
 
 
@@ -195,7 +189,7 @@ def _of_firewalld(inputs: GateInputs) -> Iterator[BootFile]:
         rules = together(gate.wanted, inputs.logins(own_rules))
         if meanings(own_rules) != meanings(rules):
             lacks = not meanings(rules) <= meanings(own_rules)
-            says = "lacks our rules" if lacks else _NOT_NEEDED
+            says = "lacks preflight's rules" if lacks else _NOT_NEEDED
             path = ZONE_FILE.format(gate.target)
             yield BootFile(path, _lines(own_rules), _lines(rules), lacks, says, zone=gate.target)
 

@@ -40,7 +40,7 @@ def zone_gates(inputs: GateInputs) -> Iterator[Gate]:
             ours,
             tuple(map(firewalld.parse, needed)),
             networks,
-            firewalld.command(zone.name, needed) if too_old else "",
+            (firewalld.command(zone.name, needed),) if too_old else (),
             inputs.to_name(4, 6),
         )
 
@@ -85,7 +85,7 @@ def _doubtful_rules(rules: Sequence[FirewallRule], policy: str, sources: str) ->
 
     Closing rules, and the policy with them, leave a doubt."""
     doubted = (replace(rule, partial=rule.partial or rule.verdict == "drop") for rule in rules)
-    last = FirewallRule(f"what is not let in from its source {sources}", "drop", partial=True)
+    last = FirewallRule(f"packets from its source {sources} that no rule accepts", "drop", partial=True)
     return (*doubted, last) if policy == "drop" else tuple(doubted)
 
 

@@ -107,7 +107,7 @@ def with_value(text: str, ports: PortSet) -> str:
 def own_file(ports: PortSet) -> str:
     """Return the whole of our own file."""
     return (
-        "# Written by preflight. Training jobs bind these ports themselves, so the kernel must not hand them out.\n"
+        "# Written by preflight. Training jobs bind these ports themselves, so the kernel must not assign them.\n"
         f"{KEY} = {ports}\n"
     )
 
@@ -192,7 +192,7 @@ def _add_own_file(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]
 def _fault_of_own(sysctl: Sysctl, *, is_present: bool) -> str:
     overruled = winner(LoadPath.BOOT, sysctl)
     if overruled:
-        return f"has to overrule {overruled.path}, which {_fault(overruled.value)}"
+        return f"has to override {overruled.path}, which {_fault(overruled.value)}"
     if is_present:
         return "does not set the key, and no other file that is read at boot does"
     return "does not exist, and no file that is read at boot sets the key"

@@ -33,7 +33,10 @@ def make_room(nodes: int) -> None:
     needed = nodes + _MOST_UNPROVEN + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if resource.RLIM_INFINITY != hard < needed:
-        raise UsageError(f"{nodes} nodes call back here, and {hard} files may be open: ulimit -Hn {needed}, or --limit")
+        raise UsageError(
+            f"{nodes} nodes need {needed} open files, but the limit is {hard}. Raise it with ulimit -Hn {needed}, or "
+            "use fewer hosts (--limit)"
+        )
     if resource.RLIM_INFINITY != soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 

@@ -47,9 +47,9 @@ class EngineChannel:
         try:
             data = unpack.decompress(packed, MOST)
         except zlib.error:
-            return self._fail("what came of it is damaged")
+            return self._fail("its output is damaged")
         if unpack.unused_data:  # data after the end of the stream would be kept forever
-            return self._fail("what came of it is damaged")
+            return self._fail("its output is damaged")
         if not data:
             return None
         with self._changed:
@@ -60,7 +60,11 @@ class EngineChannel:
             self._unread.append((is_stderr, data))
             self._size += len(data)
             self._changed.notify_all()
-        return self._fail(f"it says more than is read: {MOST >> 20} MiB wait") if self._size > MOST else None
+        return (
+            self._fail(f"its output is not read fast enough: {MOST >> 20} MiB are waiting")
+            if self._size > MOST
+            else None
+        )
 
     def _fail(self, reason: str) -> None:
         self._order(frames.end(0))

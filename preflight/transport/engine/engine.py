@@ -89,7 +89,7 @@ class Engine:
     def close(self) -> None:
         """End the engine and all programs that it started. Takes some seconds at most."""
         with self._launching:  # from here on no thread starts it
-            self._nodes.end(f"{self._site.name} has been ended")
+            self._nodes.end(f"{self._site.name} was ended")
         if self._callbacks:
             self._callbacks.close()
         if not self._process:

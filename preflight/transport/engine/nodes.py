@@ -78,7 +78,7 @@ class Nodes:
                 self._changed.wait(remaining)
             none_started = not self._started
         if none_started:
-            self.end(f"{self._site.name} has started nothing in {time.monotonic() - begin:.0f} s")
+            self.end(f"{self._site.name} started no program within {time.monotonic() - begin:.0f} s")
 
     def all_lost(self) -> str:
         """Return the reason if all nodes are lost, which is a failure of the engine; otherwise an empty text."""
@@ -86,7 +86,7 @@ class Nodes:
             if not self._lost or any(host not in self._lost for host in self._started):
                 return ""
             reason = self._engine_errors() or Counter(self._lost.values()).most_common(1)[0][0]
-        return f"{self._site.name} has lost all nodes: {reason}"
+        return f"{self._site.name} lost all nodes: {reason}"
 
     def attach(self, host: str, program: str, channel: EngineChannel) -> None:
         """Pass all output of `program` on the host's node to `channel` from now on."""
@@ -118,7 +118,7 @@ class Nodes:
         with self._changed:
             for host, node in self._started.items():
                 if host not in self._lost and now - node.last_frame > SILENCE:
-                    self._lose(host, f"nothing has been heard from there for {SILENCE:.0f} s")
+                    self._lose(host, f"no message for {SILENCE:.0f} s")
 
     def end(self, reason: str) -> None:
         """Count all nodes as lost because the engine has ended. The error has the reason and the engine's message."""
@@ -132,19 +132,19 @@ class Nodes:
         """Return the error for a host that sent nothing while we waited for `step`."""
         nodes = list(self._nodes.values())
         strangers = [node.names[0] for node in nodes if not node.host and node.names[-1:] == [""]]
-        hint = f"; there are nodes that the inventory does not name: {', '.join(strangers[:4])}" if strangers else ""
+        hint = f". Nodes that are not in the inventory: {', '.join(strangers[:4])}" if strangers else ""
         message = self._last_message()
+        reported = f"; {message}" if message and host not in self._started else ""
         return TransportError(
             ErrorKind.TIMEOUT,
-            f"{host}: nothing after {seconds:.0f} s from {self._site.name} while waiting for {step}{hint}"
-            + (f" ({message})" if message and host not in self._started else ""),
-            f"see what this says: {self._site.try_out(host)}",
+            f"{host}: {self._site.name} timed out after {seconds:.0f} s (waiting for {step}{reported}){hint}",
+            *self._fix(host),
         )
 
     def _take(self, frame: RelayFrame, node: _Node) -> None:
         node.last_frame = time.monotonic()
         if frame.seq != node.seq:
-            self._lose(node.host, f"{self._site.name} lost a part of what was said there")
+            self._lose(node.host, f"{self._site.name} lost a part of the output")
         node.seq = frame.seq + 1
         if frame.here is not None:
             self._add_name(node, frame.here)
@@ -166,7 +166,7 @@ class Nodes:
             return
         node.host = host
         if host in self._started:
-            self._lose(host, f"two nodes call themselves {name}")
+            self._lose(host, f"two nodes have the name {name}")
         self._started[host] = node
         self._changed.notify_all()
 
@@ -179,8 +179,10 @@ class Nodes:
         self._changed.notify_all()
 
     def _closed(self, host: str, reason: str) -> TransportError:
-        remedy = f"see what this says: {self._site.try_out(host)}"
-        return TransportError(ErrorKind.CLOSED, f"{host}: {reason}", remedy)
+        return TransportError(ErrorKind.CLOSED, f"{host}: {reason}", *self._fix(host))
+
+    def _fix(self, host: str) -> tuple[str, tuple[str, ...]]:
+        return f"check that {self._site.name} can run a program on this host", (self._site.try_out(host),)
 
     def _last_message(self) -> str:
         """Return the engine's latest errors, or its last line if there are none."""

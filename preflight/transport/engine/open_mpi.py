@@ -36,10 +36,12 @@ def mpirun_of(environment: Mapping[str, str]) -> Mpirun:
     text = answer(mpirun, "--version", environment)
     version = re.search(r"\(Open MPI\) ((\d+)\.\S+)", text)
     if not version:
-        raise UsageError(f"--via mpi needs Open MPI; {mpirun} says: {text.partition(chr(10))[0][:100] or 'nothing'}")
+        raise UsageError(
+            f"--via mpi needs Open MPI, but {mpirun} prints: {text.partition(chr(10))[0][:100] or 'nothing'}"
+        )
     major = int(version[2])
     if major < 4:
-        raise UsageError(f"--via mpi needs Open MPI 4 or newer, and {mpirun} is {version[1]}")
+        raise UsageError(f"--via mpi needs Open MPI 4 or newer, but {mpirun} is {version[1]}")
     return Mpirun(mpirun, major, ("--allow-run-as-root",) if os.geteuid() == 0 else ())
 
 

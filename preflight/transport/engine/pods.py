@@ -62,19 +62,18 @@ class Pod:
         index = next((environment[name] for name in _INDICES if environment.get(name)), None)
         if index is None:
             raise UsageError(
-                "--via pods runs in the pods of an Indexed Job, a JobSet or a Volcano job, and this is none: there is "
-                f"no {_INDICES[1]}; see preflight gate manifest"
+                "--via pods runs only in a pod of an Indexed Job, a JobSet or a Volcano job, but "
+                f"{_INDICES[1]} is not set. See preflight gate manifest"
             )
         token = environment.pop("PREFLIGHT_TOKEN", "").strip()
         if len(token) < _SHORTEST_TOKEN:
             raise UsageError(
-                "--via pods needs the token that the pods share as PREFLIGHT_TOKEN, "
-                f"{_SHORTEST_TOKEN} characters or more; "
-                "the head of what preflight gate manifest writes says how it is made"
+                f"--via pods needs PREFLIGHT_TOKEN, a token of {_SHORTEST_TOKEN} characters or more that all pods share"
+                ". The first lines of preflight gate manifest show how to make it"
             )
         unknown = environment.get("PREFLIGHT_UNKNOWN", "closed")
         if unknown not in ("open", "closed"):
-            raise UsageError(f"PREFLIGHT_UNKNOWN is {unknown[:20]!r}; open or closed")
+            raise UsageError(f"PREFLIGHT_UNKNOWN is {unknown[:20]!r}, but must be open or closed")
         return cls(
             _number("the pod's index", index, 0, 99_999),
             token,
@@ -95,7 +94,7 @@ class PodLocation:
 
 def _number(setting: str, text: str, least: int, highest: int) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text) or not least <= int(text) <= highest:
-        raise UsageError(f"{setting} is {text[:20]!r}; a number from {least} to {highest}")
+        raise UsageError(f"{setting} is {text[:20]!r}, but must be a number from {least} to {highest}")
     return int(text)
 
 
@@ -160,7 +159,7 @@ def follow(pod: Pod, hosts: Sequence[Host]) -> bytes:
         try:
             return verdict.read_bytes()
         except FileNotFoundError:
-            raise NotSeenError(f"{first.name} left without a verdict; its own log says more") from None
+            raise NotSeenError(f"{first.name} ended without a verdict. Read its log") from None
 
 
 def _run_relay(name: str, pod: Pod, environment: Mapping[str, str]) -> None:
@@ -190,7 +189,7 @@ def _run_relay(name: str, pod: Pod, environment: Mapping[str, str]) -> None:
                 return
             reason = relay_error = stderr.rpartition(f"{call}: ")[2].strip()
         if time.monotonic() >= deadline:
-            raise NotSeenError(f"no way to {name}:{pod.port} in {pod.wait:.0f} s: {reason}")
+            raise NotSeenError(f"{name}:{pod.port} not reachable within {pod.wait:.0f} s: {reason}")
         time.sleep(_TICK)
 
 
@@ -212,5 +211,7 @@ def _location(host: Host, answer: bytes) -> PodLocation | TransportError:
         fields = json.loads(answer)
         location = PodLocation(str(fields["node"])[:253], str(fields["address"] and ip_address(fields["address"])))
     except (ValueError, KeyError, TypeError) as error:
-        return TransportError(ErrorKind.CLOSED, f"{host.name}: answers what is no answer: {error}", "look at its log")
+        return TransportError(
+            ErrorKind.CLOSED, f"{host.name}: the pod's answer is not valid: {error}", "read the pod's log"
+        )
     return location

@@ -45,7 +45,9 @@ def answer(program: str, option: str, environment: Mapping[str, str]) -> str:
             env=dict(environment),
         )
     except OSError as error:
-        raise UsageError(f"{program} {option}: {error.strerror}; is it the program that is meant?") from None
+        raise UsageError(
+            f"{program} {option} cannot run: {error.strerror}. Check that PATH finds the right program"
+        ) from None
     except subprocess.TimeoutExpired:
-        raise UsageError(f"{program} {option} says nothing for {_ANSWER:.0f} s; try it by hand") from None
+        raise UsageError(f"{program} {option} gave no answer within {_ANSWER:.0f} s. Run it manually") from None
     return (done.stdout.strip() or done.stderr.strip()).decode("utf-8", "replace")

@@ -68,7 +68,7 @@ class SlurmJob:
             names = (host.name, short(host.name), host.address, short(host.address))
             node = next((name for name in names if name in allocated), None)
             if node in nodes.values():
-                raise UsageError(f"{host.name} and another host of the inventory are both Slurm's node {node}")
+                raise UsageError(f"{host.name} and another host of the inventory are the same Slurm node {node}")
             if node is not None:
                 nodes[host.name] = node
         return nodes
@@ -78,12 +78,12 @@ def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe
     """Return the current job. Raises UsageError outside of a job; its text names `hosts` and our `command`."""
     srun = shutil.which("srun", path=environment.get("PATH"))
     if not srun:
-        raise UsageError("--via slurm needs srun on this machine; where Slurm is not the way, leave the option out")
+        raise UsageError("--via slurm needs srun on this machine. Without Slurm, leave the option out")
     number, nodes = environment.get("SLURM_JOB_ID"), environment.get("SLURM_JOB_NODELIST")
     if not (number and nodes):
         raise UsageError(
-            f"--via slurm runs within a job that has the hosts, and this is none: salloc -N {hosts} --exclusive "
-            f"preflight {command} …, or the same command in a script for sbatch"
+            "--via slurm runs only within a Slurm job. Start it with "
+            f"salloc -N {hosts} --exclusive preflight {command} …, or in a script for sbatch"
         )
     shares = "--overlap" in answer(srun, "--help", environment)  # since 20.11; before, steps shared nodes anyway
     return SlurmJob(srun, number, nodes, ("--overlap",) if shares else ())
@@ -135,8 +135,8 @@ def _lost(line: str, called: Mapping[str, str]) -> list[tuple[str, str]]:
 def _names(job: SlurmJob, hosts: Sequence[Host]) -> list[str]:
     nodes = job.names(hosts)
     if missing := [host.name for host in hosts if host.name not in nodes]:
-        hint = f"; leave them out with --limit {_folded(nodes)}" if nodes else ""
-        raise UsageError(f"job {job.number} has the nodes {job.nodes}, and not {_folded(missing)}{hint}")
+        hint = f". Leave these out with --limit {_folded(nodes)}" if nodes else ""
+        raise UsageError(f"job {job.number} has the nodes {job.nodes}, but not {_folded(missing)}{hint}")
     return list(nodes.values())
 
 

@@ -112,14 +112,14 @@ def test_all_version_advice_of_one_run_names_the_same_releases(torch: str, cann:
 @pytest.mark.parametrize(
     ("program", "remedy"),
     [
-        (Program(""), "install Python 3.6 or newer there, as python3"),
+        (Program(""), "install Python 3.6 or newer on the host, as python3"),
         (
             Program("", wrapper=("docker", "exec", "-i", "train")),
-            "correct exec under [probe] in the inventory, or install Python 3.6 or newer where jobs run",
+            "correct exec under [probe] of the inventory, or install Python 3.6 or newer for the jobs",
         ),
         (
             Program("", python="/opt/train/bin/python", wrapper=("docker", "exec", "-i", "train")),
-            "correct python and exec under [probe] in the inventory, or install Python 3.6 or newer where jobs run",
+            "correct python or exec under [probe] of the inventory, or install Python 3.6 or newer for the jobs",
         ),
     ],
 )

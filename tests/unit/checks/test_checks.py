@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -17,7 +18,9 @@ from preflight.checks.engine.catalogue import catalogue
 from preflight.checks.engine.registry import ROUNDS, Check, Here, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select
 from preflight.checks.engine.waivers import apply_waivers
-from preflight.cli.main import main
+from preflight.cli.commands.explain import NEEDS, text
+from preflight.cli.commands.list_checks import AREAS, markdown
+from preflight.cli.main import COMMANDS, main
 from preflight.facts.types import ClusterFacts, HostFacts, Missing
 from preflight.model.change import Area, Change, Kind
 from preflight.model.cluster import Product, Waiver
@@ -139,7 +142,7 @@ def test_a_section_that_could_not_be_collected_is_unknown_for_that_host_alone(ch
     case = scene({**at_home(check), "facts": {"node02": {section: {"missing": "no permission"}}}})
     findings = look(case, [check])
     (unknown,) = (finding for finding in findings if finding.host == "node02")
-    assert (unknown.outcome, unknown.summary) == (Outcome.UNKNOWN, "node02: could not look: no permission")
+    assert (unknown.outcome, unknown.summary) == (Outcome.UNKNOWN, "node02: could not be checked: no permission")
     assert {finding.outcome for finding in findings if finding.host == "node01"} == {Outcome.PASS}
 
 
@@ -255,7 +258,7 @@ def test_checks_for_other_products_are_skipped_with_the_reason() -> None:
 def test_a_round_that_was_left_out_is_a_skip_with_the_reason(rounds: dict[str, object]) -> None:
     case = replace(scene({}), rounds=rounds)
     (summary,) = {f.summary for f in look(case, [all_checks()["PNG101"]])}
-    assert summary == ("not run: --no-ping" if rounds else "not run: not asked for")
+    assert summary == ("not run: --no-ping" if rounds else "not run: not requested")
 
 
 def test_a_host_that_pinged_nobody_has_not_passed() -> None:
@@ -368,7 +371,7 @@ def test_ignoring_is_recorded_in_the_finding_and_passes_stay_passes() -> None:
     unknown = replace(FAILED, outcome=Outcome.UNKNOWN)
     seen = apply_waivers([FAILED, passed, unknown], [], ["npu107"], TODAY)
     assert [finding.outcome for finding in seen] == [Outcome.WARN, Outcome.PASS, Outcome.WARN]
-    assert "ignored on the command line" in seen[0].summary
+    assert "(fail, ignored with --ignore)" in seen[0].summary
 
 
 @pytest.mark.parametrize("word", ["all", "ALL", "*", "NPU999"])
@@ -379,6 +382,15 @@ def test_ignoring_everything_or_nothing_known_is_refused(word: str) -> None:
 
 # What users read.
 
+REQUIRED = ("Why", "Check manually", "Fix")
+PARAGRAPHS = ("Why", "Result", "Check manually", "Fix", "Source")
+# A tool with what is typed behind it, within a sentence.
+COMMAND = re.compile(
+    r"\b(?:hccn_tool|nvidia-smi|npu-smi|systemctl|sysctl|nft|iptables|firewall-cmd|ss|ip|lspci|dmesg|grep|cat|ls|kill)"
+    rf" (?:-{{1,2}}\w|/|info\b|restart\b|enable\b)|\bpreflight (?:{'|'.join(COMMANDS)})\b"
+)
+REMARK = re.compile(r"\s#\s|\s\([^()$]*\)$")  # behind a command
+
 
 def preflight(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "preflight", *arguments], capture_output=True, text=True, cwd=ROOT)
@@ -386,28 +398,60 @@ def preflight(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("check", all_checks().values(), ids=lambda check: check.id)
 def test_an_explanation_has_three_parts(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
-    labels = [paragraph.partition(":")[0] for paragraph in check.explanation.split("\n\n")]
-    assert labels == ["Why", "Check manually", "Fix"]
+    paragraphs = catalogue()[check.id].paragraphs()
+    assert list(paragraphs) == [label for label in PARAGRAPHS if label in paragraphs or label in REQUIRED]
+    assert all(paragraphs.values())
     assert main(["explain", check.id.lower()]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"{check.id}  ")
+    assert shown.endswith(f"\nnext: preflight check --only {check.id}\n")
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_list_checks_names_every_check_on_at_most_80_columns() -> None:
+@pytest.mark.parametrize("check", all_checks().values(), ids=lambda check: check.id)
+def test_a_command_is_alone_on_its_line_and_shown_so(check: Check) -> None:
+    paragraphs = catalogue()[check.id].paragraphs()
+    lines = [line for label in ("Check manually", "Fix") for line in paragraphs[label]]
+    assert [line for line in lines if not line.startswith(" ") and COMMAND.search(line)] == []
+    commands = [line for line in lines if line.startswith(" ")]
+    assert [line for line in commands if not re.fullmatch(r"  \S+(?: \S+)*", line) or REMARK.search(line)] == []
+    shown = text(catalogue()[check.id]).splitlines()
+    assert [line for line in commands if f"  {line}" not in shown] == []
+
+
+@pytest.mark.parametrize("check", all_checks().values(), ids=lambda check: check.id)
+def test_inputs_and_area_of_a_check_have_words(check: Check) -> None:
+    assert set(check.needs) - set(NEEDS) <= {"causes", "known", "limit", "located"}
+    assert check.area in AREAS
+
+
+def test_list_checks_has_a_line_of_at_most_80_columns_for_each_check() -> None:
     shown = preflight("list-checks").stdout
-    assert all(id_ in shown for id_ in all_checks())
+    lines = re.findall(r"^  (\w+)  (?:fail|warn)  (.+)$", shown, re.MULTILINE)
+    assert dict(lines) == {check.id: check.title for check in all_checks().values()}
+    assert re.findall(r"^\w.* \(check --only (\w+)\)$", shown, re.MULTILINE) == list(AREAS)
     assert max(map(len, shown.splitlines())) <= 80
     assert [row["id"] for row in json.loads(preflight("list-checks", "-o", "json").stdout)] == list(all_checks())
+
+
+def test_words_and_commands_alternate_in_a_paragraph() -> None:
+    explanation = "Why: It\nis so.\n\nCheck manually:\n  a -b\n  c\n\nFix: One\nof two.\n  d\nOr\nthe other.\n  e"
+    entry = replace(catalogue()["PRT101"], explanation=explanation)
+    assert text(entry).splitlines()[6:-3] == [
+        *("Why:", "  It is so.", "", "Check manually:", "    a -b", "    c"),
+        *("", "Fix:", "  One of two.", "    d", "  Or the other.", "    e"),
+    ]
+    page = "*Why:* It is so. *Check manually:* ``` a -b c ``` *Fix:* One of two. ``` d ``` Or the other. ``` e ```"
+    assert page in " ".join(markdown([entry]).split())
 
 
 @pytest.mark.parametrize(
     ("id_", "hint"),
     [
         ("PRT1O1", "there is no check 'PRT1O1'; did you mean PRT101?"),
-        ("npu10", "there is no check 'npu10'; NPU101, NPU102 … begin so: preflight list-checks"),
-        ("NPU1O", "there is no check 'NPU1O'; NPU101, NPU102 … begin so: preflight list-checks"),
-        ("", "there is no check ''; preflight list-checks lists them"),
+        ("npu10", "there is no check 'npu10'; did you mean NPU101, NPU102 …? See preflight list-checks"),
+        ("NPU1O", "there is no check 'NPU1O'; did you mean NPU101, NPU102 …? See preflight list-checks"),
+        ("", "there is no check ''; preflight list-checks lists all checks"),
     ],
 )
 def test_explaining_an_unknown_check_is_a_usage_error_with_a_hint(

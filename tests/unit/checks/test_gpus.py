@@ -143,7 +143,7 @@ def test_who_does_not_tell_its_GPUs_is_not_compared() -> None:  # noqa: N802
     def nameless(host: HostFacts) -> HostFacts:
         seen = of_cards("")(host).nvidia
         assert isinstance(seen, Nvidia)
-        return replace(host, nvidia=replace(seen, gpus=Found(error="nvidia-smi -q was still running at its deadline")))
+        return replace(host, nvidia=replace(seen, gpus=Found(error="nvidia-smi -q did not finish in time")))
 
     findings = look("GPU117", HOSTS, node01=with_bridges(), node02=nameless, node03=nameless)
     assert [(one.host, one.outcome) for one in findings if one.outcome != "pass"] == [
@@ -179,14 +179,14 @@ DARK = UP.replace("53.125 GB/s", "<inactive>")
     ("links", "errors", "outcome", "says"),
     [
         (UP, f"{GPU_0}Symbol Errors: 0\n", "pass", ""),
-        (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 has counted 4 symbol errors"),
+        (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 counted 4 symbol errors"),
         (UP, f"{GPU_0}Flux Errors: 0\n", "unknown", "link 0 has no error counter that is known"),
-        (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "counts no errors of NVLink 0"),
-        (UP, "GPU 0: NVIDIA B200\n", "unknown", "counts no errors of NVLink 0"),
-        (UP, "", "unknown", "nvlink -e said nothing"),
+        (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "has no error counters for NVLink 0"),
+        (UP, "GPU 0: NVIDIA B200\n", "unknown", "has no error counters for NVLink 0"),
+        (UP, "", "unknown", "nvlink -e printed nothing"),
         (UP, "ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.\n", "skip", "is not recognized"),
         (DARK, "GPU 0: NVIDIA B200\n", "skip", "no NVLink that is up"),
-        (DARK, "", "skip", "said nothing"),
+        (DARK, "", "skip", "printed nothing"),
         (NO_NVLINK, NO_NVLINK, "skip", "no NVLink that is up"),
     ],
 )
@@ -218,7 +218,7 @@ def test_a_reset_names_the_GPU_by_its_place_on_the_bus() -> None:  # noqa: N802
                   "cluster": {"product": "nvidia"}})  # fmt: skip
     findings = run_checks(case.cluster, case.facts, checks=select(all_checks(), ["GPU104"]), hosts=case.cluster.hosts)
     (reset,) = [finding for finding in findings if finding.outcome == "fail"]
-    assert "--gpu-reset -i 0000:40:00.0" in reset.remedy
+    assert reset.commands == ("ssh 10.1.0.2 nvidia-smi --gpu-reset -i 0000:40:00.0",)
 
 
 @pytest.mark.parametrize("why", ["the text ends inside the line 'Ser'", "nvidia-smi -q -x: the XML breaks in line 7"])

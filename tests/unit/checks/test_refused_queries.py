@@ -77,7 +77,7 @@ def test_a_device_of_which_there_is_nothing_is_unknown(id_: str) -> None:
     devices = list(healthy_nic().devices)
     devices[3] = NicDevice(3)
     found = said([id_], {}, nic=Nic(tuple(devices)))[id_]
-    assert found == {("unknown", "node01: device 3: could not look: its tool reported nothing")}
+    assert found == {("unknown", "node01: device 3: could not be checked: its tool reported nothing")}
 
 
 def test_a_link_that_is_up_without_a_speed_is_unknown_and_a_port_without_a_neighbour_is_none() -> None:

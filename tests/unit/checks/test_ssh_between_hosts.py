@@ -168,7 +168,7 @@ def test_each_way_in_is_tried_with_a_deadline_and_again_where_sshd_was_busy(tmp_
         ("n4", -1),
         ("n5", 0),
     ]
-    assert "was still running at its deadline" in raw["visits"][2]["trouble"]
+    assert "did not finish in time" in raw["visits"][2]["trouble"]
     lines = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 5
     assert [line.rpartition(" -p 2222 -- ")[2] for line in lines if " -p " in line] == ["n5 true"] * 2

@@ -55,7 +55,7 @@ def test_hccn_tool_is_believed_where_it_answers_everything_and_only_there() -> N
 
 def test_what_could_not_be_read_anyway_says_who_looked() -> None:
     facts = without_root(replace(host_facts(root=False), npu_smi=Missing("npu-smi said no")), REFUSED)
-    assert facts.npu_smi == Missing("npu-smi said no (looked at as ops: root may be needed)")
+    assert facts.npu_smi == Missing("npu-smi printed no (checked as ops: root may be needed)")
 
 
 def test_checks_of_what_is_missing_are_unknown_and_the_others_go_on() -> None:

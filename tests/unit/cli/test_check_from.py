@@ -149,7 +149,7 @@ def test_a_check_of_what_was_left_out_with_basic_is_skipped_and_one_of_what_an_o
     for host in facts["hosts"].values():
         host.update({name: {"skipped": "--basic"} for name in deep})
     _, out, _ = check("--all", "-o", "json", facts=facts)
-    left_out = [it for it in json.loads(out)["findings"] if it["summary"] == "not looked at: --basic"]
+    left_out = [it for it in json.loads(out)["findings"] if it["summary"] == "not checked: --basic"]
     assert left_out
     assert {it["outcome"] for it in left_out} == {"skip"}
     for host in facts["hosts"].values():

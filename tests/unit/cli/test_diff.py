@@ -270,7 +270,12 @@ BAD = {"check": "NPU107", "outcome": "fail", "host": "node01", "device": 3, "sum
 AWAY = {"check": "HST101", "outcome": "fail", "host": "node01", "summary": "node01: connection refused"}
 AWAY_ = {**AWAY, "host": "node02"}
 NEAR = {"check": "SYS101", "outcome": "warn", "host": "node01", "summary": "node01: not quite"}
-UNSEEN = {"check": "NPU107", "outcome": "unknown", "host": "node01", "summary": "node01: could not look: timed out"}
+UNSEEN = {
+    "check": "NPU107",
+    "outcome": "unknown",
+    "host": "node01",
+    "summary": "node01: could not be checked: timed out",
+}
 Saved = tuple[list[dict[str, Any]], dict[str, Any]]
 SIGHT: list[tuple[Saved, Saved, int, list[tuple[str, str | None, str | None]]]] = [
     # A host that is away, a section that was not seen: neither is mended.
@@ -345,7 +350,7 @@ def test_hosts_that_neither_reached_are_not_the_same(diff: Diff, place: Path) ->
 
 def test_runs_that_have_no_section_in_common_are_not_the_same(diff: Diff) -> None:
     """A probe collects a few sections, and here they could not be collected."""
-    unread = Missing("npu-smi was still running at its deadline")
+    unread = Missing("npu-smi did not finish in time")
     probed: dict[str, HostFacts | Unreachable] = {name: HostFacts(**dict.fromkeys(SECTIONS, unread)) for name in BOTH}
     ran("r1", facts=facts(), checks=frozenset({"NPU107"}), started="2026-11-20T10:00:00Z")
     ran("r2", failed("node01"), facts=ClusterFacts(probed), command="probe", next_step="preflight explain PRB101")

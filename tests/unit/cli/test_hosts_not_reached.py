@@ -18,7 +18,7 @@ port = 1
 name = "n[1-2]"
 address = "127.0.0.[1-2]"
 """
-REFUSED = "n1: no ssh server takes the connection at 127.0.0.1:1"
+REFUSED = "n1: ssh connection to 127.0.0.1:1 failed"
 
 
 @pytest.fixture(autouse=True)

@@ -63,7 +63,7 @@ def test_slurm_outside_of_a_job_is_refused(
     inventory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("SLURM_JOB_ID")
-    assert "--via slurm runs within a job that has the hosts" in refused(capsys, inventory, "--via", "slurm", "--idle")
+    assert "--via slurm runs only within a Slurm job" in refused(capsys, inventory, "--via", "slurm", "--idle")
 
 
 def test_the_inventory_s_way_is_taken_unless_another_one_is_asked_for(
@@ -71,7 +71,7 @@ def test_the_inventory_s_way_is_taken_unless_another_one_is_asked_for(
 ) -> None:
     monkeypatch.delenv("SLURM_JOB_ID")
     inventory.write_text(INVENTORY.format(probe='via = "slurm"'))
-    assert "within a job that has the hosts" in refused(capsys, inventory)
+    assert "only within a Slurm job" in refused(capsys, inventory)
     assert "say that these hosts are idle and yours" in refused(capsys, inventory, "--via", "ssh")
 
 
@@ -111,7 +111,7 @@ def test_a_step_that_waits_in_the_queue_is_said_and_no_host_is_blamed(
     )
     assert main(["probe", "-i", str(inventory), "--via", "slurm", "--idle"]) == 3
     said = capsys.readouterr()
-    assert "srun has started nothing in 1 s: srun: job 17 queued and waiting for resources;" in said.err
+    assert "srun started no program within 1 s: srun: job 17 queued and waiting for resources;" in said.err
     assert said.out == ""
 
 

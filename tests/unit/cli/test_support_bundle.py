@@ -218,7 +218,7 @@ def test_what_is_no_text_is_left_out_of_a_folder_of_logs(preflight: Run) -> None
     Path("logs/core").write_bytes(bytes(range(256)) * 40)
     Path("logs/job.log").write_text("the end\n")
     code, out, _ = preflight("support-bundle", "--log", "logs", "--out", "case.zip")
-    assert (code, "logs/old.log.1: packed with gzip" in out, "logs/core: not text" in out) == (3, True, True)
+    assert (code, "logs/old.log.1: compressed with gzip" in out, "logs/core: not text" in out) == (3, True, True)
     with zipfile.ZipFile("case.zip") as archive:
         assert [name for name in archive.namelist() if name.startswith("logs/")] == ["logs/logs/job.log"]
 

@@ -100,7 +100,7 @@ def test_of_those_that_others_name_ranks_that_logged_no_error_come_first(tmp_pat
     found = looked_at(tmp_path, files)
     assert found.named == (("rank 3", 1), ("rank 2", 2))
     assert (found.silent, found.unlogged) == ((3,), ())
-    assert "no error in the logs of rank 3: check it first" in [line for _, _, line in told.lines(found)]
+    assert "No error in the logs of rank 3. Check it first." in [line for _, _, line in told.lines(found)]
 
 
 def test_a_job_that_ended_early_for_no_known_reason_is_told_so_with_the_last_lines_of_the_rank_that_failed(
@@ -112,7 +112,7 @@ def test_a_job_that_ended_early_for_no_known_reason_is_told_so_with_the_last_lin
     assert (found.cause, found.unexplained, found.is_error) == (None, True, True)
     assert [(last.who.rank, last.lines) for last in found.last] == [(1, tuple(f"rank 1, step {n}" for n in (6, 7, 8)))]
     lines = [line for _, _, line in told.lines(found)]
-    assert "The job ended early, and these logs do not tell why." in lines
+    assert "The job ended early, and these logs do not show why." in lines
     assert "rank 1, step 8" in lines
 
 
@@ -173,7 +173,7 @@ def test_the_same_on_many_ranks_is_told_as_one(tmp_path: Path) -> None:
     found = looked_at(tmp_path, {"job.log": "".join(line.format(rank, 9 - rank) for rank in range(8))})
     assert found.cause is not None
     assert [seen.who.rank for seen in found.cause.seen] == [7, 6, 5, 4, 3, 2, 1, 0]
-    assert "the same on ranks 0-6" in [text for _, _, text in told.lines(found)]
+    assert "same error: ranks 0-6" in [text for _, _, text in told.lines(found)]
 
 
 def test_hosts_of_ranks_are_told_where_memory_was_used_up(tmp_path: Path) -> None:
@@ -181,10 +181,10 @@ def test_hosts_of_ranks_are_told_where_memory_was_used_up(tmp_path: Path) -> Non
     step = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n"
     few = told.lines(looked_at(tmp_path / "few", {"slurm-7.out": step + "".join(map(line.format, range(1, 4)))}))
     assert few[0][2] == "FIRST   job-memory  rank 1 (node01)"  # not the daemon, which does not say where it is
-    assert f"the same on rank 2 (node02), rank 3 (node03), {tmp_path}/few/slurm-7.out" in [text for _, _, text in few]
+    assert f"same error: rank 2 (node02), rank 3 (node03), {tmp_path}/few/slurm-7.out" in [text for _, _, text in few]
     many = told.lines(looked_at(tmp_path / "many", {"slurm-7.out": "".join(map(line.format, range(1, 10)))}))
     hosts = "node02, node03, node04, node05, node06, node07 and 2 more"
-    assert f"the same on ranks 2-9 (ranks on {hosts})" in [text for _, _, text in many]
+    assert f"same error: ranks 2-9 (ranks on {hosts})" in [text for _, _, text in many]
 
 
 @pytest.mark.parametrize(

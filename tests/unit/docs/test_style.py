@@ -36,11 +36,14 @@ MOST_CLAUSES = 2  # colons and semicolons of a sentence
 _NOT_PLAIN = {re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE): better for pattern, better in WORDS.items()}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n\s*\n|\n(?=\s*[-#*])|\|")
 _MARKUP = re.compile(r"</?\w+|\{[^{}]*:[^{}]*;")  # HTML and CSS: their words are passages of their own
+_NAME_OF_FILE = re.compile(
+    r"\[[^\]]*\]\([^)]*\)|[\w./-]+\.(?:txt|toml|py)\b"
+)  # also links: they are lists, not sentences
 _WORD = re.compile(rf"[A-Za-z{HOLE}][A-Za-z'’{HOLE}-]*")
 
 
 def sentences(passage: Passage) -> Iterator[str]:
-    for sentence in _SENTENCE_END.split(passage.words):
+    for sentence in _SENTENCE_END.split(_NAME_OF_FILE.sub("", passage.words)):
         if len(_WORD.findall(sentence)) > 2:
             yield " ".join(sentence.split())
 

@@ -53,7 +53,7 @@ def again(text: str, *names: str) -> dict[str, Any]:
 
 def test_what_was_captured_is_read_like_a_fresh_answer_and_hosts_that_gave_none_say_why() -> None:
     gone = Unreachable("timeout", "n3 did not answer", "look at n3")
-    mute = Missing("the program on the host ended with 1 and no answer; its last word: nothing")
+    mute = Missing("the program on the host exited with 1 and gave no answer; last output: nothing")
     answered = raw({**sections(), "printed": {"value": "Welcome!"}})
     text = capture.dump(
         taken(n1=HostAnswer(answered, (0,), 1000.0, 1000.4), n2=HostAnswer(mute, (0,), 1.0, 2.0), n3=gone), "salt"
@@ -281,14 +281,15 @@ def test_any_other_answer_that_is_not_understood_is_told(section: str, part: str
 @pytest.mark.parametrize(
     "error",
     [
-        "hccn_tool -i 0 -optical was still running at its deadline", "npu-smi printed more than 32 KiB",
+        "hccn_tool -i 0 -optical did not finish in time", "npu-smi printed more than 32 KiB",
         "hccn_tool is busy, please try again.", "permission denied: pls check this cmd run permission.",
         "hccn_tool -vnic: The command is not supported on this product.", "hccn_tool did not answer in time",
-        "nothing came of it within 10 s (looked at as ops: root may be needed)", "Command execute failed!",
-        "/etc/hccn.conf cannot be read: Is a directory", "docker, where the jobs run, ends with 125: no such container",
-        "which chip is which device is not known: npu-smi info -m was not started: the time for it was over",
-        "nvidia-smi nvlink -e was not asked: journalctl was, and four processes are the most",
-        "nvidia-smi nvlink -e said 'ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.'",
+        "no result within 10 s (checked as ops: root may be needed)", "Command execute failed!",
+        "/etc/hccn.conf cannot be read: Is a directory",
+        "docker, where the jobs run, exited with 125: no such container",
+        "which chip is which device is not known: npu-smi info -m was not started because the time was up",
+        "nvidia-smi nvlink -e was not run, since journalctl took its place (at most four processes)",
+        "nvidia-smi nvlink -e printed 'ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.'",
     ],
 )  # fmt: skip
 def test_what_has_a_cause_of_its_own_is_no_new_format(error: str) -> None:
@@ -296,7 +297,7 @@ def test_what_has_a_cause_of_its_own_is_no_new_format(error: str) -> None:
 
 
 def test_a_failure_text_that_is_only_quoted_hides_no_new_format() -> None:
-    assert not is_known("hccn_tool said 'FEC: execute timeout 3', which is not understood")
+    assert not is_known("hccn_tool printed 'FEC: execute timeout 3', which is not understood")
     assert not is_known("hccn_tool's PFC table ends with 'permission denied', which is not understood")
 
 

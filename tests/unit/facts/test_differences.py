@@ -25,7 +25,7 @@ TRAITS: list[tuple[dict[str, Any], list[tuple[str, str, str, list[str]]]]] = [
     ({"node02": {"hccn": {"devices": {"3": {"link": {"value": "DOWN"}}}}}},
      [("hccn.devices.link", "UP", "DOWN", ["node02/3"])]),
     ({"node02": {"hccn": {"devices": {"3": {"link": {"error": "timed out after 10 s"}}}}}},
-     [("hccn.devices.link", "UP", "(could not be looked at)", ["node02/3"])]),
+     [("hccn.devices.link", "UP", "(could not be checked)", ["node02/3"])]),
     ({"node01": {"network": {"interfaces": {"1": {"mtu": 9000}}}}},
      [("network.interfaces.mtu", "1500", "9000", ["node01/eth0"])]),
     ({"node01": {"job": {"variables": {"HCCL_IF_IP": "10.9.9.9"}}}},

@@ -61,7 +61,7 @@ def device_said(address: str) -> dict[str, object]:
         "fec": said("fec mode: rs FEC mode\n"),
         "vnic": said("The command is not supported on this product.\n", "", 13),
         "stat": said("weather: fine\n"),
-        "optical": {**said("", "", -1), "trouble": "hccn_tool -i 0 was still running at its deadline"},
+        "optical": {**said("", "", -1), "trouble": "hccn_tool -i 0 did not finish in time"},
     }
 
 
@@ -168,7 +168,7 @@ def sections() -> dict[str, Any]:
                 "health -i 3 -c 0": said("\tHealth Status : OK\n\tError Code : NA\n\tError Information : NA\n"),
                 "usages -i 3 -c 0": {
                     **said("", "", -1),
-                    "trouble": "npu-smi info -t usages was still running at its deadline",
+                    "trouble": "npu-smi info -t usages did not finish in time",
                 },
             },
         },
@@ -205,7 +205,7 @@ def test_a_healthy_answer_becomes_facts_between_a_banner_and_noise() -> None:
     missing = {name for name in SECTIONS if isinstance(facts.section(name), Missing)}
     assert missing == {"npu_smi"}
     assert isinstance(facts.npu_smi, Missing)
-    assert facts.npu_smi.error.startswith("npu-smi said 'There is no NPU card on this server.'")
+    assert facts.npu_smi.error.startswith("npu-smi printed 'There is no NPU card on this server.'")
     assert facts.os.id == "openEuler"  # type: ignore[union-attr]
     assert isinstance(facts.sysctl, Sysctl)
     assert [file.path for file in facts.sysctl.reserved_files] == ["/etc/sysctl.d/90-x.conf"]
@@ -235,7 +235,7 @@ def test_what_is_asked_in_depth_is_a_value_or_an_error() -> None:
     assert zero.vnic == Found(error="hccn_tool -vnic: The command is not supported on this product.")
     assert zero.mac == Found(error="hccn_tool -mac: its help (-h) does not list this query")
     assert "is not understood" in zero.packets.error
-    assert zero.optics == Found(error="hccn_tool -i 0 was still running at its deadline")
+    assert zero.optics == Found(error="hccn_tool -i 0 did not finish in time")
     assert late.speed == Found(error="hccn_tool did not answer in time")
     assert isinstance(facts.chips, Chips)
     (chip,) = facts.chips.chips
@@ -243,8 +243,8 @@ def test_what_is_asked_in_depth_is_a_value_or_an_error() -> None:
     assert chip.health == Found(Health("OK"))
     assert chip.board.value
     assert chip.board.value.driver == "24.1.rc3"
-    assert chip.usages == Found(error="npu-smi info -t usages was still running at its deadline")
-    assert chip.superpod == Found(error="npu-smi was not asked, or did not come to it in time")
+    assert chip.usages == Found(error="npu-smi info -t usages did not finish in time")
+    assert chip.superpod == Found(error="npu-smi was not queried, or not in time")
     node = DeviceNode("/dev/davinci0", 0o660, "HwHiAiUser", "HwHiAiUser", 1000, 1000)
     assert facts.device_nodes == DeviceNodes((node,), Found((Accelerator("0000:3d:00.0", "d802"),)))
     assert isinstance(facts.job, Job)
@@ -297,7 +297,7 @@ def test_a_silent_tool_with_a_bad_exit_is_not_an_unset_address() -> None:
     document["hccn"]["value"]["0"]["ip"] = said("", "", 1)
     hccn = facts_of(framed(document)).hccn
     assert isinstance(hccn, Hccn)
-    assert hccn.devices[0].address == Reading(error="hccn_tool said nothing and ended with 1")
+    assert hccn.devices[0].address == Reading(error="hccn_tool printed nothing and exited with 1")
 
 
 def test_two_answers_to_one_query_are_none() -> None:
@@ -315,7 +315,7 @@ def test_numbers_that_no_kernel_prints_and_addresses_that_are_none_are_not_taken
     facts = facts_of(framed(document))
     assert isinstance(facts.sysctl, Missing)
     assert facts.sysctl.error.isprintable()
-    assert facts.names == Missing("the host's own name resolves to '10.1.0.999', which is no address")
+    assert facts.names == Missing("the host's own name resolves to '10.1.0.999', which is not an address")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_load_that_no_host_has_is_missing(said: dict[str, float]) -> None:
     document = sections()
     document["load"]["value"].update(said)
     load = facts_of(framed(document)).load
-    assert load == Missing("the processors, or what processes want of them, are numbers that no host has")
+    assert load == Missing("the number of processors or the load is not valid")
 
 
 def test_of_busy_processes_the_first_few_are_kept_and_what_they_are_called_is_bounded() -> None:
@@ -346,13 +346,14 @@ def test_a_collector_that_did_not_count_processes_leaves_the_load_missing() -> N
 @pytest.mark.parametrize(
     ("reply", "sentence"),
     [
-        (Answer(b"", b"Traceback\nOops\x1b[2J\n", 1, 1.0), "ended with 1 and no answer; its last word: 'Oops\\x1b[2J'"),
-        (Answer(b"a\nquack\n", b"", 0, 1.0), "ended with 0 and no answer; its last word: 'quack'"),
-        (Answer(b"x" * 99, b"", 0, 1.0, truncated=True), "more than 99 bytes, and no answer among them"),
-        (Answer(b"\nmark 100\n{", b"", 0, 1.0), "is cut: 1 of 100 bytes came"),
-        (Answer(b"\nmark 1", b"", 0, 1.0), "cut in its first line"),
-        (Answer(b"\nmark 2\n[]\n", b"", 0, 1.0), "not what was sent"),
-        (Answer(b"\nmark 9\n\xff\xfe\x00binary", b"", 0, 1.0), "not what was sent"),
+        (Answer(b"", b"Traceback\nOops\x1b[2J\n", 1, 1.0),
+         "exited with 1 and gave no answer; last output: 'Oops\\x1b[2J'"),
+        (Answer(b"a\nquack\n", b"", 0, 1.0), "exited with 0 and gave no answer; last output: 'quack'"),
+        (Answer(b"x" * 99, b"", 0, 1.0, truncated=True), "more than 99 bytes, but no answer"),
+        (Answer(b"\nmark 100\n{", b"", 0, 1.0), "is cut off: 1 of 100 bytes arrived"),
+        (Answer(b"\nmark 1", b"", 0, 1.0), "cut off in its first line"),
+        (Answer(b"\nmark 2\n[]\n", b"", 0, 1.0), "collector's answer is damaged"),
+        (Answer(b"\nmark 9\n\xff\xfe\x00binary", b"", 0, 1.0), "collector's answer is damaged"),
     ],
 )  # fmt: skip
 def test_a_broken_answer_leaves_every_section_missing_with_the_same_sentence(reply: Answer, sentence: str) -> None:
@@ -410,7 +411,7 @@ def test_whatever_a_host_answers_no_exception_comes_of_it() -> None:
 
 def test_a_mapping_and_a_file_that_could_not_be_had_say_why_and_the_rest_stands() -> None:
     document = sections()
-    hung = "npu-smi info -m was still running at its deadline"
+    hung = "npu-smi info -m did not finish in time"
     document["chips"]["value"]["mapping"] = {**said("", "", -1), "trouble": hung}
     document["device_nodes"]["value"].update(
         install=None, install_trouble="/etc/ascend_install.info cannot be read: Is a directory"

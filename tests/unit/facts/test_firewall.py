@@ -176,7 +176,7 @@ def test_of_many_ranges_a_few_ports_are_tried_the_first_and_the_last_among_them(
         (Tried("n2", "10.1.0.2", 80, busy=True), Arrival("n1", "in-use", 80, None, "10.1.0.2")),
         (Tried("n2", error="n2 does not resolve there"), Arrival("n1", "error", error="n2 does not resolve there")),
         (Tried("n2", "\x1b[2J", 80, 0, "nobody"), Arrival("n1", "connected", 80)),
-        (Tried("n2", "10.1.0.2", 80), Arrival("n1", "error", 80, None, "10.1.0.2", error="nothing is known of it")),
+        (Tried("n2", "10.1.0.2", 80), Arrival("n1", "error", 80, None, "10.1.0.2", error="its state is unknown")),
     ],
 )  # fmt: skip
 def test_a_connection_is_told_by_the_host_it_went_to(tried: Tried, arrival: Arrival) -> None:

@@ -81,7 +81,7 @@ def test_a_port_that_vanishes_during_the_tests_is_named() -> None:
     assert isinstance(host.rdma, Rdma)
     fewer = replace(host.rdma, counters=host.rdma.counters[1:], later=host.rdma.later[1:])
     counts = between(NVIDIA.facts, ClusterFacts({"node01": replace(host, rdma=fewer)}), ["node01"], "rdma")
-    assert counts.unknown == {"node01": "mlx5_0 port 1 told none after the tests"}
+    assert counts.unknown == {"node01": "mlx5_0 port 1 reported none after the tests"}
 
 
 def test_hosts_whose_ports_tell_nothing_are_no_trouble() -> None:

@@ -138,8 +138,8 @@ def test_what_is_no_answer_at_all_is_an_error_that_quotes_it(parser: str, text: 
 
 
 MESSAGES = {
-    "Failed to initialize NVML: Driver/library version mismatch": "reload the nvidia modules or reboot",
-    "Failed to initialize NVML: Unknown Error": "start it anew",
+    "Failed to initialize NVML: Driver/library version mismatch": "Reload the nvidia modules, or reboot",
+    "Failed to initialize NVML: Unknown Error": "so restart it",
     "Unable to determine the device handle for GPU 0000:BA:00.0: Unknown Error": "fell off the bus",
     "Unable to determine the device handle for GPU 0000:BA:00.0: GPU is lost.  Reboot the system to recover": "Xid 79",
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.": "lsmod | grep nvidia",
@@ -149,7 +149,7 @@ MESSAGES = {
     "Failed to initialize NVML: Insufficient Permissions": "ls -l /dev/nvidia*",
     "NVML: Unable to retrieve NVLink information as all links are inactive": "fabric manager",
     'Field "clocks_nothing" is not a valid field to query.': "--help-query-gpu",
-    "-bash: nvidia-smi: command not found": "not in PATH",
+    "-bash: nvidia-smi: command not found": "not on PATH",
 }
 
 
@@ -166,7 +166,7 @@ def test_every_captured_message_is_a_known_one(request: pytest.FixtureRequest) -
         pytest.skip("not run: captures of real tools are not in this repository; give them with --captures DIR")
     lines = (directory / "gpu-nvidia-smi-fatal-messages.txt").read_text(encoding="utf-8").splitlines()
     assert lines
-    assert [line for line in lines if trouble(line) == f"nvidia-smi said {quote(line)}"] == []
+    assert [line for line in lines if trouble(line) == f"nvidia-smi printed {quote(line)}"] == []
 
 
 # The immediate actions of NVIDIA's catalogue, as classes.

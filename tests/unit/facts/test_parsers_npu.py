@@ -115,9 +115,9 @@ ERRORS = {
     "npu get board type failed. ret is -9005": "-8020",
     "There is no NPU card on this server.": "lspci",
     "Invalid card id.": "npu-smi info -l",
-    'Failed to query "topo" info.': "no topology",
-    "This device does not support querying topo.": "no topology",
-    "NPU can not query topo": "no topology",
+    'Failed to query "topo" info.': "does not report the topology",
+    "This device does not support querying topo.": "does not report the topology",
+    "NPU can not query topo": "does not report the topology",
     "Error parameter of -t": "npu-smi info -h",
     "[WARNING]The driver package may not be completely installed": "/etc/ascend_install.info",
 }
@@ -142,7 +142,7 @@ def test_every_captured_error_is_a_known_one(request: pytest.FixtureRequest) -> 
         pytest.skip("not run: captures of real tools are not in this repository; give them with --captures DIR")
     lines = (directory / "npu-smi-errors.txt").read_text(encoding="utf-8").splitlines()
     assert lines
-    assert [line for line in lines if npu_smi.trouble(line) == f"npu-smi said {quote(line)}"] == []
+    assert [line for line in lines if npu_smi.trouble(line) == f"npu-smi printed {quote(line)}"] == []
 
 
 # What support's collectors ask in one file, and the capture that holds the same answer by itself.
@@ -205,7 +205,7 @@ def test_a_topology_by_npu_ids_is_turned_into_physical_ones() -> None:
         Topology((0, 1), (("X", "HCCS"), ("HCCS", "X")), numbers="Phy-ID")
     )
     assert npu_smi.by_device(topology, {(10, 0): 0}).error == (
-        "npu-smi info -t topo tells of NPU 12, which npu-smi info does not list"
+        "npu-smi info -t topo lists NPU 12, which npu-smi info does not list"
     )
 
 

@@ -377,12 +377,12 @@ def test_over_hccs_the_tool_s_own_success_is_not_believed() -> None:
     [
         ({"0": []}, "hccn_tool did not answer in time"),
         ({}, "hccn_tool did not answer in time"),
-        ({"0": "x"}, "section pings of the collector's answer is not understood"),
+        ({"0": "x"}, "section pings of the collector's answer is not valid"),
         ({"0": [said("\x00\x1b[2J")]}, "which is not understood"),
         ({"0": [said(GOOD * 2)]}, "hccn_tool answered 2 times where one answer was expected"),
         ({"0": [said(TOO_LONG, "Command execute failed!\n", 1)]}, "Message too long"),
-        ({"0": [said("", code=1)]}, "hccn_tool said nothing and ended with 1"),
-        ({"0": [said("", code=-1, trouble="hccn_tool -i 0 was still running at its deadline")]}, "still running"),
+        ({"0": [said("", code=1)]}, "hccn_tool printed nothing and exited with 1"),
+        ({"0": [said("", code=-1, trouble="hccn_tool -i 0 did not finish in time")]}, "did not finish in time"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_in_a_sentence(value: object, error: str) -> None:

@@ -67,13 +67,13 @@ def refused(capsys: pytest.CaptureFixture[str], inventory: Path, *words: str) ->
         (["--"], "say what is to be run"),
         (["--", ""], "say what is to be run"),
         (["--nodes", "3", "--", "x"], "3 nodes are wanted, and there are 2 to choose from"),
-        (["--nodes", "2", "--", "torchrun", "--nnodes", "3", "x"], "says --nnodes 3, and preflight exec --nodes 2"),
+        (["--nodes", "2", "--", "torchrun", "--nnodes", "3", "x"], "has --nnodes 3, but preflight exec has --nodes 2"),
         (["torchrun", "--nnodes", "3", "x"], "3 nodes are wanted, and there are 2 to choose from"),
-        (["torchrun", "--nproc-per-node", "8", "x"], "says --nproc-per-node 8, and gets 2"),
+        (["torchrun", "--nproc-per-node", "8", "x"], "has --nproc-per-node 8, but exec passes 2"),
         (["torchrun", "--rdzv-backend", "c10d", "x"], "preflight exec --no-rank-table"),
-        (["--devices", "7", "--", "x"], "has devices 0 to 1 in the inventory, and no 7"),
+        (["--devices", "7", "--", "x"], "has devices 0 to 1 in the inventory, but not 7"),
         (["--master-port", "80", "--", "x"], "--master-port 80 is not a port from 1024 to 65535"),
-        (["--env", "RANK=1", "--", "x"], "--env RANK: that is the launcher's to say"),
+        (["--env", "RANK=1", "--", "x"], "--env RANK: the launcher sets this variable"),
         (["--via", "ssh", "--", "x"], "exec starts its command by srun, in a job of Slurm, or by Open MPI's mpirun"),
         (["--with", "hccl-test", "--", "x"], "HCCL Test goes by ssh, and exec by srun or mpirun"),
         (["--limit", "node01", "--", "x"], "job 17 has the nodes node[02-03],node09, and none of the hosts"),
@@ -90,7 +90,7 @@ def test_what_is_refused(inventory: Path, capsys: pytest.CaptureFixture[str], wo
         ({"SLURM_JOB_ID": None}, "salloc first; or preflight probe, and then what preflight launch prints"),
         ({"SLURM_JOB_ID": ""}, "--via slurm runs within a job that has the hosts"),
         ({"SLURM_JOB_NODELIST": None}, "salloc -N 4 --exclusive preflight exec …"),
-        ({"SLURM_JOB_NODELIST": "node[02-"}, "SLURM_JOB_NODELIST:1:5: the bracket is opened, and not closed"),
+        ({"SLURM_JOB_NODELIST": "node[02-"}, "SLURM_JOB_NODELIST:1:5: the bracket is never closed"),
         ({"SLURM_JOB_NODELIST": "node[3-2]"}, "SLURM_JOB_NODELIST:1:"),
         ({"SLURM_JOB_NODELIST": "gpu[1-2]"}, "job 17 has the nodes gpu[1-2], and none of the hosts"),
         ({"PATH": "/nowhere"}, "--via slurm needs srun on this machine"),
@@ -161,7 +161,7 @@ def test_what_nobody_tells_is_assumed_and_said() -> None:
 
 
 def test_the_product_is_not_guessed() -> None:
-    with pytest.raises(UsageError, match="Slurm does not tell what devices the hosts have: say it with --product"):
+    with pytest.raises(UsageError, match=r"Slurm does not provide the hosts' device type\. Set it with --product"):
         cluster_of(SLURM, "", None, str)
 
 
@@ -169,7 +169,7 @@ def test_a_name_that_nobody_resolves_wants_an_inventory() -> None:
     def unknown(_: str) -> str:
         raise OSError(-2, "Name or service not known")
 
-    with pytest.raises(UsageError, match="gpu1 does not resolve to an address here"):
+    with pytest.raises(UsageError, match="gpu1 does not resolve to an address on this machine"):
         cluster_of(SLURM, "nvidia", 8, unknown)
 
 

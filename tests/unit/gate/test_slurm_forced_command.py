@@ -221,7 +221,7 @@ def test_a_list_of_nodes_that_is_none_ends_with_2(tmp_path: Path, nodes: str, mo
 def test_nodes_that_nobody_knows_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "hosts.toml").write_text(INVENTORY)
     assert main(["gate", "controller", "-i", str(tmp_path / "hosts.toml"), "--nodes", "gpu[1-2]"]) == 3
-    assert json.loads(capsys.readouterr().out)["sentence"] == "the inventory does not know gpu1, gpu2"
+    assert json.loads(capsys.readouterr().out)["sentence"] == "not in the inventory: gpu1, gpu2"
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -168,7 +168,7 @@ def test_a_folder_that_is_none_of_ours_is_refused(root: Path, kind: str) -> None
 def test_a_folder_in_which_others_write_is_refused(root: Path) -> None:
     folder(root).mkdir()
     folder(root).chmod(0o777)
-    assert "others than root can write in" in error(request(root))
+    assert "users other than root can write in" in error(request(root))
     assert names(folder(root)) == []
 
 

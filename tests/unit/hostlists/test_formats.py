@@ -137,13 +137,13 @@ def test_a_format_is_recognised(text: str, name: str) -> None:
 
 def test_an_ambiguous_text_is_refused() -> None:
     table = '"version": "1.0", "status": "completed", "server_list": [{"server_id": "a", "device": []}]'
-    with pytest.raises(InventoryError, match="may be ansible or rank-table; say which with --from"):
+    with pytest.raises(InventoryError, match=r"may be ansible or rank-table\. Set it with --from"):
         read(ListSource("a list", f'{{{table}, "all": {{"hosts": ["b"]}}}}'))
 
 
 def test_fields_without_a_place_in_a_format_are_reported() -> None:
     listed = HostList((ListedHost("a", "10.0.0.1", 8, user="u"),))
-    assert left_out(listed, FORMATS["names"]) == ["the hosts' addresses", "the number of devices", "the users of ssh"]
+    assert left_out(listed, FORMATS["names"]) == ["the hosts' addresses", "the number of devices", "the ssh users"]
     assert left_out(listed, FORMATS["ansible"]) == []
 
 

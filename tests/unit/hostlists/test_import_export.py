@@ -113,7 +113,7 @@ def test_a_file_is_not_overwritten(place: Path, capsys: pytest.CaptureFixture[st
         (["import", "."], ".: Is a directory"),
         (
             ["import", "--from", "slurm"],
-            "SLURM_JOB_NODELIST is not set, so this is no job of Slurm; run the command in a job",
+            "SLURM_JOB_NODELIST is not set, so this is not a Slurm job. Run the command in a job",
         ),
         (["import", "huge"], "huge: larger than 64 MiB, so hardly a host list"),
         (["export", "--to", "names"], "hosts.toml: no such file"),
@@ -248,9 +248,7 @@ def test_a_rank_table_of_super_pods_is_not_exported(place: Path, capsys: pytest.
     (place / "hosts.toml").write_text(super_pods)
     assert main(["inventory", "export", "--to", "rank-table", "-o", "hccl.json"]) == 2
     err = capsys.readouterr().err
-    assert (
-        "a rank table of super-pods has the super device ids, which the devices alone can tell; this asks them: " in err
-    )
+    assert "a rank table of super-pods needs super device ids, which only the devices know; this asks them: " in err
     assert "preflight ranktable --inventory hosts.toml -o FILE" in err
     assert not (place / "hccl.json").exists()
     assert main(["inventory", "export", "--to", "openmpi"]) == 0
@@ -277,9 +275,9 @@ def test_the_next_command_has_an_absolute_path_if_needed(
 def test_a_format_without_its_required_values_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "hosts.toml").write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "a"\n')
     assert main(["inventory", "export", "--to", "rank-table"]) == 2
-    assert "a rank table wants the address of every device; those of a are not planned" in capsys.readouterr().err
+    assert "a rank table needs the address of every device, but the inventory has none for a" in capsys.readouterr().err
     assert main(["inventory", "export", "--to", "deepspeed"]) == 2
-    assert "DeepSpeed wants the slots of every host; a has none" in capsys.readouterr().err
+    assert "DeepSpeed needs slots for every host, but a has none" in capsys.readouterr().err
 
 
 def test_every_format_is_documented() -> None:

@@ -31,16 +31,19 @@ def test_how_many_nodes_are_wanted(command: str, asked: int | None, wanted: int 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("torchrun --nnodes 4 train.py", "says --nnodes 4, and preflight exec --nodes 3; leave --nnodes out"),
-        ("torchrun --nnodes 1:4 train.py", "leave --nnodes 1:4 out of the command: --nodes N of preflight exec"),
-        ("torchrun --node_rank 0 train.py", "leave --node-rank out of the command: every node gets its own"),
-        ("torchrun --master-addr node01 train.py", "leave --master-addr out of the command: who is rank 0"),
-        ("torchrun --rdzv-endpoint=node01:29400 train.py", "leave --rdzv-endpoint out of the command"),
-        ("torchrun --standalone train.py", "leave --standalone out of the command: it would start a job of its own"),
-        ("torchrun --nproc_per_node 4 train.py", "says --nproc-per-node 4, and gets 8; leave it out, or say preflight"),
-        ("torchrun --master_port 1234 train.py", "or say preflight exec --master-port 1234"),
-        ("torchrun --rdzv-backend c10d train.py", "--rdzv-backend c10d deals ranks out by itself"),
-        ("mpirun -np 4 train", "mpirun is started once for all nodes, and exec starts its command on each"),
+        ("torchrun --nnodes 4 train.py", "has --nnodes 4, but preflight exec has --nodes 3. Remove --nnodes"),
+        ("torchrun --nnodes 1:4 train.py", "remove --nnodes 1:4 from the command. preflight exec --nodes sets"),
+        ("torchrun --node_rank 0 train.py", "remove --node-rank from the command: exec gives every node its own"),
+        ("torchrun --master-addr node01 train.py", "remove --master-addr from the command: rank 0"),
+        ("torchrun --rdzv-endpoint=node01:29400 train.py", "remove --rdzv-endpoint from the command"),
+        ("torchrun --standalone train.py", "remove --standalone from the command: it would start a separate job"),
+        (
+            "torchrun --nproc_per_node 4 train.py",
+            "has --nproc-per-node 4, but exec passes 8. Remove it, or use preflight",
+        ),
+        ("torchrun --master_port 1234 train.py", "or use preflight exec --master-port 1234"),
+        ("torchrun --rdzv-backend c10d train.py", "--rdzv-backend c10d assigns ranks differently"),
+        ("mpirun -np 4 train", "mpirun is started once for all nodes, but exec starts its command on each"),
         ("srun train", "srun is started once for all nodes"),
         ("deepspeed train.py", "deepspeed is started once for all nodes"),
     ],
@@ -56,5 +59,5 @@ def test_other_ways_to_meet_are_for_jobs_without_a_rank_table() -> None:
 
 
 def test_a_process_a_device_is_not_started_by_two() -> None:
-    with pytest.raises(UsageError, match="--per-device: torchrun starts a process a device by itself"):
+    with pytest.raises(UsageError, match="--per-device: torchrun itself starts one process for each device"):
         nodes_of(["torchrun", "train.py"], Told(3, 8, 29500, per_device=True))

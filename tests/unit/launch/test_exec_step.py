@@ -97,7 +97,7 @@ def test_jobs_start_where_the_inventory_says() -> None:
 
 def test_too_much_to_tell_is_refused() -> None:
     noise = os.urandom(2 << 20).hex()
-    with pytest.raises(UsageError, match="what 1 nodes are to be told does not go into an environment"):
+    with pytest.raises(UsageError, match="the settings for 1 nodes are too large for an environment"):
         packed({"node01": noise}, None, PROGRAM)
 
 

@@ -50,15 +50,15 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["-o", "scripts", "--", "t.py"], "-o scripts and --dir DIR go together"),
         (["--dir", "x", "--", "t.py"], "-o scripts and --dir DIR go together"),
         (["--master-port", "80", "--", "t.py"], "not a port from 1024 to 65535"),
-        (["--devices", "0-2", "--", "t.py"], "node01 has devices 0 to 1 in the inventory, and no 2"),
+        (["--devices", "0-2", "--", "t.py"], "node01 has devices 0 to 1 in the inventory, but not 2"),
         (["--devices", "x", "--", "t.py"], "'x' is no list of devices"),
         (["--rank-table", "hccl.json", "--", "t.py"], "HCCL wants an absolute path"),
         (["--rank-table-copy", "hccl.json", "--", "t.py"], "say where that is"),
         (["--rank-table", "/t", "--rank-table-copy", "nowhere", "--", "t.py"], "nowhere: No such file or directory"),
         (["--rank-table", "/t", "--rank-table-copy", "hosts.toml", "--", "t.py"], "hosts.toml: it is no JSON"),
         (["--rank-table", "", "--", "t.py"], "HCCL wants an absolute path"),
-        (["--env", "HCCL_RDMA_SL=9", "--", "t.py"], "it takes a number from 0 to 7"),
-        (["--env", "HCCL_IF_IP=10.1.0.11", "--", "t.py"], "all 2 hosts would get it, and each has its own"),
+        (["--env", "HCCL_RDMA_SL=9", "--", "t.py"], "the value must be a number from 0 to 7"),
+        (["--env", "HCCL_IF_IP=10.1.0.11", "--", "t.py"], "all 2 hosts would get it, but each needs its own"),
         (["--master-port", "60005", "--", "t.py"], "--master-port 60005 is HCCL's in the inventory"),
         (["--limit", "", "--", "t.py"], "--limit is empty"),
         (["--limit", "", "--check", "hosts.toml"], "--limit is empty"),
@@ -70,7 +70,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["--limit", "node07", "--", "t.py"], "the inventory has no host node07"),
         (["--from", "nowhere.json", "--", "t.py"], "nowhere.json"),
         (["--from", "x", "--offline", "--", "t.py"], "leave out one of them"),
-        (["--launcher", "perseusrun", "--", "t.py"], "for NVIDIA GPUs"),
+        (["--launcher", "perseusrun", "--", "t.py"], "supports only NVIDIA GPUs"),
         (["--check", "nowhere.sh"], "nowhere.sh: No such file or directory"),
         (["--check", "."], ".: Is a directory"),
         (["--check", "hosts.toml", "--dir", "x"], "--check reads scripts and starts nothing"),
@@ -110,7 +110,7 @@ def test_named_nics_are_looked_at_for_their_addresses(here: Path, capsys: pytest
     (here / "hosts.toml").write_text(INVENTORY.replace("10.1.0.[11-12]", "127.0.0.[11-12]") + "[hosts.ssh]\nport = 1\n")
     code, out, err = said(capsys, "--", "t.py")
     assert (code, out) == (3, "")
-    assert "its host NIC is not known" in err and "--offline does without" in err
+    assert "the host NIC is unknown" in err and "Use --offline" in err
     code, _, err = said(capsys, "--launcher", "mpirun", "--", "t.py")
     assert (code, err) == (0, ""), "no HCCL_IF_IP, nobody to be asked"
 
@@ -121,8 +121,16 @@ def test_named_nics_are_looked_at_for_their_addresses(here: Path, capsys: pytest
         (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3,4,5"], "takes 1, 2, 4 or 8 of a"),
         (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3-4"], "all of 0-3, or all of 4-7"),
         (("[network]", '[probe]\npython = "~/venv/bin/python"\n[network]'), [], "nobody expands ~ there"),
-        (("10.1.0.[11-12]", "fd00::[1-2]"), ["--launcher", "mpirun"], "mpirun takes fd00::1 of node01 for a host and"),
-        (("10.1.0.[11-12]", "fd00::[1-2]"), ["--launcher", "deepspeed"], "deepspeed takes fd00::1"),
+        (
+            ("10.1.0.[11-12]", "fd00::[1-2]"),
+            ["--launcher", "mpirun"],
+            "mpirun does not support IPv6 addresses such as fd00::1 of node01",
+        ),
+        (
+            ("10.1.0.[11-12]", "fd00::[1-2]"),
+            ["--launcher", "deepspeed"],
+            "deepspeed does not support IPv6 addresses such as fd00::1",
+        ),
     ],
     ids=str,
 )
@@ -307,8 +315,12 @@ def test_ranks_are_those_of_the_rank_table(
     ("made", "asked", "says"),
     [
         (["--limit", "node01"], [], "node02 (10.1.0.10) is not in the rank table"),
-        ([], ["--limit", "node01"], "server 10.1.0.10 of the rank table is no host of the job"),
-        (["--devices", "4-7"], ["--devices", "0-3"], "ranks go to the devices 4, 5, 6, 7 in the rank table, to 0, 1"),
+        ([], ["--limit", "node01"], "server 10.1.0.10 of the rank table is not a host of the job"),
+        (
+            ["--devices", "4-7"],
+            ["--devices", "0-3"],
+            "the rank table assigns ranks to devices 4, 5, 6, 7, but the job to 0, 1",
+        ),
     ],
     ids=str,
 )
@@ -341,14 +353,14 @@ def test_check_tells_by_its_exit_code(here: Path, capsys: pytest.CaptureFixture[
     assert (code, out) == (0, "note: held against hosts.toml\n1 script: nothing is wrong\n")
     code, out, _ = said(capsys, "--check", "bad.sh")
     assert code == 1
-    assert out.startswith("bad.sh:1:10: –nproc_per_node begins with another dash")
+    assert out.startswith("bad.sh:1:10: –nproc_per_node begins with a typographic dash")
     code, out, _ = said(capsys, "--check", "bad.sh", "-o", "json")
     assert code == 1
     assert json.loads(out)["faults"][0] == {
         "file": "bad.sh", "line": 1, "column": 10,
-        "what": "–nproc_per_node begins with another dash than an option does",
+        "what": "–nproc_per_node begins with a typographic dash instead of -",
         "found": "–nproc_per_node", "expected": "--nproc_per_node",
-        "do": "type the dash anew: editors and web pages turn -- into one long dash",
+        "do": "retype the dash. Editors and web pages turn -- into one long dash",
     }  # fmt: skip
 
 

@@ -204,7 +204,7 @@ def test_no_argument_is_longer_than_linux_lets_through() -> None:
         with pytest.raises(UsageError, match="more than 128 KiB"):
             launches(hopeless)
     as_user = many(3000, JobLauncher.SRUN, probe='user = "trainer"')
-    with pytest.raises(UsageError, match=r"for sudo .* longer than the 128 KiB"):
+    with pytest.raises(UsageError, match=r"sudo .* allows only 128 KiB"):
         blocks(launches(as_user), as_user.cluster.probe, [], fold)
 
 
@@ -226,7 +226,7 @@ def test_ranks_go_on_from_host_to_host(programs: Path) -> None:
 def test_msrun_does_not_deal_out_the_ranks_of_a_rank_table(programs: Path) -> None:
     uneven = cluster(programs, counts=(2, 1))
     assert launches(job(uneven, JobLauncher.MSRUN))
-    with pytest.raises(UsageError, match="msrun deals ranks out by itself"):
+    with pytest.raises(UsageError, match="msrun assigns ranks itself"):
         launches(job(uneven, JobLauncher.MSRUN, rank_table="/data/hccl.json"))
 
 
@@ -275,12 +275,12 @@ def test_mpirun_is_root_only_where_jobs_are(programs: Path) -> None:
 @pytest.mark.parametrize(
     ("launcher", "counts", "probe", "program", "says"),
     [
-        ("torch.distributed.launch", (2, 1), "", "train.py", "as many processes on every host"),
-        ("spawn", (2, 1), "", "train.py", "as many devices on every host"),
+        ("torch.distributed.launch", (2, 1), "", "train.py", "same number of processes on every host"),
+        ("spawn", (2, 1), "", "train.py", "same number of devices on every host"),
         ("mpirun", (2, 2), 'exec = "docker exec -i train"', "train.py", "outside of docker exec -i train"),
-        ("perseusrun", (2, 2), "", "train.py", "AIACC-Training's, for NVIDIA GPUs"),
-        ("deepspeed", (2, 2), "", "train.sh", "deepspeed starts Python files"),
-        ("msrun", (2, 2), "", "./train", "msrun starts Python files"),
+        ("perseusrun", (2, 2), "", "train.py", "supports only NVIDIA GPUs"),
+        ("deepspeed", (2, 2), "", "train.sh", "deepspeed starts only Python files"),
+        ("msrun", (2, 2), "", "./train", "msrun starts only Python files"),
     ],
 )
 def test_a_launcher_that_cannot_start_the_job_says_so(
@@ -294,7 +294,7 @@ def test_one_environment_for_all_ranks_has_to_be_right_on_all(programs: Path) ->
     all_ = cluster(programs)
     places = [place(all_, host, None, None) for host in all_.hosts]
     other = JobHost("node02", "10.1.0.12", (0, 1), "eth0")
-    with pytest.raises(UsageError, match="HCCL_SOCKET_IFNAME is =bond0 on node01, =eth0 on node02"):
+    with pytest.raises(UsageError, match="HCCL_SOCKET_IFNAME is =bond0 on node01 and =eth0 on node02"):
         launches(LaunchedJob(JobLauncher.MPIRUN, all_, (places[0], other), ("t.py",), 29500))
     assert len(launches(LaunchedJob(JobLauncher.TORCHRUN, all_, (places[0], other), ("t.py",), 29500))) == 2
 
@@ -304,10 +304,10 @@ def test_one_environment_for_all_ranks_has_to_be_right_on_all(programs: Path) ->
     [
         ("NAME", "is not NAME=VALUE"),
         ("A-B=1", "is not NAME=VALUE"),
-        ("RANK=3", "that is the launcher's to say"),
-        ("HCCL_CONNECT_TIME_OUT=600", "did you mean HCCL_CONNECT_TIMEOUT"),
-        ("HCCL_RDMA_SL=9", "it takes a number from 0 to 7"),
-        ("A=1\n2", "more than one line"),
+        ("RANK=3", "the launcher sets this variable"),
+        ("HCCL_CONNECT_TIME_OUT=600", "Did you mean HCCL_CONNECT_TIMEOUT"),
+        ("HCCL_RDMA_SL=9", "the value must be a number from 0 to 7"),
+        ("A=1\n2", "several lines"),
     ],
 )
 def test_variables_that_would_do_harm_are_refused(pair: str, says: str) -> None:

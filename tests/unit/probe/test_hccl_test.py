@@ -151,7 +151,7 @@ def test_devices_that_are_not_the_first_ones_are_named() -> None:
     ("words", "error"),
     [
         ({"error": "this host cannot enter 10.1.0.2: Permission denied"}, "node01: this host cannot enter 10.1.0.2"),
-        ({"output": "Killed\n", "exit": 137}, "HCCL Test said 'Killed"),
+        ({"output": "Killed\n", "exit": 137}, "HCCL Test printed 'Killed"),
         (TransportError(ErrorKind.TIMEOUT, "node01: nothing after 10 s", "see whether it is up"), "nothing after 10 s"),
         ({"exit": "x"}, "node01: exit should be a whole number or null"),
     ],

@@ -91,7 +91,7 @@ def test_a_healthy_gang_is_good_whoever_comes_first(gang: Gang) -> None:
         gang.start(index, None, *options)
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {GOOD}
-    assert {message.partition(";")[0] for _, message in ended.values()} == {"preflight: good: 3 of 3 pods"}
+    assert {message.partition(",")[0] for _, message in ended.values()} == {"preflight: 3 of 3 pods are healthy"}
 
 
 def test_who_never_comes_is_named_and_nobody_begins(gang: Gang) -> None:
@@ -107,7 +107,7 @@ def test_where_the_first_never_comes_each_finds_out_by_itself(gang: Gang) -> Non
     gang.start(2, {"PREFLIGHT_POD_WAIT": "1", "PREFLIGHT_UNKNOWN": "open"})
     ended = gang.end()
     assert [code for code, _ in ended.values()] == [UNKNOWN, GOOD]
-    assert f"no way to 127.0.0.1:{gang.port} in 1 s: " in ended[1][1]
+    assert f"127.0.0.1:{gang.port} not reachable within 1 s: " in ended[1][1]
     assert ended[2][1].endswith("; the job begins all the same, as PREFLIGHT_UNKNOWN says")
 
 
@@ -150,7 +150,7 @@ def test_where_the_first_goes_the_others_do_not_begin(gang: Gang) -> None:
     ended = gang.end()
     assert ended[0][0] == 130
     assert ended[1][0] == UNKNOWN
-    assert "train-0 left without a verdict" in ended[1][1]
+    assert "train-0 ended without a verdict" in ended[1][1]
 
 
 def obeys(relay: str) -> bool:
@@ -207,7 +207,7 @@ def test_a_pod_is_broken_where_it_is_named_alone(findings: list[Finding], codes:
 def test_who_was_left_out_leaves_all_unknown() -> None:
     said = verdicts(PODS, [finding(Outcome.PASS)], {"train-1": "device 0 is in use"}, {})
     assert said["train-0"] == PodVerdict(
-        UNKNOWN, "preflight: nobody knows whether the gang of 3 is good: train-1 was left out: device 0 is in use"
+        UNKNOWN, "preflight: the state of the 3 pods is unknown: train-1 was not tested: device 0 is in use"
     )
 
 
@@ -215,9 +215,9 @@ def test_the_message_names_the_node_and_the_cause() -> None:
     said = verdicts(
         PODS, [finding(BAD, culprit=culprit("host", "train-1"), cause="link down")], {}, {"train-1": "gpu17"}
     )
-    told = "a rank stopped (PRB101), because link down"
+    told = "a rank stopped (PRB101), likely cause: link down"
     assert said["train-1"].message == f"preflight: train-1 on node gpu17 is broken: {told}"
-    assert said["train-2"].message == f"preflight: train-2 is not at fault; broken: train-1 on node gpu17: {told}"
+    assert said["train-2"].message == f"preflight: train-2 is not at fault. Broken: train-1 on node gpu17 ({told})"
 
 
 def test_who_is_alone_is_named_all_the_same() -> None:
@@ -249,15 +249,15 @@ def test_the_token_leaves_the_environment() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"JOB_COMPLETION_INDEX": ""}, "runs in the pods of an Indexed Job"),
-        ({"JOB_COMPLETION_INDEX": "two"}, "the pod's index is 'two'; a number"),
-        ({"JOB_COMPLETION_INDEX": "-1"}, "the pod's index is '-1'; a number"),
-        ({"PREFLIGHT_TOKEN": "short"}, "needs the token that the pods share"),
-        ({"PREFLIGHT_TOKEN": ""}, "needs the token that the pods share"),
-        ({"PREFLIGHT_POD_WAIT": "5m"}, "PREFLIGHT_POD_WAIT is '5m'; a number from 1 to 86400"),
-        ({"PREFLIGHT_POD_WAIT": "0"}, "PREFLIGHT_POD_WAIT is '0'; a number"),
-        ({"PREFLIGHT_POD_PORT": "80"}, "PREFLIGHT_POD_PORT is '80'; a number from 1024"),
-        ({"PREFLIGHT_UNKNOWN": "perhaps"}, "PREFLIGHT_UNKNOWN is 'perhaps'; open or closed"),
+        ({"JOB_COMPLETION_INDEX": ""}, "runs only in a pod of an Indexed Job"),
+        ({"JOB_COMPLETION_INDEX": "two"}, "the pod's index is 'two', but must be a number"),
+        ({"JOB_COMPLETION_INDEX": "-1"}, "the pod's index is '-1', but must be a number"),
+        ({"PREFLIGHT_TOKEN": "short"}, "needs PREFLIGHT_TOKEN, a token"),
+        ({"PREFLIGHT_TOKEN": ""}, "needs PREFLIGHT_TOKEN, a token"),
+        ({"PREFLIGHT_POD_WAIT": "5m"}, "PREFLIGHT_POD_WAIT is '5m', but must be a number from 1 to 86400"),
+        ({"PREFLIGHT_POD_WAIT": "0"}, "PREFLIGHT_POD_WAIT is '0', but must be a number"),
+        ({"PREFLIGHT_POD_PORT": "80"}, "PREFLIGHT_POD_PORT is '80', but must be a number from 1024"),
+        ({"PREFLIGHT_UNKNOWN": "perhaps"}, "PREFLIGHT_UNKNOWN is 'perhaps', but must be open or closed"),
     ],
 )
 def test_an_environment_that_is_none_of_a_pod_is_refused(words: dict[str, str], sentence: str) -> None:

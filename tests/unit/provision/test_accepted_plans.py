@@ -48,7 +48,7 @@ PLAN = (
     change(ENVIRONMENT, Kind.FILE, "/etc/hosts", "127.0.0.1 localhost\n",
            f"{HOSTS_BLOCK}10.0.0.1 node01\n# END preflight\n"),
     change(ENVIRONMENT, Kind.FILE, "/etc/profile.d/preflight-hccl.sh", None,
-           "# Written by preflight: what the HCCL jobs of cluster x have in common.\nexport HCCL_A='b'\n"),
+           "# Written by preflight: common variables of the HCCL jobs of cluster x.\nexport HCCL_A='b'\n"),
     change(FIREWALL, Kind.NFT_RULES, "inet filter input", None, NFT_RULE),
     change(FIREWALL, Kind.NFT_INPUT, "inet filter other", "present", None, risk=Risk.DISTURBING),
     change(FIREWALL, Kind.IPTABLES_RULES, "iptables-nft", None, IPTABLES_RULE),

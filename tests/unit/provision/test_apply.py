@@ -280,7 +280,7 @@ def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatc
     ("reply", "says"),
     [
         ({"error": "another run is at work on this host (ann); wait until it is done"}, "another run is at work"),
-        (b"", "ended with 1 and no answer; its last word: 'ValueError: last words'"),
+        (b"", "exited with 1 and gave no answer; last output: 'ValueError: last words'"),
         (b"\xff\x00 binary", "ended with 1"),
         (b"\nMARK %s\n{}" % (b"9" * 5000), "is cut in its first line"),
         (b"\nMARK 20\n{}", "is cut: 2 of 20 bytes came"),

@@ -553,11 +553,11 @@ def test_hosts_that_were_not_reached_are_named_and_many_are_counted() -> None:
 
 def test_what_could_not_be_looked_at_is_told_once_and_much_of_it_is_counted() -> None:
     def blind(check: str, host: str) -> Finding:
-        return Finding(check, Outcome.UNKNOWN, f"{host}: could not look: nft failed", host)
+        return Finding(check, Outcome.UNKNOWN, f"{host}: could not be checked: nft failed", host)
 
     seen = Finding("PRT101", Outcome.FAIL, "node01: ports 60000 are not reserved", "node01")
     once = not_seen([seen, blind("FWL101", "node01"), blind("FWL102", "node01")])
-    assert once == ("node01: could not look: nft failed",)
+    assert once == ("node01: could not be checked: nft failed",)
     many = not_seen([blind("FWL101", f"node{n}") for n in range(8)])
     assert (len(many), many[-1]) == (6, "3 more things could not be looked at")
 

@@ -57,7 +57,7 @@ def test_a_tool_that_hangs_costs_its_own_section_and_no_other(tmp_path: Path) ->
     started = time.monotonic()
     found = answer("sockets", "os", path=path, deadline=0.5, ports=[[1, 1]])
     assert time.monotonic() - started < 5
-    assert found["sockets"] == {"error": "ss -Htan ( sport >= :1 and sport <= :1 ) was still running at its deadline"}
+    assert found["sockets"] == {"error": "ss -Htan ( sport >= :1 and sport <= :1 ) did not finish in time"}
     assert "value" in found["os"]
 
 
@@ -98,7 +98,7 @@ def test_a_tool_that_waits_for_its_child_is_ended_with_it_whatever_else_was_to_b
     path = tool(tmp_path, "hccn_tool", f"sleep 60 & echo $! >>{tmp_path}/children; wait")
     found = answer("hccn", path=path, deadline=0.5, devices=list(range(8)), readings=[["ip", "-g"], ["link", "-g"]])
     last = found["hccn"]["value"]["7"]["link"]["trouble"]
-    assert last == "hccn_tool -i 7 -link was not started: the time for it was over"
+    assert last == "hccn_tool -i 7 -link was not started because the time was up"
     time.sleep(0.2)
     assert not [pid for pid in (tmp_path / "children").read_text(encoding="ascii").split() if alive(int(pid))]
 
@@ -112,7 +112,7 @@ def test_a_section_that_floods_in_many_small_parts_does_not_drown_the_others(tmp
     path = tool(tmp_path, "hccn_tool", "head -c 30000 /dev/zero\n")  # in JSON each byte takes six
     queries = [[f"q{number}", "-g"] for number in range(20)]
     found = answer("hccn", "os", path=path, devices=[0], readings=queries)
-    assert found["hccn"] == {"error": "what was found is larger than 3 MiB"}
+    assert found["hccn"] == {"error": "the result is larger than 3 MiB"}
     assert "value" in found["os"]
 
 

@@ -31,7 +31,7 @@ def test_a_device_that_stays_busy_says_so_at_the_deadline(tmp_path: Path) -> Non
 def test_a_device_that_hangs_leaves_the_readings_of_the_others(tmp_path: Path) -> None:
     path = tool(tmp_path, "hccn_tool", '[ "$2" = 0 ] && sleep 60\necho "link status: UP"\n')
     found = answer("hccn", path=path, devices=[0, 1], readings=[["link", "-g"]], deadline=0.5)["hccn"]["value"]
-    assert found["0"]["link"]["trouble"] == "hccn_tool -i 0 -link was still running at its deadline"
+    assert found["0"]["link"]["trouble"] == "hccn_tool -i 0 -link did not finish in time"
     assert found["1"]["link"]["out"] == "link status: UP\n"
 
 
@@ -105,6 +105,6 @@ def test_a_device_whose_pings_hang_is_left_after_two_in_a_row(tmp_path: Path) ->
     assert [it["out"] for it in found["0"]] == [f"device 0 PING 10.0.0.{n}\n" for n in range(5)]
     assert [it.get("trouble", "") for it in found["1"]] == [
         "",
-        *["hccn_tool -i 1 -ping was still running at its deadline"] * 2,
-        *["not tried, since the pings before it came to no end"] * 2,
+        *["hccn_tool -i 1 -ping did not finish in time"] * 2,
+        *["not tried, since the pings before it did not finish"] * 2,
     ]

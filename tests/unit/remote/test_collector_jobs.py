@@ -21,7 +21,7 @@ def test_the_jobs_python_that_is_not_installed_is_known_to_be_absent() -> None:
 def test_a_wrapper_that_fails_is_an_error_with_its_last_word() -> None:
     wrapped = job("python3", "sh", "-c", "echo starting >&2; echo no such container >&2; exit 125", elsewhere=True)
     found = answer("job", job=wrapped)["job"]["error"]
-    assert found == "python3, where the jobs run, ends with 125: no such container"
+    assert found == "python3, where the jobs run, exited with 125: no such container"
 
 
 def test_versions_come_from_where_the_jobs_run_and_from_metadata_alone(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_a_deep_query_that_hangs_leaves_the_basic_ones_and_the_other_devices(tmp
     found = answer("hccn", path=path, devices=[0, 1], readings=[["mtu", "-g"]], deep_readings=["fec", "pfc"],
                    deadline=0.7)["hccn"]["value"]  # fmt: skip
     assert found["0"]["mtu"]["out"] == "-mtu\n"
-    assert found["0"]["fec"]["trouble"] == "hccn_tool -i 0 -fec was still running at its deadline"
+    assert found["0"]["fec"]["trouble"] == "hccn_tool -i 0 -fec did not finish in time"
     assert {name: said["out"] for name, said in found["1"].items()} == {
         "mtu": "-mtu\n",
         "fec": "-fec\n",
@@ -69,7 +69,7 @@ echo fine
 """
     found = answer("chips", path=tool(tmp_path, "npu-smi", script), chip_queries=["health"], deadline=2.0)
     said = found["chips"]["value"]["queries"]
-    assert said["health -i 1 -c 0"]["trouble"] == "npu-smi info -t health was still running at its deadline"
+    assert said["health -i 1 -c 0"]["trouble"] == "npu-smi info -t health did not finish in time"
     assert said["health -i 1 -c 1"]["trouble"] == "npu-smi printed more than 32 KiB"
     assert {said[query]["out"] for query in ("topo", "board -i 1", "board -i 2", "health -i 2 -c 0")} == {"fine\n"}
 
@@ -127,7 +127,7 @@ def test_a_basic_query_that_hangs_costs_its_own_time_and_says_which_it_was(
     look = section("hccn", "hccn", lambda text: text.replace("QUERY_SECONDS = 10", "QUERY_SECONDS = 0.5"))
     request = {"devices": [0, 1], "readings": [["cfg", "status"], ["link", "-g"], ["mtu", "-g"]]}
     found = look(request, time.monotonic() + 30)
-    assert found["0"]["link"]["trouble"] == "hccn_tool -i 0 -link was still running at its deadline"
+    assert found["0"]["link"]["trouble"] == "hccn_tool -i 0 -link did not finish in time"
     assert (found["0"]["cfg"]["out"], found["0"]["mtu"]["out"]) == ("-cfg\n", "-mtu\n")
     assert {name: said["out"] for name, said in found["1"].items()} == {
         "cfg": "-cfg\n",
@@ -139,7 +139,7 @@ def test_a_basic_query_that_hangs_costs_its_own_time_and_says_which_it_was(
 def test_what_is_asked_where_jobs_run_is_not_shown_when_it_hangs() -> None:
     wrapped = job("python3", "sh", "-c", "export DB_PASS=hunter2; sleep 60", elsewhere=True)
     found = answer("job", job=wrapped, deadline=0.5)["job"]["error"]
-    assert found == "python3, where the jobs run, was still running at its deadline"
+    assert found == "python3, where the jobs run, did not finish in time"
 
 
 def test_a_mapping_that_hangs_leaves_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_a_mapping_that_hangs_leaves_the_table(tmp_path: Path, monkeypatch: pyte
     look = section("npu_smi", "npu_smi", lambda text: text.replace("QUERY_SECONDS = 10", "QUERY_SECONDS = 0.5"))
     found = look({}, time.monotonic() + 30)
     assert found["info"]["out"] == "info\n"
-    assert found["mapping"]["trouble"] == "npu-smi info -m was still running at its deadline"
+    assert found["mapping"]["trouble"] == "npu-smi info -m did not finish in time"
     look = section("npu_smi", "chips", lambda text: text.replace("QUERY_SECONDS = 10", "QUERY_SECONDS = 0.5"))
     found = look({"chip_queries": ["health"]}, time.monotonic() + 30)
     assert found["queries"]["topo"]["out"] == "info -t topo\n"
@@ -172,7 +172,7 @@ def test_lspci_that_hangs_and_a_directory_for_a_file_leave_the_nodes_and_the_ver
     found = section("devices", "device_nodes", edit)({}, time.monotonic() + 30)
     assert len(found["nodes"]) == 3
     assert found["pci"] == [["0000:3d:00.0", "d802"]]
-    assert found["lspci"]["trouble"] == "lspci -D -nn -d 19e5: was still running at its deadline"
+    assert found["lspci"]["trouble"] == "lspci -D -nn -d 19e5: did not finish in time"
     assert (found["install"], found["install_trouble"]) == (None, f"{tmp_path}/install cannot be read: Is a directory")
     assert section("devices", "driver", edit)({}, time.monotonic() + 30)["driver"] == "Version=25.0.rc1\n"
 

@@ -138,7 +138,7 @@ hca_id:\tmlx5_0
 @pytest.mark.parametrize(
     ("layer", "script", "mtu", "why"),
     [("InfiniBand", f"cat <<'END'\n{DEVINFO}END\n", 2048, ""), ("InfiniBand", "echo no >&2; exit 1\n", None, "no"),
-     ("InfiniBand", "sleep 60 & wait\n", None, "still running"),
+     ("InfiniBand", "sleep 60 & wait\n", None, "did not finish in time"),
      ("Ethernet", f"cat <<'END'\n{DEVINFO}END\n", None, "")],
     ids=["told", "fails", "hangs", "of Ethernet it is not asked"],
 )  # fmt: skip
@@ -208,7 +208,7 @@ def test_what_is_too_much_is_left_out_and_told(tree: Tree) -> None:
         tree.device(f"mlx5_{number}", place, p1=PORT)
     found = tree.facts(("MOST_DEVICES = 64", "MOST_DEVICES = 2"))
     assert [port.device for port in found.ports] == ["mlx5_0", "mlx5_1"]
-    assert found.unread == (Missing("2 more RDMA devices were not looked at"),)
+    assert found.unread == (Missing("2 more RDMA devices were not checked"),)
 
 
 def test_a_device_that_hangs_costs_itself_alone(tree: Tree) -> None:
@@ -218,7 +218,7 @@ def test_a_device_that_hangs_costs_itself_alone(tree: Tree) -> None:
     os.mkfifo(state)  # nobody writes: who opens it waits, as for a command that firmware does not answer
     found = tree.facts(("deadline - 1)", "deadline - 9)"))
     assert [port.device for port in found.ports] == ["mlx5_0"]
-    assert found.unread == (Missing("mlx5_1 did not answer in time, as with firmware that hangs"),)
+    assert found.unread == (Missing("mlx5_1 did not answer in time (its firmware may hang)"),)
 
 
 @pytest.mark.parametrize("change", [{"acs": {"../../etc": 0}}, {"functions": [

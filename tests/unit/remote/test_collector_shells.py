@@ -55,7 +55,7 @@ def test_what_a_guarded_bashrc_sets_is_seen_in_a_login_alone(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("bashrc", "why"),
-    [("exit 3\n", "ends with 3 and no word of its environment"), ("sleep 60\n", "was still running at its deadline")],
+    [("exit 3\n", "ends with 3 and printed no environment"), ("sleep 60\n", "did not finish in time")],
 )
 def test_a_login_that_does_not_come_to_its_end_is_told_and_what_ssh_gives_stays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bashrc: str, why: str
@@ -76,7 +76,7 @@ def test_another_user_of_the_jobs_or_another_way_in_is_an_error(monkeypatch: pyt
     monkeypatch.delenv("SUDO_USER", raising=False)
     monkeypatch.setenv("SSH_CONNECTION", "x")
     assert (
-        "jobs run as trainer, and what sshd gives is only seen for "
+        "jobs run as trainer, but sshd's environment is only known for "
         in (answer("shells", shells={**WANTED, "user": "trainer"})["shells"]["error"])
     )
     monkeypatch.delenv("SSH_CONNECTION")

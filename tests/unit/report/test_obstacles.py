@@ -16,14 +16,16 @@ from preflight.report.short import short
 from preflight.report.text import render
 from tests.unit.healthy import scene
 
-NO_PYTHON = "/opt/py/bin/python, where the jobs run, ends with 127: preflight: line 1: /opt/py/bin/python: No such file"
+NO_PYTHON = (
+    "/opt/py/bin/python, where the jobs run, exited with 127: preflight: line 1: /opt/py/bin/python: No such file"
+)
 NOT_EXECUTABLE = "python3, where the jobs run, does not start: Permission denied"
-NO_CONTAINER = "/opt/py/bin/python, where the jobs run, ends with 1: Error response: no such container: train"
-SLOW = "/opt/py/bin/python, where the jobs run, was still running at its deadline"
-NOT_INSTALLED = "the Python of the jobs is not installed, so what a job may use could not be looked at"
+NO_CONTAINER = "/opt/py/bin/python, where the jobs run, exited with 1: Error response: no such container: train"
+SLOW = "/opt/py/bin/python, where the jobs run, did not finish in time"
+NOT_INSTALLED = "the Python of the jobs is not installed, so the limits and versions of jobs could not be checked"
 OF_JOBS = ("versions", "limits", "job")
 NPU_SMI = ("npu_smi", "chips")
-SUDO = 'set sudo = true under [ssh] of hosts.toml, or log in as root: user = "root"'
+SUDO = 'set sudo = true under [ssh] of hosts.toml, or log in as root (user = "root")'
 THEN = "; then: preflight check --inventory hosts.toml"
 
 
@@ -47,18 +49,18 @@ def missing(sections: tuple[str, ...], error: str, *hosts: str) -> dict[str, Any
 BOTH = ("node01", "node02")
 OBSTACLES = [
     ({"python": "/opt/py/bin/python"}, OF_JOBS, NO_PYTHON,
-     "set python under [probe] of hosts.toml: the hosts have no /opt/py/bin/python that runs"),
-    ({}, OF_JOBS, NOT_EXECUTABLE, "set python under [probe] of hosts.toml: the hosts have no python3 that runs"),
-    ({}, OF_JOBS, NOT_INSTALLED, "set python under [probe] of hosts.toml: the hosts have no python3 that runs"),
+     "set python under [probe] of hosts.toml: /opt/py/bin/python does not run on the hosts"),
+    ({}, OF_JOBS, NOT_EXECUTABLE, "set python under [probe] of hosts.toml: python3 does not run on the hosts"),
+    ({}, OF_JOBS, NOT_INSTALLED, "set python under [probe] of hosts.toml: python3 does not run on the hosts"),
     ({"python": "/opt/py/bin/python", "wrapper": ("docker", "exec", "-i", "train")}, OF_JOBS, NO_CONTAINER,
-     "correct exec, python under [probe] of hosts.toml: jobs' Python does not start"),
+     "correct exec or python under [probe] of hosts.toml: the jobs' Python does not start"),
     ({"setup": "source /opt/env.sh"}, OF_JOBS, SLOW,
-     "correct setup under [probe] of hosts.toml: it does not come to an end"),
+     "correct setup under [probe] of hosts.toml: it does not finish"),
     ({}, ("hccn", "nic"), "hccn_tool is not installed, or not on PATH",
-     "on node01: install the Ascend driver, so that hccn_tool is on PATH"),
-    ({}, NPU_SMI, "npu-smi info -m was still running at its deadline",
-     "on node01: timeout 30 npu-smi info; reboot the host if it hangs"),
-    ({}, ("firewall", "hccn"), "root is needed: nobody else is shown the firewall's rules (looked at as kim)", SUDO),
+     "install the Ascend driver on node01, so that hccn_tool is on PATH"),
+    ({}, NPU_SMI, "npu-smi info -m did not finish in time",
+     "reboot node01 if npu-smi hangs"),
+    ({}, ("firewall", "hccn"), "root is needed: only root can read the firewall rules (checked as kim)", SUDO),
 ]  # fmt: skip
 
 
@@ -70,7 +72,7 @@ def test_one_obstacle_is_one_block_whose_fix_is_next(
     unknown = [finding for finding in built.findings if finding.outcome is Outcome.UNKNOWN]
     assert len({finding.check for finding in unknown}) > 4
     assert [line for line in lines if line.startswith("UNKNOWN ")] == [
-        f"UNKNOWN {len({finding.check for finding in unknown})} checks could not look"
+        f"UNKNOWN {len({finding.check for finding in unknown})} checks could not run"
     ]
     assert sum(error[:60] in line for line in lines) == 1
     assert then.startswith(fix)
@@ -78,15 +80,15 @@ def test_one_obstacle_is_one_block_whose_fix_is_next(
 
 
 def test_one_cause_with_several_words_is_one_block() -> None:
-    facts = missing(("sockets", "sysctl"), "ss ended with 1: no (looked at as kim: root may be needed)", "node01")
-    facts["node01"]["firewall"] = {"missing": "root is needed: nobody else is shown the firewall's rules"}
+    facts = missing(("sockets", "sysctl"), "ss ended with 1: no (checked as kim: root may be needed)", "node01")
+    facts["node01"]["firewall"] = {"missing": "root is needed: only root can read the firewall rules"}
     lines, then, _ = report({"facts": facts})
     assert sum(line.startswith("UNKNOWN ") for line in lines) == 1
     assert then == SUDO + THEN
 
 
 def test_hosts_and_reasons_of_their_own_stay_apart() -> None:
-    facts = missing(("npu_smi",), "npu-smi info was still running at its deadline", "node02")
+    facts = missing(("npu_smi",), "npu-smi info did not finish in time", "node02")
     facts |= missing(OF_JOBS, NOT_INSTALLED, "node01")
     lines, then, built = report({"facts": facts})
     assert sum(line.startswith("UNKNOWN ") for line in lines) == 2
@@ -94,7 +96,7 @@ def test_hosts_and_reasons_of_their_own_stay_apart() -> None:
     assert "unknown 2 checks" not in short(built, fold=",".join, next_step=then)
 
 
-NO_ANSWER = "the program on the host ended with 0 and no answer; its last word: 'quack'"
+NO_ANSWER = "the program on the host exited with 0 and gave no answer; last output: 'quack'"
 
 
 OF_GPUS = ("nvidia", "rdma")
@@ -113,9 +115,9 @@ def no_python(error: str) -> dict[str, Any]:
     "error",
     [
         NO_ANSWER,
-        "the program on the host ended with 127 and no answer; its last word: nothing",
-        "the host sent more than 8388608 bytes, and no answer among them",
-        "the collector's answer is not what was sent: it is no JSON",
+        "the program on the host exited with 127 and gave no answer; last output: nothing",
+        "the host sent more than 8388608 bytes, but no answer",
+        "the collector's answer is damaged: it is no JSON",
     ],
 )
 def test_a_python_without_an_answer_is_one_block_and_to_be_corrected_next(error: str) -> None:
@@ -123,11 +125,11 @@ def test_a_python_without_an_answer_is_one_block_and_to_be_corrected_next(error:
     unknown = [finding for finding in built.findings if finding.outcome is Outcome.UNKNOWN]
     assert {("HST101", "node02"), ("FWL104", "node01")} <= {(finding.check, finding.host) for finding in unknown}
     assert sum(line.startswith("UNKNOWN ") for line in lines) == 1
-    assert then == "correct python3 on node02: python3 -I -c pass must print nothing and end with 0" + THEN
+    assert then == "repair python3 on node02, which must run programs and print nothing else" + THEN
 
 
 def test_a_python_that_was_killed_is_not_to_be_corrected() -> None:
-    error = "the program on the host ended with 137 and no answer; its last word: nothing"
+    error = "the program on the host exited with 137 and gave no answer; last output: nothing"
     _, then, built = report({"facts": no_python(error)})
     assert "python3" not in then
     told = {(finding.check, finding.host): finding.outcome for finding in built.findings}
@@ -143,7 +145,7 @@ def test_what_fails_comes_before_what_could_not_look() -> None:
 def test_one_check_that_could_not_look_is_explained_in_its_own_block() -> None:
     lines, then, _ = report({"facts": missing(("sockets",), "ss is not installed, or not on PATH", "node01")})
     assert [line for line in lines if line.startswith("UNKNOWN ")] == ["UNKNOWN PRT103"]
-    assert "    fix: on node01: install iproute2, so that ss is on PATH" in lines
+    assert "    fix: install iproute2 on node01, so that ss is on PATH" in lines
     assert then == "preflight explain PRT103"
 
 
@@ -152,7 +154,7 @@ def test_devices_of_which_a_tool_that_hangs_told_nothing_are_one_block() -> None
     devices = {str(index): {"address": hung, "link": hung, "gateway": hung, "tls": hung} for index in range(8)}
     lines, then, _ = report({"facts": {"node02": {"hccn": {"devices": devices}}}})
     assert sum(line.startswith("UNKNOWN ") for line in lines) == 1
-    assert then == "on node02: timeout 30 hccn_tool -h; reboot the host if it hangs" + THEN
+    assert then == "reboot node02 if hccn_tool hangs" + THEN
 
 
 def kind(**more: Any) -> dict[str, Any]:

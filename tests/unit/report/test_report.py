@@ -110,8 +110,8 @@ def test_only_the_subject_in_front_is_folded_away() -> None:
 
 
 def test_checks_that_could_not_look_for_one_reason_stand_together() -> None:
-    blind = [finding(UNKNOWN, "node01: could not look: no root", check=check) for check in ("NPU101", "NPU102")]
-    shown = lines(*blind, finding(UNKNOWN, "node01: could not look: no nft", check="FWL101"))
+    blind = [finding(UNKNOWN, "node01: could not be checked: no root", check=check) for check in ("NPU101", "NPU102")]
+    shown = lines(*blind, finding(UNKNOWN, "node01: could not be checked: no nft", check="FWL101"))
     assert [line for line in shown if line.startswith("UNKNOWN ")] == ["UNKNOWN FWL101", "UNKNOWN NPU101, NPU102"]
     assert sum("no root" in line for line in shown) == 1
 

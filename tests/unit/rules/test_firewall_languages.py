@@ -177,7 +177,7 @@ WORDS = "tcp from 10.1.0.0/16 to any port 29500,60000:60031"
 
 
 @pytest.mark.parametrize(
-    ("others", "added", "by_hand"),
+    ("others", "added", "deleted"),
     [
         ([], True, ""),
         ([f"allow {LIKE_OURS}"], False, ""),
@@ -195,10 +195,10 @@ WORDS = "tcp from 10.1.0.0/16 to any port 29500,60000:60031"
         (["allow any any from 10.0.0.0/8", f"deny {LIKE_OURS}"], False, ""),
     ],
 )
-def test_ufw_takes_no_rule_beside_one_like_it(others: list[str], added: bool, by_hand: str) -> None:
+def test_ufw_takes_no_rule_beside_one_like_it(others: list[str], added: bool, deleted: str) -> None:
     needed = tuple(map(ufw.parse, ufw.ours(NET, PORTS)))
-    told = f"ufw delete {by_hand}" if by_hand else ""
-    assert ufw.addable(needed, list(map(ufw.parse, others)), "drop") == (needed if added else (), told)
+    commands = (f"ufw delete {deleted}",) if deleted else ()
+    assert ufw.addable(needed, list(map(ufw.parse, others)), "drop") == (needed if added else (), commands)
 
 
 def zone(*rich: str, ports: tuple[str, ...] = (), target: str = "default") -> Zone:

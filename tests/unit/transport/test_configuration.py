@@ -200,7 +200,11 @@ def test_a_public_key_file_names_a_key_of_the_agent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(b"", "is not a private key"), (b"\x00\xff garbage", "is not a private key"), (None, "does not exist")],
+    [
+        (b"", "is not a supported private key"),
+        (b"\x00\xff garbage", "is not a supported private key"),
+        (None, "does not exist"),
+    ],
 )
 def test_problems_with_key_files_are_reported(tmp_path: Path, content: bytes | None, problem: str) -> None:
     if content is not None:

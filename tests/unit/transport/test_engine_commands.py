@@ -79,22 +79,22 @@ def test_messages_of_srun_identify_lost_hosts(
 
 
 def test_the_error_outside_of_a_job_shows_how_to_get_one(programs: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match=r"within a job that has the hosts, and this is none: salloc -N 3"):
+    with pytest.raises(UsageError, match=r"within a Slurm job. Start it with salloc -N 3"):
         slurm(HOSTS, programs)
 
 
 def test_hosts_outside_of_the_job_are_reported(programs: dict[str, str]) -> None:
     with pytest.raises(
-        UsageError, match=r"job 17 has the nodes node\[01,03\], and not gpu2; leave them out with --limit"
+        UsageError, match=r"job 17 has the nodes node\[01,03\], but not gpu2. Leave these out with --limit"
     ):
         slurm(HOSTS, job(programs, "node[01,03]"))
-    with pytest.raises(UsageError, match=r"job 17 has the nodes other\d, and not gpu2,node03,node01.cluster$"):
+    with pytest.raises(UsageError, match=r"job 17 has the nodes other\d, but not gpu2,node03,node01.cluster$"):
         slurm(HOSTS, job(programs, "other1"))
 
 
 def test_two_hosts_that_are_one_node_are_refused(programs: dict[str, str]) -> None:
     twice = (Host("node01.a", "10.0.0.1"), Host("node01.b", "10.0.0.2"))
-    with pytest.raises(UsageError, match=r"node01\.b and another host of the inventory are both Slurm's node node01"):
+    with pytest.raises(UsageError, match=r"node01\.b and another host of the inventory are the same Slurm node node01"):
         slurm(twice, job(programs, "node[01-02]"))
 
 
@@ -134,10 +134,10 @@ def pairs(argv: Sequence[str]) -> set[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("no program", "Exec format error; is it the program that is meant?"),
-        ("#!/no/such/shell", "No such file or directory; is it"),
-        ("#!/bin/sh\nprintf '\\377'", "needs Open MPI; .*/mpirun says: \ufffd"),
-        ("#!/bin/sh\nsleep 60", "says nothing for 0 s; try it by hand"),
+        ("no program", "Exec format error. Check that PATH"),
+        ("#!/no/such/shell", "No such file or directory. Check that PATH"),
+        ("#!/bin/sh\nprintf '\\377'", "needs Open MPI, but .*/mpirun prints: \ufffd"),
+        ("#!/bin/sh\nsleep 60", "gave no answer within 0 s. Run it manually"),
     ],
 )
 def test_an_engine_that_does_not_print_its_version_is_reported(
@@ -153,9 +153,9 @@ def test_an_engine_that_does_not_print_its_version_is_reported(
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ("mpirun (Open MPI) 3.1.6", "needs Open MPI 4 or newer, and .*/mpirun is 3.1.6"),
-        ("HYDRA build details:\nVersion: 4.1", "needs Open MPI; .*/mpirun says: HYDRA build details:"),
-        ("", "needs Open MPI; .*/mpirun says: nothing"),
+        ("mpirun (Open MPI) 3.1.6", "needs Open MPI 4 or newer, but .*/mpirun is 3.1.6"),
+        ("HYDRA build details:\nVersion: 4.1", "needs Open MPI, but .*/mpirun prints: HYDRA build details:"),
+        ("", "needs Open MPI, but .*/mpirun prints: nothing"),
     ],
 )
 def test_another_mpirun_is_refused(programs: dict[str, str], tmp_path: Path, answer: str, expected: str) -> None:
@@ -173,5 +173,7 @@ def test_as_many_files_may_be_open_as_nodes_call_back(monkeypatch: pytest.Monkey
     assert raised == []
     callbacks.make_room(2000)
     assert raised == [(2256, 4096)]
-    with pytest.raises(UsageError, match=r"5000 nodes call back here, and 4096 files may be open: ulimit -Hn 5256"):
+    with pytest.raises(
+        UsageError, match=r"5000 nodes need 5256 open files, but the limit is 4096. Raise it with ulimit -Hn 5256"
+    ):
         callbacks.make_room(5000)

@@ -48,15 +48,15 @@ def test_every_way_of_failing_has_a_sentence_here() -> None:
 def test_every_sentence_names_the_host_first_and_has_a_remedy_on_one_line(error: TransportError) -> None:
     assert error.summary.startswith("node01: ")
     assert error.remedy
-    assert "\n" not in error.summary + error.remedy
+    assert "\n" not in error.summary + error.remedy + " ".join(error.commands)
     assert str(error) == error.summary
 
 
-def test_remedies_are_commands_with_every_word_quoted() -> None:
+def test_commands_have_every_word_quoted() -> None:
     place = Target("node01", "10.1.0.11; reboot", 2222, "ops")
-    assert "ssh -v -p 2222 'ops@10.1.0.11; reboot'" in errors.timed_out(place, 1, "x").remedy
+    assert "ssh -v -p 2222 'ops@10.1.0.11; reboot'" in errors.timed_out(place, 1, "x").commands[0]
     changed = errors.key_changed(TARGET, "t", "f", "k", "/home/a b/known_hosts:3")
-    assert "ssh-keygen -R '[10.1.0.11]:2222' -f '/home/a b/known_hosts'" in changed.remedy
+    assert "ssh-keygen -R '[10.1.0.11]:2222' -f '/home/a b/known_hosts'" in changed.commands
 
 
 @pytest.mark.parametrize(

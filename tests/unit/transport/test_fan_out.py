@@ -90,7 +90,7 @@ def test_a_host_beyond_its_deadline_is_abandoned_by_name_and_broken_off_and_free
     late = results["node000"]
     assert isinstance(late, TransportError)
     assert late.kind is ErrorKind.TIMEOUT
-    assert late.summary.startswith("node000: given up after 0 s while waiting for the ssh banner")
+    assert late.summary.startswith("node000: timed out after 0 s (waiting for the ssh banner)")
     assert results["node001"] == results["node002"] == "done"
     assert dropped.is_set()
 

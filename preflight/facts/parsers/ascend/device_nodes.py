@@ -68,7 +68,7 @@ def lspci(text: str) -> Found[tuple[Accelerator, ...]]:
     for line in filter(str.strip, text[:_LONGEST].splitlines()):
         entry = _BUS.fullmatch(line.strip()[:340])
         if entry is None:
-            return Found(error=f"lspci said {quote(line)}")
+            return Found(error=f"lspci printed {quote(line)}")
         bus, name = entry.groups()
         if not name.startswith("Processing accelerators") or "Huawei" not in name:
             continue
@@ -78,7 +78,7 @@ def lspci(text: str) -> Found[tuple[Accelerator, ...]]:
         accelerators.append(Accelerator(_with_domain(bus.lower()), device.group(1).lower()))
     if len({accelerator.bus for accelerator in accelerators}) < len(accelerators):
         return Found(error="lspci lists a bus id twice")
-    return Found(tuple(accelerators)) if text.strip() else Found(error="lspci said nothing")
+    return Found(tuple(accelerators)) if text.strip() else Found(error="lspci printed nothing")
 
 
 def _with_domain(bus: str) -> str:
@@ -94,9 +94,9 @@ def listed_nodes(text: str) -> Found[tuple[ListedNode, ...]]:
         elif not re.fullmatch(r"total [0-9]{1,9}", line):
             names = [_NODE.fullmatch(word) for word in line.split()]
             if not all(names):
-                return Found(error=f"ls said {quote(line)}")
+                return Found(error=f"ls printed {quote(line)}")
             nodes += [ListedNode(f"/dev/{name.group(1)}") for name in names if name]
-    return Found(tuple(nodes)) if nodes else Found(error=f"ls said {quote(text)}")
+    return Found(tuple(nodes)) if nodes else Found(error=f"ls printed {quote(text)}")
 
 
 def _long_node(line: re.Match[str]) -> Iterator[ListedNode]:

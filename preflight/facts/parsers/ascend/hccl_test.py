@@ -78,7 +78,7 @@ def hccl_test(text: str) -> HcclTest | Missing:
     if unknown_row:
         trouble += (f"HCCL Test: the row {quote(unknown_row)} is not understood, or cut",)
     if not (rows or codes or trouble or wrong_ranks):
-        return Missing(f"HCCL Test said {quote(text)}")
+        return Missing(f"HCCL Test printed {quote(text)}")
     return HcclTest(tuple(rows), tuple(sorted(wrong_ranks)), bool(_OVERFLOW.search(text)), codes, trouble)
 
 
@@ -100,7 +100,7 @@ def _rows(lines: list[str]) -> tuple[list[Row], str]:
 def _trouble(text: str) -> tuple[str, ...]:
     """Return one sentence per cause, however many ranks report it."""
     matches = ((pattern.search(text), cause) for pattern, cause in _KNOWN)
-    return tuple(f"HCCL Test said {quote(match.group())}: {cause}" for match, cause in matches if match)
+    return tuple(f"HCCL Test printed {quote(match.group())}: {cause}" for match, cause in matches if match)
 
 
 # Above this many devices the type cannot represent the expected result exactly. The test then cannot tell right from

@@ -81,7 +81,7 @@ def _address_text(text: str) -> tuple[Interface, ...] | Missing:
             up = {"UP", "LOWER_UP"} <= set(match.group(2).split(","))
             interfaces.append(Interface(match.group(1), up, int(match.group(3)), "", ()))
         elif not interfaces:
-            return Missing(f"ip address said {quote(text)}")
+            return Missing(f"ip address printed {quote(text)}")
         elif match := _MAC.fullmatch(line.strip()):
             interfaces[-1] = Interface(interfaces[-1].name, interfaces[-1].up, interfaces[-1].mtu, match.group(1), ())
         elif match := _INET.fullmatch(line.strip()):
@@ -91,7 +91,7 @@ def _address_text(text: str) -> tuple[Interface, ...] | Missing:
                 address if "/" in address else address + ("/128" if ":" in address else "/32"),
             )
             interfaces[-1] = Interface(last.name, last.up, last.mtu, last.mac, addresses)
-    return tuple(interfaces) or Missing("ip address said nothing")
+    return tuple(interfaces) or Missing("ip address printed nothing")
 
 
 _ROUTE = re.compile(r"(default|[0-9.]{7,15}(?:/\d{1,2})?)(?: via ([0-9.]{7,15}))?(?: dev (\S{1,15}))?(?: .*)?")

@@ -101,7 +101,7 @@ def nccl_tests(text: str) -> NcclTests | Missing:
         sentence = f"nccl-tests: the text ends in the middle of a line: {quote(cut)}"
         runs[-1] = replace(runs[-1], trouble=(*runs[-1].trouble, sentence))
     runs = [run for run in runs if run.ranks or run.rows or run.failed]
-    return NcclTests(tuple(runs)) if runs else Missing(f"nccl-tests said {quote(start)}")
+    return NcclTests(tuple(runs)) if runs else Missing(f"nccl-tests printed {quote(start)}")
 
 
 def _parts(lines: list[str]) -> list[list[str]]:
@@ -163,8 +163,8 @@ class _RunReader:
             yield f"nccl-tests: the row {quote(self.strange_row)} is not understood"
         if self.headings > 1:
             yield (
-                f"nccl-tests: {self.headings} tables in one run: mpirun of another MPI than the one it was built with "
-                "starts every rank as a job of its own"
+                f"nccl-tests: {self.headings} tables in one run. An mpirun of another MPI than that of the build "
+                "starts every rank as a separate job"
             )
 
 

@@ -47,7 +47,7 @@ def show_gids(text: str) -> Gids | Missing:
     reader = Reader("show_gids", {})
     gids, has_frame = _gids(whole_lines(text, reader), reader)
     if not gids and (reader.unread or not has_frame):
-        return reader.unread[0] if has_frame else Missing(f"show_gids said {quote(text[:100_000])}")
+        return reader.unread[0] if has_frame else Missing(f"show_gids printed {quote(text[:100_000])}")
     if len({(gid.device, gid.port, gid.index) for gid in gids}) < len(gids):
         return Missing("show_gids lists a GID twice: the answers of several hosts or calls are mixed")
     return Gids(tuple(gids), tuple(reader.unread))

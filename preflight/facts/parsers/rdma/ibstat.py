@@ -97,10 +97,10 @@ def _complaint(line: str) -> str:
     if line.startswith("ibdebug:") or (step and not _FAILED.search(step.group(1))):
         return ""
     if _GONE.search(line):
-        return f"it said {quote(line)}: a device is there in name only, as after a virtual function was taken"
+        return f"it printed {quote(line)}: a device is there in name only, as after a virtual function was taken"
     if "ABI version" in line:
-        return f"it said {quote(line)}: the kernel module ib_umad is not loaded, or does not fit"
-    return f"it said {quote(line)}"
+        return f"it printed {quote(line)}: the kernel module ib_umad is not loaded, or does not fit"
+    return f"it printed {quote(line)}"
 
 
 def ibstat(text: str) -> RdmaPorts | Missing:
@@ -125,7 +125,7 @@ def ibstat(text: str) -> RdmaPorts | Missing:
         else:
             adapter.add(line)
     ports += adapter.end(of_text=True)
-    return reader.ports(ports, "ibstat said", text)
+    return reader.ports(ports, "ibstat printed", text)
 
 
 def ibstatus(text: str) -> RdmaPorts | Missing:
@@ -146,10 +146,10 @@ def ibstatus(text: str) -> RdmaPorts | Missing:
             close()
             place, pairs = (match.group(1), int(match.group(2))), {}
         elif line.startswith("Fatal error:"):
-            reader.note(f"it said {quote(line)}: {_NO_IB}")
+            reader.note(f"it printed {quote(line)}: {_NO_IB}")
         elif place is not None:
             reader.add_pair(place[0], pairs, *pair(line))
         else:
             reader.above(line)
     close()
-    return reader.ports(ports, "ibstatus said", text)
+    return reader.ports(ports, "ibstatus printed", text)

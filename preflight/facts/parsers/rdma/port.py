@@ -144,9 +144,9 @@ class Reader:
             return self.unread[0] if self.unread else Missing(f"{nothing} {quote(text[:100_000])}")
         places = {(port.device, port.port) for port in ports}
         if len(places) < len(ports):
-            return Missing(f"{self.tool} tells of a port twice: the answers of several hosts or calls are mixed")
+            return Missing(f"{self.tool} lists a port twice: the answers of several hosts or calls are mixed")
         if len(ports) > MOST_PORTS:
-            return Missing(f"{self.tool} tells of more than {MOST_PORTS} ports")
+            return Missing(f"{self.tool} lists more than {MOST_PORTS} ports")
         return RdmaPorts(tuple(ports), tuple(self.unread))
 
 

@@ -115,14 +115,14 @@ def ibv_devinfo(text: str) -> RdmaPorts | Missing:
             ports += hca.end_port()
             hca.begin_port(int(match.group(1)))
         elif _NO_DEVICES.match(line):
-            reader.note(f"it said {quote(line)}: no RDMA device is there, or its driver is not loaded")
+            reader.note(f"it printed {quote(line)}: no RDMA device is there, or its driver is not loaded")
         elif _COMPLAINT.match(line):
-            reader.note(f"it said {quote(line)}")
+            reader.note(f"it printed {quote(line)}")
             hca.failed = True
         else:
             hca.add(line)
     ports += hca.end()
-    return reader.ports(ports, "ibv_devinfo said", text)
+    return reader.ports(ports, "ibv_devinfo printed", text)
 
 
 def rdma_link(text: str) -> RdmaPorts | Missing:
@@ -138,4 +138,4 @@ def rdma_link(text: str) -> RdmaPorts | Missing:
             reader.note(f"{quote(line)} is not understood")
             continue
         ports.append(reader.port(match.group(1), int(match.group(2)), dict(zip(words[::2], words[1::2], strict=True))))
-    return reader.ports(ports, "rdma link said", text)
+    return reader.ports(ports, "rdma link printed", text)

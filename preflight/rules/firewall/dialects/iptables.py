@@ -87,9 +87,9 @@ def ours(source: Source, ports: PortSet) -> list[str]:
     ]
 
 
-def command(program: str, rules: Sequence[str]) -> str:
-    """Return the commands for these rules, a line a rule."""
-    return "\n".join(f"{program} -w -I INPUT {rule}" for rule in rules)
+def commands(program: str, rules: Sequence[str]) -> tuple[str, ...]:
+    """Return the commands that insert these rules."""
+    return tuple(f"{program} -w -I INPUT {rule}" for rule in rules)
 
 
 def with_rules(saved: str, rules: Sequence[str]) -> str:

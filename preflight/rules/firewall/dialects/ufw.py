@@ -37,7 +37,7 @@ def ours(source: Source, ports: PortSet) -> list[str]:
 
 def addable(
     needed: Iterable[FirewallRule], others: Sequence[FirewallRule], policy: str
-) -> tuple[tuple[FirewallRule, ...], str]:
+) -> tuple[tuple[FirewallRule, ...], tuple[str, ...]]:
     """Return those of our rules that ufw can add to the site's, and the commands that make way for the others.
 
     If two rules differ only in action, logging or comment, ufw prints "Skipping" and succeeds, but adds none. A rule of
@@ -51,7 +51,7 @@ def addable(
             accepted.append(rule)
         elif judge(others, policy, source, rule.ports or EVERY_PORT).objects:
             commands.append("ufw delete " + _words(existing.text))
-    return tuple(accepted), "; ".join(commands)
+    return tuple(accepted), tuple(commands)
 
 
 def _condition(rule: FirewallRule) -> object:

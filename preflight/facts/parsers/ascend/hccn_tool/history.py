@@ -39,11 +39,11 @@ def _count(text: str | None) -> int:
 
 def _history(block: list[str]) -> LinkHistory:
     if len({match.group(1) for match in filter(None, map(_DEVICE.match, block))}) > 1:
-        raise NotUnderstoodError("hccn_tool tells the link changes of several devices at once")
+        raise NotUnderstoodError("hccn_tool reports the link changes of several devices at once")
     values = fields(block, _FIELD)
     changes = [match.groups() for match in filter(None, map(_CHANGE.fullmatch, block))]
     if "link change records" not in values or (not changes and values["link change records"] != "NA"):
-        raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and then no more, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and then no more, which is not understood")
     return LinkHistory(
         now=_seconds(values.get("current time") or ""),
         ups=_count(values.get("link up count")),
@@ -60,7 +60,7 @@ def _port_history(block: list[str]) -> LinkHistory:
     ups, downs = _count(counts.get("up")), _count(counts.get("down"))
     changes = tuple(map(_change, rows))
     if len(tables.places(rows)) > 1:
-        raise NotUnderstoodError("hccn_tool tells the link changes of several ports at once")
+        raise NotUnderstoodError("hccn_tool reports the link changes of several ports at once")
     listed_ups = sum(change.up for change in changes)
     if listed_ups > ups or len(changes) - listed_ups > downs or (start is None and ups + downs):
         raise NotUnderstoodError(

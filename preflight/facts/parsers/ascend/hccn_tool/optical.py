@@ -31,7 +31,7 @@ class _Module:
             return None
         match = _NUMBER.fullmatch(text)
         if match is None or match.group(2) != unit:
-            raise NotUnderstoodError(f"hccn_tool says {name} is {quote(text)}, which is no number of {unit}")
+            raise NotUnderstoodError(f"hccn_tool reports {name} as {quote(text)}, which is not a number of {unit}")
         return float(match.group(1))
 
     def flag(self, name: str) -> int | None:
@@ -40,7 +40,7 @@ class _Module:
             return None
         match = _FLAG.fullmatch(text)
         if match is None:
-            raise NotUnderstoodError(f"hccn_tool says {name} is {quote(text)}, which is no bit mask")
+            raise NotUnderstoodError(f"hccn_tool reports {name} as {quote(text)}, which is not a bit mask")
         return int(match.group(1), 16)
 
     def lanes(self, name: str) -> tuple[float | None, ...]:
@@ -60,7 +60,7 @@ def _optics(block: list[str]) -> Optics:
     module = _Module(block)
     presence = module.texts.get("present")
     if presence not in ("present", "not present"):
-        raise NotUnderstoodError(f"hccn_tool says an optical module is present: {quote(presence or '')}")
+        raise NotUnderstoodError(f"hccn_tool reports the presence of an optical module as {quote(presence or '')}")
     optics = Optics(
         present=presence == "present",
         vendor=module.text("vendorname") or "",
@@ -78,7 +78,7 @@ def _optics(block: list[str]) -> Optics:
         rx_lol=module.flag("rxlolflag"),
     )
     if len(optics.tx_power) != len(optics.rx_power):
-        raise NotUnderstoodError("hccn_tool told the power of some lanes only")
+        raise NotUnderstoodError("hccn_tool reported the power of some lanes only")
     return optics
 
 

@@ -94,7 +94,7 @@ _LOST = (
     "This pkt send fail!",
     "This pkt check recv msg fail!",
 )
-_NO_SUMMARY = "hccn_tool's answer ends before it says how many replies came"
+_NO_SUMMARY = "hccn_tool's answer ends before the number of replies"
 _TOO_LONG = "Message too long"  # longer than the device's own MTU: it was never sent
 
 

@@ -44,12 +44,12 @@ def rows_of(lines: list[str]) -> list[TableRow]:
         raise NotUnderstoodError(f"the table of hccn_tool ends with {quote(lines[-1])}: it is cut, or not understood")
     headings = _cells(lines[1])
     if len(set(headings)) < len(headings) or not set(_PLACE) <= set(headings):
-        raise NotUnderstoodError(f"hccn_tool said {quote(lines[1])}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(lines[1])}, which is not understood")
     rows = []
     for line in lines[3 : rules[2]]:
         row = dict(zip(headings, _cells(line, len(headings)), strict=True))
         if not all(re.fullmatch(r"[0-9]{1,3}", row[name]) for name in _PLACE):
-            raise NotUnderstoodError(f"hccn_tool said {quote(line)}, which is not understood")
+            raise NotUnderstoodError(f"hccn_tool printed {quote(line)}, which is not understood")
         rows.append(row)
     return rows
 
@@ -62,7 +62,7 @@ def places(rows: list[TableRow]) -> set[tuple[str, ...]]:
 def _cells(line: str, number: int | None = None) -> list[str]:
     cells = [cell.strip() for cell in line[1:-1].split("|")] if line[:1] == line[-1:] == "|" else []
     if not cells or number not in (None, len(cells)):
-        raise NotUnderstoodError(f"hccn_tool said {quote(line)}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(line)}, which is not understood")
     return cells
 
 
@@ -81,9 +81,9 @@ def each_row(text: str, heading: str, make: Callable[[str], T | None]) -> tuple[
     def read(table: list[str]) -> list[T | None]:
         rows = rows_of(table)
         if not rows or heading not in rows[0]:
-            raise NotUnderstoodError(f"the table of hccn_tool with the columns {quote(table[1])} tells no {heading}")
+            raise NotUnderstoodError(f"the table of hccn_tool with the columns {quote(table[1])} has no {heading}")
         if len(places(rows)) < len(rows):
-            raise NotUnderstoodError(f"hccn_tool tells the {heading} of a port twice in one answer")
+            raise NotUnderstoodError(f"hccn_tool reports the {heading} of a port twice in one answer")
         return [make(row[heading]) for row in rows]
 
     entries: list[Found[T]] = []

@@ -87,7 +87,9 @@ def failure(line: str) -> str:
 
 def not_understood(text: str) -> str:
     start = text[: 100 * LONGEST_QUOTE]  # the text may have any length
-    return f"hccn_tool said {quote(start)}, which is not understood" if start.strip() else "hccn_tool said nothing"
+    return (
+        f"hccn_tool printed {quote(start)}, which is not understood" if start.strip() else "hccn_tool printed nothing"
+    )
 
 
 def is_silent(text: str) -> bool:
@@ -197,7 +199,7 @@ def fields(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
         if match := pattern.fullmatch(line):
             name, value = match.groups()
             if name in values:
-                raise NotUnderstoodError(f"hccn_tool says {quote(name)} twice in one answer")
+                raise NotUnderstoodError(f"hccn_tool reports {quote(name)} twice in one answer")
             values[name] = value
     return values
 

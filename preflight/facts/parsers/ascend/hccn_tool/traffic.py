@@ -50,10 +50,10 @@ def _udp(block: list[str]) -> UdpPorts:
     values = fields(block, _UDP)
     port, status, count = values.get("udp_port"), values.get("status"), values.get("qp_count")
     if status is None and port != "Unknown":
-        raise NotUnderstoodError(f"hccn_tool said {quote(block[-1])} and no status, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and no status, which is not understood")
     if status is not None and status not in _MODES:
         raise NotUnderstoodError(
-            f"hccn_tool says the status of the UDP port is {quote(status)}, which is not understood"
+            f"hccn_tool reports the status of the UDP port as {quote(status)}, which is not understood"
         )
     return UdpPorts(
         mode=_MODES[status] if status else "unknown",

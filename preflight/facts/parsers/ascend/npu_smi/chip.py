@@ -134,7 +134,7 @@ def superpod(text: str) -> SuperPod:
     sdid, pod, server, size = (_number(values, key, "spod-info") for key in keys)
     if sdid is None or pod is None or server is None or size is None:
         printed = ", ".join(key for key in keys if values.get(key))
-        raise _UnknownAnswerError(f"npu-smi info -t spod-info said only {printed}")
+        raise _UnknownAnswerError(f"npu-smi info -t spod-info printed only {printed}")
     return SuperPod(sdid, pod, server, size)
 
 

@@ -86,5 +86,5 @@ def by_device(topology: Topology, physical: Mapping[tuple[int, int], int]) -> Fo
         return Found(topology)
     unknown_npus = [npu for npu in topology.devices if (npu, 0) not in physical]
     if unknown_npus:
-        return Found(error=f"npu-smi info -t topo tells of NPU {unknown_npus[0]}, which npu-smi info does not list")
+        return Found(error=f"npu-smi info -t topo lists NPU {unknown_npus[0]}, which npu-smi info does not list")
     return Found(replace(topology, devices=tuple(physical[npu, 0] for npu in topology.devices), numbers="Phy-ID"))

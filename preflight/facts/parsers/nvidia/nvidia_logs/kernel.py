@@ -190,5 +190,5 @@ def _xid(bus: str, code: int, error: _Occurrences) -> Xid:
 def _no_log(text: str) -> str:
     start = text[:10_000]
     if "read kernel buffer failed" in start:
-        return f"dmesg said {quote(start)}: only root may read the kernel log here (kernel.dmesg_restrict)"
+        return f"dmesg printed {quote(start)}: only root may read the kernel log here (kernel.dmesg_restrict)"
     return f"no line of a kernel log with a time or of the NVIDIA driver; it begins with {quote(start)}"

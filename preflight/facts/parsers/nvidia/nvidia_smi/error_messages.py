@@ -1,4 +1,4 @@
-"""Error messages of nvidia-smi and their meaning: "nvidia-smi said '…': meaning; remedy"."""
+"""Error messages of nvidia-smi and their meaning: "nvidia-smi printed '…': meaning; remedy"."""
 
 import re
 
@@ -10,29 +10,29 @@ _KNOWN = tuple(
     for pattern, meaning in (
         (
             r"Driver/library version mismatch",
-            "the driver's libraries were upgraded under the loaded kernel module (cat /proc/driver/nvidia/version); "
-            "reload the nvidia modules or reboot the host",
+            "the driver's libraries were upgraded under the loaded kernel module (cat /proc/driver/nvidia/version). "
+            "Reload the nvidia modules, or reboot the host",
         ),
         (
             r"GPU is lost",
-            "a GPU no longer answers; reboot the host, and look for Xid 79 in dmesg",
+            "a GPU no longer answers. Reboot the host, and look for Xid 79 in dmesg",
         ),
         (
             r"Unable to determine the device handle for GPU",
-            "a GPU no longer answers, mostly because it fell off the bus (Xid 79 in dmesg, `rev ff` in lspci); reboot "
-            "the host, power it off and on if that does not help",
+            "a GPU no longer answers, mostly because it fell off the bus (Xid 79 in dmesg, `rev ff` in lspci). Reboot "
+            "the host, or power it off and on if that does not help",
         ),
         (
             r"couldn't communicate with the NVIDIA driver|Driver Not Loaded",
-            "the kernel module is not loaded (lsmod | grep nvidia), as after a new kernel for which it was not built",
+            "the kernel module is not loaded (lsmod | grep nvidia), for example after an update of the kernel",
         ),
         (
             r"couldn't find libnvidia-ml\.so|NVML Shared Library Not Found",
-            "the driver's libraries are not where this was run; a container must be given them (nvidia-container-cli)",
+            "the driver's libraries are not installed here. A container gets them from its host (nvidia-container-cli)",
         ),
         (
             r"No devices were found",
-            "the driver runs and no GPU answers it; compare with lspci -d 10de: and read dmesg for NVRM",
+            "the driver runs, but no GPU answers. Compare with lspci -d 10de: and look for NVRM in dmesg",
         ),
         (
             r"Insufficient Permissions",
@@ -40,22 +40,22 @@ _KNOWN = tuple(
         ),
         (
             r"Failed to initialize NVML: Unknown Error",
-            "in a container that ran for a while, its access to the devices was taken away (systemctl daemon-reload "
-            "does that): start it anew; on the host itself read dmesg for NVRM",
+            "a container lost its access to the devices (systemctl daemon-reload does that), so restart it. On the "
+            "host itself, look for NVRM in dmesg",
         ),
         (
             r"all links are inactive",
-            "no NVLink of a GPU is up: fabric manager does not run, the bridge is missing, or the GPU has none",
+            "no NVLink of a GPU is up: fabric manager is not running, the bridge is missing, or the GPU has none",
         ),
         (
             r"infoROM is corrupted",
-            "a GPU's configuration memory is damaged; its own counts of errors are not to be trusted",
+            "a GPU's configuration memory (infoROM) is damaged, so its error counts are not reliable",
         ),
         (
             r"is not a valid field to query",
-            "this driver does not know a field that was asked for; nvidia-smi --help-query-gpu lists those it knows",
+            "this driver does not support a queried field. nvidia-smi --help-query-gpu lists the supported ones",
         ),
-        (r"nvidia-smi: (command )?not found", "the driver's tools are not installed here, or not in PATH"),
+        (r"nvidia-smi: (command )?not found", "the driver's tools are not installed, or not on PATH"),
     )
 )
 # Messages of drivers 470 to 595 on features that they lack, which are answers, too. The last ones are those of GPUs in
@@ -77,7 +77,7 @@ def known(text: str) -> str:
     for pattern, meaning in _KNOWN:
         if match := pattern.search(text):
             start = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 60)
-            return f"nvidia-smi said {quote(text[start : match.end() + 60])}: {meaning}"
+            return f"nvidia-smi printed {quote(text[start : match.end() + 60])}: {meaning}"
     return ""
 
 
@@ -88,4 +88,4 @@ def trouble(text: str, question: str = "") -> str:
         return message
     if re.match(r"\s*<(\?xml|!DOCTYPE|nvidia_smi_log)", start):
         return "this is the XML of nvidia-smi -q -x, which nvidia-smi.query reads"
-    return f"nvidia-smi {question}".rstrip() + f" said {quote(start)}"
+    return f"nvidia-smi {question}".rstrip() + f" printed {quote(start)}"

@@ -8,7 +8,7 @@ from preflight.facts.reading import Missing
 TEXT_ENDS, XML_ENDS, XML_BREAKS = "the text ends inside the line", "the XML is cut, or breaks,", "the XML breaks"
 CUT = (TEXT_ENDS, XML_ENDS, XML_BREAKS)
 # Their error for an answer with only the values that every driver has.
-NAMES_ALONE = "nvidia-smi tells names and memory of the GPUs alone: their health is not known"
+NAMES_ALONE = "nvidia-smi reports names and memory of the GPUs alone: their health is not known"
 
 
 @dataclass(frozen=True)

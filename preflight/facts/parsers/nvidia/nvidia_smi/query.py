@@ -170,11 +170,11 @@ def few(text: str) -> Gpus | Missing:
 def _gpus(tree: Tree, text: str) -> Gpus | Missing:
     if not tree.gpus:
         is_empty = "Attached GPUs" in tree.host.fields and not known(text)
-        return Missing("nvidia-smi -q tells of no GPU" if is_empty else trouble(text, "-q"))
+        return Missing("nvidia-smi -q lists no GPU" if is_empty else trouble(text, "-q"))
     if len(tree.gpus) > MOST:
-        return Missing(f"nvidia-smi -q tells of more than {MOST} GPUs")
+        return Missing(f"nvidia-smi -q lists more than {MOST} GPUs")
     if repeated := first_repeated(bus for bus, _ in tree.gpus):
-        return Missing(f"nvidia-smi -q tells of GPU {repeated} twice: the answers of several hosts or calls are mixed")
+        return Missing(f"nvidia-smi -q lists GPU {repeated} twice: the answers of several hosts or calls are mixed")
     host = _Answers("the host", tree.host)
     driver = host.text(_WORDS, "KMD Version", "Driver Version")
     cuda = host.text(_WORDS, "CUDA UMD Version", "CUDA Version")
@@ -196,7 +196,7 @@ def _missing_parts(tree: Tree, attached: int | None) -> Iterator[str]:
         yield f"nvidia-smi -q: {TEXT_ENDS} {quote(tree.cut)}"
     count = len(tree.gpus)
     if attached is not None and attached != count:
-        yield f"nvidia-smi -q counts {attached} GPUs and tells of {count}: it was cut, or a GPU did not answer"
+        yield f"nvidia-smi -q counts {attached} GPUs and lists {count}: it was cut, or a GPU did not answer"
 
 
 def _gpu(bus: str, answers: _Answers, processes: Sequence[tuple[str, str]] | None) -> Gpu:

@@ -153,9 +153,9 @@ class _XmlReader:
         if self.path[1:] == ["gpu"]:
             bus = bus_of(attributes.get("id", ""))
             if bus is None:
-                raise _RefusedError("has a GPU without its place on the PCI bus")
+                raise _RefusedError("has a GPU without its address on the PCI bus")
             if len(self.tree.gpus) > MOST:
-                raise _RefusedError(f"tells of more than {MOST} GPUs")
+                raise _RefusedError(f"lists more than {MOST} GPUs")
             self.tree.gpus.append((bus, Block()))
         elif self.path[1:] == ["gpu", "processes"] and self.block.processes is None:
             self.block.processes = []
@@ -200,7 +200,7 @@ class _XmlReader:
 
     def doctype(self, _name: str, _system: str | None, _public: str | None, has_internal_subset: int) -> None:
         if has_internal_subset:
-            raise _RefusedError("declares something of its own")
+            raise _RefusedError("declares its own entities")
 
     def entity(self, _name: str, _is_parameter: int) -> None:
         raise _RefusedError("has an entity that nothing declares")

@@ -88,7 +88,7 @@ def _noun(views: Sequence[RankView]) -> str:
 def evidence(cluster: Cluster, observation: Observation, culprits: Sequence[RankView]) -> Iterator[str]:
     """Yield the evidence, the most telling first: positions of ranks, addresses that they wait for, and logs."""
     for place, views in list(_by_place(observation, observation.ranks).items())[:4]:
-        yield f"{place}: {places(views)}"
+        yield f"ranks {place}: {places(views)}"
     yield from _missing_ranks(observation, culprits)
     yield from (f"{view.member.place}: SIGKILL did not free the device" for view in culprits if view.held)
     yield from _addresses(cluster, observation, culprits)

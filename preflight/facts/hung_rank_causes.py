@@ -89,8 +89,8 @@ _OF = {
             ("npu-smi info", "ls -l /dev/davinci*"),
         ),
         "peers": Meaning(
-            "firewall, device address, link or TLS switch (HCCL uses host ports from 60000: EI0015, then device port "
-            "16666: EI0006)",
+            "firewall, device address, link or TLS switch. HCCL uses host ports from 60000 (EI0015), then device port "
+            "16666 (EI0006)",
             "check the device's link, address and TLS switch (NPU107, NPU101, NPU108), then the firewall (FWL101)",
             ("hccn_tool -i {device} -link -g", "hccn_tool -i {device} -ip -g", "hccn_tool -i {device} -tls -g"),
         ),

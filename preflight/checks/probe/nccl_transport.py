@@ -15,7 +15,7 @@ _SOCKET = "Socket"
 _CAUSES = {"ib": "an NCCL variable, RDMA devices that the container lacks, or no libibverbs"}
 _REMEDIES = {  # by the network that jobs are to use
     "ib": "fix the findings of ENV115 and ENV116",
-    "socket": 'set NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] of the inventory',
+    "socket": 'set NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
 }
 
 

@@ -151,7 +151,7 @@ def test_the_other_pair_of_the_round_is_unharmed(observations: tuple[Observation
 
 def test_who_is_missing_where_they_meet_is_told_by_those_who_wait(observations: tuple[Observation, ...]) -> None:
     (finding,) = findings(of_device(observations, list(STOPS).index("store")))
-    assert finding.evidence[:2] == ("at peers (1 of 2 ranks present): node01/3", "at peers: node02/3")
+    assert finding.evidence[:2] == ("ranks at peers (1 of 2 ranks present): node01/3", "ranks at peers: node02/3")
 
 
 def test_the_plog_of_the_rank_that_hangs_is_evidence_without_what_looks_secret(

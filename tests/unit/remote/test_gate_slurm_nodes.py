@@ -293,7 +293,7 @@ def test_an_unknown_that_the_policy_closes_is_a_reason_too(stand_in: Callable[[s
 
 GIVEN_BACK = {
     OURS: "update nodename=node1 state=undrain",
-    "preflight: PRB101 device 0 came as far as store": "",  # a node alone cannot tell
+    "preflight: PRB101 device 0 hung in a test": "",  # a node alone cannot tell
     "dead fan": "",
     "": "",
     # An administrator's, which only begin as ours do.

@@ -112,11 +112,11 @@ def test_a_stale_plan_is_refused_by_name_and_nothing_is_changed_anywhere(
     ("text", "says"),
     [
         ("", "not a plan: "),
-        ("{}", 'not a plan: it has no "schema" of preflight; to write a plan: preflight plan --out plan.json'),
+        ("{}", 'not a plan: it has no "schema" of preflight. To write a plan: preflight plan --out plan.json'),
         ('{"schema": "preflight.report/1"}', "this is a report, not a plan; "),
         (
             '{"schema": "preflight.plan/9"}',
-            "the schema is 'preflight.plan/9', and this preflight reads preflight.plan/1; to write a plan: ",
+            "the schema is 'preflight.plan/9', but this preflight reads preflight.plan/1. To write a plan: ",
         ),
         ('{"schema": "preflight.plan/1"}', 'not a plan: it has no "created"'),
         ("[" * 100000, "not a plan: "),

@@ -45,7 +45,7 @@ def text_of(path: Path) -> str:
     except OSError as error:
         is_missing = error.errno == errno.ENOENT
         command = f"preflight facts --out {shlex.quote(str(path))}" if is_missing else KINDS[FACTS].command
-        raise UsageError(f"{path}: {error.strerror}. To write facts, run {command}") from error
+        raise UsageError(f"{path}: {error.strerror}. To write facts: {command}") from error
     except UnicodeDecodeError as error:
         raise UsageError(refusal(str(path), FACTS, SCHEMA, b"", error)) from error
 
@@ -133,7 +133,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
         return HostFacts(**values)
     except JSON_ERRORS as error:
         message = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
-        raise UsageError(f"{message}. To write the facts again, run {KINDS[FACTS].command}") from error
+        raise UsageError(f"{message}. To write the facts again: {KINDS[FACTS].command}") from error
 
 
 def load(text: str | bytes, source: str = "the facts") -> ClusterFacts:

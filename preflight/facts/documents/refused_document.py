@@ -51,7 +51,7 @@ def refusal(source: str, expected: str, version: str, text: str | bytes, error: 
     """
     kind, schema = KINDS[expected], schema_of(text)
     family = schema.partition("/")[0]
-    write = f"To write {kind.name}, run {kind.command}"
+    write = f"To write {kind.name}: {kind.command}"
     if family == expected and schema != version:
         return f"{source}: the schema is {schema[:80]!r}, but this preflight reads {version}. {write}"
     if family in KINDS and family != expected:

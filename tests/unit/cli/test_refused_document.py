@@ -66,7 +66,7 @@ def test_a_document_of_another_version_names_both_versions(
     file = hosts.with_name("x.json")
     file.write_text(f'{{"schema": "{kind}/99"}}')
     assert main([*COMMANDS[kind], str(file)]) == 2
-    assert f"{file}: the schema is '{kind}/99', and this preflight reads {kind}/1" in capsys.readouterr().err
+    assert f"{file}: the schema is '{kind}/99', but this preflight reads {kind}/1" in capsys.readouterr().err
 
 
 class _Inner(msgspec.Struct):

@@ -194,7 +194,7 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
                 switch.after,
                 scribe.check.id,
                 Risk.DISTURBING,
-                "everything on this host can be reached from everywhere then",
+                "afterwards, all ports of this host can be reached from everywhere",
             )
         yield scribe.bad(
             f"{scribe.host.name}: {switch.summary}",

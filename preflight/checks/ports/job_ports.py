@@ -259,7 +259,7 @@ def _process_or_peer(socket: Socket) -> str:
     """Return the process that listens, or the connection's state, peer and process."""
     process = f"{socket.process or 'a process'} (pid {socket.pid})" if socket.pid else socket.process or ""
     if socket.state == "LISTEN":
-        return process or "a process that this user may not see"
+        return process or "a process that the login user cannot see"
     return f"{socket.state} to {socket.remote_address}:{socket.remote_port}" + (f", {process}" if process else "")
 
 

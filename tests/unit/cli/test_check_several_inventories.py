@@ -53,7 +53,7 @@ def test_each_kind_is_judged_by_its_own_rules(capsys: pytest.CaptureFixture[str]
     # HCCL's ports are wanted where HCCL is; each command names the inventory that it is for.
     gpu, npu = (found["PRT101", host] for host in ("nvidia-01", "atlas-a2-01"))
     assert ("60000" in npu["expected"], "60000" in gpu["expected"]) == (npu["outcome"] == "fail", False)
-    assert ("--inventory atlas-a2.toml" in npu["remedy"]) == (npu["outcome"] == "fail")
+    assert ("--inventory atlas-a2.toml" in " ".join(npu["commands"])) == (npu["outcome"] == "fail")
 
 
 def test_a_machine_without_gpus_is_told_so_where_its_inventory_wants_some(capsys: pytest.CaptureFixture[str]) -> None:

@@ -268,7 +268,7 @@ def prove(connection, key):
         received += data
     peer_nonce = received[:32]
     if not hmac.compare_digest(received[32:], b" " + proof(b"called") + b"\n"):
-        raise OSError("who answers does not prove that it has this token, for these hosts")
+        raise OSError("the other side did not prove that it has this run's token for these hosts")
     return proof(b"caller")
 
 

@@ -221,7 +221,7 @@ def test_a_full_or_read_only_disk_is_named_and_the_old_verdict_stays_whole(
         done = publish(lab, "--save", tmp_path / "report.json")
         assert done.returncode == 1, "it was told to publish, and could not everywhere"
         report = json.loads((tmp_path / "report.json").read_text())
-        cannot = f"not published on node02: {VERDICT} cannot be written: {says}; what was there is there still"
+        cannot = f"not published on node02: {VERDICT} cannot be written: {says}. The previous file was kept"
         assert (report["exit"], report["verdict"] in ("pass", "warn")) == (1, True)
         assert {"published on node01", cannot} <= set(report["notes"])
         assert "next: see to what kept it from being published, then: preflight check" in done.stdout
@@ -236,7 +236,7 @@ def test_a_link_in_the_place_of_the_folder_is_refused(lab: LabHandle) -> None:
     try:
         done = publish(lab, "--limit", "node02")
         assert done.returncode == 1
-        assert f"not published on node02: {FOLDER} is no folder of its own" in " ".join(done.stdout.split())
+        assert f"not published on node02: {FOLDER} is not a regular folder" in " ".join(done.stdout.split())
         assert on(lab, "node02", "ls -A /tmp/elsewhere") == ""
     finally:
         on(lab, "node02", f"rm {FOLDER}; mv {FOLDER}.real {FOLDER}")

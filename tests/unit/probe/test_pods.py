@@ -119,7 +119,7 @@ def test_another_token_is_refused(gang: Gang) -> None:
     assert {code for code, _ in ended.values()} == {UNKNOWN}
     assert "train-2 did not come: " in ended[0][1]
     assert "train-2 did not come: " in ended[1][1]
-    assert "in 20 s: who answers does not prove that it has this token" in ended[2][1]
+    assert "in 20 s: the other side did not prove that it has this run's token" in ended[2][1]
 
 
 def test_who_is_there_before_the_first_and_has_no_token_is_not_obeyed(gang: Gang) -> None:

@@ -448,7 +448,7 @@ TOOLS: dict[str, tuple[str, str]] = {
     "floods": ("yes | head -c 100000", "hccn_tool printed more than 4 KiB"),
     "refuses": ("echo 'permission denied: pls check this cmd run permission.' >&2; exit 1", "permission denied"),
     "busy": ("echo 'hccn_tool is busy, please try again.'; exit 1", "hccn_tool is busy"),
-    "garbage": ("printf '\\377\\033[2J'", "hccn_tool said"),
+    "garbage": ("printf '\\377\\033[2J'", "hccn_tool printed"),
     "silent": ("exit 0", "hccn_tool printed ''"),
     "another word": ("echo 'link status: SIDEWAYS'", "link status: SIDEWAYS"),
 }

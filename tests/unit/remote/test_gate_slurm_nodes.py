@@ -286,9 +286,9 @@ def test_a_long_reason_keeps_its_age_and_what_clears_it(host: str) -> None:
 def test_an_unknown_that_the_policy_closes_is_a_reason_too(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": ""}))
     scontrol = stand_in(f'case "$*" in *show*) cat {tmp_path}/nodes;; esac')
-    answer = GateAnswer("prolog", "node1", "unknown", [reason("verdict", "unknown", "nothing is published")], False)
+    answer = GateAnswer("prolog", "node1", "unknown", [reason("verdict", "unknown", "no result is published")], False)
     assert slurm_drain.drain(answer, "node1", scontrol, LIMIT) == (1, "drained")
-    assert "reason=preflight: [verdict] nothing is published" in calls(tmp_path)[1]
+    assert "reason=preflight: [verdict] no result is published" in calls(tmp_path)[1]
 
 
 GIVEN_BACK = {
@@ -300,7 +300,7 @@ GIVEN_BACK = {
     "preflight: keep out until Monday, jo": "",
     "preflight: gate is off until Monday, jo": "",
     "preflight: verdict of the vendor is open": "",
-    "preflight: [verdict] nothing is published on this host": "update nodename=node1 state=undrain",
+    "preflight: [verdict] no result is published on this host": "update nodename=node1 state=undrain",
     "preflight:": "",
     "preflight: NPU107": "",
     "preflight: NPU1070 is on order": "",
@@ -329,7 +329,7 @@ def test_a_node_whose_trouble_has_only_become_a_warning_is_not_given_back(
 ) -> None:
     """A cable that comes and goes would take it out and in without end."""
     (tmp_path / "nodes").write_text(shown({"node1": "preflight: HST103 host NIC eth0 has no carrier"}))
-    answer = GateAnswer("health", "node1", "warn", [reason("HST103", "warn", "its carrier went 6 times")], True)
+    answer = GateAnswer("health", "node1", "warn", [reason("HST103", "warn", "the carrier changed 6 times")], True)
     assert slurm_drain.undrain(answer, "node1", stand_in(f"cat {tmp_path}/nodes")) == (0, "")
     assert calls(tmp_path) == ["-a -o show node node1"]
 

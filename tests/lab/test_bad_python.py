@@ -43,8 +43,8 @@ def test_a_python_that_gives_no_answer_is_what_is_to_be_corrected_next(lab: LabH
     with replaced(lab, "node02", PYTHON, script):
         report, last = check(lab)
     assert last == (
-        "next: correct python3 on node02: python3 -I -c pass must print nothing and end with 0; "
-        f"then: preflight check --inventory {lab.inventory}"
+        "next: correct python3 on node02: python3 -I -c pass must print nothing and end with 0, "
+        f"then run: preflight check --inventory {lab.inventory}"
     )
     (reached,) = [it for it in report["findings"] if (it["check"], it["host"]) == ("HST101", "node02")]
     assert reached["outcome"] == "unknown"

@@ -141,10 +141,10 @@ def test_a_file_is_checked_on_the_machine(tmp_path: Path, capsys: pytest.Capture
     gate.chmod(0o755)
     gate.write_text("#!/no/such/python -IS\n")
     assert main(["gate", "install", "slurm", "--conf", str(conf)]) == 1
-    assert f"{gate} begins with /no/such/python, which is not there" in capsys.readouterr().out
+    assert f"{gate} starts with #!/no/such/python, which does not exist" in capsys.readouterr().out
     gate.write_text("#!/bin/sh\n")
     assert main(["gate", "install", "slurm", "--conf", str(conf)]) == 0
-    assert "the gate stands as it should" in capsys.readouterr().out
+    assert "the gate is configured correctly" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["gone", "."])

@@ -28,7 +28,7 @@ def test_a_device_that_failed_twice_before_is_named() -> None:
     for run, findings in enumerate([[BAD], [], [BAD], [BAD, failed("node01", 5)], []]):
         written(f"r{run}", *findings)
     assert said(BAD, failed("node01", 5), failed("node02", 4)) == [
-        "node02/5 failed PRB101 in 3 of the 5 runs before this one, too: preflight history --host node02"
+        "node02/5 also failed PRB101 in 3 of the previous 5 runs. See: preflight history --host node02"
     ]
 
 
@@ -77,7 +77,7 @@ def test_the_notes_are_folded_and_few() -> None:
     lines = said(*now)
     assert len(lines) == 4
     assert lines[0].startswith("node[01-40] failed HST100 in 3 of the 3 runs")
-    assert lines[-1] == "hosts failed 3 other checks again, too: preflight history"
+    assert lines[-1] == "hosts repeatedly failed 3 more checks. See: preflight history"
 
 
 def test_many_devices_of_one_check_are_counted() -> None:

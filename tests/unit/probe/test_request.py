@@ -13,7 +13,7 @@ from preflight.model.errors import UsageError
 def test_sizes_are_those_of_the_inventory() -> None:
     assert _sizes("1M,8,64K,8") == (8, 64 << 10, 1 << 20)
     for text in ("7", "0", "12", "65G", "1T", "8,", "-8"):
-        with pytest.raises(ArgumentTypeError, match="multiples of 8 bytes up to 64G"):
+        with pytest.raises(ArgumentTypeError, match="a multiple of 8 bytes up to 64G"):
             _sizes(text)
 
 

@@ -24,7 +24,7 @@ NOT_INSTALLED = "the Python of the jobs is not installed, so what a job may use 
 OF_JOBS = ("versions", "limits", "job")
 NPU_SMI = ("npu_smi", "chips")
 SUDO = 'set sudo = true under [ssh] of hosts.toml, or log in as root: user = "root"'
-THEN = "; then: preflight check --inventory hosts.toml"
+THEN = ", then run: preflight check --inventory hosts.toml"
 
 
 def report(case: dict[str, Any]) -> tuple[list[str], str, Any]:
@@ -70,7 +70,7 @@ def test_one_obstacle_is_one_block_whose_fix_is_next(
     unknown = [finding for finding in built.findings if finding.outcome is Outcome.UNKNOWN]
     assert len({finding.check for finding in unknown}) > 4
     assert [line for line in lines if line.startswith("UNKNOWN ")] == [
-        f"UNKNOWN {len({finding.check for finding in unknown})} checks could not look"
+        f"UNKNOWN {len({finding.check for finding in unknown})} checks could not run"
     ]
     assert sum(error[:60] in line for line in lines) == 1
     assert then.startswith(fix)

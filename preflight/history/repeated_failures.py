@@ -102,7 +102,7 @@ def notes(failures: Sequence[RepeatedFailure], fold: Callable[[Iterable[str]], s
         worst = group[0]
         up_to = "up to " if len({(failure.failed, failure.runs) for failure in group}) > 1 else ""
         yield (
-            f"{_places(group, fold)} also failed {check} in {up_to}{worst.failed} of the previous {worst.runs} runs. "
+            f"{_places(group, fold)} failed {check} in {up_to}{worst.failed} of the previous {worst.runs} runs. "
             f"See: preflight history --host {worst.host}"
         )
     if len(by_check) > NOTES:

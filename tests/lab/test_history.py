@@ -30,7 +30,7 @@ def test_a_fault_that_stays_is_named_as_one_and_only_looks_at_hosts_are_remember
         return report
 
     reports = [check() for _ in range(3)]
-    again = "node[01-02] also failed PRT101 in 2 of the previous 2 runs. See: preflight history --host node01"
+    again = "node[01-02] failed PRT101 in 2 of the previous 2 runs. See: preflight history --host node01"
     assert [again in report["notes"] for report in reports] == [False, False, True]
 
     preflight("facts", "--inventory", lab.inventory, "--basic", "--out", tmp_path / "facts.json")

@@ -95,7 +95,7 @@ def _in_the_job(options: ExecOptions, s: Session, output: ExecOutput) -> Session
         raise UsageError(f"no host of {options.inventory} is in job {job.number}, which has the nodes {job.nodes}")
     job_names = job.names(s.cluster.hosts).values()
     if strangers := [node.name for node in nodes.hosts if node.name not in job_names]:
-        output.say(f"left out: {fold(strangers)} of job {job.number}: not in {options.inventory}")
+        output.say(f"left out: {fold(strangers)} of job {job.number}, not in {options.inventory}")
     return s._replace(hosts=tuple(host for host in s.hosts if host.name in names_of_hosts))
 
 

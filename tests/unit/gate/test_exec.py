@@ -77,7 +77,7 @@ def refused(capsys: pytest.CaptureFixture[str], inventory: Path, *words: str) ->
         (["--via", "ssh", "--", "x"], "exec needs a Slurm job (run salloc first) or --via mpi"),
         (["--with", "hccl-test", "--", "x"], "HCCL Test runs over ssh, but exec uses srun or mpirun"),
         (["--limit", "node01", "--", "x"], "is in job 17, which has the nodes node[02-03],node09"),
-        (["--save", "/nowhere/r.json", "--", "x"], "--save /nowhere/r.json: nothing can be written"),
+        (["--save", "/nowhere/r.json", "--", "x"], "--save /nowhere/r.json: cannot write in /nowhere"),
     ],
 )
 def test_what_is_refused(inventory: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
@@ -92,7 +92,7 @@ def test_what_is_refused(inventory: Path, capsys: pytest.CaptureFixture[str], wo
         ({"SLURM_JOB_NODELIST": None}, "salloc -N 4 --exclusive preflight exec …"),
         ({"SLURM_JOB_NODELIST": "node[02-"}, "SLURM_JOB_NODELIST:1:5: the bracket is opened, and not closed"),
         ({"SLURM_JOB_NODELIST": "node[3-2]"}, "SLURM_JOB_NODELIST:1:"),
-        ({"SLURM_JOB_NODELIST": "gpu[1-2]"}, "job 17 has the nodes gpu[1-2], and none of the hosts"),
+        ({"SLURM_JOB_NODELIST": "gpu[1-2]"}, "is in job 17, which has the nodes gpu[1-2]"),
         ({"PATH": "/nowhere"}, "--via slurm needs srun on this machine"),
     ],
 )
@@ -125,7 +125,7 @@ SAY = ("--", "sh", "-c", 'echo "$NODE_RANK of $PET_NNODES at $MASTER_ADDR"; exit
 def test_where_nobody_can_say_whether_nodes_are_good_nothing_is_run(inventory: Path) -> None:
     done = run_exec(inventory, *SAY)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "node09 of job 17 is not in" in done.stderr
+    assert "left out: node09 of job 17, not in" in done.stderr
     assert "srun has ended: srun: error: Unable to create step for job 17: Socket timed out" in done.stderr
     assert not (inventory.parent / "record").exists()
 

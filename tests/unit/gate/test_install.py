@@ -317,7 +317,7 @@ def test_a_part_of_a_look_is_not_published(
     inventory.write_text('[cluster]\nname = "x"\nproduct = "cpu"\n[[hosts]]\nname = "n1"\naddress = "192.0.2.1"\n')
     assert main([*arguments, "--publish", "-i", str(inventory)]) == 2
     said = capsys.readouterr().err
-    assert f"leave out {leave_out}\n" in said
+    assert f"Remove {leave_out}.\n" in said
     assert "no host was contacted" in said
 
 

@@ -84,7 +84,7 @@ def test_facts_that_are_cut_are_one_sentence() -> None:
     ran("r1", facts=facts())
     with store.writing() as db:
         db.execute("UPDATE kept SET body = substr(body, 1, length(body) - 20)")
-    with pytest.raises(HistoryError, match="it is cut"):
+    with pytest.raises(HistoryError, match="it is truncated"):
         documents.kept("r1", FACTS)
 
 

@@ -151,7 +151,7 @@ def test_scopes_that_make_no_group_are_known_before(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--scope", "rail"), "--scope rail: the hosts asked for are too few"),
+        (("--scope", "rail"), "--scope rail needs more hosts"),
         (("--with", "hccl-test", "--budget", "60s"), "Remove --budget or --with"),
     ],
 )

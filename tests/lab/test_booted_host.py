@@ -276,7 +276,7 @@ def texts(root: Path) -> list[bytes | None]:
     return [path.read_bytes() if (path := root / name).exists() else None for name in WRITTEN]
 
 
-CUT_OFF = "what was done there until then, if anything, stands in"
+CUT_OFF = "Changes made before that are in"
 
 
 @pytest.mark.parametrize(

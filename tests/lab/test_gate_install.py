@@ -81,7 +81,7 @@ def test_the_gate_is_brought_once_answers_and_is_taken_back(lab: LabHandle) -> N
         answer = json.loads(lab.ssh(host, f"env -i {PROGRAM} --local --context job -o json").stdout)
         assert answer["outcome"] == "unknown", "nothing is published yet"
     again = install(lab, "-y")
-    assert (again.returncode, "every host has it already" in again.stdout) == (0, True)
+    assert (again.returncode, "every host is up to date" in again.stdout) == (0, True)
     assert preflight("rollback", run_id(done), "-y", stdin=subprocess.DEVNULL).returncode == 0
     for host in HOSTS:
         assert on(lab, host, f"ls -d {PROGRAM} {BEHIND} {POLICY} /etc/preflight 2>/dev/null || echo gone") == "gone\n"
@@ -107,7 +107,7 @@ def test_a_mode_that_somebody_has_changed_is_set_right(lab: LabHandle) -> None:
     removed = install(lab, "-y", "--remove")
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert on(lab, "node01", f"ls {PROGRAM} {POLICY} 2>/dev/null || echo gone") == "gone\n"
-    assert "no host has it" in install(lab, "-y", "--remove").stdout
+    assert "no host has the gate" in install(lab, "-y", "--remove").stdout
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_full_or_read_only_disk_is_named_and_the_old_verdict_stays_whole(
         cannot = f"not published on node02: {VERDICT} cannot be written: {says}. The previous file was kept"
         assert (report["exit"], report["verdict"] in ("pass", "warn")) == (1, True)
         assert {"published on node01", cannot} <= set(report["notes"])
-        assert "next: see to what kept it from being published, then: preflight check" in done.stdout
+        assert "next: fix what prevented the publication, then run: preflight check" in done.stdout
         assert on(lab, "node02", f"cmp /tmp/old {VERDICT} && ls -A {FOLDER} | grep -v rest") == "verdict.json\n"
         verdict(lab, "node02")
     finally:

@@ -1,4 +1,4 @@
-"""HCCL Test in the probe's place: a real mpirun (Open MPI, MPICH), real ssh from host to host; all_reduce_test is a
+"""HCCL Test ran instead of the probe: a real mpirun (Open MPI, MPICH), real ssh from host to host; all_reduce_test is a
 stand-in that reduces nothing."""
 
 import json
@@ -88,7 +88,7 @@ def test_it_runs_on_all_hosts_and_its_table_is_read(lab: LabHandle, inventory: P
 def test_it_is_taken_where_no_host_s_jobs_have_torch(inventory: Path) -> None:
     report = probe(inventory)
     assert {finding["outcome"] for finding in found(report)} == {"pass"}
-    assert any("HCCL Test in the probe's place" in note for note in report["notes"])
+    assert any("HCCL Test ran instead of the probe" in note for note in report["notes"])
 
 
 def test_a_host_whose_results_are_wrong_is_named(lab: LabHandle, inventory: Path) -> None:

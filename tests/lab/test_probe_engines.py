@@ -164,7 +164,7 @@ def test_an_engine_that_is_killed_is_no_host_s_fault(site: Site) -> None:
             os.killpg(pid, signal.SIGKILL)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, "")
-    assert re.search(r"the probe came to no verdict: (srun|mpirun) has ended", why)
+    assert re.search(r"the probe did not run: (srun|mpirun) has ended", why)
     wait_until(site.nothing_left, "all to be gone")
 
 
@@ -180,7 +180,7 @@ def test_a_step_that_is_cancelled_and_an_mpirun_that_is_told_to_end_are_no_host_
                 os.kill(pid, signal.SIGTERM)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, ""), why
-    assert re.search("the probe came to no verdict: (srun|mpirun) has", why)
+    assert re.search("the probe did not run: (srun|mpirun) has", why)
     wait_until(site.nothing_left, "all to be gone")
 
 

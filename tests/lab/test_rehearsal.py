@@ -118,7 +118,7 @@ def test_the_probe_tells_it_also_where_torch_is_missing(lab: LabHandle) -> None:
     bare = of_cpus(lab, 'setup = "export PYTHONPATH=/opt/bare"')
     done = preflight("probe", "--inventory", bare, "-o", "json", check=False)
     report = json.loads(done.stdout)
-    assert done.stderr.startswith("port rehearsal: not all connections come through")
+    assert done.stderr.startswith("port rehearsal: some connections fail")
     named = {(one["host"], one["outcome"]) for one in report["findings"] if one["check"] == "PRB114"}
     assert named == {("node01", "fail"), ("node02", "fail"), ("node03", "fail")}
 

@@ -117,11 +117,11 @@ def test_what_was_found_stands_where_the_other_inventory_cannot_be_looked_at(
     [
         (["nvidia.toml"], "--also names an inventory twice"),
         (["same.toml"], "nvidia-01 is in nvidia.toml and in same.toml"),
-        (["atlas-a2.toml", "-K"], "-K: no host asked for is reached with sudo"),
-        (["none.toml"], "none.toml: no such file; copy inventory.example.toml to it"),
-        (["none.toml"], "or name another with --also"),
-        (["atlas-a2.toml", "--limit", "nvidia-01"], "--limit names hosts of one inventory"),
-        (["atlas-a2.toml", "--from", "facts.json"], "--from judges facts by one inventory"),
+        (["atlas-a2.toml", "-K"], "-K is for hosts with sudo = true"),
+        (["none.toml"], "none.toml: no such file. Copy inventory.example.toml to it"),
+        (["none.toml"], "or choose another with --also"),
+        (["atlas-a2.toml", "--limit", "nvidia-01"], "--limit and --also exclude each other"),
+        (["atlas-a2.toml", "--from", "facts.json"], "--from and --also exclude each other"),
     ],
 )
 def test_inventories_that_do_not_go_together_are_refused(

@@ -319,12 +319,12 @@ Capture = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "name logs, or a folder of them; or --fetch"),
-        (["--fetch", "job.log"], "job.log: name logs on the hosts from / or ~/ on"),
+        ([], "diagnose needs log files or folders, or --fetch"),
+        (["--fetch", "job.log"], "job.log: paths on the hosts have to start with / or ~/"),
         (["--fetch", "--since", "0h"], "'0h' is no age such as 90m, 24h or 7d"),
         (["--fetch", "--most", "0"], "'0' is not a number of MiB from 1 to 1024"),
-        (["--limit", "node01", "x"], "add --fetch"),
-        (["--since", "2h", "x"], "add --fetch"),
+        (["--limit", "node01", "x"], "need --fetch"),
+        (["--since", "2h", "x"], "need --fetch"),
         (["--fetch", "-i", "/nowhere.toml"], "/nowhere.toml"),
     ],
 )

@@ -183,7 +183,7 @@ def test_a_rollback_leaves_the_gate_where_slurm_starts_it() -> None:
         (There(python=""), "the gate needs Python 3.6 or newer, and none was found on the host"),
         (There(python="/opt/a b/python3"), "the gate needs Python 3.6 or newer, and none was found on the host"),
         (There(python="/opt/\n#!/bin/sh"), "the gate needs Python 3.6 or newer, and none was found on the host"),
-        (There(at_work="jo@admin"), "another run is at work on this host (jo@admin); wait until it is done"),
+        (There(at_work="jo@admin"), "another run is active on this host (jo@admin). Wait until it ends."),
         (There(trouble=TransportError(ErrorKind.REFUSED, "node01: nobody listens", "start sshd")),
          "nobody listens"),
     ],
@@ -317,14 +317,14 @@ def test_a_part_of_a_look_is_not_published(
     inventory.write_text('[cluster]\nname = "x"\nproduct = "cpu"\n[[hosts]]\nname = "n1"\naddress = "192.0.2.1"\n')
     assert main([*arguments, "--publish", "-i", str(inventory)]) == 2
     said = capsys.readouterr().err
-    assert f"leave out {leave_out}\n" in said
-    assert "nothing was contacted" in said
+    assert f"Remove {leave_out}.\n" in said
+    assert "no host was contacted" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "say --local, or one of: install, manifest, controller"),
+        ([], "gate needs --local or an action: install, manifest, controller"),
         (["instal"], "invalid choice: 'instal'"),
         (["--local", "--context", "prologue"], "invalid choice: 'prologue'"),
         (["install", "-i", "/nope/hosts.toml", "--dry-run"], "/nope/hosts.toml: no such file"),

@@ -134,17 +134,17 @@ def test_a_file_is_checked_on_the_machine(tmp_path: Path, capsys: pytest.Capture
     conf, gate = tmp_path / "slurm.conf", tmp_path / "preflight-gate"
     conf.write_text(GOOD.replace(GATE, str(gate)))
     assert main(["gate", "install", "slurm", "--conf", str(conf)]) == 1
-    assert f"wrong: {conf}:2: Prolog: {gate} is not there" in capsys.readouterr().out
+    assert f"wrong: {conf}:2: Prolog: {gate} does not exist" in capsys.readouterr().out
     gate.write_text("")
     assert main(["gate", "install", "slurm", "--conf", str(conf)]) == 1
     assert f"{gate} is not executable" in capsys.readouterr().out
     gate.chmod(0o755)
     gate.write_text("#!/no/such/python -IS\n")
     assert main(["gate", "install", "slurm", "--conf", str(conf)]) == 1
-    assert f"{gate} begins with /no/such/python, which is not there" in capsys.readouterr().out
+    assert f"{gate} starts with #!/no/such/python, which does not exist" in capsys.readouterr().out
     gate.write_text("#!/bin/sh\n")
     assert main(["gate", "install", "slurm", "--conf", str(conf)]) == 0
-    assert "the gate stands as it should" in capsys.readouterr().out
+    assert "the gate is configured correctly" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["gone", "."])
@@ -155,4 +155,4 @@ def test_a_file_that_cannot_be_read_ends_with_2(tmp_path: Path, name: str, capsy
 
 def test_a_slurm_conf_without_an_end_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gate", "install", "slurm", "--conf", "/dev/zero"]) == 2
-    assert "/dev/zero cannot be read: this is no ordinary file" in capsys.readouterr().err
+    assert "cannot read /dev/zero: this is no ordinary file" in capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_who_never_comes_is_named_and_nobody_begins(gang: Gang) -> None:
         gang.start(index, {"PREFLIGHT_POD_WAIT": "3"})
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {UNKNOWN}
-    assert all("train-1 did not come: " in message for _, message in ended.values())
+    assert all("train-1 did not connect: " in message for _, message in ended.values())
 
 
 def test_where_the_first_never_comes_each_finds_out_by_itself(gang: Gang) -> None:
@@ -108,7 +108,7 @@ def test_where_the_first_never_comes_each_finds_out_by_itself(gang: Gang) -> Non
     ended = gang.end()
     assert [code for code, _ in ended.values()] == [UNKNOWN, GOOD]
     assert f"127.0.0.1:{gang.port} not reachable within 1 s: " in ended[1][1]
-    assert ended[2][1].endswith("; the job begins all the same, as PREFLIGHT_UNKNOWN says")
+    assert ended[2][1].endswith(". The job starts nevertheless (PREFLIGHT_UNKNOWN=open).")
 
 
 def test_another_token_is_refused(gang: Gang) -> None:
@@ -117,8 +117,8 @@ def test_another_token_is_refused(gang: Gang) -> None:
     gang.start(2, {"PREFLIGHT_POD_WAIT": "20", "PREFLIGHT_TOKEN": "of-another-gang-altogether"})
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {UNKNOWN}
-    assert "train-2 did not come: " in ended[0][1]
-    assert "train-2 did not come: " in ended[1][1]
+    assert "train-2 did not connect: " in ended[0][1]
+    assert "train-2 did not connect: " in ended[1][1]
     assert "in 20 s: the other side did not prove that it has this run's token" in ended[2][1]
 
 
@@ -270,7 +270,7 @@ def test_an_environment_that_is_none_of_a_pod_is_refused(words: dict[str, str], 
     [
         (("--limit", "train-0"), "0", "--limit: the pods of a gang are proved all together"),
         (("--with", "torch"), "0", "--with: the pods of a gang"),
-        ((), "3", "this is pod 3, and the inventory has 3"),
+        ((), "3", "this is pod 3, but the inventory has 3"),
     ],
 )
 def test_what_does_not_fit_a_gang_is_refused(

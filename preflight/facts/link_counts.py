@@ -80,12 +80,12 @@ def between(before: ClusterFacts, after: ClusterFacts, hosts: Iterable[str], sec
 
 
 def sentence(counts: LinkCounts) -> str:
-    """Return a sentence for the notes of a report, with or without errors; "" if no port has counters."""
-    if not counts.ports:
+    """Return a sentence for the notes of a report; "" if no port counted anything."""
+    packet_counts = [port.packets for port in counts.ports if port.packets is not None]
+    if not any(packet_counts) and not any(port.errors for port in counts.ports):
         return ""
     hosts = len({port.host for port in counts.ports})
-    packet_counts = [port.packets for port in counts.ports if port.packets is not None]
-    packets = f"{sum(packet_counts)} packets" if packet_counts else "packets that they do not tell"
+    packets = f"{sum(packet_counts)} packets" if packet_counts else "an unknown number of packets"
     ports = f"ports ({len(counts.ports)}) of {hosts} host{'s' if hosts > 1 else ''}"
     return f"RDMA during the tests: {ports} counted {packets}, and {_error_clause(counts.ports)}"
 

@@ -14,6 +14,6 @@ def on_host(host: Host, command: str) -> str:
         command = f"sudo {command}"
     if host.ssh.transport == "local":
         return command
-    port = f"-p {host.ssh.port} " if host.ssh.port else ""
+    port = f"-p {host.ssh.port} " if host.ssh.port not in (None, 22) else ""
     target = f"{host.ssh.user}@{host.address}" if host.ssh.user else host.address
     return f"ssh {port}{target} {command if _PLAIN.fullmatch(command) else shlex.quote(command)}"

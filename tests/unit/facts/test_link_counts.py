@@ -98,7 +98,8 @@ def test_the_sentence_is_there_whether_something_was_wrong_or_not() -> None:
     bad = replace(well, host="node02", errors={"link_downed": 1})
     assert sentence(LinkCounts((well, bad))).endswith("errors were counted on node02 mlx5_0 port 1: link_downed rose "
                                                       "by 1")  # fmt: skip
-    assert "counted packets that they do not tell" in sentence(LinkCounts((replace(well, packets=None),)))
+    assert "counted an unknown number of packets" in sentence(LinkCounts((replace(bad, packets=None),)))
+    assert sentence(LinkCounts((replace(well, packets=None), replace(well, packets=0)))) == ""
     assert sentence(LinkCounts(())) == ""
 
 

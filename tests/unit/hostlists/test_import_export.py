@@ -248,7 +248,8 @@ def test_a_rank_table_of_super_pods_is_not_exported(place: Path, capsys: pytest.
     (place / "hosts.toml").write_text(super_pods)
     assert main(["inventory", "export", "--to", "rank-table", "-o", "hccl.json"]) == 2
     err = capsys.readouterr().err
-    assert "a rank table of super-pods needs super device ids, which only the devices know. To collect them from the hosts: " in err
+    assert "a rank table of super-pods needs super device ids, which only the devices know" in err
+    assert "To collect them from the hosts: " in err
     assert "preflight ranktable --inventory hosts.toml -o FILE" in err
     assert not (place / "hccl.json").exists()
     assert main(["inventory", "export", "--to", "openmpi"]) == 0

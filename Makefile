@@ -8,7 +8,7 @@ PACKAGES := openssh-server openssh-client nftables iproute2 iputils-ping procps 
 test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container \
 	slurmctld slurmd slurm-client chromium
 bench: PACKAGES += clustershell
-# Labs wait more than they work, so two files of tests run at a time; the tests of one file share a lab, and a worker.
+# Labs mostly wait, so two test files run at a time. The tests of one file share a lab and a worker.
 WORKERS ?= -n 2 --dist loadfile
 # What is compiled is kept, whatever the caller's environment says: without it every worker rewrites the asserts of all
 # tests before its first one, and every command that a test starts compiles what was changed since `make venv`.
@@ -65,8 +65,8 @@ docs: $(VENV)/.ready
 bench: $(VENV)/.ready packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
 
-# Where systemd runs, firewalld closes the machine as soon as it is installed. Masked, it is there for the lab alone; who
-# wants it for the machine, too, says `systemctl unmask firewalld`.
+# Where systemd runs, firewalld closes the machine as soon as it is installed. So it is masked and used in the lab only.
+# To use it on the machine itself, run `systemctl unmask firewalld`.
 packages:
 	@missing=$$(dpkg-query -W -f '$${Package} $${db:Status-Status}\n' $(PACKAGES) 2>/dev/null \
 		| awk '$$2 == "installed" { print $$1 }' | sort > .packages.have; \

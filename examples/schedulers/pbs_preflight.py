@@ -1,12 +1,13 @@
 """PBS (OpenPBS, PBS Professional): an execjob_begin hook, which the MoM of every host of a job runs before it begins.
 
-    qmgr -c 'create hook preflight'
-    qmgr -c 'set hook preflight event = execjob_begin'
-    qmgr -c 'set hook preflight alarm = 30'
-    qmgr -c 'import hook preflight application/x-python default pbs_preflight.py'
+  qmgr -c 'create hook preflight'
+  qmgr -c 'set hook preflight event = execjob_begin'
+  qmgr -c 'set hook preflight alarm = 30'
+  qmgr -c 'import hook preflight application/x-python default pbs_preflight.py'
 
-A broken host, or one of which nobody knows where the policy says closed: the job is rejected and goes back to its queue
-(after 20 runs PBS holds it). Whatever goes wrong with the gate itself lets the job begin. Never run in a real PBS.
+The hook rejects the job on a broken host, and on a host of unknown state if the policy is closed. The job goes back to
+its queue, and PBS holds it after 20 runs. After an error of the gate itself the job begins. It was never run in a real
+PBS.
 """
 
 import subprocess
@@ -14,9 +15,8 @@ import subprocess
 import pbs
 
 GATE = "/usr/local/sbin/preflight-gate"
-SECONDS = 20  # below the hook's alarm; the gate ends by itself after 8
-# True: a broken host is taken out of service, too, for whose return somebody has to care. Nothing counts here how many
-# are out already.
+SECONDS = 20  # below the hook's alarm. The gate ends itself after 8
+# True: a broken host is also taken out of service. A person has to return it. The number of such hosts is not limited.
 OFFLINE = False
 
 
@@ -36,8 +36,8 @@ def decide(event):
     try:
         code, said = ask()
     except Exception as error:
-        code, said = 0, f"the gate has not answered: {error}"
-    if code in (1, 3) and said:  # a gate that is damaged ends with 1, too, and says nothing on stdout
+        code, said = 0, f"the gate did not answer: {error}"
+    if code in (1, 3) and said:  # a damaged gate also exits with 1, but prints nothing
         if code == 1 and OFFLINE:
             host = event.vnode_list[pbs.get_local_nodename()]
             host.state, host.comment = pbs.ND_OFFLINE, "preflight: " + said

@@ -81,7 +81,7 @@ def _wanted(said: str | None, asked: int | None) -> int | None:
         return asked
     if not said.isdecimal():
         raise UsageError(
-            f"remove --nnodes {said} from the command. preflight exec --nodes sets the number of nodes that run it"
+            f"remove --nnodes {said} from the command. Set the number of nodes with --nodes of preflight exec"
         )
     if asked is not None and int(said) != asked:
         raise UsageError(

@@ -64,7 +64,7 @@ REFUSED = "def refuse_what_cannot_be_asked(args):\n    "
         (PAGE, "`preflight check --only PGN`", "there is no check 'PGN'"),
         (PAGE, "`preflight explain NPU999`", "there is no check 'NPU999'"),
         (PAGE, "`preflight parse npu_smi.nothing FILE`", "there is no parser npu_smi.nothing"),
-        (PAGE, "`preflight-gate --contxt prolog`", "'--contxt' is no option"),
+        (PAGE, "`preflight-gate --contxt prolog`", "unknown option '--contxt'"),
         (PAGE, "with `--idel` it goes on", "no command has an option --idel"),
         (PAGE, "see docs/nope.md", "there is no such file: docs/nope.md"),
         (PAGE, "see nope.md", "there is no such page: nope.md"),

@@ -63,7 +63,7 @@ def test_links_partitions_and_scale_fail_only_where_they_should() -> None:
 @pytest.mark.parametrize(
     ("faults", "says"),
     [
-        ("ded:1", "no such fault; there are dead, "),
+        ("ded:1", "there is no fault 'ded:1'. Choose from dead, "),
         ("dead:x", "write it like dead:2"),
         ("dead:1.5", "takes a whole number"),
         ("partition:3", "takes a share between 0 and 1"),

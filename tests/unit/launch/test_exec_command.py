@@ -32,7 +32,7 @@ def test_how_many_nodes_are_wanted(command: str, asked: int | None, wanted: int 
     ("command", "said"),
     [
         ("torchrun --nnodes 4 train.py", "has --nnodes 4, but preflight exec has --nodes 3. Remove --nnodes"),
-        ("torchrun --nnodes 1:4 train.py", "remove --nnodes 1:4 from the command. preflight exec --nodes sets"),
+        ("torchrun --nnodes 1:4 train.py", "remove --nnodes 1:4 from the command. Set the number of nodes"),
         ("torchrun --node_rank 0 train.py", "remove --node-rank from the command: exec gives every node its own"),
         ("torchrun --master-addr node01 train.py", "remove --master-addr from the command: rank 0"),
         ("torchrun --rdzv-endpoint=node01:29400 train.py", "remove --rdzv-endpoint from the command"),

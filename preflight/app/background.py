@@ -90,7 +90,9 @@ def rehearse_ports(
     def work() -> Rehearsal:
         rehearsal = rehearse(RehearsalRequest(s.cluster, hosts(), backend), s.transport, until=until)
         if any(visit.dead for visit in rehearsal.visits):
-            s.progress.note("port rehearsal: not all connections come through; what needs them will wait (see PRB114)")
+            s.progress.note(
+                "port rehearsal: some connections fail (PRB114). Tests that need them wait for their timeout."
+            )
         return rehearsal
 
     return in_background(work)

@@ -12,7 +12,7 @@ from preflight.app.remember import baseline_of
 from preflight.app.run import ClusterRun, setting_of
 from preflight.app.run_options import CheckOptions
 from preflight.app.saved.saved_facts import Saved
-from preflight.app.session import Session, session, wants_password
+from preflight.app.session import NO_SUDO_HOST, Session, session, wants_password
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select
 from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
@@ -29,7 +29,7 @@ from preflight.report.next_step import START
 
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
 _OF_PROBE = ("rehearsal", "observations", "link_counts")  # rounds that need the probe
-_NOT_WANTED = "no check that needs it was asked for"
+_NOT_WANTED = "no selected check needs it"
 
 
 class NoPartnerError(PreflightError):
@@ -48,13 +48,6 @@ class _Check:
         self.ignored = _ids(options.ignore)
         if self.ignored:
             select(all_checks(), self.ignored, ())  # refuses unknown ids before any host is contacted
-        selections = {
-            "only": options.only,
-            "skipped": options.skip,
-            "ignored": options.ignore,
-            "limited to": [options.limit or ""],
-        }
-        run.notes += [f"{word} {', '.join(words)}, as asked" for word, words in selections.items() if any(words)]
 
     def judge(self) -> None:
         self.run.findings = self.run.judge(self.checks, self.ignored)
@@ -75,9 +68,9 @@ class _Check:
             return _NOT_WANTED
         failed = sorted({finding.check for finding in self.run.findings if finding.outcome is Outcome.FAIL})
         if failed:
-            return f"{', '.join(failed[:4])} failed before it; mend first, or run preflight probe"
+            return f"{', '.join(failed[:4])} failed. Fix that first, or run: preflight probe"
         if only_mindspore(self.run.facts):
-            return "jobs have MindSpore here, and no torch; preflight probe runs the vendor's HCCL Test in its place"
+            return "jobs have MindSpore but no torch. To test with the vendor's HCCL Test, run: preflight probe"
         return _folded(may_probe(self.run.cluster, self.run.facts, self.run.hosts, asked_idle=self.options.idle))
 
     def end(self, *, saved: bool = False) -> EndedRun:
@@ -112,7 +105,7 @@ def check_saved(options: CheckOptions, saved: Saved, source: Path, started: date
     """Judge saved facts. No host is contacted."""
     run = ClusterRun("check", options, saved.cluster, saved.hosts, started=started, facts=saved.facts)
     check = _Check(options, run)
-    run.rounds = dict.fromkeys(ROUNDS, NotRun("the facts come from a file"))
+    run.rounds = dict.fromkeys(ROUNDS, NotRun("the facts are from a file"))
     run.untested = {host.name: f"not in {source}" for host in saved.hosts if host.name not in saved.facts.hosts}
     run.notes.append(saved.note)
     return check.end(saved=True)
@@ -175,7 +168,7 @@ def _partners(options: CheckOptions, s: Session) -> tuple[Host, ...]:
     candidates = tuple(host for host in s.cluster.hosts if host not in s.hosts)[: 2 * MANY_PARTNERS]
     s.progress.say(f"looking for partners among {len(candidates)} hosts")
     facts = s.collect(candidates, deep=not options.basic)
-    later = NotRun("only the facts of a partner are looked at")
+    later = NotRun("partners are not tested before they are chosen")
     rounds = {"pings": later, "observations": later}
     findings = run_checks(s.cluster, facts, checks=all_checks().values(), hosts=candidates, rounds=rounds)
     bad = {finding.host for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.UNKNOWN)}
@@ -184,9 +177,7 @@ def _partners(options: CheckOptions, s: Session) -> tuple[Host, ...]:
         candidates = ()
     partners = tuple(host for host in candidates if host.name not in bad)[:MANY_PARTNERS]
     if not partners:
-        raise NoPartnerError(
-            "--buddies auto: no host outside --limit is known good and idle; name one more with --limit"
-        )
+        raise NoPartnerError("--buddies auto: no host outside --limit is healthy and idle. Add a host to --limit.")
     return partners
 
 
@@ -212,7 +203,7 @@ def check_kinds(options: CheckOptions, also: Sequence[Path]) -> EndedRun:
 def _load_kinds(options: CheckOptions, also: Sequence[Path]) -> Mapping[Path, Cluster]:
     """Load the clusters of all inventories. Raise UsageError if their hosts cannot be told apart."""
     if options.limit:
-        raise UsageError("--limit names hosts of one inventory; leave --also out, or the limit")
+        raise UsageError("--limit and --also exclude each other, since --limit names hosts of one inventory")
     clusters = {options.inventory: load(options.inventory)} | {path: load(path, "--also") for path in also}
     if len(clusters) <= len(also):
         raise UsageError("--also names an inventory twice")
@@ -221,10 +212,10 @@ def _load_kinds(options: CheckOptions, also: Sequence[Path]) -> Mapping[Path, Cl
         for host in cluster.hosts:
             if inventory_of.setdefault(host.name, inventory) != inventory:
                 raise UsageError(
-                    f"{host.name} is in {inventory_of[host.name]} and in {inventory}; a host is of one kind"
+                    f"{host.name} is in {inventory_of[host.name]} and in {inventory}. Remove it from one of them."
                 )
     if options.ask_sudo_password and not any(wants_password(cluster, cluster.hosts) for cluster in clusters.values()):
-        raise UsageError("-K: no host asked for is reached with sudo = true under [ssh], so no password is wanted")
+        raise UsageError(NO_SUDO_HOST)
     return clusters
 
 

@@ -48,6 +48,6 @@ def end(run: ClusterRun) -> EndedRun:
         published = publish_report(run.session, run.facts, report)
         report = replace(report, notes=(*report.notes, *published.notes))
         if not published.everywhere and exit_code in (0, 3):
-            exit_code, command_next = 1, f"see to what kept it from being published, then: {options.again}"
+            exit_code, command_next = 1, f"fix what prevented the publication, then run: {options.again}"
     report = remembered(report, run, exit_code, command_next)
     return EndedRun(report, exit_code, command_next, run.observations)

@@ -12,7 +12,7 @@ from preflight.model.errors import PreflightError, UsageError
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Raise UsageError for an existing file, unless `force` is set."""
     if not force and (path.exists() or path.is_symlink()):
-        raise UsageError(f"{path} is there already; name another file, or write over it with --force")
+        raise UsageError(f"{path} already exists. Choose another file, or overwrite it with --force.")
 
 
 def refuse_place(path: Path, option: str) -> None:
@@ -22,13 +22,13 @@ def refuse_place(path: Path, option: str) -> None:
     """
     try:
         if path.exists() and not path.is_file():
-            kind = "a directory; name a file in it" if path.is_dir() else "no ordinary file; name another one"
+            kind = "a directory. Choose a file in it." if path.is_dir() else "not a regular file. Choose another file."
             raise UsageError(f"{option} {path} is {kind}")
         _partial(path).exists()  # raises where the name is too long
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise UsageError(f"{option} {path}: nothing can be written in {path.parent}: {error.strerror}") from None
+        raise UsageError(f"{option} {path}: cannot write in {path.parent}: {error.strerror}") from None
 
 
 def _partial(path: Path) -> Path:
@@ -55,7 +55,7 @@ def write_whole(path: Path, content: str | bytes, what: str, mode: int = 0o644) 
     partial = _partial(path)
     try:
         if path.exists() and not path.is_file():
-            raise PreflightError(f"{path}: {what} could not be written: it is no ordinary file; name another one")
+            raise PreflightError(f"cannot write {what} to {path}: not a regular file. Choose another file.")
         partial.unlink(missing_ok=True)  # a file of another user would keep its mode and owner
         data = content if isinstance(content, bytes) else content.encode()
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -64,4 +64,4 @@ def write_whole(path: Path, content: str | bytes, what: str, mode: int = 0o644) 
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise PreflightError(f"{path}: {what} could not be written: {error.strerror}") from error
+        raise PreflightError(f"cannot write {what} to {path}: {error.strerror}") from error

@@ -34,4 +34,4 @@ def refuse_partial(partial: Mapping[str, object], wanted: str) -> None:
     `partial` maps options to their values. A set one makes the run partial. `wanted` names the whole run.
     """
     if options := [option for option, value in partial.items() if value]:
-        raise UsageError(f"--publish is for {wanted}, by which the gate decides; leave out {', '.join(options)}")
+        raise UsageError(f"--publish needs {wanted}, since the gate relies on it. Remove {', '.join(options)}.")

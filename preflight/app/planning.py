@@ -21,7 +21,7 @@ from preflight.provision.plan import make_plan
 from preflight.provision.precheck import not_asked, questions, taken
 from preflight.report.build import new_run_id
 
-NOBODY = "nothing is known to change: no host was reached"
+NO_HOST = "no host was reached, so no changes are known"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class HostsState:
 def nothing(state: HostsState) -> str:
     """Return the text for an empty plan, which proves nothing if no host was reached."""
     all_away = all(isinstance(facts, Unreachable) for facts in state.facts.hosts.values())
-    return NOBODY if all_away else "nothing to change"
+    return NO_HOST if all_away else "nothing to change"
 
 
 def look(s: Session, areas: Sequence[Area], *, temporary: bool = False) -> HostsState:
@@ -91,7 +91,7 @@ def _left_so(finding: Finding) -> Finding:
     """Turn a failure of ports at the next boot into a warning, since --temporary requests that state."""
     change = finding.change
     if finding.outcome is Outcome.FAIL and change and change.area is Area.PORTS and change.kind is Kind.FILE:
-        summary = f"{finding.summary} (left so by --temporary)"
+        summary = f"{finding.summary} (expected with --temporary)"
         return replace(finding, outcome=Outcome.WARN, summary=summary, change=None)
     return finding
 
@@ -113,7 +113,7 @@ def doable(s: Session, state: HostsState, permissions: ChangePermissions) -> tup
     if duplicates := same_machine(state.facts):
         s.progress.clear()
         raise PreflightError(
-            "\n".join((*duplicates, "nothing was changed; take one of the names out of the inventory"))
+            "\n".join((*duplicates, "Nothing was changed. Remove one of the names from the inventory."))
         )
     plan, powerless = where_root(state.plan, state.facts)
     cut_off = unfinished(state.facts)
@@ -126,9 +126,9 @@ def doable(s: Session, state: HostsState, permissions: ChangePermissions) -> tup
 
 def _in_flux(host: str, owner: str) -> str:
     if owner:
-        return f"{host}: another run is at work on this host ({owner}), so it is left to it"
+        return f"{host}: left out, since another run is active there ({owner})"
     return (
-        f"{host}: a run is at work there, or was cut off, so what it shows may not stay; preflight configure sees to it"
+        f"{host}: a run is active there or was interrupted, so this state is temporary. To recover: preflight configure"
     )
 
 
@@ -154,7 +154,7 @@ def safe(s: Session, plan: Plan, facts: ClusterFacts, permissions: ChangePermiss
     answered = taken(pings, facts)
     if answered:
         s.progress.clear()
-        raise PreflightError("\n".join((*answered, "nothing was changed; correct the inventory, or free the address")))
+        raise PreflightError("\n".join((*answered, "Nothing was changed. Correct the inventory or free the address.")))
     return Safe(allowed, held, unchecked + not_asked(pings))
 
 

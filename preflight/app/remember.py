@@ -27,10 +27,12 @@ def remembered(report: Report, run: ClusterRun, exit_code: int, next_step: str) 
         try:
             documents = compress(_documents(report, run, exit_code))
         except (UnicodeError, MemoryError) as error:  # an inventory's path may not be UTF-8
-            report = replace(report, notes=(*report.notes, f"what was seen is not kept: {error or 'no memory for it'}"))
+            report = replace(
+                report, notes=(*report.notes, f"facts and report of this run are not kept: {error or 'out of memory'}")
+            )
         remember(this_run, documents)
     except HistoryError as error:
-        return replace(report, notes=(*report.notes, f"this run is not remembered: {error}"))
+        return replace(report, notes=(*report.notes, f"this run is not in the history: {error}"))
     return report
 
 
@@ -64,5 +66,5 @@ def baseline_of(setting: RunSetting) -> Baseline | NotRun:
         baseline = saved(setting)
     except HistoryError as error:
         return NotRun(str(error))
-    why = f"no baseline is saved of {setting.cluster} over {setting.backend}; preflight baseline save makes one"
+    why = f"no baseline of {setting.cluster} over {setting.backend} is saved. To save one: preflight baseline save"
     return baseline or NotRun(why)

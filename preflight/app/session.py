@@ -22,6 +22,8 @@ from preflight.transport import open_transport
 from preflight.transport.password import Password
 from preflight.transport.types import Options, Transport
 
+NO_SUDO_HOST = "-K is for hosts with sudo = true under [ssh]; none of the selected hosts has it"
+
 
 def wants_password(cluster: Cluster, hosts: Sequence[Host]) -> bool:
     """Return whether any host is reached with sudo, which may ask for a password."""
@@ -31,20 +33,20 @@ def wants_password(cluster: Cluster, hosts: Sequence[Host]) -> bool:
 def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
     """Ask for the sudo password on the terminal, wherever stdin and stdout lead. Raise UsageError if that fails."""
     if not wants_password(cluster, hosts):
-        raise UsageError("-K: no host asked for is reached with sudo = true under [ssh], so no password is wanted")
+        raise UsageError(NO_SUDO_HOST)
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
         raise UsageError(
-            "-K: there is no terminal to ask for the sudo password on; let sudo do without one (NOPASSWD), or run this "
-            "in a terminal"
+            "-K needs a terminal to ask for the sudo password. Run this in a terminal, or let sudo work without a "
+            "password (NOPASSWD)."
         ) from None
     try:
         text = getpass.getpass("sudo password on the hosts: ")
     except EOFError:
         text = ""
     if not text:
-        raise UsageError("-K: no password was typed")
+        raise UsageError("-K: no password was entered")
     return Password(text)
 
 
@@ -91,9 +93,7 @@ def session(options: HostOptions, cluster: Cluster | None = None) -> Iterator[Se
     hosts = cluster.hosts if options.limit is None else limit(cluster, options.limit)
     password = _sudo_password(cluster, hosts) if options.ask_sudo_password else None
     progress = ProgressLine()
-    progress.say(
-        f"on the way to the hosts of {options.inventory}: {len(hosts)}"
-    )  # the transport's libraries load slowly
+    progress.say(f"connecting to {len(hosts)} hosts of {options.inventory}")  # the transport's libraries load slowly
     transport = open_transport(
         cluster, Options(accept_new=options.accept_new, pool=options.pool, sudo_password=password)
     )

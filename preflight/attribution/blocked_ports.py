@@ -133,7 +133,7 @@ def _partners_in_vain(by_pair: Mapping[tuple[str, str], Visit]) -> dict[str, lis
 
 
 def told(visits: Iterable[Visit], only: Iterable[int] = ()) -> str:
-    """Return the failures in words: `29500,60000-60031: no answer`, separated by semicolons.
+    """Return the failures in words: `29500,60000-60031: no answer`, separated by commas.
 
     `only`: the ports to name; all if it is empty.
     """
@@ -146,7 +146,7 @@ def told(visits: Iterable[Visit], only: Iterable[int] = ()) -> str:
             ports_by_words[_words(blocked.how, blocked.by, blocked.error)] |= {
                 port for port in blocked.ports if not wanted or port in wanted
             }
-    return "; ".join(
+    return ", ".join(
         f"{PortSet.of((port, port) for port in ports)}: {words}" for words, ports in ports_by_words.items() if ports
     )
 
@@ -154,10 +154,10 @@ def told(visits: Iterable[Visit], only: Iterable[int] = ()) -> str:
 def _words(how: How, by: str, error: str) -> str:
     return {
         How.TIMEOUT: "no answer",
-        How.REFUSED: "refused, although it listens",
+        How.REFUSED: "refused although the host listens",
         How.REJECTED: f"rejected{f' by {by}' if by else ''}{f' ({error})' if error else ''}",
-        How.MUTE: "accepted, then no word",
-        How.STRANGER: "somebody else answered",
+        How.MUTE: "accepted, then no reply",
+        How.STRANGER: "another program answered",
     }[how]
 
 

@@ -13,7 +13,7 @@ _VERBS = {  # singular, plural
     TestOutcome.HANG: ("hangs", "hang"),
     TestOutcome.FAIL: ("fails", "fail"),
     TestOutcome.SLOW: ("is slow", "are slow"),
-    TestOutcome.WRONG_DATA: ("brings wrong data", "bring wrong data"),
+    TestOutcome.WRONG_DATA: ("produces wrong data", "produce wrong data"),
 }
 _LEAD = {TestOutcome.HANG: "hung", TestOutcome.FAIL: "failed", TestOutcome.SLOW: "slow"}  # otherwise "wrong data"
 
@@ -106,6 +106,11 @@ def hosts_of(places: Iterable[str]) -> set[str]:
     return {place.partition("/")[0] for place in places}
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `1 rank`, or `3 ranks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _some(words: Sequence[str], shown: int = SHOWN) -> str:
     suffix = f" and {len(words) - shown} more" if len(words) > shown else ""
     return ", ".join(words[:shown]) + suffix
@@ -129,16 +134,16 @@ def partners(fault: Located, tests: Mapping[str, TestResult]) -> list[str]:
 
 
 def evidence(fault: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
-    """Return `failed with node05/1 (r3-2), node07/1 (r4-1)` and `which pass with others (r3-5, r4-3)`."""
+    """Return `failed with node05/1 (r3-2), node07/1 (r4-1)` and `these partners pass with others (r3-5, r4-3)`."""
     failures = failed_tests(fault, tests)
     passed_ids = [id_ for id_ in fault.tests if id_ in tests and tests[id_].outcome in _WELL]
     if fault.kind.rpartition(" ")[2] in ("host", "device"):
         objects, link = _failed_partners(fault, failures), "with"
-        passed = "passed with others" if fault.kind.startswith("intermittent") else "which pass with others"
+        passed = "passed in other tests" if fault.kind.startswith("intermittent") else "these partners pass with others"
         passed = f"{passed} ({_some(passed_ids)})"
     else:
         objects, link = [test.id for test in failures], "in"
-        passed = f"its parts pass: {_some(passed_ids)}"
+        passed = f"its parts pass ({_some(passed_ids)})"
     failed = f"{_LEAD.get(fault.outcome, 'wrong data')} {link} {_some(objects)}"
     return (*([failed] if objects else ()), *([passed] if passed_ids else ()))
 
@@ -154,26 +159,32 @@ def _failed_partners(fault: Located, failures: Iterable[TestResult]) -> list[str
 
 
 def sentence(culprit: Named) -> str:
-    """Return the sentence about a culprit: which object it is, and how its tests end."""
+    """Return the summary about a culprit: which object it is, and how its tests end."""
     fault, (does, do) = culprit.one, _VERBS.get(culprit.one.outcome, ("fails", "fail"))
-    host, _, device = fault.members[0].partition("/") if fault.members else ("", "", "")
-    subject = f"{host}: device {device}" if device else f"{host}: it"
+    device = fault.members[0].partition("/")[2] if fault.members else ""
+    subject = place(fault.members[0]) if fault.members else ""
     match fault.kind:
         case "host" | "device":
-            return f"{subject} {does} with all partners, which do well with others"
+            return f"{subject} {does} with every partner. These partners pass with others"
         case "link":
-            return f"{subject} and {fault.members[1]} {do} with each other, and do well with others"
+            return f"{subject} and {fault.members[1]} {do} with each other. Both pass with others"
         case "rail":
-            return f"rail {device}: all tests along it {do}, on {len(fault.members)} hosts; other rails are well"
+            return f"rail {device}: all tests along it {do} on {len(fault.members)} hosts. Other rails pass"
         case "partition":
             groups = " | ".join(map(folded, culprit.sides))
-            return f"{len(culprit.sides)} groups do well inside and {do} with each other: {groups}"
+            return f"{len(culprit.sides)} groups pass internally and {do} with each other: {groups}"
         case "scale":
-            return f"{folded(fault.members)} {do} together, and every part of them that was tried does well"
+            return f"{folded(fault.members)} {do} together. Every smaller group of them that was tested passes"
         case "system":
-            return f"all tests of two {do}, whoever takes part: nobody can be named"
+            return f"every pair {does}, so the culprit cannot be identified"
         case _:
-            return f"{subject} {does} now and then, and does well between"
+            return f"{subject} {does} intermittently and passes in between"
+
+
+def place(member: str) -> str:
+    """Return the beginning of a summary about a host or device: `node03: device 1`, or `node03: the host`."""
+    host, _, device = member.partition("/")
+    return f"{host}: {f'device {device}' if device else 'the host'}"
 
 
 def folded(members: Iterable[str]) -> str:

@@ -16,14 +16,14 @@ _LOSE_PINGS = {
     "NPU116": "card lost",
     "NPU109": "device missing",
     "NPU107": "link down",
-    "NPU102": "device address twice",
+    "NPU102": "duplicate device address",
     "NIC106": "address answered by another device",
     "NPU101": "wrong device address",
     "NPU103": "wrong mask",
     "NPU105": "wrong subnet",
-    "NPU106": "refused address",
+    "NPU106": "rejected address",
     "NPU111": "wrong gateway",
-    "NIC105": "cabled in another way",
+    "NIC105": "different cabling",
     "NIC101": "link flaps",
     "NIC102": "optics out of limits",
     "NIC103": "no error correction",
@@ -42,7 +42,7 @@ class PingReason:
 
     @property
     def remedy(self) -> str:
-        return self.findings[0].remedy or "see what the check proposes"
+        return self.findings[0].remedy or "read how to fix it"
 
     @property
     def commands(self) -> tuple[str, ...]:

@@ -7,7 +7,22 @@ from preflight.model.cluster import Cluster
 from preflight.model.measure import STAGES, End, Meeting, Observation, RankView
 from preflight.model.number_ranges import number_ranges
 
-HANDS = {"T": ": stopped", "D": ": in a driver", "Z": ": dead"}  # states of a process, as in /proc/PID/stat
+_STATES = {"T": ": stopped", "D": ": waits in the kernel", "Z": ": zombie"}  # of a process, as in /proc/PID/stat
+_ACTIVITIES = {  # of a rank, by the last stage that it reported
+    "none": "while starting",
+    "spawned": "while starting Python",
+    "python": "while importing torch",
+    "torch": "while loading the backend",
+    "backend": "while opening the device",
+    "device": "while connecting to the rendezvous store",
+    "store": "while joining the other ranks",
+    "peers": "while creating the communicator",
+    "communicator": "before its next test",
+    "warm-up": "in the warm-up of a test",
+    "iteration": "in a test",
+    "values": "while closing the communicator",
+    "closed": "while exiting",
+}
 _HOSTS = 6  # hosts shown in one line
 _RANKS = 3  # ranks with logs that are shown
 
@@ -18,12 +33,19 @@ def places(views: Iterable[RankView]) -> str:
     for view in views:
         devices[view.member.host].append(view.member.device)
     words = [f"{host}/{number_ranges(sorted(set(numbers)))}" for host, numbers in devices.items()]
-    return ", ".join(words[:_HOSTS]) + (f" and {len(words) - _HOSTS} hosts more" if len(words) > _HOSTS else "")
+    return ", ".join(words[:_HOSTS]) + (f" and {len(words) - _HOSTS} more hosts" if len(words) > _HOSTS else "")
 
 
 def device_ranges(views: Sequence[RankView]) -> str:
     """Return the devices of views of one host in short: `devices 0-7`."""
     return f"devices {number_ranges(sorted({view.member.device for view in views}))}"
+
+
+def activity(stage: str, state: str = "") -> str:
+    """Return `while creating the communicator (last stage: peers)`. `state`: of its process, if that tells more."""
+    details = [] if stage == "none" else [f"last stage: {stage}"]
+    details += [f"process state {state}{_STATES.get(state, '')}"] if state else []
+    return _ACTIVITIES[stage] + (f" ({', '.join(details)})" if details else "")
 
 
 def first_line(view: RankView) -> str:
@@ -41,7 +63,7 @@ def found_at(view: RankView, size: int = 0) -> str:
     if view.stage in ("warm-up", "iteration"):
         return f"in {view.stage}"
     following = STAGES[STAGES.index(view.stage) + 1]
-    count = f" {view.present}/{size}" if following == "peers" and view.present and size else ""
+    count = f" ({view.present} of {size} ranks present)" if following == "peers" and view.present and size else ""
     return f"at {following}{count}"
 
 
@@ -53,7 +75,7 @@ def _by_place(observation: Observation, views: Iterable[RankView]) -> dict[str, 
 
 
 def waiting(observation: Observation, views: Sequence[RankView]) -> str:
-    """Return `15 ranks waited at peers 15/16`, or nothing if no rank waited."""
+    """Return `15 ranks waited at peers (15 of 16 ranks present)`, or nothing if no rank waited."""
     still_open = _by_place(observation, (view for view in views if view.end is not End.CLOSED))
     parts = [f"{len(ranks)} {_noun(ranks)} waited {place}" for place, ranks in still_open.items()]
     return ", ".join(parts[:3])
@@ -66,7 +88,7 @@ def _noun(views: Sequence[RankView]) -> str:
 def evidence(cluster: Cluster, observation: Observation, culprits: Sequence[RankView]) -> Iterator[str]:
     """Yield the evidence, the most telling first: positions of ranks, addresses that they wait for, and logs."""
     for place, views in list(_by_place(observation, observation.ranks).items())[:4]:
-        yield f"{place}: {places(views)}"
+        yield f"ranks {place}: {places(views)}"
     yield from _missing_ranks(observation, culprits)
     yield from (f"{view.member.place}: SIGKILL did not free the device" for view in culprits if view.held)
     yield from _addresses(cluster, observation, culprits)
@@ -81,7 +103,7 @@ def _missing_ranks(observation: Observation, culprits: Iterable[RankView]) -> It
     missed_ranks = {rank for view in observation.ranks for rank in view.missing}
     absent_views = [view for view in observation.ranks if view.member.rank in missed_ranks and view.present is None]
     if {view.member for view in absent_views} - {view.member for view in culprits}:
-        yield f"missing there: {places(absent_views)}"
+        yield f"missing ranks: {places(absent_views)}"
 
 
 def _logs(views: Iterable[RankView]) -> Iterator[str]:
@@ -100,7 +122,7 @@ def _addresses(cluster: Cluster, observation: Observation, culprits: Sequence[Ra
         return
     stages = {view.stage for view in culprits}
     if stages & {"device", "store"}:
-        yield f"they meet at {meeting.place}"
+        yield f"rendezvous: {meeting.place}"
     if stages & {"peers", "warm-up", "iteration"}:
         yield from _host_nics(meeting, views)
         if meeting.backend == "hccl":

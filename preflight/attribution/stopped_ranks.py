@@ -70,7 +70,7 @@ class Stop:
 
     @property
     def told(self) -> str:
-        return f"{', '.join(self.ids[:8])}: {len(self.members)} ranks stopped after {self.stage}"
+        return f"{', '.join(self.ids[:8])}: {len(self.members)} ranks stopped after stage {self.stage}"
 
 
 def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -> tuple[list[Behind], list[Stop]]:
@@ -187,14 +187,14 @@ def passed_later(stop: Stop, observations: Sequence[Observation]) -> str:
     return later[0][-1].id if passed else ""
 
 
-def others_do_well(culprit: Named, observations: Sequence[Observation]) -> Iterator[str]:
+def others_pass(culprit: Named, observations: Sequence[Observation]) -> Iterator[str]:
     """Yield that the largest group without the culprit passed, if a group with it failed."""
     large = _large_groups(observations)
     with_culprit = [test for test in large if culprit.part(test.places)]
     passed = [test for test in large if test.outcome is TestOutcome.PASS and not culprit.part(test.places)]
     if passed and any(test.outcome in TROUBLE for test in with_culprit):
         best = max(passed, key=lambda test: len(test.members))
-        yield f"{best.id}: {len(best.members)} other ranks did well together"
+        yield f"{best.id}: {len(best.members)} other ranks passed together"
 
 
 def _large_groups(observations: Iterable[Observation]) -> list[TestResult]:

@@ -11,7 +11,7 @@ _SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation
 
 def add_rollout_arguments(parser: argparse.ArgumentParser) -> None:
     changes = option_group(parser, CHANGES)
-    changes.add_argument("-y", "--yes", action="store_true", help="change hosts without a question")
+    changes.add_argument("-y", "--yes", action="store_true", help="change hosts without asking")
     changes.add_argument(
         "--canary",
         type=_count,
@@ -41,7 +41,7 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="seconds that a host waits for a new connection before it undoes its firewall changes (default: 30)",
+        help="seconds that a host waits for a new connection before it reverts its firewall changes (default: 30)",
     )
     add_permission_arguments(parser)
 

@@ -12,7 +12,7 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400}
 def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
     logs = option_group(parser, LOGS)
     logs.add_argument(
-        "--fetch", action="store_true", help="collect the logs of all hosts first, in one round trip a host"
+        "--fetch", action="store_true", help="collect the logs of all hosts first, in one round trip per host"
     )
     logs.add_argument(
         "--since",

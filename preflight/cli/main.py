@@ -77,12 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno != errno.ENOSPC:
             return _bug()
         silence_stdout()
-        print(f"preflight: the output could not be written: {error.strerror}", file=sys.stderr)
+        print(f"preflight: cannot write the output: {error.strerror}", file=sys.stderr)
         return 1
     except PreflightError as error:
         print(f"preflight: {harmless(str(error))}", file=sys.stderr)
         if isinstance(error, UsageError) and hasattr(args, "inventory"):  # other commands contact no host anyway
-            print("preflight: nothing was contacted.", file=sys.stderr)
+            print("preflight: no host was contacted.", file=sys.stderr)
         return error.exit_code
     except Exception:
         return _bug()
@@ -93,9 +93,9 @@ def _parse(arguments: list[str], args: argparse.Namespace) -> None:
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     root = parser(wanted)
     if not arguments:
-        root.error("name a command, such as: preflight check --inventory hosts.toml")
+        root.error("COMMAND is missing, such as: preflight check --inventory hosts.toml")
     if wanted and wanted == arguments[0] and wanted not in COMMANDS:
-        suggestion = f"; did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
+        suggestion = f". Did you mean {MEANT[wanted]}?" if wanted in MEANT else nearest(wanted, COMMANDS)
         root.error(f"there is no command {wanted!r}{suggestion}")
     root.parse_args(arguments, args)
     args.argv = arguments
@@ -103,5 +103,5 @@ def _parse(arguments: list[str], args: argparse.Namespace) -> None:
 
 def _bug() -> int:
     traceback.print_exc()
-    print("preflight: this is a bug in preflight; please report the lines above.", file=sys.stderr)
+    print("preflight: this is a bug in preflight. Please report the lines above.", file=sys.stderr)
     return 4

@@ -15,7 +15,7 @@ Options = TypeVar("Options", bound=HostOptions)
 _MOST_DEVICES = 64  # on one host
 
 
-RUN_HELP = "id of a run, its unique start, or last"
+RUN_HELP = "id of a run, a unique start of it, or last"
 IDLE_HELP = "permit the probe: these hosts are idle, and no other job needs them"
 MASTER_PORT_HELP = "TCP port of the master (default: the inventory's, else 29500)"
 ENV_HELP = "variable to add or replace; repeatable"
@@ -102,7 +102,7 @@ def devices(text: str) -> tuple[int, ...]:
     except ValueError:
         wanted = PortSet()
     if not wanted or wanted.ranges[-1][1] >= _MOST_DEVICES:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of devices such as 0-3 or 0,1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of devices such as 0-3 or 0,1")
     return tuple(number for low, high in wanted.ranges for number in range(low, high + 1))
 
 
@@ -117,7 +117,7 @@ def add_fail_on_argument(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=("warn", "fail"),
         default="fail",
-        help="least severity that gives exit code 1 (default: fail)",
+        help="lowest severity that gives exit code 1 (default: fail)",
     )
 
 

@@ -52,8 +52,8 @@ class Parser(argparse.ArgumentParser):
         return namespace, unknown
 
     def error(self, message: str) -> NoReturn:
-        stop = "" if message.endswith("?") else ";"
-        self.exit(2, f"preflight: {harmless(message)}{stop} see {self.asked or self.prog} --help\n")
+        stop = "" if message.endswith(("?", ".")) else "."
+        self.exit(2, f"preflight: {harmless(message)}{stop} See {self.asked or self.prog} --help\n")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -61,7 +61,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     import difflib  # only for mistyped words
 
     matches = difflib.get_close_matches(word, known, 1, 0.75)
-    return f"; did you mean {matches[0]}?" if matches else ""
+    return f". Did you mean {matches[0]}?" if matches else ""
 
 
 def harmless(text: str) -> str:

@@ -21,7 +21,7 @@ def _sizes(text: str) -> tuple[int, ...]:
         unit = size[len(number) :]
         if not number.isdecimal() or unit not in _UNITS or not _is_size(int(number) * _UNITS[unit]):
             raise argparse.ArgumentTypeError(
-                f"{word!r} is no size: multiples of 8 bytes up to 64G, such as 8, 64K, 1M or 2G"
+                f"{word!r} is not a size: a multiple of 8 bytes up to 64G, such as 8, 64K, 1M or 2G"
             )
         sizes.append(int(number) * _UNITS[unit])
     return tuple(sorted(set(sizes)))
@@ -37,7 +37,7 @@ def _scopes(text: str) -> tuple[Scope, ...]:
     try:
         return tuple(dict.fromkeys(Scope(word.strip().removesuffix("s")) for word in text.split(",")))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: scopes are {', '.join(SCOPES)}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of scopes: {', '.join(SCOPES)}") from None
 
 
 def _seconds(text: str) -> float:
@@ -45,7 +45,7 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d{1,6})\s*(s|m|h)?", text.strip())
     seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else 0
     if seconds < LEAST_BUDGET:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time like 60s or 5m, of {LEAST_BUDGET} s or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 60s or 5m, of {LEAST_BUDGET} s or more")
     return float(seconds)
 
 
@@ -67,8 +67,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         type=_sizes,
         default=(),
         metavar="LIST",
-        help="message sizes S of nccl-tests in bytes, multiples of 8: the tensor of all_reduce, broadcast, reduce and "
-        "send_recv, else all pieces together (default: 8,1M,16M)",
+        help="message sizes in bytes, multiples of 8, defined like S in nccl-tests (default: 8,1M,16M)",
     )
     tests.add_argument(
         "--init",
@@ -89,5 +88,5 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=_seconds,
         metavar="TIME",
-        help="time limit, such as 60s or 5m; tests that are left have the result unknown (default: none)",
+        help="time limit, such as 60s or 5m; remaining tests get the result unknown (default: none)",
     )

@@ -27,24 +27,24 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
         type=_output,
         action="append",
         metavar="FORMAT[=FILE]",
-        help=f"form of the report, to stdout or FILE: {', '.join(FORMATS)} (default: console); repeatable",
+        help=f"form of the report, to stdout or FILE (default: console), repeatable: {', '.join(FORMATS)}",
     )
     add_save_argument(parser)
-    output.add_argument("--all", action="store_true", help="show passed and skipped checks, too")
+    output.add_argument("--all", action="store_true", help="also show passed and skipped checks")
 
 
 def _output(text: str) -> ReportOutput:
     word, equals, file = text.partition("=")
     if word not in FORMATS:
-        raise argparse.ArgumentTypeError(f"{word!r} is no format; there are {', '.join(FORMATS)}")
+        raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(FORMATS)}")
     if equals and not file:
-        raise argparse.ArgumentTypeError(f"{text!r} names no file")
+        raise argparse.ArgumentTypeError(f"{text!r} has no file after =")
     return ReportOutput(word, Path(file) if file else None)
 
 
 def add_save_argument(parser: argparse.ArgumentParser) -> None:
     option_group(parser, OUTPUT).add_argument(
-        "--save", type=Path, metavar="FILE", help="file that gets the report as JSON, too"
+        "--save", type=Path, metavar="FILE", help="file to also write the report to, as JSON"
     )
 
 
@@ -62,9 +62,9 @@ def refuse_unwritable(args: argparse.Namespace) -> None:
     """Raise UsageError if the report cannot be written to its outputs, before any host is contacted."""
     wanted = outputs(args)
     if len([output for output in wanted if output.file is None]) > 1:
-        raise UsageError("-o: only one form of the report can go to stdout; give the others a file, -o FORMAT=FILE")
+        raise UsageError("-o: only one form of the report can go to stdout. Write the others to files: -o FORMAT=FILE")
     files = [output.file for output in wanted if output.file]
     for path in files:
         if files.count(path) > 1:
-            raise UsageError(f"{path} is named for two forms of the report; give each a file of its own")
+            raise UsageError(f"{path} is given for two forms of the report. Choose different files.")
         refuse_place(path, "--save" if path == args.save else "-o")

@@ -21,7 +21,7 @@ def text_of(name: str, largest: int, what: str) -> str:
     try:
         data = read_bounded(named, largest, pipes=True) if named else up_to(sys.stdin.buffer, largest)
     except OSError as error:
-        hint = f", so hardly a {what}" if error.errno == errno.EFBIG else f"; name a {what}"
+        hint = "" if error.errno == errno.EFBIG else f". Choose a {what}."
         raise UsageError(f"{name}: {error.strerror}{hint}") from error
     wrong = data.find(b"\0")
     try:
@@ -32,7 +32,7 @@ def text_of(name: str, largest: int, what: str) -> str:
         before = data[:wrong].decode("utf-8")
         line, column = position(before, len(before))
         raise UsageError(
-            f"{name}:{line}:{column}: not text in UTF-8, so no {what}; iconv -f GB18030 -t UTF-8 mends what old "
-            "editors wrote"
+            f"{name}:{line}:{column}: the {what} is not UTF-8 text. To convert it from GB18030: "
+            "iconv -f GB18030 -t UTF-8"
         )
     return text

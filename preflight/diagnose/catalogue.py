@@ -226,7 +226,7 @@ def _by_error_message(text: str) -> Sign | None:
     id_ = number[1] if number else _name(exception) if exception else "Ascend"
     role = hccl.role_of(id_)
     weight = Weight.SYMPTOM if number and role is not Role.WAIT else Weight.CAUSE  # a code of HCCL is more precise
-    return Sign(id_, role, (), entry.cause, entry.remedy, weight=weight)
+    return Sign(id_, role, (), entry.cause, entry.step, weight=weight)
 
 
 def _name(exception: re.Match[str]) -> str:

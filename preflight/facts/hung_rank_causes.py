@@ -6,94 +6,109 @@ HCCL listens on ports from 60000 of the host NIC, and on port 16666 of the devic
 
 from preflight.facts.error_meanings import Meaning
 
-_FABRIC = "look at link, MTU, priorities and loss along that rail (NIC101, NIC107, NIC109, PNG101)"
+_FABRIC = "check link, MTU, priorities and packet loss along that rail (NIC101, NIC107, NIC109, PNG101)"
+_KERNEL_LOG = "dmesg -T"
 
 _ANY = {
-    "none": Meaning("", "look at the host: was it reached, did python start?"),
+    "none": Meaning("", "check that the host is reachable and that Python starts there"),
     "spawned": Meaning(
         "Python does not start, or the setup line hangs or fails",
-        "run the inventory's python by hand on that host, after its setup line",
+        "run the inventory's python manually on that host, after its setup line",
     ),
     "python": Meaning(
-        "importing torch fails or hangs: its environment, or a file system that does not answer",
-        "import torch by hand in the job's environment on that host",
+        "torch cannot be imported: a broken environment, or a file system that does not respond",
+        "import torch manually in the job's environment on that host",
     ),
     "torch": Meaning(
-        "the backend's library does not load, or its driver does not answer",
-        "import the backend (torch_npu) by hand in the job's environment on that host",
+        "the backend's library does not load, or its driver does not respond",
+        "import the backend (torch_npu) manually in the job's environment on that host",
     ),
     "backend": Meaning(
-        "the device does not open: held by another process, lost, or not permitted",
-        "open the device by hand: driver, permissions of its files in /dev, another process on it",
+        "the device does not open: another process holds it, it is lost, or access is denied",
+        "check the driver, the permissions of the device files in /dev, and other processes on the device",
     ),
     "device": Meaning(
-        "TCP from there to the place where ranks meet is dropped, or nobody listens there",
-        "reach that port by hand (nc -vz): route, firewall (PRB114, FWL101), port in use (PRT103)",
+        "TCP from that host to the rendezvous address is dropped, or no process listens there",
+        "test the connection, then check the route, the firewall (PRB114, FWL101) and the port (PRT103)",
+        ("nc -vz -w 2 {rendezvous}",),
     ),
     "store": Meaning(
-        "the process stopped after it had reached the place where ranks meet", "look at that process and its host"
+        "the process stopped after it had connected to the rendezvous store", "inspect that process and its host"
     ),
     "communicator": Meaning(
-        "the process stopped between two operations: its host, or the device's runtime", "look at that process"
+        "the process stopped between two operations: its host, or the device's runtime", "inspect that process"
     ),
-    "values": Meaning("the process does not leave the communicator", "end it, and see that its device is free"),
-    "closed": Meaning("the process does not end: a driver holds it", "dmesg on that host; see that its device is free"),
+    "values": Meaning(
+        "the process hangs while it closes the communicator", "end the process, then check that its device is free"
+    ),
+    "closed": Meaning(
+        "the process does not exit: a driver holds it",
+        "read the kernel log, then check that the device is free",
+        (_KERNEL_LOG,),
+    ),
 }
 
 _OF = {
     "gloo": {
         "peers": Meaning(
-            "gloo connects all ranks through ephemeral ports of one host NIC: a firewall between the hosts, or the "
-            "wrong interface",
-            "let the hosts reach each other on all TCP ports (PRB114; net.ipv4.ip_local_port_range); "
-            "GLOO_SOCKET_IFNAME names the NIC",
+            "a firewall between the hosts, or the wrong interface (gloo uses ephemeral ports of one host NIC)",
+            "open the ephemeral TCP ports (net.ipv4.ip_local_port_range) between the hosts (PRB114), or correct "
+            "GLOO_SOCKET_IFNAME",
         ),
         "iteration": Meaning(
-            "the TCP connections stand, and carry nothing: MTU, loss, or a process that stands still",
-            "look at the host NIC of that host: MTU, loss, errors",
+            "the TCP connections are open but carry no data: wrong MTU, packet loss, or a hung process",
+            "check the host NIC of that host for a wrong MTU, packet loss and errors",
+            ("ip -s link",),
         ),
     },
     "nccl": {
         "torch": Meaning(
-            "CUDA does not come up: driver, device, or a torch built without it", "nvidia-smi and its driver"
+            "CUDA does not start: the driver, the device, or a torch that was built without CUDA",
+            "check the driver",
+            ("nvidia-smi",),
         ),
-        "backend": Meaning("the GPU does not open: lost, or held", "nvidia-smi; dmesg | grep -i xid"),
+        "backend": Meaning(
+            "the GPU does not open: it is lost, or another process holds it",
+            "check the GPU and the Xid errors in the kernel log",
+            ("nvidia-smi", f"{_KERNEL_LOG} | grep -i xid"),
+        ),
         "peers": Meaning(
-            "NCCL's bootstrap goes through ephemeral ports of the interface that it chose, its data over RDMA: wrong "
-            "interface, firewall, GID or HCA",
-            "NCCL_SOCKET_IFNAME (a prefix: =eth0 is exact), NCCL_IB_HCA, NCCL_IB_GID_INDEX; let the hosts reach each "
-            "other on all TCP ports (PRB114)",
+            "wrong interface, firewall, GID or HCA (NCCL connects over ephemeral TCP ports, then sends over RDMA)",
+            "check NCCL_SOCKET_IFNAME (=eth0 is an exact name), NCCL_IB_HCA and NCCL_IB_GID_INDEX. Then open all "
+            "TCP ports between the hosts (PRB114)",
         ),
         "iteration": Meaning(
-            "NCCL is connected and carries nothing: RDMA path (GID, priorities, MTU), or a GPU that stands still",
-            "look at HCA, GID and switch priorities of that rail; NCCL_IB_DISABLE=1 tells RDMA from the rest",
+            "NCCL is connected but moves no data: the RDMA path (GID, priorities, MTU), or a hung GPU",
+            "check HCA, GID and switch priorities of that rail, or set NCCL_IB_DISABLE=1 to rule out RDMA",
         ),
     },
     "hccl": {
         "backend": Meaning(
-            "the NPU does not open: held by another process, lost, or not permitted",
-            "npu-smi info; permissions of /dev/davinci* (NPU109, NPU118)",
+            "the NPU does not open: another process holds it, it is lost, or access is denied",
+            "check the NPU and the permissions of its device files (NPU109, NPU118)",
+            ("npu-smi info", "ls -l /dev/davinci*"),
         ),
         "peers": Meaning(
-            "HCCL joins hosts on 60000 and up of the host NIC, then devices on 16666 of their own (EI0015, EI0006): "
-            "firewall, device address, link, or TLS switch",
-            "look at the device's address, link and TLS switch (NPU101, NPU107, NPU108) and the firewall (FWL101)",
+            "firewall, device address, link or TLS switch. HCCL uses host ports from 60000 (EI0015), then device port "
+            "16666 (EI0006)",
+            "check the device's link, address and TLS switch (NPU107, NPU101, NPU108), then the firewall (FWL101)",
+            ("hccn_tool -i {device} -link -g", "hccn_tool -i {device} -ip -g", "hccn_tool -i {device} -tls -g"),
         ),
         "iteration": Meaning(
-            "HCCL is connected and carries nothing (EI0002, EI0013): link, MTU or loss, or a rank that stands still",
+            "HCCL is connected but moves no data (EI0002, EI0013): link, MTU, packet loss, or a hung rank",
             _FABRIC,
+            ("hccn_tool -i {device} -stat -g",),
         ),
     },
 }
 
 
 _STATES = {  # of a process that was inspected after the timeout, as in /proc/PID/stat
-    "T": Meaning(
-        "something stopped that process: a debugger, job control, or a signal", "look at that host, not at the network"
-    ),
+    "T": Meaning("a debugger, job control or a signal stopped that process", "check that host, not the network"),
     "D": Meaning(
-        "that process waits inside the kernel: a driver, or a file system",
-        "dmesg on that host; is its device healthy, does its file system answer?",
+        "that process waits in the kernel: for a driver, or for a file system",
+        "read the kernel log, then check the device's health and the file system",
+        (_KERNEL_LOG,),
     ),
 }
 

@@ -78,7 +78,7 @@ def nodes_of_job(environment: Mapping[str, str]) -> list[str]:
     except TextError as error:
         raise UsageError(f"SLURM_JOB_NODELIST={text[:200]}: {error}") from None
     if not names:
-        raise UsageError("SLURM_JOB_NODELIST is not set: this is run by Slurm as PrologSlurmctld, or with --nodes")
+        raise UsageError("SLURM_JOB_NODELIST is not set. Slurm sets it for PrologSlurmctld. Otherwise use --nodes")
     return list(dict.fromkeys(names))
 
 
@@ -159,15 +159,17 @@ def judge(
     if reasons := [*_not_in_inventory(strange), *_without_agent(known, lost)]:
         return Proof(Outcome.UNKNOWN, "; ".join(reasons))
     if failures:
-        return Proof(Outcome.FAIL, f"systemic, no single node is at fault: {failures[0].check} {failures[0].summary}")
+        return Proof(
+            Outcome.FAIL, f"systemic failure, no single node is at fault: {failures[0].check} {failures[0].summary}"
+        )
     if unknown := with_outcome(findings, Outcome.UNKNOWN):
         return Proof(Outcome.UNKNOWN, f"{unknown[0].check} {unknown[0].summary}")
-    return Proof(Outcome.PASS, f"{len(known)} nodes do well together")
+    return Proof(Outcome.PASS, f"{len(known)} nodes passed all tests together")
 
 
 def _not_in_inventory(nodes: Sequence[str]) -> Iterator[str]:
     if nodes:
-        yield f"the inventory does not know {_listed(nodes)}"
+        yield f"not in the inventory: {_listed(nodes)}"
 
 
 def _lost_ranks(observations: Iterable[Observation]) -> dict[str, list[RankView]]:
@@ -183,7 +185,7 @@ def _lost_ranks(observations: Iterable[Observation]) -> dict[str, list[RankView]
 def _without_agent(known: Mapping[str, Host], lost: Mapping[str, Sequence[RankView]]) -> Iterator[str]:
     if silent := [node for node, host in known.items() if host.name in lost]:
         errors = (view.error for views in lost.values() for view in views)
-        yield f"no agent on {_listed(silent)} ({next(filter(None, errors), 'it said nothing')})"
+        yield f"no agent on {_listed(silent)} ({next(filter(None, errors), 'no error message')})"
 
 
 def _broken(failures: Iterable[Finding], node_of: Mapping[str, str]) -> tuple[Bad, ...]:

@@ -26,8 +26,8 @@ def cluster_of(
     listed = slurm_environment.read(source)
     if not (product or listed.product):
         raise UsageError(
-            "there is no hosts.toml, and Slurm does not tell what devices the hosts have: say it with --product, or "
-            f"make an inventory and look it over: {_HOW}"
+            "there is no hosts.toml, and Slurm does not provide the hosts' device type. Set it with --product, or make "
+            f"an inventory: {_HOW}"
         )
     hosts = tuple(replace(host, address=host.address or _address(host.name, resolve)) for host in listed.hosts)
     document, assumed = document_of(replace(listed, hosts=hosts), ImportOptions(product=product, devices=devices))
@@ -38,5 +38,5 @@ def _address(name: str, resolve: Callable[[str], str]) -> str:
     try:
         return resolve(name)
     except OSError as error:
-        why = f"{name} does not resolve to an address here ({error.strerror})"
-        raise UsageError(f"{why}: give an inventory; {_HOW}") from None
+        why = f"{name} does not resolve to an address on this machine ({error.strerror})"
+        raise UsageError(f"{why}. Make an inventory: {_HOW}") from None

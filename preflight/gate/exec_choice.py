@@ -107,7 +107,7 @@ def choose(
     if failed.keys() & set(hosts) & met(observations):
         return _enough(hosts, out, wanted, again=True)
     if unattributed := [finding for finding in failures if not useless_hosts(finding)]:
-        return Choice(out=out, problem=f"{_why(unattributed[0])}; that names no host to leave out", code=1)
+        return Choice(out=out, problem=f"{_why(unattributed[0])}. No host to exclude is identified", code=1)
     if wanted.unknown is Unknown.OPEN:
         return _enough(hosts, out, wanted)
     unknown = [finding for finding in with_outcome(findings, Outcome.UNKNOWN) if finding.host not in out]
@@ -125,11 +125,11 @@ def _without_doubtful(
 
     Something that is unknown of no host in particular counts, unless tests prove these hosts.
     """
-    doubtful = {str(finding.host): f"nobody knows: {_why(finding)}" for finding in unknown if finding.host}
+    doubtful = {str(finding.host): f"state unknown: {_why(finding)}" for finding in unknown if finding.host}
     good = [host for host in hosts if host not in {*out, *doubtful}]
     unattributed = next((finding for finding in unknown if finding.host is None), None)
     if unattributed and not are_proved(good, observations):
-        problem = f"nobody knows whether the hosts are good: {_why(unattributed)}; --unknown open runs it all the same"
+        problem = f"the hosts' state is unknown: {_why(unattributed)}. Use --unknown open to run the command anyway"
         return Choice(out=out, problem=problem, code=3)
     return _enough(hosts, {**out, **doubtful}, wanted, doubtful=len(doubtful))
 
@@ -158,7 +158,7 @@ def _enough(
     good = tuple(host for host in hosts if host not in out)
     if len(good) < wanted.least:
         are = "1 node is" if len(good) == 1 else f"{len(good)} nodes are"
-        problem = f"{are} good, and {wanted.least} are wanted" if wanted.nodes else "no node is good"
+        problem = f"{are} healthy, but {wanted.least} are needed" if wanted.nodes else "no node is healthy"
         return Choice(out=out, problem=problem, code=3 if len(good) + doubtful >= wanted.least else 1)
     count = len(good) if again else wanted.nodes
     return Choice(good[:count], good[count:] if count else (), out, again)

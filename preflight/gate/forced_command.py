@@ -25,7 +25,7 @@ def allowed(cluster: Cluster, host: Host) -> str:
     probe = cluster.probe
     if probe.init == "file":
         raise UsageError(
-            '[probe] init = "file": the gate\'s key makes no files on hosts; its inventory needs another init'
+            '[probe] init = "file" is not allowed, since the gate\'s key writes no files on hosts. Set another init'
         )
     programs = [
         Program(
@@ -51,5 +51,5 @@ def authorized_key(public_key: str) -> str:
     """Return the line of authorized_keys for the controller's public key. Raises ValueError for other text."""
     words = public_key.strip().split(None, 2)
     if len(words) < 2 or not words[0].startswith(("ssh-", "ecdsa-", "sk-")) or "\n" in words[-1]:
-        raise ValueError("it is no public key such as ssh-ed25519 AAAA…")
+        raise ValueError("this is not a public key such as ssh-ed25519 AAAA…")
     return f'restrict,command="{COMMAND}" {" ".join(words)}'

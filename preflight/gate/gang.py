@@ -38,16 +38,16 @@ def verdicts(
         return _failed(pods, failures, nodes)
     counts = Counter(finding.outcome for finding in findings)
     unknowns = [finding.summary for finding in with_outcome(findings, Outcome.UNKNOWN)]
-    unknowns += [f"{pod} was left out: {why}" for pod, why in left_out.items()]
+    unknowns += [f"{pod} was not tested: {why}" for pod, why in left_out.items()]
     warnings = counts[Outcome.WARN]
     if unknowns or not counts[Outcome.PASS] + warnings:
         return unknown(pods, "; ".join(unknowns) or "nothing could be tested")
-    suffix = f"; warnings: {warnings}" if warnings else ""
-    return dict.fromkeys(pods, _verdict(GOOD, f"good: {len(pods)} of {len(pods)} pods{suffix}"))
+    suffix = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+    return dict.fromkeys(pods, _verdict(GOOD, f"{len(pods)} of {len(pods)} pods are healthy{suffix}"))
 
 
 def unknown(pods: Sequence[str], why: str) -> dict[str, PodVerdict]:
-    return dict.fromkeys(pods, _verdict(UNKNOWN, f"nobody knows whether the gang of {len(pods)} is good: {why}"))
+    return dict.fromkeys(pods, _verdict(UNKNOWN, f"the state of the {len(pods)} pods is unknown: {why}"))
 
 
 def _failed(pods: Sequence[str], failures: Sequence[Finding], nodes: Mapping[str, str]) -> dict[str, PodVerdict]:
@@ -55,18 +55,20 @@ def _failed(pods: Sequence[str], failures: Sequence[Finding], nodes: Mapping[str
     broken = [pod for pod in pods if failures_of[pod]]
     silent = set(pods) & set().union(*map(unheard, failures))
     if _fail_together(pods, broken, silent):
-        return dict.fromkeys(pods, _verdict(OTHERS, f"the pods fail together, none by itself: {_sentences(failures)}"))
+        return dict.fromkeys(
+            pods, _verdict(OTHERS, f"all pods fail, so no single pod is at fault: {_sentences(failures)}")
+        )
     if not broken:
         return unknown(pods, _sentences(failures))
     places = {pod: _place(pod, nodes) for pod in broken}
-    explanation = f"broken: {', '.join(places.values())}: {_sentences(failures)}"
+    explanation = f"Broken: {', '.join(places.values())} ({_sentences(failures)})"
 
     def verdict(pod: str) -> PodVerdict:
         if pod in places:
             return _verdict(BROKEN, f"{places[pod]} is broken: {_sentences(failures_of[pod])}")
         if pod in silent:
-            return _verdict(UNKNOWN, f"nobody knows whether {pod} is good; {explanation}")
-        return _verdict(OTHERS, f"{pod} is not at fault; {explanation}")
+            return _verdict(UNKNOWN, f"the state of {pod} is unknown. {explanation}")
+        return _verdict(OTHERS, f"{pod} is not at fault. {explanation}")
 
     return {pod: verdict(pod) for pod in pods}
 
@@ -83,7 +85,7 @@ def _fail_together(pods: Sequence[str], broken: Collection[str], silent: Collect
 
 def _sentences(failures: Sequence[Finding]) -> str:
     return "; ".join(
-        f"{failure.summary} ({failure.check})" + (f", because {failure.cause}" if failure.cause else "")
+        f"{failure.summary} ({failure.check})" + (f", likely cause: {failure.cause}" if failure.cause else "")
         for failure in failures
     )
 

@@ -138,7 +138,7 @@ def still_started(way: Way) -> tuple[dict[str, str], dict[str, str]]:
             kept_off[name] = reason
         elif site.unread and site.kinds[FRONT] != "missing":
             kept_front[name] = (
-                f"{FRONT} stays, and lets every job start: {printable(site.unread)[:200]}, and may still start it. "
+                f"{FRONT} was kept and lets every job start. {printable(site.unread)[:200]}, and may still call it. "
                 "Restart slurmd, then remove the gate again"
             )
     return kept_off, kept_front
@@ -150,13 +150,13 @@ def _started_by(site: Site) -> str:
         live = [line for line in site.named if line.startswith("scontrol ")]  # these change with the files, if any
         lines = "; ".join(printable(line)[:200] for line in [line for line in site.named if line not in live] or live)
         return (
-            f"Slurm still starts the gate, and drains every node on which it is missing. First take out: {lines}. "
-            "Then run: scontrol reconfigure"
+            f"Slurm still calls the gate, and drains every node on which it is missing. First remove {lines}. "
+            "Then run scontrol reconfigure"
         )
     if site.doubt:
         return (
-            "Slurm may still start the gate, and drains every node on which it is missing: "
-            f"{printable(site.doubt)[:200]}. Run scontrol reconfigure, and this again after 10 minutes"
+            "Slurm may still call the gate, and drains every node on which it is missing "
+            f"({printable(site.doubt)[:200]}). Run scontrol reconfigure, and repeat this command after 10 minutes"
         )
     return ""
 
@@ -167,9 +167,9 @@ def _change(host: str, path: str, before: str | None, after: str | None) -> Chan
 
 def _hindrance(site: Site) -> str:
     if not re.fullmatch(r"/[!-~]{1,100}", site.python):  # allowed in a first line: kernels read 127 bytes of it
-        return "no Python 3.6 or newer starts there that could run the gate"
+        return "the gate needs Python 3.6 or newer, and none was found on the host"
     odd = next((path for path, kind in site.kinds.items() if kind not in ("file", "missing")), "")
-    return f"{odd} is a {site.kinds[odd]} there; remove it" if odd else ""
+    return f"{odd} is a {site.kinds[odd]} on the host. Remove it" if odd else ""
 
 
 def _against_what_is_there(wanted: Plan, way: Way, kept_off: dict[str, str], *, force: bool) -> Planned:
@@ -187,5 +187,5 @@ def _refusal(met: StepResult, *, force: bool) -> str:
     if met.state is StepState.FAILED:
         return met.message
     if met.state is StepState.MOVED and not force and not is_ours(met.change.target, met.found or ""):
-        return f"{met.change.target} is there already and is not ours; --force writes over it"
+        return f"{met.change.target} already exists and is not preflight's. Overwrite it with --force"
     return ""

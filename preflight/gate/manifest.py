@@ -57,29 +57,29 @@ class Workload:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", self.name):
             raise UsageError(
-                f"--name {self.name[:100]!r}: the name becomes a host name (RFC 1123) and a Service's: small letters, "
-                "digits and dashes, a letter first, no dash at the end"
+                f"--name {self.name[:100]!r} is not a host name (RFC 1123). Use small letters, digits and dashes, "
+                "begin with a letter and do not end with a dash"
             )
         _refuse_outside("--replicas", self.replicas, MOST_REPLICAS)
         _refuse_outside("--devices", self.devices, MOST_DEVICES)
         longest = f"{self.prefix}-{self.replicas - 1}"
         if len(longest) > LABEL:
             raise UsageError(
-                f"--name {self.name}: the last pod would be {longest}, {len(longest)} characters, and a host name has "
-                f"{LABEL} at most"
+                f"--name {self.name}: the last pod's name {longest} has {len(longest)} characters, but a host name has "
+                f"at most {LABEL}"
             )
         _refuse_no_image("--image", self.image)
         _refuse_no_image("--preflight-image", self.preflight_image or self.image)
         if self.resource and not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9]([\w.-]{0,61}\w)?", self.resource):
-            raise UsageError(f"--resource {self.resource[:100]!r} is no device resource, such as nvidia.com/gpu")
+            raise UsageError(f"--resource {self.resource[:100]!r} is not a device resource such as nvidia.com/gpu")
         for word in self.command:
             if not word.replace("\t", "").replace("\n", "").isprintable():
-                raise UsageError(f"{word[:100]!r}: the command has characters that no manifest can carry")
+                raise UsageError(f"{word[:100]!r}: the command has characters that are not allowed in a manifest")
         for option, line in (("--setup", self.setup), ("--python", self.python)):
             if not line.isprintable():
-                raise UsageError(f"{option} {line[:100]!r}: one line, without control characters")
+                raise UsageError(f"{option} {line[:100]!r}: must be one line without control characters")
         if self.resource and not self.product and self.resource.partition("/")[0] not in _PRODUCTS:
-            raise UsageError(f"--resource {self.resource} does not tell what devices these are; say --product")
+            raise UsageError(f"--resource {self.resource} does not identify the product. Set --product")
 
     @property
     def prefix(self) -> str:
@@ -97,12 +97,12 @@ class Workload:
 
 def _refuse_no_image(option: str, image: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}", image):
-        raise UsageError(f"{option} {image[:100]!r} is no image, such as registry.example/train:1.2")
+        raise UsageError(f"{option} {image[:100]!r} is not an image such as registry.example/train:1.2")
 
 
 def _refuse_outside(option: str, number: int, most: int) -> None:
     if not 1 <= number <= most:
-        raise UsageError(f"{option} {number}: a number from 1 to {most}")
+        raise UsageError(f"{option} {number}: must be a number from 1 to {most}")
 
 
 def objects(wanted: Workload) -> list[Object]:
@@ -117,8 +117,8 @@ def objects(wanted: Workload) -> list[Object]:
 def text_of(wanted: Workload) -> str:
     """Return the manifest, with the steps before it as comments at its head."""
     head = (
-        f"The pods of {wanted.name} prove each other before it begins: preflight's docs/kubernetes.md.",
-        "The token by which they know each other is in none of this. Make it once:",
+        f"The pods of {wanted.name} test each other before it begins (preflight's docs/kubernetes.md).",
+        "They identify each other by a token, which is not in this manifest. Create it once:",
         f"  head -c 24 /dev/urandom | base64 | kubectl create secret generic {wanted.name}-preflight \\",
         "    --from-file=token=/dev/stdin",
     )

@@ -47,7 +47,7 @@ def gate_json(cluster: Cluster, host: Host) -> str:
     gate = cluster.gate
     lists = {key: _ids(key, getattr(gate, key)) for key in ("required", "optional", "off")}
     if both := set(lists["required"]) & {*lists["optional"], *lists["off"]}:
-        raise UsageError(f"[gate] of the inventory: {min(both)} is required, and optional or off as well")
+        raise UsageError(f"[gate] in the inventory: {min(both)} cannot be required and also optional or off")
     policy = {
         "schema": SCHEMA,
         "host": host.name,
@@ -75,7 +75,7 @@ def _ids(key: str, words: Sequence[str]) -> list[str]:
     try:
         return [check.id for check in select(all_checks(), words)] if words else []
     except UsageError as error:
-        raise UsageError(f"[gate] of the inventory: {key}: {error}") from None
+        raise UsageError(f"[gate] in the inventory: {key}: {error}") from None
 
 
 def _expected(cluster: Cluster, host: Host) -> dict[str, Any]:

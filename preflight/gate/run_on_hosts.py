@@ -35,7 +35,7 @@ def ask(way: Way, source: str, request: Callable[[Host], Mapping[str, object]], 
         except framed.NoAnswer as error:
             return str(error)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return f"the answer is not understood: {json_error(error)}"
+            return f"the host's response is invalid: {json_error(error)}"
 
     answers = fan_out(way.hosts, ask_host, FanOutLimits(way.pool, _SECONDS), progress=way.progress, phase="gate")
     return {

@@ -11,28 +11,28 @@ from typing import Protocol
 GATE = "/usr/local/sbin/preflight-gate"
 PROGRAM = "/usr/local/lib/preflight/gate"  # which GATE runs
 LINES = f"""\
-# preflight's gate. One program in all roles; Slurm tells it which one by SLURM_SCRIPT_CONTEXT.
+# preflight's gate: one program for all roles. Slurm sets its role in SLURM_SCRIPT_CONTEXT.
 Prolog={GATE}
 Epilog={GATE}
-# On all nodes of a job at once and before its script (Alloc), which waits for all of them (DeferBatch).
+# Run it on all nodes of a job at once (Alloc). The job's script waits until all have ended (DeferBatch).
 PrologFlags=Alloc,DeferBatch
-# A job whose node failed is requeued, not held.
+# Requeue a job after a failed Prolog instead of holding it.
 SchedulerParameters=nohold_on_prolog_fail
-# A Prolog takes 9 s at most, the proof of a job's nodes 105 s. Without this nothing ends one that hangs.
+# A Prolog takes at most 9 s, the test of a job's nodes at most 105 s. This ends a Prolog that hangs.
 PrologEpilogTimeout=120
-# Idle nodes, every five minutes. Slurm does not look at its exit code: it drains by itself.
+# Check idle nodes every five minutes. Slurm ignores the exit code, so the gate drains nodes itself.
 HealthCheckProgram={GATE}
 HealthCheckInterval=300
 HealthCheckNodeState=IDLE
 """
 CONTROLLER_LINES = f"""\
-# All nodes of a job, proved together before anything runs on them; needs /etc/preflight/controller.json, and a restart
-# of slurmctld: scontrol reconfigure does not take it.
+# Test all nodes of a job together before anything runs on them. It needs /etc/preflight/controller.json and a restart
+# of slurmctld. scontrol reconfigure is not enough.
 PrologSlurmctld={GATE}
 """
 EXPIRY_LINES = """\
-# Optional. A requeued job waits until its credentials have expired, 120 s. Sooner: but a node whose clock is wrong by
-# more than this, or a slurmd that is busy for longer, then refuses jobs ("Job credential expired").
+# Optional. A requeued job waits 120 s until its credentials have expired. This line shortens the wait. But then nodes
+# refuse jobs ("Job credential expired") if their clock is off by more, or if slurmd is busy for longer.
 #AuthInfo=cred_expire=30
 """
 NODE_SECONDS = 9  # longest time that a Prolog takes
@@ -58,7 +58,7 @@ class SlurmConfProblem:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.text}; {self.do}"
+        return f"{place}: {self.text}. Fix: {self.do}"
 
 
 @dataclass(frozen=True)
@@ -128,13 +128,14 @@ def _with_included(
         path = setting.value if setting.value.startswith("/") else f"{file.rpartition('/')[0] or '.'}/{setting.value}"
         inner = files.text(path) if depth < 8 else None
         if inner is None:
-            why = "is not there" if depth < 8 else "is included by itself"
-            found.append(setting.problem(f"Include {setting.value} {why}", "slurmctld does not start so"))
+            why = "does not exist" if depth < 8 else "includes itself"
+            text = f"Include {setting.value} {why}, so slurmctld does not start"
+            found.append(setting.problem(text, "correct or remove the line"))
         elif not inner.strip():
             found.append(
                 setting.problem(
-                    f"Include {setting.value} is empty",
-                    "every Slurm command warns of it on stderr; put a comment into it",
+                    f"Include {setting.value} is empty, so every Slurm command prints a warning",
+                    "put a comment into the file",
                     severe=False,
                 )
             )
@@ -150,8 +151,8 @@ def _scripts(lines: Sequence[SlurmSetting], files: Files) -> Iterator[SlurmConfP
         role, before = roles[setting.key], by_role.get(setting.key)
         if before:
             yield setting.problem(
-                f"{role} was set in line {before.line}, to {before.value}",
-                "Slurm 22.05 runs the last one alone; call both from one script",
+                f"{role} is already set to {before.value} on line {before.line}, and Slurm 22.05 runs only the last",
+                "call both from one script",
             )
         by_role[setting.key] = setting
         if _OURS.search(setting.value):
@@ -159,7 +160,7 @@ def _scripts(lines: Sequence[SlurmSetting], files: Files) -> Iterator[SlurmConfP
     gates = {key for key, setting in by_role.items() if _OURS.search(setting.value)}
     if "taskprolog" in gates and "prolog" not in gates:
         yield by_role["taskprolog"].problem(
-            "TaskProlog alone: it runs as the job's user when the job has begun, fails one task, and drains nobody",
+            "only TaskProlog calls the gate. It runs as the job's user, fails one task and drains no node",
             f"Prolog={GATE}",
         )
     if not gates & {"prolog", "prologslurmctld", "taskprolog"}:
@@ -170,28 +171,26 @@ def _gate_as(role: str, setting: SlurmSetting, files: Files) -> Iterator[SlurmCo
     """Yield the problems of a line that makes the gate a script of Slurm."""
     if " " in setting.value:
         yield setting.problem(
-            f"{role} has options: a parse error, or all of it is the path",
-            f"the role is told by SLURM_SCRIPT_CONTEXT; {role}={GATE}",
+            f"{role} has options, which Slurm does not support. The gate reads its role from SLURM_SCRIPT_CONTEXT",
+            f"{role}={GATE}",
         )
     elif why := files.why_not_run(setting.value):
         yield setting.problem(
-            f"{role}: {setting.value} {why}",
-            "then it fails on every node, and Slurm drains them all; preflight gate install first",
+            f"{role}: {setting.value} {why}, so it fails on every node, and Slurm drains them all",
+            "preflight gate install",
         )
     elif setting.value == GATE and (why := files.why_not_run(PROGRAM)):
-        yield setting.problem(
-            f"{role}: {PROGRAM}, which it runs, {why}", "then it opens on every node; preflight gate install"
-        )
+        yield setting.problem(f"{role}: its program {PROGRAM} {why}, so every job starts", "preflight gate install")
     if role in ("EpilogSlurmctld", "TaskEpilog"):
-        yield setting.problem(f"{role} is none of the gate's roles", "leave it out", severe=False)
+        yield setting.problem(f"the gate has no role {role}", "remove the line", severe=False)
 
 
 def _no_gate_before_a_job(file: str, prolog: SlurmSetting | None) -> SlurmConfProblem:
     if prolog:
         return prolog.problem(
-            f"Prolog is {prolog.value}, which is not the gate", f"call {GATE} in it and end with its exit code"
+            f"Prolog is {prolog.value}, which is not the gate", f"call {GATE} in it and exit with its exit code"
         )
-    return SlurmConfProblem(file, 0, "no Prolog: nothing stands before a job", f"Prolog={GATE}")
+    return SlurmConfProblem(file, 0, "no Prolog is set, so nothing checks a node before a job", f"Prolog={GATE}")
 
 
 def _setting(last: Mapping[str, SlurmSetting], key: str, file: str) -> SlurmSetting:
@@ -207,22 +206,22 @@ def _flags(file: str, last: Mapping[str, SlurmSetting]) -> Iterator[SlurmConfPro
     flags, has_prolog = _setting(last, "prologflags", file), "prolog" in last
     if has_prolog and not _words(flags) & {"alloc", "contain", "x11"}:  # the latter two imply Alloc
         yield flags.problem(
-            "without PrologFlags=Alloc a Prolog runs with the first step on its node: the script has begun",
+            "without PrologFlags=Alloc the Prolog runs with the first step on its node, after the script has begun",
             "PrologFlags=Alloc,DeferBatch",
         )
     elif has_prolog and "deferbatch" not in _words(flags):
         yield flags.problem(
-            "PrologFlags without DeferBatch: the script begins as soon as the first node's Prolog has ended",
+            "without PrologFlags=DeferBatch the script begins as soon as the first node's Prolog has ended",
             "PrologFlags=Alloc,DeferBatch",
         )
     if "nohold" in _words(flags):
         yield flags.problem(
-            "PrologFlags=NoHold: salloc does not wait for the Prologs", "leave NoHold out", severe=False
+            "with PrologFlags=NoHold salloc does not wait for the Prologs", "remove NoHold", severe=False
         )
     parameters = _setting(last, "schedulerparameters", file)
     if has_prolog and "nohold_on_prolog_fail" not in _words(parameters):
         yield parameters.problem(
-            "a job whose Prolog failed is requeued and held (launch_failed_requeued_held): nobody runs it again",
+            "after a failed Prolog a job is requeued but held (launch_failed_requeued_held), so it does not run again",
             "SchedulerParameters=nohold_on_prolog_fail",
         )
 
@@ -233,14 +232,14 @@ def _times(file: str, last: Mapping[str, SlurmSetting]) -> Iterator[SlurmConfPro
         value = _seconds(last, name)
         if (default if value is None else value) <= NODE_SECONDS:
             yield _setting(last, name.lower(), file).problem(
-                f"{name}={value} is not more than a Prolog may take ({NODE_SECONDS} s)", f"{name}={default} or more"
+                f"{name}={value} must be longer than a Prolog may take ({NODE_SECONDS} s)", f"{name}={default} or more"
             )
     credentials = _setting(last, "authinfo", file)
     expiry = re.search(r"cred_expire=(\d+)", credentials.value)
     if expiry and int(expiry[1]) < 30:
         yield credentials.problem(
-            f"cred_expire={expiry[1]}: jobs fail on nodes whose clock is wrong by {expiry[1]} s",
-            "30 or more, but in tests",
+            f"with cred_expire={expiry[1]} jobs fail on nodes with a clock that is off by {expiry[1]} s",
+            "set 30 or more, except in tests",
             severe=False,
         )
 
@@ -252,13 +251,13 @@ def _script_timeout(file: str, last: Mapping[str, SlurmSetting]) -> Iterator[Slu
         yield SlurmConfProblem(
             file,
             0,
-            "no PrologEpilogTimeout: a script that hangs holds its nodes for ever",
+            "PrologEpilogTimeout is not set, so a script that hangs blocks its nodes forever",
             f"PrologEpilogTimeout={120 if needed > NODE_SECONDS else 30}",
         )
     elif seconds < needed:
         yield last["prologepilogtimeout"].problem(
-            f"PrologEpilogTimeout={seconds} is less than the gate may take ({needed} s): it is killed, and a Prolog "
-            "that is killed drains its node",
+            f"PrologEpilogTimeout={seconds} is shorter than the gate may take ({needed} s), and a Prolog that is "
+            "killed drains its node",
             f"PrologEpilogTimeout={2 * needed if needed > 60 else 30}",
         )
 
@@ -269,14 +268,14 @@ def _health(last: Mapping[str, SlurmSetting]) -> Iterator[SlurmConfProblem]:
         return
     if not _seconds(last, "HealthCheckInterval"):
         yield program.problem(
-            "HealthCheckProgram without HealthCheckInterval runs at slurmd's start alone",
+            "without HealthCheckInterval, HealthCheckProgram runs only when slurmd starts",
             "HealthCheckInterval=300",
             severe=False,
         )
     states = last.get("healthchecknodestate")
     if states is None or "idle" not in states.value.lower():
         yield (states or program).problem(
-            "HealthCheckNodeState is not IDLE: the gate looks at nodes on which jobs run",
+            "HealthCheckNodeState is not IDLE, so the gate also checks nodes while jobs run on them",
             "HealthCheckNodeState=IDLE",
             severe=False,
         )

@@ -45,12 +45,12 @@ def told(controller: Controller) -> tuple[bool, str]:
     """Return whether PrologSlurmctld is called, as far as is known, and a sentence about it."""
     since = _moment(controller.started)
     if controller.called is not None:
-        return True, f"slurmctld, running since {since}, called PrologSlurmctld at {_moment(controller.called)}"
+        return True, f"slurmctld, started at {since}, called PrologSlurmctld at {_moment(controller.called)}"
     if controller.started >= controller.configured:
-        return True, f"slurmctld was started at {since}, after the last change; no job has shown yet that it calls it"
+        return True, f"slurmctld was started at {since}, after the last change, but has not called PrologSlurmctld yet"
     return False, (
-        f"slurmctld runs since {since}, from before the last change at {_moment(controller.configured)}, and has not "
-        "called it since; scontrol reconfigure is not enough: systemctl restart slurmctld"
+        f"slurmctld was started at {since}, before the last change at {_moment(controller.configured)}, and has not "
+        "called PrologSlurmctld since. scontrol reconfigure is not enough. Run systemctl restart slurmctld"
     )
 
 

@@ -21,9 +21,9 @@ def reason_against(run: CheckRun) -> str:
         return "it measured no bandwidth of 1 MiB or more"
     findings = [finding for finding in run.findings if finding.check != CHECK]
     if checks := sorted({finding.check for finding in findings if _counts_against(finding)}):
-        return f"its verdict was {run.verdict.value}: {', '.join(checks[:4])}"
+        return f"its verdict was {run.verdict.value} ({', '.join(checks[:4])})"
     if run.verdict is Outcome.UNKNOWN and len(findings) == len(run.findings):
-        return "its verdict was unknown: hosts were left out"
+        return "its verdict was unknown, since hosts were left out"
     return ""
 
 
@@ -39,7 +39,7 @@ def save(name: str, run: CheckRun) -> str:
     Raises UsageError for a run that is not good enough, and HistoryError.
     """
     if reason := reason_against(run):
-        raise UsageError(f"run {run.run} is no baseline: {reason}; a baseline is saved from a probe that passed")
+        raise UsageError(f"run {run.run} cannot be a baseline: {reason}. A baseline needs a probe that passed.")
     with writing() as db:
         row = db.execute("SELECT number FROM runs WHERE run = ?", (run.run,)).fetchone()
         previous = db.execute(_RUN_OF, (*run.setting, name)).fetchone()

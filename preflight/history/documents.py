@@ -51,7 +51,7 @@ def _lzma() -> "ModuleType":
     try:
         import lzma
     except ImportError:
-        raise HistoryError("what was seen is not kept: this Python was built without lzma") from None
+        raise HistoryError("facts and reports are not stored: this Python was built without lzma") from None
     return lzma
 
 
@@ -74,8 +74,8 @@ def kept(run: str, name: str) -> bytes | None:
         return None if row is None else _decompress(lzma, row["body"])
     except (lzma.LZMAError, EOFError, TypeError) as error:
         raise HistoryError(
-            f"the {name} of run {run} in the history {path()} cannot be read ({error}): move it away, and the next run "
-            "begins a new one"
+            f"cannot read the {name} of run {run} in the history: {error}. Move {path()} away. The next run starts a "
+            "new history."
         ) from None
 
 
@@ -86,5 +86,5 @@ def _decompress(lzma: "ModuleType", body: bytes | None) -> bytes:
     decompressor = lzma.LZMADecompressor()
     text: bytes = decompressor.decompress(body, max_length=LARGEST)
     if not decompressor.eof:
-        raise EOFError("it is cut" if decompressor.needs_input else f"it is larger than {LARGEST >> 20} MiB")
+        raise EOFError("it is truncated" if decompressor.needs_input else f"it is larger than {LARGEST >> 20} MiB")
     return text

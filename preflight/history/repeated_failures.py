@@ -102,11 +102,11 @@ def notes(failures: Sequence[RepeatedFailure], fold: Callable[[Iterable[str]], s
         worst = group[0]
         up_to = "up to " if len({(failure.failed, failure.runs) for failure in group}) > 1 else ""
         yield (
-            f"{_places(group, fold)} failed {check} in {up_to}{worst.failed} of the {worst.runs} runs before this one, "
-            f"too: preflight history --host {worst.host}"
+            f"{_places(group, fold)} failed {check} in {up_to}{worst.failed} of the previous {worst.runs} runs. "
+            f"See: preflight history --host {worst.host}"
         )
     if len(by_check) > NOTES:
-        yield f"hosts failed {len(by_check) - NOTES} other checks again, too: preflight history"
+        yield f"hosts repeatedly failed {len(by_check) - NOTES} more checks. See: preflight history"
 
 
 def _places(failures: Sequence[RepeatedFailure], fold: Callable[[Iterable[str]], str]) -> str:

@@ -64,7 +64,7 @@ def path() -> Path:
     try:
         return state_home() / "history.sqlite"
     except RuntimeError:  # no HOME, and no entry in /etc/passwd
-        raise HistoryError("there is no history: no home directory is known; XDG_STATE_HOME names a place") from None
+        raise HistoryError("no folder for the history: there is no home directory. Set XDG_STATE_HOME.") from None
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def reading() -> "Iterator[sqlite3.Connection]":
     try:
         exists = file.exists()
     except OSError as error:
-        raise HistoryError(f"the history {file} cannot be read: {error.strerror}") from None
+        raise HistoryError(f"cannot read the history {file}: {error.strerror}") from None
     with _connection(str(file) if exists else ":memory:") as db:
         yield db
 
@@ -88,7 +88,7 @@ def writing() -> "Iterator[sqlite3.Connection]":
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # readable by its owner alone from the first byte
     except OSError as error:
         raise HistoryError(
-            f"the history {file} cannot be written: {error.strerror}; XDG_STATE_HOME names another place for it"
+            f"cannot write the history {file}: {error.strerror}. To use another folder, set XDG_STATE_HOME."
         ) from None
     with _connection(str(file)) as db:
         db.execute("BEGIN IMMEDIATE")
@@ -102,7 +102,7 @@ def _connection(database: str) -> "Iterator[sqlite3.Connection]":
     try:
         import sqlite3
     except ImportError:
-        raise HistoryError("there is no history: this Python was built without sqlite3") from None
+        raise HistoryError("no history: this Python was built without sqlite3") from None
     try:
         with closing(sqlite3.connect(database, timeout=LOCK_TIMEOUT, isolation_level=None)) as db:
             db.row_factory = sqlite3.Row
@@ -110,10 +110,10 @@ def _connection(database: str) -> "Iterator[sqlite3.Connection]":
             _bring_up_to_date(db)
             yield db
     except sqlite3.OperationalError as error:
-        raise HistoryError(f"the history {path()} cannot be used: {error}") from None
+        raise HistoryError(f"cannot use the history {path()}: {error}") from None
     except sqlite3.DatabaseError as error:
         raise HistoryError(
-            f"the history {path()} is damaged ({error}): move it away, and the next run begins a new one"
+            f"the history {path()} is damaged: {error}. Move it away. The next run starts a new history."
         ) from None
 
 
@@ -124,8 +124,7 @@ def understanding() -> Iterator[None]:
         yield
     except (TypeError, ValueError) as error:
         raise HistoryError(
-            f"the history {path()} holds what is not understood ({error}): move it away, and the next run begins a new"
-            " one"
+            f"cannot parse the history {path()}: {error}. Move it away. The next run starts a new history."
         ) from None
 
 
@@ -136,7 +135,7 @@ def _bring_up_to_date(db: "sqlite3.Connection") -> None:
     db.execute("BEGIN IMMEDIATE")
     version = _version(db)  # read again: another run may have migrated it meanwhile
     if version > len(MIGRATIONS):
-        raise HistoryError(f"the history {path()} was written by a newer preflight: use that one, or move it away")
+        raise HistoryError(f"a newer preflight wrote the history {path()}. Use that version, or move the file away.")
     for migration in MIGRATIONS[version:]:
         for statement in migration:
             db.execute(statement)

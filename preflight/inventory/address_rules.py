@@ -21,7 +21,7 @@ from preflight.model.addressing import refused_range, refused_ranges
 from preflight.model.cluster import Device, Fabric, Product
 
 _PLAN: Location = ("device_addresses",)
-_NO_GATEWAY = "a direct fabric is a fibre between two servers: it has no gateway"
+_NO_GATEWAY = "a direct fabric is a fibre between two servers, without a gateway"
 
 
 class PlacedDevice(NamedTuple):
@@ -77,10 +77,10 @@ def _check_cluster(document: Document) -> Iterator[Mistake]:
     """Yield keys of [cluster] about a device network that the product does not have."""
     cluster = document.cluster
     if cluster.superpod and cluster.product is not Product.ATLAS_A3:
-        text = f"super-pods are of atlas-a3, the cluster is of {cluster.product}"
+        text = f"super-pods need atlas-a3, but the cluster is {cluster.product}"
         yield Mistake(("cluster", "superpod"), text)
     if cluster.device_mtu and not cluster.product.is_npu:
-        yield Mistake(("cluster", "device_mtu"), f"{cluster.product} devices have no network port of their own")
+        yield Mistake(("cluster", "device_mtu"), f"{cluster.product} devices have no network port")
 
 
 def _check_plan(document: Document) -> Iterator[Mistake]:
@@ -89,7 +89,7 @@ def _check_plan(document: Document) -> Iterator[Mistake]:
     if plan is None:
         return
     if not product.is_npu:
-        yield Mistake(_PLAN, f"{product} devices have no addresses of their own; remove this table")
+        yield Mistake(_PLAN, f"{product} devices have no addresses. Remove this table.")
         return
     if isinstance(plan, FourSubnets):
         yield from _check_four_subnets(plan, product)
@@ -98,7 +98,7 @@ def _check_plan(document: Document) -> Iterator[Mistake]:
     yield from _check_gateway(plan, document.cluster.fabric)
     for key in ("first_host", "per_host") if plan.by == "order" else ():
         if key in plan.model_fields_set:
-            yield Mistake((*_PLAN, key), 'counts in a plan by = "name" only')
+            yield Mistake((*_PLAN, key), 'works only with by = "name"')
 
 
 def _check_gateway(plan: FourSubnets | OneSubnet, fabric: Fabric) -> Iterator[Mistake]:
@@ -107,16 +107,16 @@ def _check_gateway(plan: FourSubnets | OneSubnet, fabric: Fabric) -> Iterator[Mi
     if has_gateway and fabric is Fabric.DIRECT:
         yield Mistake((*_PLAN, key), _NO_GATEWAY)
     if plan.detect == "gateway" and not has_gateway:
-        yield Mistake((*_PLAN, "detect"), f'"gateway" needs {key} beside it')
+        yield Mistake((*_PLAN, "detect"), f'"gateway" needs {key} in the same table')
 
 
 def _check_four_subnets(plan: FourSubnets, product: Product) -> Iterator[Mistake]:
     if product is not Product.ATLAS_A1:
-        text = f'four-subnets is the rule of atlas-a1; {product} takes plan = "one-subnet"'
+        text = f'four-subnets is for atlas-a1. For {product}, set plan = "one-subnet".'
         yield Mistake((*_PLAN, "plan"), text)
     for (rail, subnet), (later_rail, later) in combinations(enumerate(plan.subnets), 2):
         if subnet.overlaps(later):
-            text = f"{later} overlaps subnets[{rail}]; devices {rail} and {later_rail} need different ones"
+            text = f"{later} overlaps subnets[{rail}], but devices {rail} and {later_rail} need different subnets"
             yield Mistake((*_PLAN, "subnets", later_rail), text)
     for rail, gateway in enumerate(plan.gateways or ()):
         if gateway not in plan.subnets[rail]:
@@ -138,23 +138,23 @@ def _check_host(document: Document, entry: HostEntry) -> Iterator[Mistake]:
         return
     for key in ("gateways", "detect"):
         if getattr(table, key) is not None:
-            yield Mistake((*at, key), "needs device_addresses beside it")
+            yield Mistake((*at, key), "needs device_addresses in the same table")
 
 
 def _check_own_addresses(document: Document, entry: HostEntry) -> Iterator[Mistake]:
     table, at = entry.table, ("hosts", entry.number)
     if not document.cluster.product.is_npu:
-        text = f"{document.cluster.product} devices have no addresses of their own; remove this key"
+        text = f"{document.cluster.product} devices have no addresses. Remove this key."
         yield Mistake((*at, "device_addresses"), text)
         return
     if len(table.name) > 1:
-        text = f"written out for {len(table.name)} hosts at once; give each a [[hosts]] of its own"
+        text = f"the same addresses for {len(table.name)} hosts. Write a separate [[hosts]] table for each host."
         yield Mistake((*at, "device_addresses"), text)
     count = device_count(document, table)
     for key in ("device_addresses", "gateways", "detect"):
         values = getattr(table, key)
         if values is not None and len(values) != count:
-            yield Mistake((*at, key), f"should have {count} entries, one a device; found {len(values)}")
+            yield Mistake((*at, key), f"should have {count} entries, one per device; found {len(values)}")
     if table.gateways and document.cluster.fabric is Fabric.DIRECT:
         yield Mistake((*at, "gateways"), _NO_GATEWAY)
 
@@ -165,7 +165,7 @@ def _check_slots(document: Document, entries: list[HostEntry]) -> Iterator[Mista
     if plan is None or plan.by == "order":
         for number, table in {entry.number: entry.table for entry in entries}.items():
             if table.slot is not None:
-                yield Mistake(("hosts", number, "slot"), 'counts with device_addresses.by = "name" only')
+                yield Mistake(("hosts", number, "slot"), 'works only with device_addresses.by = "name"')
         return
     holders: dict[int, HostEntry] = {}
     reported: set[int] = set()
@@ -184,16 +184,17 @@ def _slot_mistake(
     at: Location = ("hosts", entry.number, "slot" if entry.table.slot is not None else "name")
     place = slot(plan, entry)
     if place is None:
-        return Mistake(at, f"{entry.name} has no number, which gives a host its addresses here; give it a slot")
+        return Mistake(at, f"{entry.name} needs a number in its name, or a slot, to get its addresses")
     if place < 0:
         return Mistake(at, f"{entry.name} comes before device_addresses.first_host, {plan.first_host}")
     holder = holders.setdefault(place, entry)
     if holder is not entry:
-        text = f"{entry.name} has slot {place}, which is that of {holder.name}; give one of them another slot"
+        text = f"{entry.name} and {holder.name} have the same slot {place}"
         return Mistake(at, text, ("hosts", holder.number, at[2]))
     if isinstance(plan, OneSubnet) and devices > plan.per_host:
-        text = f"{entry.name} has {devices} devices, and {plan.per_host} addresses a host are kept"
-        return Mistake((*_PLAN, "per_host"), f"{text}; write out this host's (another number moves all)")
+        text = f"{entry.name} has {devices} devices, but the plan has {plan.per_host} addresses per host"
+        fix = "Give this host its own device_addresses. Another per_host would change all addresses."
+        return Mistake((*_PLAN, "per_host"), f"{text}. {fix}")
     return None
 
 
@@ -216,7 +217,7 @@ def _check_hosts_for_plan(
 def _check_next_host(document: Document, entries: list[HostEntry]) -> Iterator[Mistake]:
     plan = document.device_addresses
     if plan and plan.detect == "next-host" and len(entries) < 2:
-        yield Mistake((*_PLAN, "detect"), "there is no next host; name an address, or leave it out")
+        yield Mistake((*_PLAN, "detect"), "there is no next host. Set an address, or remove this key.")
 
 
 def _is_left_out(plan: FourSubnets | OneSubnet, place: PlacedDevice) -> bool:
@@ -233,7 +234,7 @@ def _check_four_subnets_capacity(
     ninth = next((place for place in without_address if place.device.index >= FOUR_SUBNETS_HOLD), None)
     if ninth:
         count = device_count(document, ninth.entry.table)
-        text = f"four-subnets has places for {FOUR_SUBNETS_HOLD} devices a host; {ninth.entry.name} has {count}"
+        text = f"four-subnets supports {FOUR_SUBNETS_HOLD} devices per host, but {ninth.entry.name} has {count}"
         yield Mistake((*_PLAN, "plan"), text)
     for rail, subnet in enumerate(plan.subnets):
         on_rail = [p for p in without_address if p.device.index < FOUR_SUBNETS_HOLD and p.device.index % 4 == rail]
@@ -242,7 +243,7 @@ def _check_four_subnets_capacity(
 
 
 def _full(subnet: IPv4Network, without_address: list[PlacedDevice]) -> str:
-    return f"{subnet} is full: {len(without_address)} devices get no address, the first is {without_address[0]}"
+    return f"{subnet} is full: {len(without_address)} devices get no address, first {without_address[0]}"
 
 
 @dataclass(frozen=True)
@@ -276,18 +277,18 @@ def _check_devices(document: Document, entries: list[HostEntry], placed: list[Pl
 def _check_holder(place: PlacedDevice, holder: PlacedDevice, address: IPv4Interface) -> Iterator[Mistake]:
     """Yield an address of another device. Other checks find those in a plan or in a table of several hosts."""
     if holder.at != place.at:
-        yield Mistake(place.at, f"{place}: address {address.ip} is used twice, by {holder} too", holder.at)
+        yield Mistake(place.at, f"{place}: address {address.ip} is also the address of {holder}", holder.at)
 
 
 def _address_mistakes(used: _UsedAddresses, address: IPv4Interface) -> Iterator[tuple[str, str]]:
     """Yield kind and text of each mistake in an address by itself."""
     ip, network = address.ip, address.network
     if ip.is_multicast or ip.is_loopback or ip.is_unspecified or ip.is_reserved:
-        yield "special", f"{ip} is no address that a network port can have"
+        yield "special", f"{ip} cannot be the address of a network port"
     elif network.prefixlen < 31 and ip in (network.network_address, network.broadcast_address):
         yield "edge", f"{ip} is the network or broadcast address of {network}"
     if range_ := refused_range(ip, used.refused):
-        yield "refused", f"hccn_tool refuses {ip}: the driver uses {range_} itself"
+        yield "refused", f"hccn_tool rejects {ip}: {range_} is reserved for the driver"
     if str(ip) in used.hosts:
         yield "host", f"{ip} is the address of host {used.hosts[str(ip)]}"
 
@@ -296,7 +297,7 @@ def _neighbour_mistakes(used: _UsedAddresses, place: PlacedDevice, address: IPv4
     """Yield kind and text of each mistake in a device's detect address and gateway."""
     gateway = place.device.gateway
     if place.device.detect == address.ip:
-        yield "detect", f"detect is its own address {address.ip}"
+        yield "detect", f"detect is the device's own address {address.ip}"
     if gateway and gateway in used.holders:
         yield "gateway", f"gateway {gateway} is the address of {used.holders[gateway]}"
     elif gateway and gateway not in address.network and not place.planned:

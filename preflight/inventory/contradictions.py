@@ -63,7 +63,7 @@ def _check_ports(document: Document) -> Iterator[Mistake]:
     if ports.hccl_host_range is not None:
         yield from _check_host_range(document)
     elif last > LAST_PORT:
-        text = f"{ports.hccl_count} ports from {ports.hccl_base} on would end at {last}; the last port is {LAST_PORT}"
+        text = f"{ports.hccl_count} ports from {ports.hccl_base} end at {last}, but the last port is {LAST_PORT}"
         yield Mistake(("ports", "hccl_base"), text)
     for key in ("job", *NAMED_PORTS) if document.cluster.product.is_npu else ():
         value = getattr(ports, key)
@@ -78,7 +78,7 @@ def _check_host_range(document: Document) -> Iterator[Mistake]:
         yield Mistake(("ports", "hccl_host_range"), "atlas-a1 has no HCCL_HOST_SOCKET_PORT_RANGE, only hccl_base")
     for key in ("hccl_base", "hccl_count"):
         if key in document.ports.model_fields_set:
-            text = "does not count where hccl_host_range is given; leave one of them out"
+            text = "has no effect with hccl_host_range. Remove one of them."
             yield Mistake(("ports", key), text)
 
 
@@ -86,7 +86,7 @@ def _check_machine(document: Document) -> Iterator[Mistake]:
     """Yield keys for GPUs in a cluster without GPUs."""
     product = document.cluster.product
     for key in sorted(document.machine.model_fields_set) if product is not Product.NVIDIA else ():
-        yield Mistake(("machine", key), f"is of GPUs (nvidia), the cluster is of {product}")
+        yield Mistake(("machine", key), f"is for GPUs (nvidia), but the cluster is {product}")
 
 
 def _check_probe(document: Document) -> Iterator[Mistake]:
@@ -102,17 +102,17 @@ def _check_gate(document: Document) -> Iterator[Mistake]:
         for word in getattr(document.gate, key):
             first = lists.setdefault(word.lower(), key)
             if first != key:
-                yield Mistake(("gate", key), f"{word} stands in {first}, too", ("gate", first))
+                yield Mistake(("gate", key), f"{word} is also in {first}", ("gate", first))
 
 
 def _check_host_setup(document: Document, entries: list[HostEntry]) -> Iterator[Mistake]:
     """Yield names for /etc/hosts without an address, and variables of HCCL for a product without HCCL."""
     nameless = [entry.name for entry in entries if not is_address(entry.address)]
     if document.host_setup.hosts_file and nameless:
-        yield Mistake(("host_setup", "hosts_file"), f"needs an address of every host; {fold(nameless)} has none")
+        yield Mistake(("host_setup", "hosts_file"), f"needs an address for every host, but {fold(nameless)} has none")
     if document.host_setup.profile is not None and not document.cluster.product.is_npu:
         product = document.cluster.product
-        yield Mistake(("host_setup", "profile"), f"sets variables of HCCL, and {product} has no HCCL")
+        yield Mistake(("host_setup", "profile"), f"sets HCCL variables, but {product} has no HCCL")
 
 
 def _check_ssh(document: Document, entries: list[HostEntry]) -> Iterator[Mistake]:
@@ -120,9 +120,9 @@ def _check_ssh(document: Document, entries: list[HostEntry]) -> Iterator[Mistake
     local = [entry for entry in entries if (entry.table.ssh.transport or document.ssh.transport) == "local"]
     if len(local) > 1:
         at: Location = ("hosts", local[1].number, "ssh") if local[1].table.ssh.transport else ("ssh", "transport")
-        yield Mistake(at, f'"local" is this machine; {fold(entry.name for entry in local)} cannot all be')
+        yield Mistake(at, f'"local" is this machine, so only one of {fold(entry.name for entry in local)} can have it')
     if document.cluster.fabric is Fabric.DIRECT and len(entries) != 2:
-        text = f"direct means a fibre between two servers; the inventory has {len(entries)}"
+        text = f"direct is a fibre between two servers, but the inventory has {len(entries)}"
         yield Mistake(("cluster", "fabric"), text)
 
 
@@ -131,5 +131,5 @@ def _check_waivers(waived: Iterable[tuple[int, str]], entries: list[HostEntry]) 
     hosts = {entry.name for entry in entries} | {"*"}
     for number, host in waived:
         if host not in hosts:
-            text = f'{host!r} is no host of this inventory; one waiver a host, or "*" for all'
+            text = f'{host!r} is not a host of this inventory. Write one waiver per host, or "*" for all hosts.'
             yield Mistake(("waivers", number, "host"), text)

@@ -32,13 +32,13 @@ def _printable(value: str) -> str:
     if value.isprintable():
         return value
     wrong = next(character for character in value if not character.isprintable())
-    raise ValueError(f"{shown(value)} has a character that cannot be printed: {wrong!r}")
+    raise ValueError(f"{shown(value)} has an unprintable character: {wrong!r}")
 
 
 def _login(value: str) -> str:
     if re.fullmatch(r"[^\s:-][^\s:]*", value):
         return value
-    raise ValueError(f"{shown(value)} is no user name")
+    raise ValueError(f"{shown(value)} is not a user name")
 
 
 def _login_or_none(value: str) -> str:
@@ -73,15 +73,15 @@ def _parse_network(kind: type[N], value: Any, example: str) -> N:
         try:
             corrected = kind(text, strict=False)
         except ValueError:
-            raise ValueError(f"{shown(value)} is no network such as {example}") from error
-        raise ValueError(f"{shown(value)} has bits of a host set; the network is {corrected}") from error
+            raise ValueError(f"{shown(value)} is not a network such as {example}") from error
+        raise ValueError(f"{shown(value)} has host bits set. The network is {corrected}.") from error
 
 
 def _address(value: Any) -> IPv4Address:
     try:
         return IPv4Address(value if isinstance(value, str) else "")
     except ValueError as error:
-        raise ValueError(f"{shown(value)} is no IPv4 address such as 10.1.0.11") from error
+        raise ValueError(f"{shown(value)} is not an IPv4 address such as 10.1.0.11") from error
 
 
 def _interface(value: Any) -> IPv4Interface:
@@ -90,7 +90,7 @@ def _interface(value: Any) -> IPv4Interface:
             return IPv4Interface(value)
     except ValueError:
         pass
-    raise ValueError(f"{shown(value)} is no address with its prefix, such as 192.168.100.101/24")
+    raise ValueError(f"{shown(value)} is not an address with a prefix length, such as 192.168.100.101/24")
 
 
 def _detect(value: Any) -> str | IPv4Address:
@@ -120,7 +120,7 @@ def _names(value: Any) -> tuple[str, ...]:
 def _bastion(value: Any) -> Bastion:
     match = _BASTION.fullmatch(value) if isinstance(value, str) else None
     if not match or (match["port"] and not 1 <= int(match["port"]) <= 65535):
-        raise ValueError(f"{shown(value)} should look like user@jump.example:22, an IPv6 address in brackets")
+        raise ValueError(f"{shown(value)} should look like user@jump.example:22, with an IPv6 address in brackets")
     (host,) = expand(match["v6"] or match["host"])
     return Bastion(host, match["user"], int(match["port"]) if match["port"] else None)
 
@@ -129,10 +129,10 @@ def _ports(value: Any) -> PortSet:
     items = _listed(value, '["29500", "29400-29401"]')
     for item in items:
         if isinstance(item, bool) or not isinstance(item, str | int):
-            raise ValueError(f"{shown(item)} is neither a port nor a range like 60000-60031")
+            raise ValueError(f"{shown(item)} is neither a port nor a range such as 60000-60031")
     ports = PortSet.parse(",".join(str(item) for item in items))
     if 0 in ports:
-        raise ValueError("0 is no port that a job can ask for")
+        raise ValueError("0 is not a valid port for a job")
     return ports
 
 
@@ -144,7 +144,7 @@ def _host_range(value: Any) -> str | PortSet:
         raise ValueError(f'should be "auto" or a list such as ["61000-61063"], found {shown(value)}')
     ports = _ports(value)
     if not ports:
-        raise ValueError('is empty; it should be "auto" or a list such as ["61000-61063"]')
+        raise ValueError('should be "auto" or a list such as ["61000-61063"], found an empty list')
     return ports
 
 
@@ -153,7 +153,9 @@ def _size(value: Any) -> int:
     size = int(match[1]) * _UNITS[match[2]] if match else 0
     if size and size % 8 == 0 and size <= _LARGEST_SIZE:
         return size
-    raise ValueError(f"{shown(value)} is no size: multiples of 8 bytes up to 64GiB, such as 8B, 64KiB, 1MiB or 1GiB")
+    raise ValueError(
+        f"{shown(value)} is not a size: a multiple of 8 bytes up to 64GiB, such as 8B, 64KiB, 1MiB or 1GiB"
+    )
 
 
 def _limits(value: Any) -> dict[str, str | int]:
@@ -172,10 +174,10 @@ def _limit(key: str, limit: Any) -> str | int:
     if key == "memlock":
         return "unlimited" if limit == "unlimited" else str(_kibibytes(limit))
     if key != "nofile":
-        raise ValueError(f"unknown key {shown(key)}; there are memlock and nofile")
+        raise ValueError(f"unknown key {shown(key)}. The keys are memlock and nofile.")
     if isinstance(limit, int) and not isinstance(limit, bool) and 1024 <= limit <= 2**31:
         return limit
-    raise ValueError(f"nofile should be a number of files from 1024 on, found {shown(limit)}")
+    raise ValueError(f"nofile should be a number of files from 1024 to 2147483648, found {shown(limit)}")
 
 
 def _kibibytes(value: Any) -> int:
@@ -193,7 +195,7 @@ def _profile(value: Any) -> dict[str, str] | None:
         raise ValueError(f"should be true, false or a table of HCCL_ variables, found {shown(value)}")
     for name, text in value.items():
         if not re.fullmatch(r"HCCL_[A-Z0-9_]+", name):
-            raise ValueError(f"{shown(name)} is no variable of HCCL, such as HCCL_CONNECT_TIMEOUT")
+            raise ValueError(f"{shown(name)} is not an HCCL variable such as HCCL_CONNECT_TIMEOUT")
         if not isinstance(text, str) or not text.isprintable():
             raise ValueError(f"{name} should be text in quotes, found {shown(text)}")
     return dict(value)
@@ -220,7 +222,7 @@ def _drain_limit(value: Any) -> DrainLimit:
     match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,2})?) ?%", value) if isinstance(value, str) else None
     if match and float(match[1]) <= 100:
         return DrainLimit(None, float(match[1]))
-    raise ValueError(f'should be a number of nodes, or a part of them such as "10%", found {shown(value)}')
+    raise ValueError(f'should be a number of nodes, or a percentage such as "10%", found {shown(value)}')
 
 
 def _checks(value: Any) -> tuple[str, ...]:
@@ -228,9 +230,9 @@ def _checks(value: Any) -> tuple[str, ...]:
     items = _listed(value, '["NPU107", "ports", "PRB"]')
     for item in items:
         if not (isinstance(item, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,39}", item)):
-            raise ValueError(f"{shown(item)} is no check, area or beginning of a check's id")
+            raise ValueError(f"{shown(item)} is not a check id, the start of one, or an area")
     if len({item.lower() for item in items}) < len(items):
-        raise ValueError("a word stands there twice")
+        raise ValueError("a word occurs twice")
     return tuple(items)
 
 
@@ -247,7 +249,7 @@ def _remote_paths(value: Any) -> tuple[str, ...]:
     for item in items:
         path = _remote_path(item)
         if path in paths:
-            raise ValueError(f"{shown(item)} stands there twice")
+            raise ValueError(f"{shown(item)} occurs twice")
         paths.append(path)
     return tuple(paths)
 
@@ -255,14 +257,14 @@ def _remote_paths(value: Any) -> tuple[str, ...]:
 def _remote_path(value: Any) -> str:
     path = value.rstrip("/") if isinstance(value, str) else ""
     if not path.startswith("/"):
-        raise ValueError(f"{shown(value)} is no absolute path such as /data/imagenet")
+        raise ValueError(f"{shown(value)} is not an absolute path such as /data/imagenet")
     return _printable(path)
 
 
 def _modules(value: Any) -> tuple[str, ...]:
     """Return names of top-level packages: a search for a submodule would import its package."""
     names = _listed(value, '["torch", "torch_npu"]')
-    return _all_fit(names, r"[A-Za-z_]\w{0,99}", "package such as torch or torch_npu (nothing behind a dot)", "package")
+    return _all_fit(names, r"[A-Za-z_]\w{0,99}", "top-level package such as torch or torch_npu", "package")
 
 
 def _rdma_devices(value: Any) -> tuple[str, ...]:
@@ -280,9 +282,9 @@ def _listed(value: Any, example: str) -> list[Any]:
 def _all_fit(names: list[Any], pattern: str, example: str, noun: str) -> tuple[str, ...]:
     for name in names:
         if not (isinstance(name, str) and re.fullmatch(pattern, name, re.ASCII)):
-            raise ValueError(f"{shown(name)} is no {example}")
+            raise ValueError(f"{shown(name)} is not a valid {example}")
     if len(set(names)) < len(names):
-        raise ValueError(f"a {noun} stands there twice")
+        raise ValueError(f"a {noun} occurs twice")
     return tuple(names)
 
 
@@ -299,7 +301,7 @@ def _words(value: Any) -> Any:
     try:
         return shlex.split(value)
     except ValueError as error:
-        raise ValueError(f"{shown(value)} is no command line: {str(error).lower()}") from error
+        raise ValueError(f"{shown(value)} is not a command line: {str(error).lower()}") from error
 
 
 Line = Annotated[StrictStr, AfterValidator(_printable)]

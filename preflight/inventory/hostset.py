@@ -36,11 +36,11 @@ def expand(text: str) -> tuple[str, ...]:
     for content in _BRACKETS.findall(text):
         _check_order(content)
     if wrong := re.search(r"[^A-Za-z0-9._:-]", "".join(_parts(outside, ","))):
-        raise ValueError(f"{shown(text)} is no host name: it has {wrong[0]!r}")
+        raise ValueError(f"{shown(text)} is not a host name: it has {wrong[0]!r}")
     # NodeSet sorts and merges names. With one part at a time and ascending ranges, it keeps our order.
     names = [name for part in parts if part for name in NodeSet(part, resolver=RESOLVER_NOGROUP)]
     if not names:
-        raise ValueError(f"{shown(text)} names no host")
+        raise ValueError(f"{shown(text)} contains no host name")
     for name in names:
         check_name(name)
     return tuple(names)
@@ -72,10 +72,10 @@ def _ranges(content: str) -> list[tuple[str, str]]:
     for item in content.split(","):
         match = _RANGE.fullmatch(item.strip())
         if not match:
-            raise ValueError(f"{shown(f'[{content}]')} is no range like [01-16] or [1-4,7]")
+            raise ValueError(f"{shown(f'[{content}]')} is not a range such as [01-16] or [1-4,7]")
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low):
-            raise ValueError(f"the range {low}-{high} goes down")
+            raise ValueError(f"the range {low}-{high} is descending")
         ranges.append((low, high))
     return ranges
 
@@ -95,13 +95,13 @@ def _check_padding(numbers: list[str]) -> None:
         return
     for number in numbers:
         if len(number) != len(padded):
-            raise ValueError(f"{padded} and {number} are padded differently")
+            raise ValueError(f"{padded} and {number} have different numbers of digits")
 
 
 def check_name(name: str) -> None:
     """Raise ValueError unless `name` can be a host's name or address. It never looks like an option."""
     if len(name) > _LONGEST_NAME:
-        raise ValueError(f"{shown(name)} is longer than the {_LONGEST_NAME} characters that a host's name can have")
+        raise ValueError(f"{shown(name)} is longer than {_LONGEST_NAME} characters")
     try:
         if re.fullmatch(r"[0-9.]+", name):
             IPv4Address(name)
@@ -138,14 +138,14 @@ def limit(cluster: Cluster, text: str) -> tuple[Host, ...]:
         _count(_parts(text, ",!&^"))  # before NodeSet writes them all out
         requested = set(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError) as error:
-        raise UsageError(f"--limit {text}: not a set of hosts like node[01-16],node20: {error}") from error
+        raise UsageError(f"--limit {text} is not a set of hosts such as node[01-16],node20: {error}") from error
     if not requested:
-        raise UsageError(f"--limit {text!r} names no host")
+        raise UsageError(f"--limit {text!r} contains no host")
     names = {host.name for host in cluster.hosts}
     if unknown := sorted(requested - names):
         close = difflib.get_close_matches(unknown[0], names, 1)
-        hint = f"did you mean {close[0]}?" if close else f"it has {_brief(names)}"
-        raise UsageError(f"--limit {text}: the inventory has no host {_brief(unknown)}; {hint}")
+        hint = f"Did you mean {close[0]}?" if close else f"Its hosts: {_brief(names)}"
+        raise UsageError(f"--limit {text}: the inventory has no host {_brief(unknown)}. {hint}")
     return tuple(host for host in cluster.hosts if host.name in requested)
 
 

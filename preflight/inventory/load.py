@@ -42,15 +42,15 @@ def _read(path: Path, option: str = "--inventory") -> str:
         return content.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InventoryError(f"{path}:{line}: not text in UTF-8; save the file as UTF-8") from error
+        raise InventoryError(f"{path}:{line}: not UTF-8 text. Save the file as UTF-8.") from error
     except FileNotFoundError as error:
         raise InventoryError(
-            f"{path}: no such file; copy inventory.example.toml to it and edit it, or name another with {option}"
+            f"{path}: no such file. Copy inventory.example.toml to it and edit it, or choose another with {option}."
         ) from error
     except OSError as error:
         if error.errno == errno.EFBIG:
-            raise InventoryError(f"{path}: {error.strerror}, so hardly an inventory") from error
-        raise InventoryError(f"{path}: {error.strerror}; name another with {option}") from error
+            raise InventoryError(f"{path}: {error.strerror}") from error
+        raise InventoryError(f"{path}: {error.strerror}. Choose another inventory with {option}.") from error
 
 
 def _toml(path: Path, text: str) -> dict[str, Any]:
@@ -60,20 +60,20 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
         position = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
         if position:
             reason = str(error)[: position.start()]
-            raise InventoryError(f"{path}:{position[1]}: column {position[2]}: not TOML: {reason}") from error
-        raise InventoryError(f"{path}:{len(text.splitlines())}: not TOML: {error}") from error
+            raise InventoryError(f"{path}:{position[1]}:{position[2]}: not valid TOML: {reason}") from error
+        raise InventoryError(f"{path}:{len(text.splitlines())}: not valid TOML: {error}") from error
     except RecursionError as error:
         raise InventoryError(f"{path}: brackets are nested too deeply") from error
     except ValueError as error:
-        raise InventoryError(f"{path}: a number has thousands of digits") from error
+        raise InventoryError(f"{path}: a number has too many digits") from error
     if not data:
-        raise InventoryError(f"{path}: empty; copy inventory.example.toml and edit it")
+        raise InventoryError(f"{path}: the file is empty. Copy inventory.example.toml to it and edit it.")
     return data
 
 
 def _message(path: Path, lines: KeyLines, mistakes: list[Mistake]) -> str:
     text = []
     for line, mistake in sorted(((lines.of(mistake.at), mistake) for mistake in mistakes), key=lambda pair: pair[0]):
-        reference = f"; first on line {lines.of(mistake.first)}" if mistake.first else ""
+        reference = f" (first on line {lines.of(mistake.first)})" if mistake.first else ""
         text.append(f"{path}:{line}: {dotted(mistake.at)}: {mistake.text}{reference}")
     return "\n".join([f"{len(text)} {'error' if len(text) == 1 else 'errors'} in the inventory", *text])

@@ -14,9 +14,9 @@ from preflight.model.product_names import not_known
 _PLANS: dict[str, type[BaseModel]] = {"four-subnets": FourSubnets, "one-subnet": OneSubnet}
 
 _FIXED_SENTENCES = {
-    "missing": "required, but not there",
+    "missing": "required key is missing",
     "string_too_short": "is empty",
-    "union_tag_not_found": f"required, but not there: {' or '.join(_PLANS)}",
+    "union_tag_not_found": f"required key is missing: {' or '.join(_PLANS)}",
 }
 _BOUNDS = {"ge": "at least", "le": "at most"}
 _EXPECTED = {
@@ -40,7 +40,7 @@ def mistakes(error: ValidationError) -> list[Mistake]:
             at = location(detail["loc"])
             close = difflib.get_close_matches(str(at[-1]), model_of(detail["loc"][:-1]).model_fields, 1)
             explained |= {(*at[:-1], key) for key in close}
-            result.append(Mistake(at, f'unknown key; did you mean "{close[0]}"?' if close else "unknown key"))
+            result.append(Mistake(at, f'unknown key. Did you mean "{close[0]}"?' if close else "unknown key"))
     for detail in details:
         at = location(detail["loc"])
         if detail["type"] != "extra_forbidden" and not (detail["type"] == "missing" and at in explained):
@@ -56,7 +56,7 @@ def location(loc: tuple[str | int, ...]) -> Location:
 def _sentence(detail: Any, at: Location) -> str:
     kind, value, context = detail["type"], detail.get("input"), detail.get("ctx", {})
     if kind == "list_type" and len(at) == 1:
-        return f"should be tables, each beginning with [[{at[0]}]]"
+        return f"should be tables, each starting with [[{at[0]}]]"
     if kind in _FIXED_SENTENCES:
         return _FIXED_SENTENCES[kind]
     match kind:
@@ -87,7 +87,7 @@ def _wrong_choice(value: Any, expected: str, at: Location) -> str:
 
 def _none_of(value: object, choices: list[str]) -> str:
     close = difflib.get_close_matches(str(value), choices, 1)
-    return f"{shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]}?" if close else "")
+    return f"{shown(value)} is not one of {', '.join(choices)}" + (f". Did you mean {close[0]}?" if close else "")
 
 
 def model_of(table: tuple[str | int, ...]) -> type[BaseModel]:

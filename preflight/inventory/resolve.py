@@ -39,7 +39,7 @@ def _entries(valid: ValidPart) -> tuple[list[HostEntry], list[Mistake]]:
     for number, table in valid.hosts():
         addresses = table.address or table.name
         if not table.range_fits:
-            text = f"{len(addresses)} addresses for {len(table.name)} names"
+            text = f"{len(addresses)} addresses for {len(table.name)} host names"
             mistakes.append(Mistake(("hosts", number, "address"), text))
             addresses = table.name
         if len(entries) + len(table.name) > MOST_HOSTS:

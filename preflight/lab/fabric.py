@@ -57,7 +57,7 @@ def _parse_fault(item: str) -> ModelFault:
     kind, _, value = item.partition(":")
     amount, at, chance = value.partition("@")
     if kind not in (*_COUNTS, "partition"):
-        raise UsageError(f"--faults: {item!r}: no such fault; there are {', '.join((*_COUNTS, 'partition'))}")
+        raise UsageError(f"--faults: there is no fault {item!r}. Choose from {', '.join((*_COUNTS, 'partition'))}")
     try:
         fault = ModelFault(kind, float(amount or 1), float(chance) if at else 0.5)
     except ValueError:

@@ -19,7 +19,7 @@ class PortSet:
         merged: list[tuple[int, int]] = []
         for low, high in sorted(ranges):
             if not 0 <= low <= high <= 65535:
-                raise ValueError(f"{low}-{high} is not a range of ports between 0 and 65535")
+                raise ValueError(f"{low}-{high} is not a range of ports from 0 to 65535")
             if merged and low <= merged[-1][1] + 1:
                 merged[-1] = (merged[-1][0], max(merged[-1][1], high))
             else:
@@ -40,7 +40,7 @@ class PortSet:
         for item in text.removesuffix(",").split(","):
             low, dash, high = item.partition("-")
             if not (low.isascii() and low.isdigit()) or (dash and not (high.isascii() and high.isdigit())):
-                raise ValueError(f"{item!r} is neither a port nor a range like 60000-60031")
+                raise ValueError(f"{item!r} is neither a port nor a range such as 60000-60031")
             ranges.append((int(low), int(high) if dash else int(low)))
         return cls.of(ranges)
 

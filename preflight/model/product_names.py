@@ -34,7 +34,7 @@ _NAMES: tuple[tuple[str, str, Product | None], ...] = (
     (r"cpu|x86|amd64|arm64|aarch64|kunpeng|gloo|none$", "a server without accelerators", Product.CPU),
 )
 _MAKERS = re.compile(r"^(\d{1,2}x|huawei|ascend|atlas|npu|nvidia(?=.)|model|server)+")
-_ASCEND = 'Ascend 910A is "atlas-a1", 910B is "atlas-a2" and 910C is "atlas-a3"'
+_ASCEND = 'Ascend 910A is "atlas-a1", 910B is "atlas-a2" and 910C is "atlas-a3".'
 _SPACED = ((r"(?<=\d)(?=A[123])|(?<=[TIB])(?=A[123])|(?<=A[23])(?=BOX)|(?<=\d)(?=PRO|PREMIUM)", " "),)
 
 
@@ -60,18 +60,19 @@ def _spaced(name: str) -> str:
 def not_known(text: str) -> str:
     """Return the sentence about an unknown product, with a suggestion."""
     shown = json.dumps(text[:_LONGEST], ensure_ascii=False)
-    return f"product {shown} is not known; {_suggestion(text)}"
+    return f"unknown product {shown}. {_suggestion(text)}"
 
 
 def _suggestion(text: str) -> str:
     products = ", ".join(Product)
     spelled = re.sub(r"[\s_]+", "-", text.strip().lower())
     if spelled in tuple(Product):
-        return f'write "{spelled}"'
+        return f'Write "{spelled}".'
     if known := known_as(text):
         name, product = known
-        return f'{name} is "{product}"' if product else f"preflight does not support {name}; it knows {products}"
+        return f'{name} is "{product}".' if product else f"{name} is not supported. The products are {products}."
     if re.fullmatch(r"(huawei|ascend|atlas|npus?)+", re.sub(r"[^a-z]", "", spelled)):
         return _ASCEND
     close = difflib.get_close_matches(spelled, list(Product), 1, 0.8)
-    return f'did you mean "{close[0]}"? The products are {products}' if close else f"the products are {products}"
+    meant = f'Did you mean "{close[0]}"? ' if close else ""
+    return f"{meant}The products are {products}."

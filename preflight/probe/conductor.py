@@ -18,7 +18,7 @@ from preflight.probe.venue import Venue, place
 from preflight.transport.types import Progress
 
 SETTLE = 45.0  # seconds for a host to report that its devices are free; it gives up after 30
-_MUTE = "its agent did not say in time whether the device is free"
+_MUTE = "its agent did not report in time whether the device is free"
 _TICK = 0.2  # seconds between two checks of the clock
 
 OnProgress = Callable[[Progress], None]
@@ -199,7 +199,7 @@ class Conductor:
                 failed=0,
                 slowest=f"{rank.member.host}/{rank.member.device}",
                 seconds=now - rank.last,
-                waiting_for="its process" if rank.stage == STAGES[0] else f"the step after {rank.stage}",
+                waiting_for="its process" if rank.stage == STAGES[0] else f"the step after stage {rank.stage}",
                 phase=f"probe round {round_.name[1:]}, {ranks} ranks, tests",
             )
         )

@@ -74,9 +74,9 @@ def jobs(facts: ClusterFacts, hosts: Sequence[Host]) -> dict[str, Job | Missing]
     for host in hosts:
         contact = facts.hosts.get(host.name)
         if isinstance(contact, HostFacts):
-            sections[host.name] = contact.job or Missing("nobody looked")
+            sections[host.name] = contact.job or Missing("not collected")
         else:
-            sections[host.name] = Missing(contact.summary if contact else "nobody looked")
+            sections[host.name] = Missing(contact.summary if contact else "not collected")
     return sections
 
 
@@ -146,22 +146,24 @@ def _test(plan: HcclTestPlan) -> str | Missing:
             return place
         places.add(place)
     if not places:
-        return Missing("there is no host that may be used")
+        return Missing("no host may be used")
     if len(places) > 1:
-        return Missing(f"all_reduce_test is not at the same place on all hosts: {', '.join(sorted(places))}")
+        return Missing(f"all_reduce_test has different paths on the hosts: {', '.join(sorted(places))}")
     if len({tuple(device.index for device in host.devices) for host in plan.hosts}) > 1:
-        return Missing("the hosts have different devices, and HCCL Test takes the same on all; --limit those alike")
+        return Missing(
+            "the hosts have different devices, but HCCL Test needs the same ones on all (select such hosts: --limit)"
+        )
     if plan.cluster.probe.wrapper and len(plan.hosts) > 1:
-        return Missing("jobs run in containers (probe.exec), and mpirun would start other hosts' ranks outside of them")
+        return Missing("jobs run in containers (probe.exec), but mpirun starts ranks on other hosts outside of them")
     return places.pop()
 
 
 def _place(host: Host, job: Job | Missing) -> str | Missing:
     """Return the path of all_reduce_test on a host, or why it is not known."""
     if isinstance(job, Missing):
-        return Missing(f"{host.name}: could not look where jobs run: {job.error}")
-    how = "build it where CANN is, in tools/hccl_test: make MPI_HOME=… ASCEND_DIR=…"
-    return job.hccl_test.value or Missing(f"{host.name}: there is no all_reduce_test; {how}")
+        return Missing(f"{host.name}: could not inspect the environment of jobs: {job.error}")
+    how = "Build it in tools/hccl_test of CANN: make MPI_HOME=… ASCEND_DIR=…"
+    return job.hccl_test.value or Missing(f"{host.name}: all_reduce_test is missing. {how}")
 
 
 def _request(hosts: Sequence[Host], test: str, sizes: Sequence[int], seconds: float) -> dict[str, object]:

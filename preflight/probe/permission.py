@@ -19,7 +19,7 @@ def may_probe(
     may be in use. A host that was not reached is no obstacle, since the probe runs nothing there.
     """
     if not (asked_idle or cluster.probe.idle):
-        why = "nobody said that it may be used: set idle = true under [probe], or give --idle"
+        why = "not released for tests: set idle = true under [probe], or use --idle"
         return [(host.name, why) for host in hosts]
     busy = ((host.name, _why_busy(cluster, facts, host)) for host in hosts)
     return [(name, why) for name, why in busy if why]
@@ -51,12 +51,12 @@ def _why_npus_are_busy(npu_smi: NpuSmi | Missing | None, os: Os | None) -> str:
         case Missing(error=error):
             return f"cannot tell whether its devices are idle: {error}"
         case _:
-            return "cannot tell whether its devices are idle: npu-smi was not asked"
+            return "cannot tell whether its devices are idle: npu-smi was not run"
 
 
 def _why_gpus_are_busy(nvidia: Nvidia | Missing | None, os: Os | None) -> str:
     if not isinstance(nvidia, Nvidia):
-        return f"cannot tell whether its GPUs are idle: {nvidia.error if nvidia else 'nvidia-smi was not asked'}"
+        return f"cannot tell whether its GPUs are idle: {nvidia.error if nvidia else 'nvidia-smi was not run'}"
     if nvidia.gpus.value is None:
         has_no_gpu = not nvidia.pci and nvidia.module is None
         return "" if has_no_gpu else f"cannot tell whether its GPUs are idle: {nvidia.gpus.error}"

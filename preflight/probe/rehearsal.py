@@ -129,7 +129,7 @@ class _RehearsalRun:
         )
 
     def _collect_visits(self, planned_visits: Mapping[str, Targets]) -> tuple[Visit, ...]:
-        late = "did not say within {:.0f} s what came of its connections"
+        late = "did not report its connections within {:.0f} s"
         visitors = [host for host, targets in planned_visits.items() if targets]
         results: list[Visit] = []
         for host, message in self._hear(visitors, VISITS + PATIENCE, late).items():
@@ -180,7 +180,7 @@ def _attendance(host: str, message: _Message | Gone) -> Attendance:
 def _error(message: _Message | Gone) -> str:
     if isinstance(message, Gone):
         return message.why
-    return message.error if isinstance(message, _Failed) else "it said something else than it was asked"
+    return message.error if isinstance(message, _Failed) else "sent an unexpected message"
 
 
 def _visits(source: str, planned: Targets, message: _Visited) -> list[Visit]:
@@ -220,7 +220,7 @@ class _Listeners:
             program = job_program(cluster.probe, text, json.dumps(hello).encode() + b"\n")
             programs.append((host, program))
         kind: ProgramKind[_Message] = ProgramKind(
-            lambda line: read(line, nonce, _decoder, LONGEST), "the program that listens", CONNECT
+            lambda line: read(line, nonce, _decoder, LONGEST), "its listener", CONNECT
         )
         self._programs = HostPrograms(transport, programs, kind)
         self.receive = self._programs.receive

@@ -301,9 +301,9 @@ class RoundState:
             if rank.end or self._waits(state, rank):
                 continue
             if state.stopped is not None and now - state.stopped > SLACK:
-                rank.finish(state.stopped_as, "its agent did not confirm that it was ended", now)
+                rank.finish(state.stopped_as, "its agent did not confirm the end of the process", now)
             elif now - rank.last > self._deadline + SLACK:
-                why = f"nothing was heard of it for {now - rank.last:.0f} s, nor of its agent"
+                why = f"no message from the rank or its agent for {now - rank.last:.0f} s"
                 rank.finish(End.LOST, why, now)
 
     def lost_hosts(self) -> list[tuple[str, str]]:
@@ -333,8 +333,8 @@ def _sentence(message: Ended) -> str:
     words = [one_line(error)] if error else []
     lines = [line for line in message.printed.splitlines() if line.strip()]
     if lines and message.end in (End.KILLED, End.EXITED, End.OVERDUE):
-        words.append(f"its last line was: {one_line(lines[-1])}")
-    return "; ".join(words)
+        words.append(f"last line of output: {one_line(lines[-1])}")
+    return ", ".join(words)
 
 
 def _sending(way: Sends) -> Sending:

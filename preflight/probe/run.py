@@ -104,18 +104,18 @@ def _end_of(request: Request) -> float:
 def _note_omissions(run: "Run", hooks: Hooks) -> None:
     if run.apart:
         hooks.note(
-            "hosts do not reach each other on the ports that ranks need (PRB114): tests between hosts were not run"
+            "tests between hosts were not run, because hosts cannot connect on the ports that ranks need (PRB114)"
         )
     if run.plan.parted and Scope.ALL in run.plan.request.scopes:
         hooks.note(
-            "send_recv was not run over all ranks: on a direct fabric rails do not reach each other "
-            "(along them: preflight probe --scope rail)"
+            "send_recv was not run over all ranks, since rails of a direct fabric are not connected "
+            "(preflight probe --scope rail tests each rail)"
         )
 
 
 def _without_partners(run: "Run") -> dict[str, str]:
     """Return the hosts without any test with others, and why."""
-    why = "not reached on the ports that ranks need, or reaching nobody (PRB114): only its own devices were tested"
+    why = "it and other hosts cannot connect on the ports that ranks need (PRB114), so only its own devices were tested"
     return dict.fromkeys(sorted(run.unreached - {host.name for host in run.plan.hosts}), why)
 
 

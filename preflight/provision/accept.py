@@ -138,12 +138,12 @@ def plan_refusal(change: Change) -> str:
     if objection := _text_refusal(change) or _target_refusal(change):
         return objection
     if not re.fullmatch(r"[A-Z]{3}[0-9]{3}", change.why):
-        return f'"why" is {_quoted(change.why)}, which is no check'
+        return f'"why" is {_quoted(change.why)}, which is not a check id'
     form = FORMS.get(change.kind)
     if not _is_planned(change, form):
-        return f"preflight plans no such value for {_name(change)}: {_quoted(change.after)}"
+        return f"preflight never plans this value for {_name(change)}: {_quoted(change.after)}"
     if form is not None and form.disturbs and change.risk is not Risk.DISTURBING:
-        return f'{_name(change)} may disturb what runs there, and "risk" is {change.risk}'
+        return f'{_name(change)} may disturb running programs, but "risk" is {change.risk}'
     return ""
 
 
@@ -174,7 +174,7 @@ def undo_refusal(change: Change, pushed: Collection[str] = ()) -> str:
         return objection
     if change.after is None or _is_put_back(change, change.after):
         return ""
-    return f"preflight puts no such value back for {_name(change)}: {_quoted(change.after)}"
+    return f"preflight never restores this value for {_name(change)}: {_quoted(change.after)}"
 
 
 def _is_put_back(change: Change, value: str) -> bool:
@@ -226,7 +226,7 @@ def _text_refusal(change: Change) -> str:
     for name in ("host", "target", "why", "note"):
         text = getattr(change, name)
         if len(text) > 1024 or not text.isprintable():
-            return f'"{name}" is {_quoted(text)}, which is no plain text of at most 1,024 characters'
+            return f'"{name}" is {_quoted(text)}, which is not printable text of at most 1,024 characters'
     for value in (change.before, change.after):
         if value is not None and ("\0" in value or len(value.encode("utf-8", "replace")) > LARGEST_VALUE):
             return f"a value of {_name(change)} has a NUL byte, or more than {LARGEST_VALUE >> 20} MiB"
@@ -241,7 +241,7 @@ def _target_refusal(change: Change) -> str:
     if owner is None or (change.kind in _SPELLED and not _has_keys_once(change.target)):
         return f"preflight never changes {_name(change)}"
     if change.area is not owner.area:
-        return f'{_name(change)} belongs to the area {owner.area}, and "area" is {change.area}'
+        return f'{_name(change)} belongs to the area {owner.area}, but "area" is {change.area}'
     return ""
 
 

@@ -108,7 +108,7 @@ def _ended(
 
 
 def _not_begun(changes: Sequence[Change], why: str) -> tuple[StepResult, ...]:
-    return tuple(StepResult(change, StepState.NOT_RUN, message=f"not begun: {why}") for change in changes)
+    return tuple(StepResult(change, StepState.NOT_RUN, message=f"not started: {why}") for change in changes)
 
 
 @dataclass(frozen=True)

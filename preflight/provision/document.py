@@ -83,20 +83,20 @@ def load(text: bytes, name: str) -> SavedPlan:
 
 def _refuse_strange(changes: Sequence[Change], lines: Sequence[int], name: str) -> None:
     """Raise UsageError for the first change that preflight does not make."""
-    anew = f"to make a plan: {KINDS[PLAN].command}"
+    anew = f"To write a new plan: {KINDS[PLAN].command}"
     for change, line in zip(changes, lines, strict=True):
         if objection := plan_refusal(change):
             raise UsageError(f"{name}:{line}: {objection}\n{anew}")
     if (number := next(repeated(changes), None)) is not None:
         kind, target, host = changes[number].kind, changes[number].target, changes[number].host
-        raise UsageError(f"{name}:{lines[number]}: {kind} {target} of {host} is changed a second time\n{anew}")
+        raise UsageError(f"{name}:{lines[number]}: {kind} {target} of {host} is changed twice\n{anew}")
 
 
 def _each_once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """Return a JSON object as a dict. Raises ValueError for a repeated key: readers differ in which value counts."""
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
-        raise ValueError(f'it has "{next(key for key in keys if keys.count(key) > 1)}" twice in one object')
+        raise ValueError(f'the key "{next(key for key in keys if keys.count(key) > 1)}" occurs twice in one object')
     return dict(pairs)
 
 
@@ -114,7 +114,7 @@ def _lines(text: str, count: int) -> tuple[int, ...]:
     decoder = json.JSONDecoder()
     start = re.search(r'"changes"\s*:\s*\[', text)
     if start is None:
-        raise ValueError('its list of changes is not called "changes" in so many letters')
+        raise ValueError('it has no list with the key "changes"')
     end, line, lines = start.end(), 1, []
     counted = 0
     for _ in range(count):

@@ -34,12 +34,12 @@ def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_
     if change.device is not None and not force_busy:
         busy = _busy(facts, change.host, change.device)
         if busy:
-            return f"{change.host}: device {change.device} is left alone unless --force-busy: {busy}"
+            return f"{change.host}: device {change.device} is left out: {busy}. To include it, add --force-busy."
     if change.risk is Risk.DISTURBING and not allow_disturbing:
         note = f" ({change.note})" if change.note else ""
         return (
-            f"{change.host}: {subject(change)}: {short(change.before)} -> {short(change.after)} may disturb what "
-            f"runs there{note}: left out without --allow-disturbing"
+            f"{change.host}: {subject(change)}: {short(change.before)} -> {short(change.after)} is left out, since it "
+            f"may disturb running programs{note}. To include it, add --allow-disturbing."
         )
     return ""
 
@@ -52,7 +52,7 @@ def where_root(plan: Plan, facts: ClusterFacts) -> tuple[Plan, tuple[str, ...]]:
     """
     powerless = {name: why for name in facts.hosts if (why := _not_root(name, facts, plan.hosts))}
     kept = Plan(tuple(change for change in plan.changes if change.host not in powerless))
-    return kept, _first_few(tuple(powerless.values()), "hosts are left alone, since changing them needs root")
+    return kept, _first_few(tuple(powerless.values()), "hosts are left out, since changing them needs root")
 
 
 def _not_root(host: str, facts: ClusterFacts, changed: Collection[str]) -> str:
@@ -61,9 +61,9 @@ def _not_root(host: str, facts: ClusterFacts, changed: Collection[str]) -> str:
     if not isinstance(os, Os) or os.root:
         return ""
     if os.refused:
-        return f"{os.refused.summary}; it is left alone, since changing it needs root: {os.refused.fix}"
+        return f"{os.refused.summary}. It is left out, since changing it needs root. Fix: {os.refused.fix}"
     return (
-        f"{host}: {os.user} is not root, so it is left alone; sudo = true under [ssh] lets preflight use sudo there"
+        f"{host}: left out, since {os.user} is not root. To use sudo, set sudo = true under [ssh] in the inventory."
         if host in changed
         else ""
     )
@@ -76,7 +76,7 @@ def same_machine(facts: ClusterFacts) -> tuple[str, ...]:
     """
     names = grouped(((os.machine_id, os.hostname), name) for name, os in _systems(facts) if os.machine_id)
     return tuple(
-        f"{' and '.join(aliases)} are one machine: host name {hostname}, machine id {machine}"
+        f"{' and '.join(aliases)} are the same machine: host name {hostname}, machine id {machine}"
         for (machine, hostname), aliases in names.items()
         if len(aliases) > 1
     )
@@ -105,7 +105,7 @@ def not_reached(facts: ClusterFacts) -> tuple[str, ...]:
 def not_seen(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return a sentence for each thing that could not be checked, so that its absence from the plan means nothing."""
     sentences = tuple(dict.fromkeys(finding.summary for finding in findings if finding.outcome is Outcome.UNKNOWN))
-    return _first_few(sentences, "things could not be looked at")
+    return _first_few(sentences, "checks could not run")
 
 
 def _first_few(sentences: Sequence[str], summary: str) -> tuple[str, ...]:
@@ -121,13 +121,13 @@ def _busy(facts: ClusterFacts, host: str, device: int) -> str:
     host_facts = facts.hosts.get(host)
     npu_smi = host_facts.npu_smi if isinstance(host_facts, HostFacts) else None
     if not isinstance(npu_smi, NpuSmi):
-        return "cannot tell whether a job uses it" + (f": {npu_smi.error}" if npu_smi else "")
+        return "a job may use it" + (f", since npu-smi failed: {npu_smi.error}" if npu_smi else "")
     for process in npu_smi.processes:
         if process.device == device:
             return _use(process)
     for chip in npu_smi.chips:
         if chip.device == device and chip.busy_percent:
-            return f"its AI cores are {chip.busy_percent} % busy, though no process is shown"
+            return f"its AI cores are {chip.busy_percent}% busy, although npu-smi lists no process"
     return ""
 
 

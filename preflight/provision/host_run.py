@@ -357,7 +357,7 @@ def _in_phases(changes: Sequence[Change]) -> list[Change]:
 
 def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepResult, ...]:
     if len(steps) != len(changes):
-        raise framed.NoAnswer(f"{len(changes)} changes were sent and {len(steps)} results came back")
+        raise framed.NoAnswer(f"expected {len(changes)} results from the host, received {len(steps)}")
     return tuple(
         StepResult(change, step.state, step.found, step.message, step.maybe)
         for change, step in zip(changes, steps, strict=True)
@@ -367,9 +367,9 @@ def _results(changes: Sequence[Change], steps: Sequence[_Step]) -> tuple[StepRes
 def _unfinished(run: str, at_work: str) -> str:
     """Return the sentence about a run that is at work on a host, or has begun there and was cut off."""
     if at_work:
-        return f"another run is at work on this host ({at_work}); wait until it is done"
+        return f"another run is active on this host ({at_work}). Wait until it ends."
     if run:
-        return f"run {run} was cut off there; preflight configure, or preflight rollback {run}, puts the host in order"
+        return f"run {run} was interrupted there. To recover, run preflight configure or preflight rollback {run}."
     return ""
 
 
@@ -380,7 +380,7 @@ def _with_name(host: Host, error: Exception) -> str:
 
 def lost(changes: Sequence[Change], why: str, run: str) -> tuple[StepResult, ...]:
     """Return `FAILED` for all changes: how far the host came is not known here, so that nothing counts as done."""
-    message = f"{why}; what was done there until then, if anything, stands in {JOURNAL}/{run}.jsonl"
+    message = f"{why}. Changes made before that are in {JOURNAL}/{run}.jsonl on the host."
     return tuple(StepResult(change, StepState.FAILED, message=message, maybe=True) for change in changes)
 
 
@@ -410,6 +410,4 @@ def _read(answer: Answer, marker: str, type_: type[T]) -> T:
             raise HostRefusalError(decode(parts["error"], str), at_work)
         return decode(document, type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise framed.NoAnswer(
-            f"the answer of the program on the host is not understood: {json_error(error)}"
-        ) from error
+        raise framed.NoAnswer(f"cannot parse the answer of the program on the host: {json_error(error)}") from error

@@ -57,7 +57,7 @@ def require_directory() -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> str:
-    return f"the journal {path} cannot be written: {error.strerror}; XDG_STATE_HOME names another place for it"
+    return f"cannot write the journal {path}: {error.strerror}. To use another folder, set XDG_STATE_HOME."
 
 
 class RunJournal:
@@ -89,7 +89,7 @@ class RunJournal:
             )
         except PreflightError as error:
             self.path.unlink(missing_ok=True)
-            raise PreflightError(f"{error}; nothing was changed") from None
+            raise PreflightError(f"{error} Nothing was changed.") from None
 
     def begin(self, host: str, changes: Sequence[Change]) -> None:
         self._note("begin", host=host, steps=[f"{change.kind} {change.target}" for change in changes])

@@ -35,8 +35,7 @@ def _kept(subject: str, kinds: Sequence[Kind], values: Sequence[Mapping[Kind, st
     if phrases:
         yield f"{subject} {', '.join(phrases)} until reboot"
     if Kind.DEVICE_RECOVERY in kinds:
-        were = "it was" if len(values) == 1 else "they were"
-        yield f"{subject} what {were} given back from /etc/hccn.conf"
+        yield f"{subject} the settings restored from /etc/hccn.conf"
 
 
 def _devices(numbers: tuple[int, ...]) -> str:

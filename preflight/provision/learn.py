@@ -76,7 +76,7 @@ def learn(base: Mapping[str, Any], hosts: Sequence[Host], facts: ClusterFacts, p
         learnt["network"], nics = {"nic": next(iter(nics.values()))}, {}
     if "ports" not in base:
         learnt["ports"] = _ports(list(_reached(facts)), comments)
-        comments["ports",].append("As the hosts reserve them.")
+        comments["ports",].append("The ports that the hosts reserve.")
     learnt["hosts"] = _host_tables(base, inspected, count, nics)
     _add_addresses(learnt, inspected, comments)
     return Learned(_ordered(learnt), dict(comments), tuple(_not_inspected(inspected)))
@@ -125,13 +125,13 @@ def why_no_product(facts: ClusterFacts) -> str:
     for chip in chips:
         entry = known_as(chip)
         if entry and entry[1] is None and product_of(chip) is None:
-            return f"npu-smi calls the chips {quote(chip)}; preflight does not support {entry[0]}"
-    named = f"npu-smi calls the chips {', '.join(map(quote, chips[:8]))}" if chips else "npu-smi names no chips"
+            return f"npu-smi reports the chip {quote(chip)}. preflight does not support {entry[0]}."
+    named = f"npu-smi reports the chips {', '.join(map(quote, chips[:8]))}" if chips else "npu-smi reports no chips"
     if len({product_of(chip) for chip in chips} - {None}) > 1:
-        return f"{named}, which are of several products; learn the hosts of each product apart, with --hosts"
+        return f"{named}, which belong to several products. Learn the hosts of each product separately, with --hosts."
     return (
-        f'{named}, which tells no product; write an inventory with product = "atlas-a2" (or atlas-a1, atlas-a3) under '
-        "[cluster], then: preflight learn --inventory hosts.toml -o learned.toml"
+        f'{named}, so the product is unknown. Set product = "atlas-a2" (or atlas-a1, atlas-a3) under [cluster] of an '
+        "inventory, then run: preflight learn --inventory hosts.toml -o learned.toml"
     )
 
 
@@ -171,7 +171,7 @@ def _inspect(hosts: Sequence[Host], facts: ClusterFacts) -> tuple[list[_Inspecte
 def _inspect_host(host: Host, host_facts: object) -> _InspectedHost:
     hccn = host_facts.hccn if isinstance(host_facts, HostFacts) else host_facts
     if not isinstance(hccn, Hccn):
-        error = getattr(hccn, "error", "") or getattr(hccn, "summary", "it has no devices")
+        error = getattr(hccn, "error", "") or getattr(hccn, "summary", "no devices")
         return _InspectedHost(host, error=str(error))
     present = [device for device in hccn.devices if "not exist" not in device.address.error]
     devices = tuple(map(_device, present))
@@ -185,10 +185,12 @@ def _device(device: HccnDevice) -> Device:
 
 def _trouble(device: HccnDevice) -> str:
     if device.address.error:
-        return f"device {device.index}: the address could not be read: {device.address.error}"
+        return f"device {device.index}: cannot read the address: {device.address.error}"
     if device.address.value is None:
         return f"device {device.index} has no address"
-    return "" if interface_of(device) else f"device {device.index} has no mask for its address {device.address.value}"
+    return (
+        "" if interface_of(device) else f"device {device.index} has no netmask for its address {device.address.value}"
+    )
 
 
 def _own_nic(host: Host, host_facts: object) -> tuple[str, IPv4Interface | None]:
@@ -235,13 +237,13 @@ def _ports(hosts: Sequence[HostFacts], comments: Comments) -> dict[str, Any]:
         return {}
     shared = reduce(common, reserved)
     if set(reserved) != {shared}:
-        comments[()].append(f"The hosts reserve different ports; all of them reserve {shared or 'none'}.")
+        comments[()].append(f"The hosts reserve different ports. Ports that all hosts reserve: {shared or 'none'}.")
     table: dict[str, Any] = {}
     if shared >= _HCCL_BEFORE_8_0 and _HCCL - shared:
         table["hccl_count"] = len(_HCCL_BEFORE_8_0)
     other_ports = shared - _HCCL - _MASTER
     if len(other_ports) > _MOST_JOB_PORTS:
-        comments[()].append(f"All hosts reserve these ports, too, which no job seems to want: {other_ports}")
+        comments[()].append(f"All hosts also reserve these ports, which no job seems to use: {other_ports}")
     elif other_ports:
         table["job"] = str(other_ports).split(",")
     return table
@@ -257,7 +259,7 @@ def _add_addresses(document: dict[str, Any], inspected: Sequence[_InspectedHost]
         _write_out(document, inspected, comments)
     else:
         document |= {"device_addresses": plan, "hosts": together(document["hosts"])}
-        comments["device_addresses",].append("The plan that gives the devices what they have.")
+        comments["device_addresses",].append("The plan that results in the current addresses.")
 
 
 def _write_out(document: dict[str, Any], inspected: Sequence[_InspectedHost], comments: Comments) -> None:
@@ -270,7 +272,7 @@ def _write_out(document: dict[str, Any], inspected: Sequence[_InspectedHost], co
         if not why:
             table |= own
         else:
-            comment = [f"Not taken over: {'; '.join(why)}"]
+            comment = [f"Not learned: {', '.join(why)}"]
             comment += [f"{key} = {text_of(values)}" for key, values in own.items() if not item.error]
         if comment:
             comments["hosts", number] = comment
@@ -295,7 +297,7 @@ def _written(host: Host) -> tuple[dict[str, list[str]], list[str]]:
         if all(values):
             own[key] = _texts(values)
         elif any(values):
-            comment.append(f"Without {key}, which only some devices have: {text_of(_texts(values))}")
+            comment.append(f"{key} is left out, since only some devices have it: {text_of(_texts(values))}")
     return own, comment
 
 
@@ -310,7 +312,7 @@ def _shared(host: Host, holders: Mapping[IPv4Address, list[str]]) -> Iterator[st
                 name for name in holders[device.address.ip] if name != f"{host.name} device {device.index}"
             ]
             if other_holders:
-                yield f"device {device.index} has {device.address.ip}, as {', '.join(other_holders)}"
+                yield f"device {device.index} has the same address {device.address.ip} as {', '.join(other_holders)}"
 
 
 def _refused(cluster: Mapping[str, Any], table: Table) -> list[str]:

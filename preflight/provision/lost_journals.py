@@ -38,11 +38,11 @@ def what_is_left(run: str, undo: Undoing, known: Sequence[PastRun], way: Way, th
     notes = list(_not_on(run, [name for name in undo.strangers if name not in sentences]))
     is_known = any(past.run == run for past in known)
     for host, count in undo.damaged.items():
-        text = f"{host}: {count} line{'s' if count > 1 else ''} of {JOURNAL}/{run}.jsonl cannot be read there"
+        text = f"{host}: cannot read {count} line{'s' if count > 1 else ''} of {JOURNAL}/{run}.jsonl"
         if not is_known:
-            away.append(f"{text}, so something may stay as the run left it")
+            away.append(f"{text}. Some changes of the run may stay.")
         elif host not in sentences:
-            notes.append(f"{text}; no step that this machine knows of is missing")
+            notes.append(f"{text}. The journal on this machine has no further changes.")
     return UnrecordedEffects(tuple(away), tuple(notes))
 
 
@@ -89,15 +89,15 @@ def _place(change: Change) -> Place:
 
 def _not_on(run: str, hosts: Sequence[str]) -> Iterator[str]:
     if hosts:
-        yield f"run {run} has not been on {', '.join(hosts[:5])}{' …' if len(hosts) > 5 else ''}"
+        yield f"run {run} did not change {', '.join(hosts[:5])}{' …' if len(hosts) > 5 else ''}"
 
 
 def _sentence(host: str, run: str, unchanged: Sequence[str], changed: Sequence[str], *, damaged: bool) -> str:
     journal = f"{JOURNAL}/{run}.jsonl"
-    parts = [f"{host}: lines of {journal} cannot be read there" if damaged else f"{host}: {journal} is gone there"]
-    parts += [f"still as the run left it: {_some(unchanged)}"] if unchanged else []
-    parts += [f"changed since, or not to be read: {_some(changed)}"] if changed else []
-    return "; ".join([*parts, f"what was there before is in {directory()}/{run}.jsonl on this machine"])
+    parts = [f"{host}: {journal} has unreadable lines" if damaged else f"{host}: {journal} is missing"]
+    parts += [f"Not undone: {_some(unchanged)}"] if unchanged else []
+    parts += [f"Changed since, or unreadable: {_some(changed)}"] if changed else []
+    return ". ".join([*parts, f"The old values are in {directory()}/{run}.jsonl on this machine."])
 
 
 def _some(items: Sequence[str]) -> str:

@@ -74,7 +74,7 @@ def _place(change: Change) -> tuple[int, int]:
 def _conflict(first: Change, second: Change) -> str:
     values = " and ".join(f"{change.why} {short(change.after)}" for change in (first, second))
     return (
-        f"{first.host}: two checks want different things of {first.kind} {first.target}: {values}; nothing was changed"
+        f"{first.host}: two checks need different values of {first.kind} {first.target}: {values}. Nothing was changed."
     )
 
 

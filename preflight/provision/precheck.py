@@ -46,8 +46,8 @@ def questions(plan: Plan, facts: ClusterFacts) -> tuple[tuple[Ping, ...], tuple[
         return tuple(pings), ()
     suffix = f" and {len(unreachable) - 4} more" if len(unreachable) > 4 else ""
     note = (
-        f"nobody could be asked whether the new addresses of {', '.join(unreachable[:4])}{suffix} are free: "
-        "no device has an address in their subnets yet"
+        f"cannot check whether the new addresses of {', '.join(unreachable[:4])}{suffix} are free, "
+        "since no device has an address in their subnets yet"
     )
     return tuple(pings), (note,)
 
@@ -93,17 +93,17 @@ def taken(pings: Sequence[Ping], facts: ClusterFacts) -> tuple[str, ...]:
 
 def _answered(ping: Ping, holders: dict[IPv4Address, _Device]) -> str:
     holder = holders.get(IPv4Address(ping.address))
-    holding = f"device {holder.index} of {holder.host} has it now" if holder else "nothing in this inventory has it"
+    owner = f"device {holder.index} of {holder.host}" if holder else "no device of this inventory"
     return (
-        f"{ping.address}, planned for {ping.peer}, is taken: it answers a ping from {ping.host}/{ping.device}; "
-        f"{holding}"
+        f"{ping.address}, planned for {ping.peer}, is in use: it answers a ping from {ping.host}/{ping.device}. "
+        f"Current owner: {owner}."
     )
 
 
 def not_asked(pings: Sequence[Ping]) -> tuple[str, ...]:
     """Return a sentence for each ping that could not be sent."""
     return tuple(
-        f"whether {ping.address} is free could not be asked from {ping.host}/{ping.device}: {ping.error}"
+        f"cannot check from {ping.host}/{ping.device} whether {ping.address} is free: {ping.error}"
         for ping in pings
         if ping.error
     )

@@ -33,7 +33,7 @@ _OWN = {
     HCCN_CONF: re.compile(r"(?m)^((?:address|gateway|netdetect)_\d+)=.*"),
     "/etc/preflight/gate.json": re.compile(r'(?m)^(  "(?:host|config|expect)"): .*'),
 }
-_RISKS = {Risk.DISTURBING: "may disturb what runs there", Risk.NEEDS_REBOOT: "counts from the next boot on"}
+_RISKS = {Risk.DISTURBING: "may disturb running programs", Risk.NEEDS_REBOOT: "takes effect at the next boot"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _for_all(of_hosts: Sequence[Sequence[Change]]) -> Iterator[Change]:
     """Yield the first host's changes, with a note where other hosts have other addresses."""
     for first, *other_changes in zip(*of_hosts, strict=True):
         if any((change.before, change.after) != (first.before, first.after) for change in other_changes):
-            note = f"so on {first.host}; on the others with their own addresses"
+            note = f"shown for {first.host}; the others get their own addresses"
             yield replace(first, note="; ".join(filter(None, (note, first.note))))
         else:
             yield first
@@ -114,7 +114,7 @@ def _diff(change: Change, name: str, *, whole: bool) -> list[PlanLine]:
     if change.kind is Kind.NFT_INPUT:
         return _chain(name, "deleted, with all its rules", change.after)
     if change.kind is Kind.IPTABLES_INPUT:
-        return _chain(name, "emptied; its policy: ACCEPT", change.after)
+        return _chain(name, "emptied, policy ACCEPT", change.after)
     return _value(name, change.before, change.after)
 
 
@@ -122,7 +122,7 @@ def _chain(name: str, opened: str, after: str | None) -> list[PlanLine]:
     """Return the lines for a chain as a whole: `opened`, or all the lines with which it is restored."""
     text = (after or "").splitlines()
     return [
-        PlanLine(f"{name}: {'put back' if after else opened}", "remove"),
+        PlanLine(f"{name}: {'restored' if after else opened}", "remove"),
         *(PlanLine(f"      +{printable_columns(line)}", "add") for line in text),
     ]
 

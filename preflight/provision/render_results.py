@@ -15,11 +15,11 @@ _WELL = (StepState.DONE, StepState.ALREADY)
 _GOOD = (Outcome.PASS, Outcome.SKIP)
 _BAD = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 _WORDS = {
-    StepState.MOVED: "somebody changed it meanwhile, so it was left alone",
-    StepState.DID_NOT_STICK: "was written without an error, and is not so",
+    StepState.MOVED: "left alone, since it was changed in the meantime",
+    StepState.DID_NOT_STICK: "written without an error, but without effect",
     StepState.FAILED: "failed",
-    StepState.NOT_RUN: "not tried, because of the one before",
-    StepState.REVERTED: "taken back",
+    StepState.NOT_RUN: "not tried, since an earlier change failed",
+    StepState.REVERTED: "undone",
 }
 
 
@@ -41,7 +41,7 @@ def _counts(results: Sequence[StepResult]) -> Iterator[PlanLine]:
         yield PlanLine(f"{_count(len(hosts), 'change')} made on {_count(len(set(hosts)), 'host')}", "pass")
     already = sum(result.state is StepState.ALREADY for result in results)
     if already:
-        yield PlanLine(f"{_count(already, 'change')} not needed: so already")
+        yield PlanLine(f"{_count(already, 'change')} already in place")
 
 
 def _failure(of_host: Sequence[StepResult]) -> str:

@@ -5,30 +5,30 @@ import shlex
 from preflight.model.change import Change, Kind
 
 NO_PERSON = (
-    "the firewall is not changed: this machine cannot show that others still get in. Run the same command on a "
-    'terminal and confirm it there, or run preflight on another machine, with ssh.transport = "openssh"'
+    "the firewall is not changed, since this machine cannot test new connections from outside. Run the command in a "
+    'terminal and confirm there, or run it on another machine with ssh.transport = "openssh".'
 )
 
 
 def done(seconds: float, local: bool) -> str:
     """Return the sentence for a change that the host reverted and then found as before."""
-    why = "no person confirmed it" if local else "no new connection came through"
-    return f"{why} within {seconds:g} s, or the host was restarted. The host took it back and found it as before"
+    why = "not confirmed" if local else "no new connection succeeded"
+    return f"{why} within {seconds:g} s, or the host restarted. The host undid the change and verified that."
 
 
 def unknown(why: str, run: str) -> str:
     """Return the sentence for a change of which no answer came."""
-    return f"not known whether it stays or was taken back: {why}. To find out: preflight rollback {run} --dry-run"
+    return f"unknown whether the change is active or undone: {why}. To find out: preflight rollback {run} --dry-run"
 
 
 def not_reverted(change: Change, trying: bool, port: int | None) -> str:
     """Return the sentence for a change that the host has not reverted."""
     begin = (
-        "not confirmed, and not taken back yet: the host is still trying"
+        "not confirmed. The host is still trying to undo it"
         if trying
-        else ("not confirmed, and the host could not take it back; its journal says why")
+        else "not confirmed, and the host could not undo it. Its journal has the reason"
     )
-    return f"{begin}. To let ssh in, on its console: {opening(change, port or 22)}"
+    return f"{begin}. To allow ssh, run on its console: {opening(change, port or 22)}"
 
 
 def opening(change: Change, port: int) -> str:

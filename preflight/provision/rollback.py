@@ -13,7 +13,7 @@ from preflight.provision.keeps import kept_values
 from preflight.transport.types import TransportError
 
 _HCCN_CONF = "/etc/hccn.conf"
-_PARTLY = "{host}: {file} is not put back whole, since somebody has changed it: only what is ours in it goes"
+_PARTLY = "{host}: only preflight's part of {file} is undone, since the file was changed since"
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _trusted_undo(host_run: HostRun, run: str, pushed: Collection[str]) -> HostU
     objection = next(filter(None, (undo_refusal(change, pushed) for change in undo.changes or ())), "")
     if not objection:
         return undo
-    return f"{host_run.host_name}: its journal is not to be trusted, nothing is taken back: {objection}"
+    return f"{host_run.host_name}: nothing is undone, since its journal is not trustworthy: {objection}"
 
 
 def undoing_in_order(run: str, way: Way, this_run: str, begun: Collection[Change] = ()) -> Undoing:

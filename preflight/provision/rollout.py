@@ -24,7 +24,7 @@ class Batch:
         match = re.fullmatch(r"([0-9]{1,6})(%?)", text)
         number = int(match[1]) if match else 0
         if not match or number < 1 or (match[2] and number > 100):
-            raise ValueError(f"{text!r} is neither a share such as 25% nor a number of hosts such as 16")
+            raise ValueError(f"{text!r} is neither a percentage such as 25% nor a number of hosts such as 16")
         return cls(number / 100) if match[2] else cls(None, number)
 
     def size(self, total: int) -> int:
@@ -61,7 +61,7 @@ class Rollout:
         if failed and canaries:
             return f"the canary {failed[0]} failed"
         if len(failed) > self.max_fail:
-            return f"{len(failed)} host{'s' if len(failed) > 1 else ''} failed, and --max-fail is {self.max_fail}"
+            return f"{len(failed)} host{'s' if len(failed) > 1 else ''} failed (--max-fail {self.max_fail})"
         return ""
 
 

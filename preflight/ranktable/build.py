@@ -90,16 +90,16 @@ class _Findings:
 
 def _why_unseen(host: Host, facts: HostFacts | Unreachable | None) -> str:
     if isinstance(facts, HostFacts):
-        why = facts.hccn.error if isinstance(facts.hccn, Missing) else "its devices were not looked at"
+        why = facts.hccn.error if isinstance(facts.hccn, Missing) else "its devices were not checked"
     else:
-        why = facts.summary.removeprefix(f"{host.name}: ") if facts else "it has no facts"
+        why = facts.summary.removeprefix(f"{host.name}: ") if facts else "no facts were collected"
     return f"{host.name}: {why}"
 
 
 def _super_pods(host: Host, facts: HostFacts, numbers: Sequence[int], findings: _Findings) -> Mapping[int, SuperPod]:
     """Return the place in its super-pod for each device that npu-smi has one for."""
     if not isinstance(facts.chips, Chips):
-        why = facts.chips.error if isinstance(facts.chips, Missing) else "not looked at"
+        why = facts.chips.error if isinstance(facts.chips, Missing) else "not checked"
         findings.unseen.append(f"{host.name}: its super device ids: {why}")
         return {}
     readings = {chip.device: chip.superpod for chip in facts.chips.chips}
@@ -109,8 +109,8 @@ def _super_pods(host: Host, facts: HostFacts, numbers: Sequence[int], findings: 
         if reading and reading.value:
             places[number] = reading.value
         else:
-            why = (reading and reading.error) or "npu-smi does not tell it"
-            findings.unseen.append(f"{host.name}: device {number}: its super device id: {why}")
+            why = (reading and reading.error) or "npu-smi does not report it"
+            findings.unseen.append(f"{host.name}: device {number}: super device id unknown ({why})")
     return places
 
 

@@ -97,7 +97,7 @@ def _host_findings(
     table: RankTable, host: Host, server: Server | None, facts: HostFacts | Unreachable | None
 ) -> Iterator[_Finding]:
     if not isinstance(facts, HostFacts):
-        yield f"{host.name}: {facts.summary.removeprefix(f'{host.name}: ') if facts else 'it has no facts'}"
+        yield f"{host.name}: {facts.summary.removeprefix(f'{host.name}: ') if facts else 'no facts were collected'}"
     elif server is None:
         text = f"{host.name} ({host.address}) is not in the table: no server has one of its addresses"
         yield HostDifference("server", text, ("server_list",), host=host.name)
@@ -169,7 +169,7 @@ def _copy(file: SeenFile | None) -> str:
 
 
 def _state(file: SeenFile | None) -> str:
-    return "it was not looked at" if file is None else file.error or file.kind
+    return "it was not checked" if file is None else file.error or file.kind
 
 
 def _ranks(server: Server) -> str:
@@ -208,7 +208,7 @@ class _ServerComparison:
         for device in self.server.devices:
             reading = readings.get(device.device_id)
             if reading and reading.error:
-                yield f"{self.host.name}: device {device.device_id}: its address: {reading.error}"
+                yield f"{self.host.name}: device {device.device_id}: address unknown ({reading.error})"
             elif reading and device.device_ip and not reading.value:
                 yield self._other_value(device, "device_ip", "")
 
@@ -223,8 +223,8 @@ class _ServerComparison:
         for device in self.server.devices:
             reading = readings.get(device.device_id)
             if reading is None or reading.value is None:
-                why = (reading and reading.error) or "not told"
-                yield f"{self.host.name}: device {device.device_id}: its super device id: {why}"
+                why = (reading and reading.error) or "not reported"
+                yield f"{self.host.name}: device {device.device_id}: super device id unknown ({why})"
             elif device.super_device_id != str(reading.value.sdid):
                 yield self._other_value(device, "super_device_id", str(reading.value.sdid))
 
@@ -259,4 +259,4 @@ class _ServerComparison:
 
 
 def _why(section: object) -> str:
-    return section.error if isinstance(section, Missing) else "not looked at"
+    return section.error if isinstance(section, Missing) else "not checked"

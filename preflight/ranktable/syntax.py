@@ -71,7 +71,7 @@ def _explain(text: str, error: json.JSONDecodeError) -> NotJsonError:
     if not text.strip():
         why = "the file is empty"
     elif text.startswith("\ufeff"):
-        why = "it begins with a byte order mark, which not every reader passes over: save it as UTF-8 without one"
+        why = "it begins with a byte order mark, which not every reader accepts. Save it as UTF-8 without one"
     elif _COMMENT.match(after):
         why = f"a comment, {quote(after)}: the comments that manuals show must be taken out"
     elif after.startswith(("]", "}")) and before.endswith(","):

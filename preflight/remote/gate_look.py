@@ -212,7 +212,7 @@ def called_since(changed, record=RECORD):
             call = json.loads(line)
             if call["context"] in SLURMS and max(changed, time.time() - RECENT) < call["time"]:
                 call_time = time.strftime("%H:%M:%S", time.localtime(call["time"]))
-                return "it started the gate as %s at %s, after slurm.conf was changed" % (call["context"], call_time)
+                return "Slurm called the gate as %s at %s, after slurm.conf was changed" % (call["context"], call_time)
         except (ValueError, KeyError, TypeError):
             continue
     return ""
@@ -268,7 +268,7 @@ def scheduler(programs):
         return gate_lines, "", ""
     unread = unread_change(running_daemons, changes)
     if not config:
-        return gate_lines, "its controller does not answer: scontrol show config", unread
+        return gate_lines, "the Slurm controller does not answer scontrol show config", unread
     return gate_lines, called_since(max(changes.values(), default=0)), unread
 
 

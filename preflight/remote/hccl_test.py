@@ -58,10 +58,10 @@ def find_mpirun():
     places = ([os.path.join(home, "bin")] if home else []) + os.environ.get("PATH", "").split(":") + list(PLACES)
     path = shutil.which("mpirun", path=":".join(places))
     if path is None:
-        raise NotPossibleError("mpirun is neither on PATH nor below $MPI_HOME; HCCL Test needs MPICH or Open MPI")
+        raise NotPossibleError("mpirun is neither on PATH nor in $MPI_HOME. HCCL Test needs MPICH or Open MPI")
     text, _ = run([path, "--version"], VERSION_SECONDS)
     if "Open MPI" not in text and "HYDRA" not in text:
-        raise NotPossibleError("%s is neither Open MPI nor MPICH; it said %r" % (path, text[:200]))
+        raise NotPossibleError("%s is neither Open MPI nor MPICH. It printed %r" % (path, text[:200]))
     return path, "Open MPI" in text
 
 
@@ -218,7 +218,11 @@ def do(request):
     if failed:
         host, error = failed[0]
         suffix = " (and %d more)" % (len(failed) - 1) if len(failed) > 1 else ""
-        why = "mpirun starts the other hosts' ranks by ssh, and this host cannot enter %s%s: %s" % (host, suffix, error)
+        why = "mpirun starts the other hosts' ranks by ssh, but this host cannot log in to %s%s: %s" % (
+            host,
+            suffix,
+            error,
+        )
         return {"command": line, "error": why}
     folder = tempfile.mkdtemp(prefix="preflight-")
     try:

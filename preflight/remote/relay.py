@@ -6,7 +6,7 @@ The nonce of the run is $PREFLIGHT_NONCE. The variable in which the engine numbe
 node's name is $PREFLIGHT_NODE, where its starter knows it. An engine may not carry stdin unchanged: then
 $PREFLIGHT_CALL has addresses (host:port,…). A connection to the first that answers, which begins with a line of the
 nonce, then takes the place of stdin and stderr. With $PREFLIGHT_KEY both sides prove first that they have that key, as
-in transport/engine/handshake.py. If no address proves it, the exit code is `NOBODY`.
+in transport/engine/handshake.py. If no address proves it, the exit code is `NO_HOST`.
 
 Stdin has lines of JSON that all nodes get, each for the nodes and programs that it names; any line is a sign of life.
 The end of stdin, or 20 s without a line, ends the programs and the relay.
@@ -51,7 +51,7 @@ BEAT = 5.0  # seconds between two signs of life
 FAREWELL = 3.0  # seconds that programs have to end after the end of their stdin
 MOST = 64 << 20  # bytes that wait for a program which does not read them
 PATIENCE = 10.0  # seconds for the other side to prove itself
-NOBODY = 75  # EX_TEMPFAIL, <sysexits.h>: no command was run, and the call may be repeated
+NO_HOST = 75  # EX_TEMPFAIL, <sysexits.h>: no command was run, and the call may be repeated
 
 
 class ControllerChannel:
@@ -247,7 +247,7 @@ def call_back(addresses, nonce, key):
             return
         except OSError as error:
             os.write(2, ("%s: no way to the controller at %s: %s\n" % (socket.gethostname(), address, error)).encode())
-    raise SystemExit(NOBODY if key else 1)
+    raise SystemExit(NO_HOST if key else 1)
 
 
 def prove(connection, key):
@@ -268,7 +268,7 @@ def prove(connection, key):
         received += data
     peer_nonce = received[:32]
     if not hmac.compare_digest(received[32:], b" " + proof(b"called") + b"\n"):
-        raise OSError("who answers does not prove that it has this token, for these hosts")
+        raise OSError("the other side did not prove that it has this run's token for these hosts")
     return proof(b"caller")
 
 

@@ -114,7 +114,7 @@ def diff(before: Side, after: Side) -> Diff:
     if before.facts and after.facts:
         facts = compared(before.facts, after.facts)
     else:
-        not_compared += [f"facts: {side.name} has none" for side in (before, after) if side.facts is None]
+        not_compared += [f"facts ({side.name} has none)" for side in (before, after) if side.facts is None]
     findings = _findings(before, after, not_compared)
     figures = _figures(before, after, not_compared)
     return Diff(before, after, facts, findings, tuple(figures), tuple(not_compared))
@@ -124,13 +124,13 @@ def _figures(before: Side, after: Side, not_compared: list[str]) -> list[Compari
     """Return the comparison of figures that are in both runs. Reasons why some are not go to `not_compared`."""
     if not (before.figures and after.figures):
         if before.figures or after.figures:
-            not_compared += [f"figures: {side.name} has none" for side in (before, after) if not side.figures]
+            not_compared += [f"figures ({side.name} has none)" for side in (before, after) if not side.figures]
         return []
     figures = compare(Baseline("", before.run, before.figures), after.figures)
     if figures:
         not_compared += _figures_alone(before, after)
     else:
-        not_compared.append("figures: none is of the same operation, size and ranks in both")
+        not_compared.append("figures (no operation with the same size and ranks in both)")
     return figures
 
 
@@ -138,7 +138,7 @@ def _figures_alone(before: Side, after: Side) -> Iterator[str]:
     was, now = ({figure.shape.kind for figure in comparable(side.figures or ())} for side in (before, after))
     for side, alone in ((before, was - now), (after, now - was)):
         if alone:
-            yield f"figures: {len(alone)} {'is' if len(alone) == 1 else 'are'} only in {side.name}"
+            yield f"{len(alone)} figure{'' if len(alone) == 1 else 's'} that only {side.name} has"
 
 
 _Subject = tuple[str, str | None, int | None, int | None, str | None]
@@ -148,15 +148,15 @@ def _findings(before: Side, after: Side, not_compared: list[str]) -> tuple[Findi
     """Return the changed findings of hosts and checks that are in both runs, the worst first."""
     hosts = set(before.hosts) & set(after.hosts)
     if before.findings is None or after.findings is None:
-        not_compared += [f"findings: {side.name} has none" for side in (before, after) if side.findings is None]
+        not_compared += [f"findings ({side.name} has none)" for side in (before, after) if side.findings is None]
         return ()
     if not hosts:
-        not_compared.append("findings: no host is in both")
+        not_compared.append("findings (no host is in both)")
         return ()
     earlier, later = _by_subject(before.findings, hosts), _by_subject(after.findings, hosts)
     changes, one_sided = _changes(earlier, later, before, after)
     if one_sided:
-        not_compared.append(f"findings of {', '.join(sorted(one_sided))}: one of the runs did not look, or could not")
+        not_compared.append(f"findings of {', '.join(sorted(one_sided))} (not checked in one of the runs)")
     return tuple(sorted((change for change in changes if change.before is not change.after), key=_urgency))
 
 

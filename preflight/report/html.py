@@ -37,6 +37,7 @@ body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sa
   max-width: 72rem; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } .dim { color: var(--dim); }
 code, pre, .mono { font-family: ui-monospace, monospace; font-size: .92em; overflow-wrap: anywhere; }
+pre { background: var(--none); border-radius: 3px; margin: .3rem 0 .6rem; padding: .4rem .7rem; white-space: pre-wrap; }
 .word { border-radius: 3px; color: var(--paper); font-size: .8rem; font-weight: 600; padding: .1rem .45rem; }
 .finding { border-left: 4px solid; margin: .8rem 0; padding: .1rem 0 .1rem .8rem; }
 .finding p { margin: .25rem 0; } .next { border: 1px solid var(--line); padding: .6rem .8rem; }
@@ -69,7 +70,7 @@ MOST_PAIRS = 50
 MOST_PHASES = 100
 MOST_DEVICES = 64  # on one host
 LARGE = 4096  # bytes
-NOTHING = "nothing is said of it alone"
+NOTHING = "no separate result"
 
 Fold = Callable[[Iterable[str]], str]
 
@@ -79,9 +80,9 @@ def html(report: Report, titles: Mapping[str, str], *, fold: Fold, next_step: st
     sections = (
         ("Findings", _findings(report, titles, fold)),
         ("Hosts and devices", _places(report)),
-        ("Pairs", _pairs(report.tests)),
-        ("Bandwidth", _bandwidth(report.tests)),
-        ("Rounds of the probe", _rounds(report.tests)),
+        ("Bandwidth of pairs", _pairs(report.tests)),
+        ("Bandwidth by size", _bandwidth(report.tests)),
+        ("Probe rounds", _rounds(report.tests)),
         ("Timeline", _timeline(report)),
         ("Notes", _notes(report)),
     )
@@ -93,7 +94,7 @@ def html(report: Report, titles: Mapping[str, str], *, fold: Fold, next_step: st
         f"<style>{STYLE}</style></head>\n<body>\n<h1>{_word(report.verdict)} {_safe(head)}</h1>\n"
         f'<p class="dim">{_safe(report.started)}, {report.seconds:.0f} s, {len(report.hosts)} hosts</p>\n'
         f"<p>{_safe(count_line(report))}</p>\n"
-        f'<p class="next">next: <code>{_safe(next_step)}</code></p>\n{body}</body>\n</html>\n'
+        f'<div class="next"><b>Next</b>\n<pre>{_safe(next_step)}</pre></div>\n{body}</body>\n</html>\n'
     )
 
 
@@ -125,19 +126,19 @@ def _groups(groups: Sequence[FindingGroup], fold: Fold) -> Iterator[str]:
     for fix in fixes(groups):
         yield _fix(fix)
     for command in retests(groups):
-        yield f"<p>retest:</p>\n<pre>{_safe(command)}</pre>\n"
+        yield f"<p><b>Retest</b></p>\n<pre>{_safe(command)}</pre>\n"
     if further := groups[LINES_A_CHECK:]:
         yield f'<details><summary class="dim">{len(further)} more like these</summary>\n'
         for group in further[:MOST_GROUPS]:
             yield from _group(group, fold)
         if len(further) > MOST_GROUPS:
-            yield f'<p class="dim">… and {len(further) - MOST_GROUPS} more; the JSON report has them all</p>\n'
+            yield f'<p class="dim">… and {len(further) - MOST_GROUPS} more (-o json lists all)</p>\n'
         yield "</details>\n"
 
 
 def _fix(fix: Fix) -> str:
     commands = "\n".join(_safe(command) for command in fix.commands)
-    return f"<p>fix: {_safe(fix.remedy)}</p>\n" + (f"<pre>{commands}</pre>\n" if commands else "")
+    return f"<p><b>Fix:</b> {_safe(fix.remedy)}</p>\n" + (f"<pre>{commands}</pre>\n" if commands else "")
 
 
 def _group(group: FindingGroup, fold: Fold) -> Iterator[str]:
@@ -183,7 +184,7 @@ def _places(report: Report) -> Iterator[str]:
         yield f"<tr><th>{_safe(line.name)}</th>{_cell(worst.get((line.name, None), line.verdict))}{cells}</tr>\n"
     yield "</table></div>\n"
     words = " ".join(map(_word, (Outcome.PASS, Outcome.WARN, Outcome.FAIL, Outcome.UNKNOWN)))
-    yield f'<p class="dim">a column a device: {words}; grey: {NOTHING}</p>\n'
+    yield f'<p class="dim">One column per device. Colours: {words}. Grey: {NOTHING}.</p>\n'
 
 
 def _columns(named: set[int]) -> Sequence[int]:
@@ -207,10 +208,10 @@ def _pairs(tests: Sequence[TestResult]) -> Iterator[str]:
     speeds = _speeds(test for test in both_ways if _size(test) == _size(largest))
     fastest = max(speeds.values())
     places = sorted(set(chain.from_iterable(speeds)))
-    yield f'<p class="dim">{largest.op} of {largest.bytes} B, busbw in GB/s; the fastest pair has {fastest:.3g}</p>\n'
+    yield f'<p class="dim">Busbw of {largest.op} at {largest.bytes} B, in GB/s. Fastest pair: {fastest:.3g} GB/s.</p>\n'
     if len(places) > MOST_IN_A_MATRIX:
         slowest = sorted(speeds.items(), key=lambda item: item[1])[:MOST_PAIRS]
-        yield f"<p>the slowest {len(slowest)} of {len(speeds)} pairs:</p>\n"
+        yield f"<p>The slowest {len(slowest)} of {len(speeds)} pairs:</p>\n"
         yield from _bars([(f"{first} with {second}", speed) for (first, second), speed in slowest], fastest)
         return
     yield '<div class="scroll"><table class="map"><tr><th></th>'
@@ -251,7 +252,7 @@ def _bandwidth(tests: Sequence[TestResult]) -> Iterator[str]:
             sizes = speeds[op, scope.value]
             sizes[size] = min(speed, sizes.get(size, speed))
     for (op, groups), sizes in speeds.items():
-        yield f"<p>{_safe(op)}, {_safe(groups)}: slowest group</p>\n"
+        yield f"<p>{_safe(op)}, slowest group of scope {_safe(groups)}</p>\n"
         yield from _bars([(f"{size} B", sizes[size]) for size in sorted(sizes)], max(sizes.values()))
 
 
@@ -270,7 +271,7 @@ def _rounds(tests: Sequence[TestResult]) -> Iterator[str]:
         rounds[test.id.partition("-")[0]].append(test)
     if not rounds:
         return
-    yield '<table><tr><th>round</th><th>groups</th><th class="n">tests</th><th>ended</th></tr>\n'
+    yield '<table><tr><th>round</th><th>scope</th><th class="n">tests</th><th>outcomes</th></tr>\n'
     for name, round_tests in rounds.items():
         scopes = ", ".join(dict.fromkeys(test.scope.value for test in round_tests))
         ends = ", ".join(
@@ -286,9 +287,9 @@ def _timeline(report: Report) -> Iterator[str]:
     whole = max([report.seconds, *(phase.begin + phase.seconds for phase in report.phases)])
     if not report.phases or not whole:
         return
-    yield f'<p class="dim">{whole:.1f} s from the start to the end; where no bar is, this machine worked</p>\n'
-    yield '<div class="scroll"><table class="time"><tr><th>phase</th><th>when</th><th class="n">from</th>'
-    yield '<th class="n">took</th><th>waited longest for</th></tr>\n'
+    yield f'<p class="dim">{whole:.1f} s from start to end. Gaps are work of this machine.</p>\n'
+    yield '<div class="scroll"><table class="time"><tr><th>phase</th><th>when</th><th class="n">start</th>'
+    yield '<th class="n">duration</th><th>longest wait for</th></tr>\n'
     for phase in report.phases[:MOST_PHASES]:
         start, length = (100 * min(1.0, part / whole) for part in (phase.begin, phase.seconds))
         some = " some" if phase.failed else ""
@@ -300,7 +301,7 @@ def _timeline(report: Report) -> Iterator[str]:
         yield f'<td class="n">{phase.seconds:.1f} s</td><td>{_safe(longest)}</td></tr>\n'
     yield "</table></div>\n"
     if len(report.phases) > MOST_PHASES:
-        yield f'<p class="dim">… and {len(report.phases) - MOST_PHASES} more; the JSON report has them all</p>\n'
+        yield f'<p class="dim">… and {len(report.phases) - MOST_PHASES} more (-o json lists all)</p>\n'
 
 
 def _notes(report: Report) -> Iterator[str]:

@@ -40,7 +40,7 @@ def junit(report: Report, titles: Mapping[str, str], areas: Mapping[str, str]) -
             for check, findings in sorted(suites.get(name, {}).items())
         ]
         if name in why:
-            case = ElementTree.SubElement(suite, "testcase", name="the host was looked at", classname="hosts", time="0")
+            case = ElementTree.SubElement(suite, "testcase", name="Host checked", classname="hosts", time="0")
             _tell(case, "error", [f"left out: {why[name]}"])
             outcomes.append(Outcome.UNKNOWN)
         for key, counted in _COUNTED.items():

@@ -43,14 +43,14 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
         or _apply_fixes(report, hosts)
         or _first_problem(report, inventory, hosts)
         or _complete_run(report, hosts, to_prove)
-        or _look_at_speed(report)
+        or _explain_speed(report)
         or START
     )
 
 
 def _correct_product(report: Report, inventory: Path, hosts: str) -> str:
     fix = _other_product(report)
-    return f"{_in_file(fix, inventory)}; then: preflight check {hosts}" if fix else ""
+    return f"{_in_file(fix, inventory)}, then run: preflight check {hosts}" if fix else ""
 
 
 def _apply_fixes(report: Report, hosts: str) -> str:
@@ -64,24 +64,22 @@ def _first_problem(report: Report, inventory: Path, hosts: str) -> str:
     first = next(iter(with_outcome(report.findings, Outcome.FAIL)), None)
     if first is None:
         if fix := removal(report.findings):
-            return f"{_in_file(fix, inventory)}; then: preflight check {hosts}"
+            return f"{_in_file(fix, inventory)}, then run: preflight check {hosts}"
         first = next(iter(with_outcome(report.findings, Outcome.UNKNOWN)), None)
     if first is None:
         return ""
     if fix := of_inventory(first):
-        return f"{_in_file(fix, inventory)}; then: preflight {report.command} {hosts}"
+        return f"{_in_file(fix, inventory)}, then run: preflight {report.command} {hosts}"
     return f"preflight explain {first.check}"
 
 
 def _complete_run(report: Report, hosts: str, to_prove: str | None) -> str:
-    if report.left_out:
-        return f"look at {report.left_out[0].host}, too: preflight check {hosts}"
-    if report.verdict is Outcome.UNKNOWN:
-        return f"nothing was looked at; preflight check {hosts} does"
+    if report.left_out or report.verdict is Outcome.UNKNOWN:
+        return f"preflight check {hosts}"
     command, *arguments = (to_prove or "").split(maxsplit=1) or [""]
     return " ".join((f"preflight {command} {hosts}", *arguments)) if command else ""
 
 
-def _look_at_speed(report: Report) -> str:
+def _explain_speed(report: Report) -> str:
     is_slow = any(finding.check == _SPEED for finding in with_outcome(report.findings, Outcome.WARN))
     return f"preflight explain {_SPEED}" if is_slow else ""

@@ -25,14 +25,14 @@ def prometheus(report: Report) -> str:
     finished = datetime.fromisoformat(report.finished).timestamp()
     verdicts = Counter(line.verdict for line in report.hosts)
     metrics: tuple[tuple[str, str, Iterable[Sample]], ...] = (
-        ("info", "What these samples are of.", [({"version": __version__, "command": report.command}, 1)]),
-        ("last_run_timestamp_seconds", "When the run ended.", [({}, finished)]),
-        ("run_duration_seconds", "What the run took.", [({}, report.seconds)]),
-        ("verdict", "Of the run: 0 pass, 1 warn, 2 fail, 3 unknown.", [({}, STATUS[report.verdict])]),
-        ("hosts", "Hosts by verdict.", [({"verdict": outcome}, verdicts[outcome]) for outcome in Outcome]),
-        ("hosts_left_out", "Hosts that were not looked at, unasked.", [({}, len(report.left_out))]),
-        ("check_status", "0 pass, 1 warn, 2 fail, 3 unknown; no host: of the cluster.", _status(report.findings)),
-        ("busbw_bytes_per_second", "Of the slowest group, as nccl-tests defines it.", _busbw(report.tests)),
+        ("info", "Version and command of the last run.", [({"version": __version__, "command": report.command}, 1)]),
+        ("last_run_timestamp_seconds", "Time at which the run ended.", [({}, finished)]),
+        ("run_duration_seconds", "Duration of the run.", [({}, report.seconds)]),
+        ("verdict", "Verdict of the run: 0 pass, 1 warn, 2 fail, 3 unknown.", [({}, STATUS[report.verdict])]),
+        ("hosts", "Number of hosts by verdict.", [({"verdict": outcome}, verdicts[outcome]) for outcome in Outcome]),
+        ("hosts_left_out", "Number of requested hosts that were left out.", [({}, len(report.left_out))]),
+        ("check_status", "0 pass, 1 warn, 2 fail, 3 unknown. No host: the cluster.", _status(report.findings)),
+        ("busbw_bytes_per_second", "Busbw of the slowest group, as in nccl-tests.", _busbw(report.tests)),
     )
     return "".join(line for name, help_, samples in metrics for line in _metric(f"preflight_{name}", help_, samples))
 

@@ -39,9 +39,7 @@ def evidence(lines: Sequence[str]) -> list[str]:
     """Return the first lines of the evidence, clipped, and the number of further ones."""
     remainder = len(lines) - MOST_EVIDENCE
     first_lines = [clipped(line) for line in lines[:MOST_EVIDENCE]]
-    return (
-        [*first_lines, f"… and {remainder} more lines; the JSON report has them all"] if remainder > 0 else first_lines
-    )
+    return [*first_lines, f"… and {remainder} more lines (-o json lists all)"] if remainder > 0 else first_lines
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class FindingGroup:
 
     @property
     def fix(self) -> Fix:
-        likewise = " (likewise for the others)" if len(self.fixes) > 1 else ""
+        likewise = " (do the same for the others)" if len(self.fixes) > 1 else ""
         remedy, commands = self.first.remedy, self.first.commands
         return Fix(remedy + likewise if remedy else "", commands)
 
@@ -191,7 +189,7 @@ def _block_lines(
     for group in groups[:LINES_A_CHECK]:
         lines += _group_lines(group, fold, width)
     if len(groups) > LINES_A_CHECK:
-        lines.append(Line(f"    … and {len(groups) - LINES_A_CHECK} more like these (-o json has them all)", "dim"))
+        lines.append(Line(f"    … and {len(groups) - LINES_A_CHECK} more like these (-o json lists all)", "dim"))
     if len(checks) > LISTED:
         lines += [Line(text, "dim") for text in _wrap(f"checks: {', '.join(checks)}", "      ", width)]
     for fix in fixes(groups):
@@ -261,4 +259,5 @@ def count_line(report: Report) -> str:
     """Return the verdict, and the number of checks for each outcome."""
     outcomes = Counter(worst_by((finding.check, finding.outcome) for finding in report.findings).values())
     counts = ", ".join(f"{outcomes[outcome]} {outcome.value}" for outcome in Outcome if outcomes[outcome])
-    return f"{report.verdict.value.upper()}: {counts or 'nothing'} of {sum(outcomes.values())} checks"
+    ran = f"{counts} of {sum(outcomes.values())} checks" if counts else "no check ran"
+    return f"{report.verdict.value.upper()}: {ran}"

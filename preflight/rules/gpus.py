@@ -81,9 +81,7 @@ def gone(nvidia: Nvidia) -> dict[str, str]:
     answer = nvidia.gpus.value
     shown = {gpu.bus for gpu in answer.gpus} if answer and not answer.cut else set()
     return {
-        gpu.bus: "is on the PCI bus, but not in nvidia-smi"
-        if gpu.answers
-        else "does not answer on the PCI bus any more"
+        gpu.bus: "is on the PCI bus, but not in nvidia-smi" if gpu.answers else "no longer answers on the PCI bus"
         for gpu in _own(nvidia)
         if not gpu.answers or (shown and gpu.bus not in shown and not nvidia.contained)
     }
@@ -96,5 +94,5 @@ def xids_of(nvidia: Nvidia) -> tuple[Xid, ...]:
 
 def line(error: Xid | SXid) -> str:
     """Return the driver's message with the time of its last line; /dev/kmsg counts microseconds since the boot."""
-    when = f"{int(error.last) / 1e6:.0f} s after the boot:" if error.last.isdecimal() else error.last
+    when = f"{int(error.last) / 1e6:.0f} s after boot:" if error.last.isdecimal() else error.last
     return f"{when} {error.text}".strip()

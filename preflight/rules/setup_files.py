@@ -72,7 +72,7 @@ def limits_file(setup: HostSetup) -> str | None:
         for domain in ("*", "root")
         for kind in ("soft", "hard")
     ]
-    return f"{MARK}: what training jobs need. It counts from the next login on.\n" + "".join(rows) if rows else None
+    return f"{MARK}: limits for training jobs. They apply from the next login.\n" + "".join(rows) if rows else None
 
 
 def lower_limits(setup: HostSetup, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -110,7 +110,7 @@ def profile_file(cluster: Cluster, interface: str) -> str | None:
     if interface:
         variables["HCCL_SOCKET_IFNAME"] = f"={interface}"  # "=": exactly this one
     rows = [f"export {name}={_quoted(value)}\n" for name, value in {**variables, **own}.items()]
-    return f"{MARK}: what the HCCL jobs of cluster {cluster.name} have in common.\n" + "".join(rows)
+    return f"{MARK}: common variables of the HCCL jobs of cluster {cluster.name}.\n" + "".join(rows)
 
 
 def _quoted(text: str) -> str:

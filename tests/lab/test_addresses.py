@@ -155,7 +155,7 @@ def test_a_refusal_says_what_to_do(lab: LabHandle) -> None:
     done = configure(lab, inventory=amp)
     assert done.returncode == 1
     said = " ".join(done.stdout.split())
-    assert "another device of this host has the address, or the driver uses its range itself; plan another" in said
+    assert "another device of this host has the address, or the driver uses its range. Plan another address" in said
     assert "The ip address configured is conflicted!" in said
 
 
@@ -185,7 +185,7 @@ def test_whose_process_uses_a_device_is_said(right: LabHandle) -> None:
         on(right, "hccn_tool -i 1 -netdetect -s address 192.168.101.9")
         done = configure(right)
         said = " ".join(done.stdout.split())
-        assert f"device 1 is left alone unless --force-busy: process sleep (pid {pid}, user root) uses it" in said
+        assert f"device 1 is left out: process sleep (pid {pid}, user root) uses it." in said
     finally:
         on(right, f"kill {pid}")
         job.wait(timeout=10)

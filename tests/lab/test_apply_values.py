@@ -107,7 +107,7 @@ def test_a_link_that_leads_elsewhere_is_refused(host: LocalHost, tmp_path: Path)
     link.symlink_to("/dev/null")
     answer = host.apply(change("file", link, "", "new"))
     assert states(answer) == ["failed"]
-    assert "is a link to /dev/null; change that by hand" in answer["results"][0]["message"]
+    assert "is a link to /dev/null. Change the target manually" in answer["results"][0]["message"]
 
 
 def test_a_directory_in_a_files_place_is_refused(host: LocalHost, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_program_is_not_put_through_a_link(host: LocalHost, tmp_path: Path) ->
     link.symlink_to("busybox")
     answer = host.apply(change("program", link, "old", "new"))
     assert states(answer) == ["failed"]
-    assert "a program of ours is a file of its own" in answer["results"][0]["message"]
+    assert "preflight's program must be a regular file" in answer["results"][0]["message"]
     assert target.read_text() == "old"
 
 

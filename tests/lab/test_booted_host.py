@@ -276,7 +276,7 @@ def texts(root: Path) -> list[bytes | None]:
     return [path.read_bytes() if (path := root / name).exists() else None for name in WRITTEN]
 
 
-CUT_OFF = "what was done there until then, if anything, stands in"
+CUT_OFF = "Changes made before that are in"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ CUT_OFF = "what was done there until then, if anything, stands in"
         pytest.param(
             '"event": "begin".*"phase": "guarded"', f"{CUT_OFF}|or the host was restarted", id="the firewall changes"
         ),
-        pytest.param('"event": "confirmed"', "closes ports", id="the firewall is made permanent"),
+        pytest.param('"event": "confirmed"', "blocks ports", id="the firewall is made permanent"),
     ],
 )
 def test_a_host_that_is_reset_in_the_middle_is_finished_by_the_next_run(

@@ -42,7 +42,7 @@ def test_findings_of_a_capture_are_those_of_a_look(lab: LabHandle, tmp_path: Pat
     file = tmp_path / "capture.json"
     document, said = captured(lab, file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert "every answer was understood" in said
+    assert "all output was parsed" in said
     assert document["not_understood"] == []
     extras = document["hosts"]["node01"]["sections"]["extras"]["value"]
     assert "hccn_tool -i devid -ip" in extras["hccn_tool -h"]["out"]
@@ -94,8 +94,8 @@ def test_a_name_without_which_the_tools_would_not_be_understood_is_refused(lab: 
     inventory = called(lab, tmp_path, "rs", "worker")  # "fec mode: rs FEC mode"
     done = preflight("capture", "-i", inventory, "--out", file, "--anonymous", check=False)
     assert done.returncode == 1
-    assert "nothing was written: a host's name is a word of the tools" in done.stderr
-    assert "hccn_tool -fec would not be understood" in done.stderr
+    assert "since a host name is also a word in the tools' output" in done.stderr
+    assert "preflight could not parse hccn_tool -fec" in done.stderr
     assert not file.exists()
 
 
@@ -126,4 +126,4 @@ def test_a_folder_gets_a_file_named_by_the_day_and_a_place_that_is_none_is_a_sen
     assert re.fullmatch(r"preflight-capture-\d{8}-\d{6}\.json", file.name)
     done = preflight("capture", "-i", lab.inventory, "--out", "/no/such/place", "--limit", "node01", check=False)
     assert done.returncode == 2
-    assert "/no/such/place: nothing can be written in /no/such: No such file or directory" in done.stderr
+    assert "/no/such/place: cannot write in /no/such: No such file or directory" in done.stderr

@@ -87,9 +87,9 @@ def test_a_dry_run_shows_everything_and_changes_nothing(fresh: LabHandle) -> Non
 def test_without_a_terminal_and_without_yes_nothing_is_contacted(fresh: LabHandle) -> None:
     done = configure(fresh)
     assert done.returncode == 2
-    assert "there is no terminal to ask on" in done.stderr
+    assert "no terminal for the confirmation" in done.stderr
     assert "--dry-run" in done.stderr
-    assert "nothing was contacted" in done.stderr
+    assert "no host was contacted" in done.stderr
 
 
 def test_whoever_says_no_changes_nothing(fresh: LabHandle) -> None:
@@ -188,7 +188,7 @@ def test_a_device_with_a_running_job_is_left_alone(fresh: LabHandle) -> None:
         assert done.returncode == 1, "one change is still wanted"
         said = " ".join(done.stdout.split())
         user = f"process sleep (pid {pid}, user root) uses it"
-        assert f"! node01: device 3 is left alone unless --force-busy: {user}" in said
+        assert f"! node01: device 3 is left out: {user}" in said
         assert "192.168.103.2" in on(fresh, "node01", "hccn_tool -i 3 -netdetect -g")
     finally:
         on(fresh, "node01", f"kill {pid}")
@@ -213,8 +213,8 @@ def test_an_address_that_somebody_has_stops_the_plan_by_name(fresh: LabHandle) -
     try:
         done = configure(fresh, "-y", area="device-ips")
         assert done.returncode == 1
-        assert "192.168.102.12, planned for node01/6, is taken: it answers a ping from node02/6" in done.stderr
-        assert "device 2 of node01 has it now" in done.stderr
+        assert "192.168.102.12, planned for node01/6, is in use: it answers a ping from node02/6" in done.stderr
+        assert "device 2 of node01" in done.stderr
         assert state(fresh) == before
     finally:
         on(fresh, "node01", "hccn_tool -i 2 -ip -s address 192.168.102.11 netmask 255.255.255.0")
@@ -287,7 +287,7 @@ def with_firewall_off(lab: LabHandle) -> Path:
 def test_ufw_is_switched_off_where_the_inventory_says_so(ufw: LabHandle) -> None:
     off = with_firewall_off(ufw)
     held = preflight("configure-firewall", "--inventory", off, "-y", check=False)
-    assert "left out without --allow-disturbing" in " ".join(held.stdout.split()), "-y does not imply it"
+    assert "To include it, add --allow-disturbing." in " ".join(held.stdout.split()), "-y does not imply it"
     assert on(ufw, "node01", "ufw status").startswith("Status: active")
     allowed = ("-y", "--allow-disturbing", "-o", "json")
     done = preflight("configure-firewall", "--inventory", off, *allowed, check=False)

@@ -75,19 +75,19 @@ def test_a_bare_torchrun_trains_on_the_good_nodes(site: Site, tmp_path: Path) ->
     with broken(site.lab, "wrong-data") as bad:
         code, out, err = ran(site, *TOGETHER, "--nodes", "3", *saved, *sample)
     assert (code, out.splitlines()[-1:]) == (0, ["ranks 3: parameters agree bit by bit"]), err
-    assert f"preflight: torchrun starts on 3 of 4 nodes, node[01,03-04]; left out: {bad}\n" in err
+    assert f"preflight: starting torchrun on 3 of 4 nodes: node[01,03-04]; left out: {bad}\n" in err
     report = json.loads((tmp_path / "r.json").read_text())
     assert [host["name"] for host in report["hosts"]] == ["node01", "node03", "node04"]
     assert any(note.startswith(f"left out: {bad}: PRB102, ") for note in report["notes"])
-    assert "the command is started on node[01,03-04]" in report["notes"]
-    assert f"preflight: the others once more, without {bad}\n" in err
+    assert "command started on node[01,03-04]" in report["notes"]
+    assert f"preflight: probing the other nodes again, without {bad}\n" in err
 
 
 def test_too_few_good_nodes_and_nothing_is_run(site: Site) -> None:
     with broken(site.lab, "device-dead") as bad:
         code, out, err = ran(site, *ALONE, "--limit", f"node01,{bad}", "--nodes", "2", "--", "echo", "it ran")
     assert (code, out) == (1, ""), err
-    assert err.splitlines()[-1] == f"preflight: not started: 1 node is good, and 2 are wanted; left out: {bad}"
+    assert err.splitlines()[-1] == f"preflight: not started: 1 node is healthy, but 2 are needed; left out: {bad}"
 
 
 def test_each_node_has_its_rank_and_the_table_and_the_exit_code_is_the_command_s(site: Site) -> None:

@@ -634,7 +634,7 @@ def test_to_stop_firewalld_needs_a_service_manager(make_lab: MakeLab) -> None:
     done = report("configure-firewall", off, "-y", "--allow-disturbing")
     (told,) = done["changes"]
     assert (told["kind"], told["target"], told["state"]) == ("service", "firewalld", "failed")
-    assert "there is no service manager" in told["message"]
+    assert "no service manager is available" in told["message"]
     assert on(lab, "node01", "firewall-cmd --state").strip() == "running"
 
 

@@ -81,7 +81,7 @@ def test_the_gate_is_brought_once_answers_and_is_taken_back(lab: LabHandle) -> N
         answer = json.loads(lab.ssh(host, f"env -i {PROGRAM} --local --context job -o json").stdout)
         assert answer["outcome"] == "unknown", "nothing is published yet"
     again = install(lab, "-y")
-    assert (again.returncode, "every host has it already" in again.stdout) == (0, True)
+    assert (again.returncode, "every host is up to date" in again.stdout) == (0, True)
     assert preflight("rollback", run_id(done), "-y", stdin=subprocess.DEVNULL).returncode == 0
     for host in HOSTS:
         assert on(lab, host, f"ls -d {PROGRAM} {BEHIND} {POLICY} /etc/preflight 2>/dev/null || echo gone") == "gone\n"
@@ -107,15 +107,15 @@ def test_a_mode_that_somebody_has_changed_is_set_right(lab: LabHandle) -> None:
     removed = install(lab, "-y", "--remove")
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert on(lab, "node01", f"ls {PROGRAM} {POLICY} 2>/dev/null || echo gone") == "gone\n"
-    assert "no host has it" in install(lab, "-y", "--remove").stdout
+    assert "no host has the gate" in install(lab, "-y", "--remove").stdout
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (f"echo mine >{PROGRAM}", f"{PROGRAM} is there already and is not ours; --force writes over it"),
-        (f"ln -s /bin/true {PROGRAM}", f"{PROGRAM} is a link there; remove it"),
-        (f"mkdir -p {POLICY}", f"{POLICY} is a folder there; remove it"),
+        (f"echo mine >{PROGRAM}", f"{PROGRAM} already exists and is not preflight's. Overwrite it with --force"),
+        (f"ln -s /bin/true {PROGRAM}", f"{PROGRAM} is a link on the host. Remove it"),
+        (f"mkdir -p {POLICY}", f"{POLICY} is a folder on the host. Remove it"),
     ],
 )
 def test_where_something_else_stands_that_host_is_left_alone(lab: LabHandle, make: str, says: str) -> None:
@@ -174,7 +174,7 @@ def test_a_failure_is_cleared_by_an_operator_who_names_the_host(lab: LabHandle) 
     ask = f"{PROGRAM} --local --context prolog -o json"
     answer = json.loads(lab.ssh("node02", ask).stdout)
     assert (answer["outcome"], answer["open"]) == ("fail", False)
-    assert answer["sentence"].endswith("ago; once fixed: preflight gate clear --limit node02)")
+    assert answer["sentence"].endswith("ago. Once fixed, run preflight gate clear --limit node02)")
     before = verdict(lab, "node01")
     assert (run(lab, "gate", "clear").returncode, verdict(lab, "node02")["looks"] != {}) == (2, True)
     done = run(lab, "gate", "clear", "--limit", "node02")
@@ -221,10 +221,10 @@ def test_a_full_or_read_only_disk_is_named_and_the_old_verdict_stays_whole(
         done = publish(lab, "--save", tmp_path / "report.json")
         assert done.returncode == 1, "it was told to publish, and could not everywhere"
         report = json.loads((tmp_path / "report.json").read_text())
-        cannot = f"not published on node02: {VERDICT} cannot be written: {says}; what was there is there still"
+        cannot = f"not published on node02: {VERDICT} cannot be written: {says}. The previous file was kept"
         assert (report["exit"], report["verdict"] in ("pass", "warn")) == (1, True)
         assert {"published on node01", cannot} <= set(report["notes"])
-        assert "next: see to what kept it from being published, then: preflight check" in done.stdout
+        assert "next: fix what prevented the publication, then run: preflight check" in done.stdout
         assert on(lab, "node02", f"cmp /tmp/old {VERDICT} && ls -A {FOLDER} | grep -v rest") == "verdict.json\n"
         verdict(lab, "node02")
     finally:
@@ -236,7 +236,7 @@ def test_a_link_in_the_place_of_the_folder_is_refused(lab: LabHandle) -> None:
     try:
         done = publish(lab, "--limit", "node02")
         assert done.returncode == 1
-        assert f"not published on node02: {FOLDER} is no folder of its own" in " ".join(done.stdout.split())
+        assert f"not published on node02: {FOLDER} is not a regular folder" in " ".join(done.stdout.split())
         assert on(lab, "node02", "ls -A /tmp/elsewhere") == ""
     finally:
         on(lab, "node02", f"rm {FOLDER}; mv {FOLDER}.real {FOLDER}")

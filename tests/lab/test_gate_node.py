@@ -134,7 +134,7 @@ def test_an_address_that_a_boot_has_lost_is_seen(lab: LabHandle) -> None:
     ):
         code, answer = asked(lab, "health")
         assert (code, closing(answer)) == (1, {("NPU101", "fail", 0)})
-        assert "device 0: address 192.168.100.99, not 192.168.100.11" in answer["sentence"]
+        assert "device 0: address 192.168.100.99, expected 192.168.100.11" in answer["sentence"]
 
 
 def test_a_tool_that_hangs_closes_no_node_and_is_ended(lab: LabHandle) -> None:
@@ -158,7 +158,7 @@ def test_ports_are_looked_at_now(lab: LabHandle) -> None:
     try:
         code, answer = asked(lab, "prolog")
         assert (code, closing(answer)) == (1, {("PRT103", "fail", None)})
-        assert "job port 60000 is taken by " in answer["sentence"]
+        assert "job port 60000 is in use by " in answer["sentence"]
         assert asked(lab, "task")[0] == 0, "there it may be the job's own"
     finally:
         lab.lab("fix")
@@ -190,5 +190,5 @@ def test_a_switched_off_check_and_a_verdict_of_another_host(lab: LabHandle) -> N
     with until(lab, f"{keep}; echo '{other.strip()}' > {FOLDER}/verdict.json", f"mv /root/kept {FOLDER}/verdict.json"):
         code, answer = asked(lab, "prolog")
         assert (code, answer["outcome"]) == (0, "unknown")
-        assert "is of another host, 'node02'" in answer["sentence"]
+        assert "belongs to another host, 'node02'" in answer["sentence"]
         assert asked(lab, "job")[0] == 3

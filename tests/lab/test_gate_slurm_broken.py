@@ -87,8 +87,8 @@ def test_what_removes_the_gate_refuses_while_slurm_starts_it(slurm: SlurmCluster
         refused = preflight(*command, "-y", "-i", slurm.lab.inventory, check=False, stdin=subprocess.DEVNULL)
         text = " ".join(refused.stdout.split())
         assert refused.returncode == 1, text
-        assert f"First take out: {CONF}:{number}: Prolog={GATE}; " in text
-        assert "Then run: scontrol reconfigure" in text
+        assert f"First remove {CONF}:{number}: Prolog={GATE}; " in text
+        assert "Then run scontrol reconfigure" in text
     for _ in range(4):
         slurm.ended(slurm.submit(nodes=4))
     assert slurm.reasons() == {}
@@ -133,15 +133,15 @@ def test_a_daemon_that_was_not_reconfigured_keeps_the_gate(slurm: SlurmCluster) 
         slurm.lab.ssh(host, "rm -f /var/lib/preflight/gate.jsonl")
     done = install(slurm, "--remove", "--dry-run")
     assert (done.returncode, done.stdout.count(f"remove {GATE}")) == (0, 0), done.stdout
-    assert f"{GATE} stays, and lets every job start" in " ".join(done.stdout.split())
+    assert f"{GATE} was kept and lets every job start" in " ".join(done.stdout.split())
     slurm.ended(slurm.submit(nodes=4))
     done = install(slurm, "--remove", "--limit", "node01")
     said = " ".join(done.stdout.split())
-    assert (done.returncode, "Slurm may still start the gate" in said) == (1, True), said
+    assert (done.returncode, "Slurm may still call the gate" in said) == (1, True), said
     assert "after slurm.conf was changed" in said
     slurm.lab.ssh(HEAD, "kill $(cat /run/slurmctld.pid)")
     done = install(slurm, "--remove", "--limit", "node01")
-    assert (done.returncode, "its controller does not answer" in " ".join(done.stdout.split())) == (1, True)
+    assert (done.returncode, "the Slurm controller does not answer" in " ".join(done.stdout.split())) == (1, True)
     for host in (*NODES, HEAD):
         slurm.put(host, CONF, text)
     slurm.lab.ssh(HEAD, "slurmctld < /dev/null > /run/start 2>&1")

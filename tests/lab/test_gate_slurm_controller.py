@@ -26,7 +26,7 @@ DROP = (
     'nft add table inet site; nft add chain inet site in "{ type filter hook input priority 0; }"; '
     "nft add rule inet site in iifname eth0 tcp dport 29500 drop"
 )
-BLOCKED = "preflight: PRB114 node02: other hosts do not reach port 29500 (master)"
+BLOCKED = "preflight: PRB114 node02: other hosts cannot connect to port 29500 (master)"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_node_that_others_do_not_reach_is_drained_and_the_job_runs_on_others(s
     assert slurm.ended(job)["Restarts"] == "1"
     assert slurm.nodes_of(job) == ["node01", "node03", "node04"]
     assert slurm.reasons() == {"node02": BLOCKED}
-    assert last_word(slurm) == "3 nodes do well together"
+    assert last_word(slurm) == "3 nodes passed all tests together"
 
 
 def test_srun_is_told_and_the_node_is_drained(slurm: SlurmCluster) -> None:
@@ -96,7 +96,7 @@ def test_a_job_that_was_requeued_too_often_is_held(slurm: SlurmCluster) -> None:
         slurm.wait(lambda: slurm.job(job)["Reason"] == "job_requeued_in_held_state", "the job to be held")
     finally:
         slurm.put(HEAD, f"{PLACE}/hosts.toml", text)
-    assert f"so it is held: scontrol release {job}" in last_word(slurm)
+    assert f"so it is held. Release it with scontrol release {job}" in last_word(slurm)
 
 
 BROKEN = {
@@ -134,7 +134,7 @@ def by_key(lab: LabHandle, command: str, text: bytes = b"") -> "subprocess.Compl
 def test_the_key_starts_no_other_command(slurm: SlurmCluster, command: str) -> None:
     done = by_key(slurm.lab, command)
     assert (done.returncode, done.stdout) == (77, b"")
-    assert b"preflight-gate: refused: this key is for preflight's probe alone" in done.stderr
+    assert b"preflight-gate: refused: this key only allows preflight's probe" in done.stderr
 
 
 def test_the_key_forwards_no_port(slurm: SlurmCluster) -> None:
@@ -150,7 +150,7 @@ def test_the_key_starts_no_other_text(slurm: SlurmCluster) -> None:
     text = b"open('/tmp/mine', 'w')\n" + b"#" * (listed["length"] - 23)
     done = by_key(slurm.lab, shlex.quote(listed["command"]), text)
     assert (done.returncode, done.stdout) == (77, b"")
-    assert b"the program is not the one that was installed here" in done.stderr
+    assert b"the program differs from the one that was installed on this host" in done.stderr
     assert slurm.lab.ssh("node01", "test -e /tmp/mine").returncode == 1
 
 

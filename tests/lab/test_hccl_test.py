@@ -1,4 +1,4 @@
-"""HCCL Test in the probe's place: a real mpirun (Open MPI, MPICH), real ssh from host to host; all_reduce_test is a
+"""HCCL Test ran instead of the probe: a real mpirun (Open MPI, MPICH), real ssh from host to host; all_reduce_test is a
 stand-in that reduces nothing."""
 
 import json
@@ -88,7 +88,7 @@ def test_it_runs_on_all_hosts_and_its_table_is_read(lab: LabHandle, inventory: P
 def test_it_is_taken_where_no_host_s_jobs_have_torch(inventory: Path) -> None:
     report = probe(inventory)
     assert {finding["outcome"] for finding in found(report)} == {"pass"}
-    assert any("HCCL Test in the probe's place" in note for note in report["notes"])
+    assert any("HCCL Test ran instead of the probe" in note for note in report["notes"])
 
 
 def test_a_host_whose_results_are_wrong_is_named(lab: LabHandle, inventory: Path) -> None:
@@ -105,8 +105,9 @@ def test_hosts_that_cannot_log_in_at_each_other_leave_a_command_to_run(lab: LabH
         lab.ssh("node01", "mv /etc/ssh/elsewhere /etc/ssh/between")
     assert finding["outcome"] == "unknown"
     assert f"cannot enter {lab.addresses['node02']}" in finding["summary"]
-    assert "-n 4 " in finding["remedy"]
-    assert PROGRAM in finding["remedy"]
+    (command,) = finding["commands"]
+    assert "-n 4 " in command
+    assert PROGRAM in command
 
 
 def test_without_hccl_test_the_finding_says_how_to_get_it(lab: LabHandle, inventory: Path) -> None:
@@ -116,7 +117,7 @@ def test_without_hccl_test_the_finding_says_how_to_get_it(lab: LabHandle, invent
     finally:
         lab.ssh("node02", f"mv {PROGRAM}.away {PROGRAM}")
     assert finding["outcome"] == "unknown"
-    assert "node02: there is no all_reduce_test; build it" in finding["summary"]
+    assert "node02: all_reduce_test is missing. Build it" in finding["summary"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "controller lost"])

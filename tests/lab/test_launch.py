@@ -151,7 +151,7 @@ def test_the_name_of_the_host_nic_comes_from_the_hosts(lab: LabHandle, tmp_path:
         (tmp_path / name).write_bytes((lab.dir / name).read_bytes())
         (tmp_path / name).chmod(0o600)
     done = preflight("launch", "-i", without, "--", "train.py")
-    assert "# host NICs: from a look at the hosts just now" in done.stdout
+    assert "# host NICs: collected from the hosts just now" in done.stdout
     assert "export GLOO_SOCKET_IFNAME=eth0" in done.stdout
     assert "export HCCL_SOCKET_IFNAME==eth0" in done.stdout.replace("'", "")
     for host, address in lab.addresses.items():

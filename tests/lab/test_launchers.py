@@ -73,7 +73,7 @@ def test_hosts_that_are_set_up_for_a_launcher_are_well(lab: LabHandle) -> None:
     ("line", "check", "says"),
     [
         ("export NCCL_SOCKET_IFNAME=enp9", "HST117", "Bootstrap : no socket interface found"),
-        ("export NCCL_SOCKET_IFNAME=^docker0", "HST117", "NCCL would take lo 127.0.0.1/8"),
+        ("export NCCL_SOCKET_IFNAME=^docker0", "HST117", "NCCL would choose lo 127.0.0.1/8"),
         ("export GLOO_SOCKET_IFNAME=eth", "HST118", "Unable to find address for: eth"),
         ("export OMPI_MCA_btl_tcp_if_include=eth1", "HST119", "Unknown interface name"),
     ],
@@ -96,7 +96,7 @@ def test_a_key_that_is_missing_one_way_is_told_of_that_way(lab: LabHandle) -> No
     finally:
         lab.ssh("node02", f"mv {keys}.kept {keys}")
     assert {check: list(hosts) for check, hosts in told.items()} == {"HST123": ["node01"]}
-    assert told["HST123"]["node01"][1] == "node01: does not get into node02 over ssh: permission denied"
+    assert told["HST123"]["node01"][1] == "node01: cannot log in to node02 over ssh: permission denied"
 
 
 def test_a_host_whose_key_nobody_knows_is_named_once_and_no_key_is_learned(lab: LabHandle) -> None:
@@ -110,7 +110,7 @@ def test_a_host_whose_key_nobody_knows_is_named_once_and_no_key_is_learned(lab: 
     finally:
         for host in ("node01", "node02"):
             lab.ssh(host, f"mv {known}.kept {known}")
-    assert told == {"HST123": {"node03": ("fail", "node03: no other host gets in over ssh: unknown host key")}}
+    assert told == {"HST123": {"node03": ("fail", "node03: no other host can log in over ssh: unknown host key")}}
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_a_plan_is_recognised_and_everything_else_is_kept(lab: LabHandle, tmp_pa
     done = learn("--inventory", lab.inventory, "-o", learned)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        f"{learned}: the addresses as the plan four-subnets, by order, of 3 hosts",
+        f"{learned}: addresses as plan four-subnets, by order, of 3 hosts",
         f"next: preflight configure --inventory {learned} --dry-run",
     ]
     assert load(learned) == load(lab.inventory), "also the keys, whose paths start elsewhere now"
@@ -92,7 +92,7 @@ def test_a_file_that_is_there_is_written_over_only_if_that_is_said(lab: LabHandl
     kept.write_text("mine")
     refused = learn("--inventory", lab.inventory, "-o", kept)
     assert (refused.returncode, kept.read_text()) == (2, "mine")
-    assert "is there already; name another file, or write over it with --force" in refused.stderr
+    assert "already exists. Choose another file, or overwrite it with --force." in refused.stderr
     assert learn("--inventory", lab.inventory, "-o", kept, "--force").returncode == 0
     assert load(kept).name == "lab"
 
@@ -100,21 +100,21 @@ def test_a_file_that_is_there_is_written_over_only_if_that_is_said(lab: LabHandl
 def test_a_file_that_cannot_be_written_is_told(lab: LabHandle, tmp_path: Path) -> None:
     done = learn("--inventory", lab.inventory, "-o", tmp_path / "nowhere/learned.toml")
     assert done.returncode == 2
-    assert f"nothing can be written in {tmp_path}/nowhere: No such file or directory" in done.stderr
-    assert "nothing was contacted" in done.stderr
+    assert f"cannot write in {tmp_path}/nowhere: No such file or directory" in done.stderr
+    assert "no host was contacted" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [(("--hosts", "n1", "--inventory", "x.toml"), "--hosts stands for an inventory; give one of the two"),
-     (("--user", "root"), "belong to --hosts"),
+    [(("--hosts", "n1", "--inventory", "x.toml"), "--hosts and --inventory exclude each other"),
+     (("--user", "root"), "need --hosts"),
      (("--hosts", "n[1-"), "the brackets do not match")],
 )  # fmt: skip
 def test_wrong_usage_contacts_nobody(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
     done = learn(*arguments, "-o", tmp_path / "x")
     assert done.returncode == 2
     assert sentence in done.stderr
-    assert "nothing was contacted" in done.stderr
+    assert "no host was contacted" in done.stderr
 
 
 def test_a_host_that_is_away_is_named_and_the_others_are_learned(lab: LabHandle, tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_what_contradicts_itself_stands_there_as_a_comment(lab: LabHandle, tmp_p
     text = open_.read_text()
     for sentence in ("node02: device 2: address 192.168.102.15 is also used by node03/2",
                      "node01: device 5: no address",
-                     "Not taken over: device 5 has no address",
-                     "Not taken over: device 2 has 192.168.102.15, as node03 device 2",
+                     "Not learned: device 5 has no address",
+                     "Not learned: device 2 has the same address 192.168.102.15 as node03 device 2",
                      '# device_addresses = ["192.168.100.11/24", '):  # fmt: skip
         assert sentence in text
     assert "! node01: device 5: no address" in done.stderr

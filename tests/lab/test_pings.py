@@ -59,11 +59,11 @@ def cut_off(lab: LabHandle, ports: list[tuple[str, int]]) -> AbstractContextMana
 @pytest.mark.parametrize(
     ("options", "foretold"),
     [
-        ((), "48 pings between the devices of 3 hosts, 4 a device: about 4 s"),
-        (("--mesh",), "60 pings between the devices of 3 hosts, 5 a device: about 5 s"),
-        (("--cross-rail",), "84 pings between the devices of 3 hosts, 7 a device: about 7 s"),
-        (("--mesh", "--cross-rail"), "168 pings between the devices of 3 hosts, 14 a device: about 14 s"),
-        (("--ping-size", "64"), "24 pings between the devices of 3 hosts, 2 a device: about 2 s"),
+        ((), "48 pings between the devices of 3 hosts, 4 per device, about 4 s"),
+        (("--mesh",), "60 pings between the devices of 3 hosts, 5 per device, about 5 s"),
+        (("--cross-rail",), "84 pings between the devices of 3 hosts, 7 per device, about 7 s"),
+        (("--mesh", "--cross-rail"), "168 pings between the devices of 3 hosts, 14 per device, about 14 s"),
+        (("--ping-size", "64"), "24 pings between the devices of 3 hosts, 2 per device, about 2 s"),
     ],
     ids=" ".join,
 )
@@ -218,8 +218,8 @@ def test_a_leaf_without_its_uplink_is_named_as_two_groups_of_hosts(
     finally:
         two_leaves.lab("fix", "partition")
     assert found == [
-        (None, ["node01", "node02"], "a partition: just what is behind leaf01"),
-        (None, ["node03", "node04"], "a partition: just what is behind leaf02"),
+        (None, ["node01", "node02"], "a fault above leaf01, since all devices behind it are cut off and no others"),
+        (None, ["node03", "node04"], "a fault above leaf02, since all devices behind it are cut off and no others"),
     ]
 
 
@@ -237,5 +237,5 @@ def test_a_rail_in_two_parts_is_named_as_two_groups_of_devices(two_leaves: LabHa
         found = parts(two_leaves, "--mesh")
     finally:
         subprocess.run(["ip", "netns", "exec", fabric, "nft", "delete table bridge cut"], check=True)
-    cause = "a partition: no single host or device: what lies between"
+    cause = "a fault between the parts, since the lost pings share no host or device"
     assert found == [(1, ["node01/1", "node03/1"], cause), (1, ["node02/1", "node04/1"], cause)]

@@ -99,7 +99,7 @@ def test_a_stale_plan_is_refused_by_name_and_nothing_is_changed_anywhere(
     try:
         done = run("apply", tmp_path / "plan.json", "-y")
         assert done.returncode == 1
-        assert "is stale; nothing was changed" in done.stderr
+        assert "is stale. Nothing was changed." in done.stderr
         stale = "expected '' (or '29500,60000-60031' already), found '41000'"
         assert f"node02: net.ipv4.ip_local_reserved_ports: {stale}" in done.stderr
         assert done.stderr.splitlines()[-1].startswith("next: preflight plan --inventory")
@@ -128,7 +128,7 @@ def test_a_file_that_is_no_plan_contacts_nobody(tmp_path: Path, text: str, says:
     done = run("apply", path, "-y")
     assert done.returncode == 2
     assert says in done.stderr
-    assert "nothing was contacted" in done.stderr
+    assert "no host was contacted" in done.stderr
 
 
 @pytest.mark.parametrize("path", ["precious.txt", "a-folder", "a-pipe"])
@@ -138,8 +138,8 @@ def test_what_is_no_plan_is_not_written_over(lab: LabHandle, tmp_path: Path, pat
     os.mkfifo(tmp_path / "a-pipe")
     done = run("plan", "--inventory", lab.inventory, "--out", tmp_path / path)
     assert done.returncode == 2
-    assert f"{path} is there already and is no plan; name another file for the plan" in done.stderr
-    assert "nothing was contacted" in done.stderr
+    assert f"{path} exists and is not a plan. Choose another file for the plan." in done.stderr
+    assert "no host was contacted" in done.stderr
     assert (tmp_path / "precious.txt").read_text() == "precious\n"
 
 
@@ -172,8 +172,8 @@ def test_where_a_journal_cannot_be_written_nothing_is_begun(
     finally:
         subprocess.run(["umount", tmp_path], check=True)
     assert done.returncode == 2
-    assert "/preflight/runs cannot be written: No space left on device" in done.stderr
-    assert done.stderr.splitlines()[-1] == "preflight: nothing was contacted."
+    assert "/preflight/runs: No space left on device" in done.stderr
+    assert done.stderr.splitlines()[-1] == "preflight: no host was contacted."
     on(lab, "node01", "touch /var/lib/preflight")
     try:
         done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node01")
@@ -230,7 +230,7 @@ def test_a_machine_with_two_names_is_refused(lab: LabHandle, tmp_path: Path, bef
         twice.write_text(f'{text}\n[[hosts]]\nname = "other"\naddress = "{alias(address)}"\n')
         done = run("configure-ports", "--inventory", twice, "-y", "--accept-new")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "node01 and other are one machine: host name node01, machine id" in done.stderr
+    assert "node01 and other are the same machine: host name node01, machine id" in done.stderr
     assert looks(lab, "node01") == before["node01"]
 
 
@@ -249,7 +249,7 @@ def test_a_run_that_is_at_work_is_left_to_it_and_its_owner_named(lab: LabHandle)
         done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node01")
         assert done.returncode == 1
         said = " ".join(done.stdout.split())
-        assert "another run is at work on this host (ann@login1, run 7); wait until it is done" in said
+        assert "another run is active on this host (ann@login1, run 7). Wait until it ends." in said
         assert_left_to_ann(done)
     finally:
         holder.kill()
@@ -261,10 +261,10 @@ def assert_left_to_ann(done: "subprocess.CompletedProcess[str]") -> None:
     """What the other run has done meanwhile is not called fixed, nor is that run called cut off."""
     said = " ".join(done.stdout.split())
     assert done.returncode == 1
-    assert "another run (ann@login1, run 7) was at work on node01" in said
+    assert "another run (ann@login1, run 7) is changing node01" in said
     assert "fixed" not in said
     assert "cut off" not in said
-    assert done.stdout.splitlines()[-1].startswith("next: once the other run has ended: preflight ")
+    assert done.stdout.splitlines()[-1].startswith("next: wait for the other run to end, then run: preflight ")
 
 
 def test_a_run_that_is_at_work_when_another_one_looks_is_left_to_it(lab: LabHandle) -> None:
@@ -285,7 +285,7 @@ def test_a_run_that_is_at_work_when_another_one_looks_is_left_to_it(lab: LabHand
         assert_left_to_ann(run("rollback", "7", "--inventory", lab.inventory, *soon))
         for looking in (("plan",), ("configure", "--dry-run")):
             said = " ".join(run(*looking, "--inventory", lab.inventory, "--limit", "node01").stdout.split())
-            assert "node01: another run is at work on this host (ann@login1, run 7), so it is left to it" in said
+            assert "node01: left out, since another run is active there (ann@login1, run 7)" in said
         assert len(on(lab, "node01", f"cat {journal}").splitlines()) == 1
     finally:
         holder.kill()
@@ -312,11 +312,11 @@ def test_what_is_planned_is_what_is_done(lab: LabHandle, tmp_path: Path) -> None
         }
     listed = run("history", "-n", "2").stdout
     count = len(document["changes"])
-    assert f"nothing changed ({count} were so already)" in listed
+    assert f"nothing changed ({count} already in place)" in listed
     assert f"{count} of {count} changes\n" in listed
     assert listed.splitlines()[-1] == f"next: preflight history {last_run()}"
     idle = last_run()
-    assert "nothing to take back" in run("rollback", idle, "-y").stdout
+    assert "nothing to undo" in run("rollback", idle, "-y").stdout
     assert last_run() == idle, "a rollback that had nothing to do is no run"
     history_of(idle).unlink()  # for the tests that follow
     assert applied["schema"] == "preflight.run/1"
@@ -337,7 +337,7 @@ def test_a_second_time_there_is_nothing_to_do_and_nothing_is_written(lab: LabHan
     assert done.stdout.splitlines()[0] == "nothing to change"
     assert run("plan", "--inventory", lab.inventory).stdout.splitlines() == [
         "nothing to change",
-        "nothing was changed",
+        "no host was changed",
         f"next: preflight check --inventory {lab.inventory}",
     ]
     assert {host: written(host) for host in HOSTS} == were
@@ -351,7 +351,7 @@ def test_history_lists_the_run_and_shows_it() -> None:
     assert "changes" in listed
     shown = run("history", run_id).stdout
     assert "/etc/sysctl.conf" in shown or "99-sysctl.conf" in shown
-    assert f"to take it back: preflight rollback {run_id}" in shown.splitlines()
+    assert f"to undo: preflight rollback {run_id}" in shown.splitlines()
     assert run("history", "nonsense").returncode == 2
 
 
@@ -378,7 +378,7 @@ def test_a_rollback_leaves_alone_what_somebody_changed_since(lab: LabHandle) -> 
     said = " ".join(done.stdout.split())
     assert "so it was left alone; expected (-) and found (+): -net.ipv4" in said
     assert "60031# mine now" in said, "the file had no newline at its end"
-    assert f"what it was before the run stands on the host in /var/lib/preflight/journal/{run_id}.jsonl" in said
+    assert f"Their old values are on the host in /var/lib/preflight/journal/{run_id}.jsonl" in said
     assert on(lab, "node01", "cat /etc/sysctl.conf") == mine
     assert on(lab, "node01", f"cat {RESERVED}") == "\n", "the rest is taken back all the same"
     assert "preflight" not in on(lab, "node01", "nft list ruleset; cat /etc/nftables.conf; ls /etc")
@@ -395,7 +395,7 @@ def test_a_run_from_elsewhere_is_taken_back_from_the_hosts_journals(lab: LabHand
     assert "needs --inventory" in done.stderr
     done = run("rollback", run_id, "-y", "--inventory", lab.inventory, env=elsewhere)
     assert done.returncode == 0, done.stderr
-    assert f"run {run_id} has not been on node01, node02" in " ".join(done.stdout.split())
+    assert f"run {run_id} did not change node01, node02" in " ".join(done.stdout.split())
     assert on(lab, "node03", f"cat {RESERVED}") == "\n"
 
 
@@ -412,7 +412,7 @@ def test_a_busy_device_in_a_plan_is_left_alone_and_its_process_named(lab: LabHan
         pid = job.stdout.readline().strip()
         done = run("apply", tmp_path / "plan.json", "-y")
         said = " ".join(done.stdout.split())
-        assert f"node02: device 1 is left alone unless --force-busy: process sleep (pid {pid}" in said
+        assert f"node02: device 1 is left out: process sleep (pid {pid}" in said
         assert "192.168.101.99" in on(lab, "node02", "hccn_tool -i 1 -netdetect -g")
         done = run("apply", tmp_path / "plan.json", "-y", "--force-busy")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -434,12 +434,12 @@ def test_a_rollback_that_leaves_a_host_out_is_no_success_and_not_called_one(lab:
     done = run("rollback", run_id, "-y", "--inventory", fewer)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "node03: not in the inventory any more" in done.stdout
-    assert "; taken back" not in run("history", "-n", "2").stdout
+    assert "; rolled back" not in run("history", "-n", "2").stdout
     done = run("rollback", run_id, "-y", "--inventory", lab.inventory)
     assert done.returncode == 0, done.stdout + done.stderr
     assert on(lab, "node03", f"cat {RESERVED}") == "\n"
     (line,) = [line for line in run("history", "-n", "4").stdout.splitlines() if line.startswith(run_id)]
-    assert line.endswith("; taken back")
+    assert line.endswith("; rolled back")
 
 
 def test_a_run_whose_journals_were_deleted_is_not_said_to_be_taken_back(lab: LabHandle) -> None:
@@ -451,12 +451,12 @@ def test_a_run_whose_journals_were_deleted_is_not_said_to_be_taken_back(lab: Lab
     assert shown.returncode == 3
     done = run("rollback", run_id, "-y")
     assert done.returncode == 1
-    gone = f"node03: /var/lib/preflight/journal/{run_id}.jsonl is gone there; still as the run left it: "
+    gone = f"node03: /var/lib/preflight/journal/{run_id}.jsonl is missing. Not undone: "
     for text in (" ".join(shown.stdout.split()), " ".join(done.stdout.split())):
         assert gone in text
         assert RESERVED_KEY in text.partition(gone)[2].partition("!")[0]
-    assert f"{run_id}.jsonl on this machine" in " ".join(done.stdout.split())
-    assert "; taken back" not in run("history", "-n", "2").stdout
+    assert f"{run_id}.jsonl on this machine." in " ".join(done.stdout.split())
+    assert "; rolled back" not in run("history", "-n", "2").stdout
     on(lab, "node03", "mv /tmp/kept/* /var/lib/preflight/journal")
     assert run("rollback", run_id, "-y").returncode == 0
     assert on(lab, "node03", f"cat {RESERVED}") == "\n"
@@ -469,10 +469,10 @@ def test_a_host_without_a_journal_is_named_though_the_others_are_taken_back(lab:
     on(lab, "node02", "mv /var/lib/preflight /var/lib/away")
     done = run("rollback", run_id, "-y")
     assert done.returncode == 1
-    assert f"node02: /var/lib/preflight/journal/{run_id}.jsonl is gone there" in " ".join(done.stdout.split())
+    assert f"node02: /var/lib/preflight/journal/{run_id}.jsonl is missing" in " ".join(done.stdout.split())
     assert [on(lab, host, f"cat {RESERVED}") for host in ("node01", "node03")] == ["\n", "\n"]
     assert on(lab, "node02", f"cat {RESERVED}") != "\n"
-    assert "; taken back" not in run("history", "-n", "2").stdout
+    assert "; rolled back" not in run("history", "-n", "2").stdout
     on(lab, "node02", "rm -rf /var/lib/preflight; mv /var/lib/away /var/lib/preflight")
     assert run("rollback", run_id, "-y").returncode == 0
     assert on(lab, "node02", f"cat {RESERVED}") == "\n"
@@ -489,7 +489,7 @@ def test_a_damaged_line_in_a_journal_hides_no_step_in_silence(lab: LabHandle) ->
     done = run("rollback", run_id, "-y")
     assert done.returncode == 1, done.stdout
     told = " ".join(done.stdout.split())
-    assert f"node01: lines of {journals}/{run_id}.jsonl cannot be read there; still as the run left it: " in told
+    assert f"node01: {journals}/{run_id}.jsonl has unreadable lines. Not undone: " in told
     assert on(lab, "node01", f"cat {RESERVED}") != "\n"
     on(lab, "node01", f"cp /tmp/whole {journals}/{run_id}.jsonl")
     assert run("rollback", run_id, "-y").returncode == 0
@@ -500,7 +500,7 @@ def test_a_damaged_line_in_a_journal_hides_no_step_in_silence(lab: LabHandle) ->
 def test_a_run_that_no_host_knows_is_most_likely_a_slip(lab: LabHandle) -> None:
     done = run("rollback", "20200101-000000-abcd", "-y", "--inventory", lab.inventory)
     assert done.returncode == 1
-    assert "run 20200101-000000-abcd has not been on node01, node02, node03" in done.stdout
+    assert "run 20200101-000000-abcd did not change node01, node02, node03" in done.stdout
 
 
 def test_a_host_whose_disk_fills_up_is_taken_back_once_there_is_room(lab: LabHandle) -> None:
@@ -522,7 +522,7 @@ def test_a_host_whose_disk_fills_up_is_taken_back_once_there_is_room(lab: LabHan
         try:
             done = run("configure", "--inventory", lab.inventory, "-y", "--limit", "node02")
             assert done.returncode == 1
-            assert ".jsonl cannot be written: " in " ".join(done.stdout.split())
+            assert ".jsonl: " in " ".join(done.stdout.split())
             assert on(lab, "node02", look) != before
             cut_at.append(on(lab, "node02", f"tail -n 1 {journals}/journal/*.jsonl"))
             run_id = last_run()

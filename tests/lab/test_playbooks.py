@@ -187,4 +187,4 @@ def test_without_yes_and_without_a_terminal_nothing_is_contacted(make_lab: MakeL
     lab = make_lab(hosts=1, devices=0, product="cpu")
     done = fab("ports", "--inventory", lab.inventory)
     assert done.returncode == 2
-    assert "nothing was contacted" in done.stderr
+    assert "no host was contacted" in done.stderr

@@ -143,8 +143,10 @@ def test_a_hung_rank_is_named_as_over_ssh(site: Site) -> None:
     finally:
         site.lab.ssh("node01", "nft delete table inet site")
     assert finding["host"] == "node02"
-    assert "2 ranks (devices 0-1) came as far as device" in finding["summary"]
-    assert finding["found"] == f"device, and no way to {site.lab.addresses['node01']}:29500"
+    assert (
+        "2 ranks (devices 0-1) hung while connecting to the rendezvous store (last stage: device)" in finding["summary"]
+    )
+    assert finding["found"] == f"last stage: device, no connection to {site.lab.addresses['node01']}:29500"
 
 
 def test_a_node_whose_processes_all_die_is_named(site: Site) -> None:
@@ -162,7 +164,7 @@ def test_an_engine_that_is_killed_is_no_host_s_fault(site: Site) -> None:
             os.killpg(pid, signal.SIGKILL)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, "")
-    assert re.search(r"the probe came to no verdict: (srun|mpirun) has ended", why)
+    assert re.search(r"the probe did not run: (srun|mpirun) has ended", why)
     wait_until(site.nothing_left, "all to be gone")
 
 
@@ -178,7 +180,7 @@ def test_a_step_that_is_cancelled_and_an_mpirun_that_is_told_to_end_are_no_host_
                 os.kill(pid, signal.SIGTERM)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, ""), why
-    assert re.search("the probe came to no verdict: (srun|mpirun) has", why)
+    assert re.search("the probe did not run: (srun|mpirun) has", why)
     wait_until(site.nothing_left, "all to be gone")
 
 

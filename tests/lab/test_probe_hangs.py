@@ -38,9 +38,11 @@ def test_a_blocked_master_port_names_the_host_behind_it_and_the_place(two_by_two
     two_by_two.ssh("node01", DROPS.format(rule=rule))
     finding = probe("--scope", "all")
     assert finding["host"] == "node02"
-    assert "2 ranks (devices 0-1) came as far as device" in finding["summary"]
-    assert "2 ranks waited at peers 2/4" in finding["summary"]
-    assert finding["found"] == f"device, and no way to {two_by_two.addresses['node01']}:29500"
+    assert (
+        "2 ranks (devices 0-1) hung while connecting to the rendezvous store (last stage: device)" in finding["summary"]
+    )
+    assert "2 ranks waited at peers (2 of 4 ranks present)" in finding["summary"]
+    assert finding["found"] == f"last stage: device, no connection to {two_by_two.addresses['node01']}:29500"
 
 
 def test_closed_ephemeral_ports_stop_gloo_and_are_told_as_such(two_by_two: LabHandle, probe: Probe) -> None:
@@ -49,7 +51,7 @@ def test_closed_ephemeral_ports_stop_gloo_and_are_told_as_such(two_by_two: LabHa
     two_by_two.ssh("node01", DROPS.format(rule=rule))
     finding = probe("--scope", "all,pair", "--sizes", "8", backend="gloo")
     assert finding["host"] is None
-    assert finding["summary"].startswith("all 4 ranks stopped after peers")
+    assert finding["summary"].startswith("all 4 ranks stopped while creating the communicator (last stage: peers)")
     assert "ephemeral ports" in finding["cause"]
     assert any(f"no answer from {two_by_two.addresses['node01']}:" in line for line in finding["evidence"])
 

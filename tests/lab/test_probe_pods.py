@@ -91,7 +91,7 @@ def test_the_pod_that_nobody_reaches_is_named_with_its_node(lab: LabHandle, name
         lab.ssh("node03", "nft delete table inet site")
     assert [ended[host][0] for host in HOSTS] == [44, 44, 42], ended
     assert ended["node03"][1].startswith("preflight: train-2 on node node03 is broken: ")
-    assert all("is not at fault; broken: train-2 on node node03" in ended[host][1] for host in HOSTS[:2])
+    assert all("is not at fault. Broken: train-2 on node node03" in ended[host][1] for host in HOSTS[:2])
 
 
 def test_a_pod_without_torch_is_named(lab: LabHandle, names: str) -> None:
@@ -100,5 +100,5 @@ def test_a_pod_without_torch_is_named(lab: LabHandle, names: str) -> None:
         lab.ssh(host, f"printf '#!/bin/sh\\nexec {python} \"$@\"\\n' > /tmp/pod/python; chmod +x /tmp/pod/python")
     ended = run(lab, names)
     assert {code for code, _ in ended.values()} == {43}, ended  # which is the image's fault, and not the host's
-    assert all("train-1: its rank came as far as python" in said for _, said in ended.values())
+    assert all("train-1: its rank failed while importing torch" in said for _, said in ended.values())
     assert all("No module named 'torch'" in said for _, said in ended.values())

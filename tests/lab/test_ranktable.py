@@ -53,7 +53,7 @@ def test_what_is_written_breaks_no_rule_and_is_what_the_devices_have(lab: LabHan
     assert found.servers[1].devices[3].device_ip == own
     done = ranktable(lab, "--check", table)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "no rule is broken, and the hosts are so" in done.stdout
+    assert "The table is valid and agrees with the hosts." in done.stdout
 
 
 def test_another_address_on_a_device_is_named_with_both_values(lab: LabHandle, table: Path, tmp_path: Path) -> None:
@@ -82,14 +82,14 @@ def test_one_table_is_brought_to_every_host_and_taken_back(lab: LabHandle, table
     done = ranktable(lab, "--push", PATH, "-y")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"sha256 {digest} on node[01-02]" in done.stdout
-    assert f"on every host: export RANK_TABLE_FILE={PATH}" in done.stdout
+    assert f"On each host, set: export RANK_TABLE_FILE={PATH}" in done.stdout
     for host in lab.addresses:
         assert on(lab, host, f"sha256sum {PATH}").split()[0] == digest
     jobs = lab.inventory.with_name("jobs.toml")  # whose environment names the table
     setup = f"export RANK_TABLE_FILE={PATH}; "
     jobs.write_text(lab.inventory.read_text().replace('setup = "', f'setup = "{setup}'))
     same = preflight("ranktable", "-i", jobs, "--check", table, check=False)
-    assert (same.returncode, "no rule is broken, and the hosts are so" in same.stdout) == (0, True), same.stdout
+    assert (same.returncode, "The table is valid and agrees with the hosts." in same.stdout) == (0, True), same.stdout
     on(lab, "node02", f"echo >> {PATH}")
     other = preflight("ranktable", "-i", jobs, "--check", table, check=False)
     assert other.returncode == 1
@@ -97,7 +97,7 @@ def test_one_table_is_brought_to_every_host_and_taken_back(lab: LabHandle, table
     assert f"next: preflight ranktable --inventory {jobs} --push PATH" in other.stdout
     on(lab, "node02", f"sed -i '$d' {PATH}")
     again = ranktable(lab, "--push", PATH, "-y")
-    assert (again.returncode, "every host has it already" in again.stdout) == (0, True)
+    assert (again.returncode, "every host is up to date" in again.stdout) == (0, True)
     run = next(line.split()[1].rstrip(";") for line in done.stdout.splitlines() if line.startswith("run "))
     assert preflight("rollback", run, "-y", stdin=subprocess.DEVNULL).returncode == 0
     for host in lab.addresses:
@@ -107,8 +107,8 @@ def test_one_table_is_brought_to_every_host_and_taken_back(lab: LabHandle, table
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (f"ln -s /etc/hostname {PATH}", f"node02: {PATH} is a link there, which HCCL does not take"),
-        (f"echo mine >{PATH}", f"node02: {PATH} is there already and is no rank table; --force writes over it"),
+        (f"ln -s /etc/hostname {PATH}", f"node02: {PATH} is a link, which HCCL rejects"),
+        (f"echo mine >{PATH}", f"node02: {PATH} exists and is not a rank table. To overwrite it, add --force."),
         (f"mkdir {PATH}", f"node02: {PATH} is a folder there"),
     ],
 )
@@ -117,7 +117,7 @@ def test_where_something_else_stands_no_host_gets_it(lab: LabHandle, make: str, 
     before = on(lab, "node02", f"ls -l {PATH}")
     done = ranktable(lab, "--push", PATH, "-y")
     assert (done.returncode, says in done.stderr) == (1, True), done.stderr
-    assert "nothing was pushed, to any host" in done.stderr
+    assert "nothing was pushed to any host" in done.stderr
     assert on(lab, "node01", f"test -e {PATH} || echo none") == "none\n"
     assert on(lab, "node02", f"ls -l {PATH}") == before
     on(lab, "node02", f"rm -rf {PATH}")

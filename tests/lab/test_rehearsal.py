@@ -86,7 +86,7 @@ def test_hosts_as_they_come_are_closed_to_each_other(lab: LabHandle) -> None:
     found = findings(lab)
     assert set(found) == {"node01", "node02", "node03"}
     assert {one.summary.partition(": ")[2] for one in found.values()} == {
-        "other hosts do not reach any port that it listens on"
+        "other hosts cannot connect to any of its ports"
     }
 
 
@@ -96,7 +96,7 @@ def test_configured_for_hccl_the_ports_of_gloo_are_still_closed(lab: LabHandle) 
     assert findings(lab, "hccl") == {}
     found = findings(lab)
     assert set(found) == {"node01", "node02", "node03"}
-    assert all("not reach ports that the kernel chooses (" in one.summary for one in found.values())
+    assert all("cannot connect to ephemeral ports " in one.summary for one in found.values())
     assert "ip_local_port_range" in found["node01"].remedy
 
 
@@ -118,7 +118,7 @@ def test_the_probe_tells_it_also_where_torch_is_missing(lab: LabHandle) -> None:
     bare = of_cpus(lab, 'setup = "export PYTHONPATH=/opt/bare"')
     done = preflight("probe", "--inventory", bare, "-o", "json", check=False)
     report = json.loads(done.stdout)
-    assert done.stderr.startswith("port rehearsal: not all connections come through")
+    assert done.stderr.startswith("port rehearsal: some connections fail")
     named = {(one["host"], one["outcome"]) for one in report["findings"] if one["check"] == "PRB114"}
     assert named == {("node01", "fail"), ("node02", "fail"), ("node03", "fail")}
 
@@ -135,21 +135,21 @@ def test_open_hosts_reach_each_other_and_their_ports_are_free_at_once(open_lab: 
 @pytest.mark.parametrize(
     ("host", "text", "chain", "summary", "cause"),
     [
-        ("node02", "tcp dport 29500 reject with tcp reset", INPUT, "other hosts do not reach port 29500 (master)",
-         "a firewall, its own or one on the way, resets them (REJECT): the port listens"),
-        ("node02", "tcp dport 60000-60031 reject", INPUT, "other hosts do not reach ports 60000-60031 (HCCL)",
-         "its own firewall rejects them"),
-        ("node03", "tcp dport 60007 drop", INPUT, "other hosts do not reach port 60007 (HCCL)",
-         "its firewall drops them, or something in between does"),
+        ("node02", "tcp dport 29500 reject with tcp reset", INPUT, "other hosts cannot connect to port 29500 (master)",
+         "a firewall of the host or on the way resets the connections (REJECT), although the port is open"),
+        ("node02", "tcp dport 60000-60031 reject", INPUT, "other hosts cannot connect to ports 60000-60031 (HCCL)",
+         "its own firewall rejects the connections"),
+        ("node03", "tcp dport 60007 drop", INPUT, "other hosts cannot connect to port 60007 (HCCL)",
+         "a firewall of the host or on the way drops the connections"),
         ("node03", "ip saddr {node01} tcp dport 1024-65535 ct state new drop", INPUT,
-         "connections from node01 do not come through, others do",
-         "the path between them, or a rule about these senders"),
+         "connections from node01 fail, others succeed",
+         "the path between them, or a firewall rule for these senders"),
         ("node01", "ip saddr {node03} tcp dport 1024-65535 drop", INPUT,
-         "connections between it and node03 do not come through, either way, others do",
-         "the path between them, or a rule about these senders"),
+         "connections to and from node03 fail, others succeed",
+         "the path between them, or a firewall rule for these senders"),
         ("node01", "tcp dport 1024-65535 ct state new drop", "inet filter way_out",
-         "its connections reach none of 2 other hosts",
-         "these are reached from elsewhere, so node01 itself is the place to look"),
+         "cannot connect to any of 2 other hosts",
+         "address, route or firewall of node01"),
     ],
     ids=["reset", "reject", "one-port", "one-way", "both-ways", "way-out"],
 )  # fmt: skip
@@ -176,7 +176,7 @@ def test_a_port_that_is_held_is_named_with_its_process(open_lab: LabHandle) -> N
     finally:
         open_lab.ssh("node02", f"kill {pid}")
     assert {host: one.summary for host, one in found.items()} == {
-        "node02": f"node02: port 60003 (HCCL) held by python3 (pid {pid})"
+        "node02": f"node02: port 60003 (HCCL) is held by python3 (pid {pid})"
     }
 
 
@@ -190,4 +190,4 @@ def test_a_redirected_port_is_not_taken_for_ours(open_lab: LabHandle) -> None:
         (found,) = findings(open_lab).values()
     finally:
         nft(open_lab, "node02", "delete table ip stray")
-    assert (found.host, found.found) == ("node02", "29500: somebody else answered")
+    assert (found.host, found.found) == ("node02", "29500: another program answered")

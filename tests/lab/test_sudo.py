@@ -187,7 +187,7 @@ def test_a_user_whom_sudo_does_not_allow_it(lab: LabHandle, transport: str, rule
     assert "ops ALL=(root) NOPASSWD: ALL" in refused(run(lab, transport)).commands[0]
 
 
-# What stands in .bashrc, which bash reads for sshd's commands, too: each shows the command line on stderr.
+# What is also in .bashrc, which bash reads for sshd's commands: each shows the command line on stderr.
 ECHOES = {
     "set -x": "set -x",
     "echo that reads backslashes": """sh -c 'echo "$1" >&2' sh "$BASH_EXECUTION_STRING" """,
@@ -459,14 +459,14 @@ def test_without_a_terminal_nothing_is_contacted(lab: LabHandle) -> None:
             start_new_session=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode == 2, command
-        assert "there is no terminal to ask for the sudo password on" in done.stderr
-        assert "nothing was contacted" in done.stderr
+        assert "-K needs a terminal to ask for the sudo password" in done.stderr
+        assert "no host was contacted" in done.stderr
 
 
 def test_nothing_typed_is_no_password(lab: LabHandle) -> None:
     code, shown = on_a_terminal("facts", "--inventory", lab.inventory, "-K", typed="")
     assert code == 2
-    assert "no password was typed" in shown
+    assert "no password was entered" in shown
 
 
 def test_a_password_that_nobody_wants_is_not_asked_for(lab: LabHandle) -> None:
@@ -474,7 +474,7 @@ def test_a_password_that_nobody_wants_is_not_asked_for(lab: LabHandle) -> None:
     plain.write_text(lab.inventory.read_text().replace("sudo = true", "sudo = false"))
     code, shown = on_a_terminal("facts", "--inventory", plain, "-K", typed=SECRET)
     assert code == 2
-    assert "no password is wanted" in shown
+    assert "none of the selected hosts has it" in shown
 
 
 # --- without root ---

@@ -58,14 +58,14 @@ def replace_process(start: Start) -> NoReturn:
     try:
         os.execve(start.argv[0], start.argv, dict(start.environment))  # noqa: S606
     except OSError as error:
-        raise PreflightError(f"{start.argv[0]} could not be started: {error.strerror}") from error
+        raise PreflightError(f"cannot start {start.argv[0]}: {error.strerror}") from error
 
 
 def _cluster_of_job(options: ExecOptions, output: ExecOutput) -> Cluster:
     """Return a cluster of the job's nodes."""
     count = max(options.devices) + 1 if options.devices else None
     cluster, assumed = cluster_of(os.environ, options.product, count, socket.gethostbyname)
-    output.say("no hosts.toml: the hosts are those of the job")
+    output.say("no hosts.toml: using the nodes of the job")
     for sentence in assumed:
         output.say(sentence)
     return cluster
@@ -78,8 +78,8 @@ def _way(options: ExecOptions, cluster: Cluster) -> str:
         return str(way)
     if options.via or "SLURM_JOB_ID" not in os.environ:
         raise UsageError(
-            "exec starts its command by srun, in a job of Slurm, or by Open MPI's mpirun (--via mpi), and not over "
-            "ssh: salloc first; or preflight probe, and then what preflight launch prints"
+            "exec needs a Slurm job (run salloc first) or --via mpi. Without them, run preflight probe, then the "
+            "output of preflight launch."
         )
     return "slurm"
 
@@ -92,11 +92,10 @@ def _in_the_job(options: ExecOptions, s: Session, output: ExecOutput) -> Session
     nodes = names.read(ListSource(f"{slurm_environment.ENVIRONMENT}: SLURM_JOB_NODELIST", job.nodes))
     names_of_hosts = job.names(s.hosts)
     if not names_of_hosts:
-        raise UsageError(f"job {job.number} has the nodes {job.nodes}, and none of the hosts of {options.inventory}")
+        raise UsageError(f"no host of {options.inventory} is in job {job.number}, which has the nodes {job.nodes}")
     job_names = job.names(s.cluster.hosts).values()
     if strangers := [node.name for node in nodes.hosts if node.name not in job_names]:
-        verb = "is" if len(strangers) == 1 else "are"
-        output.say(f"{fold(strangers)} of job {job.number} {verb} not in {options.inventory}: left out")
+        output.say(f"left out: {fold(strangers)} of job {job.number}, not in {options.inventory}")
     return s._replace(hosts=tuple(host for host in s.hosts if host.name in names_of_hosts))
 
 
@@ -113,7 +112,7 @@ def _start_on_healthy(options: ExecOptions, s: Session, wanted: Wanted, output: 
     input_text = packed(_by_node(options, chosen, scripts(job)), table, source("step", "agent.processes"))
     spare = f"; spare: {fold(choice.spare)}" if choice.spare else ""
     output.say(
-        f"{options.program[0]} starts on {len(chosen)} of {len(s.hosts)} nodes, {fold(choice.take)}{spare}"
+        f"starting {options.program[0]} on {len(chosen)} of {len(s.hosts)} nodes: {fold(choice.take)}{spare}"
         f"{_left_out(choice)}"
     )
     return _start(options, chosen, job, input_text)
@@ -137,7 +136,7 @@ def _probe_and_choose(options: ExecOptions, s: Session, wanted: Wanted, output: 
         except NotSeenError as error:
             if wanted.unknown is Unknown.CLOSED:
                 raise
-            output.say(f"{error}; --unknown open: it is run all the same")
+            output.say(f"{error}. The command starts nevertheless (--unknown open).")
             return replace(choose(names_of_hosts, (), {}, wanted), out=out)
         judge_probe(run)
         not_tested = {**run.refused, **run.untested}  # the report names these anyway
@@ -148,16 +147,16 @@ def _probe_and_choose(options: ExecOptions, s: Session, wanted: Wanted, output: 
         out |= choice.out
         if choice.problem or not choice.again:
             return replace(choice, out=out)
-        output.say(f"the others once more, without {fold(choice.out)}")
+        output.say(f"probing the other nodes again, without {fold(choice.out)}")
         s = s._replace(hosts=tuple(host for host in s.hosts if host.name in choice.take))
-    return Choice(out=out, problem=f"{MOST_PROBES} probes in a row have found bad nodes among those left", code=1)
+    return Choice(out=out, problem=f"{MOST_PROBES} probes in a row found bad nodes", code=1)
 
 
 def _decision(choice: Choice) -> list[str]:
     """Return the report's note on whether the command is started."""
     if choice.problem:
-        return [f"the command is not started: {choice.problem}"]
-    return [] if choice.again else [f"the command is started on {fold(choice.take)}"]
+        return [f"command not started: {choice.problem}"]
+    return [] if choice.again else [f"command started on {fold(choice.take)}"]
 
 
 def _by_node(options: ExecOptions, hosts: Sequence[Host], texts: dict[str, str]) -> dict[str, str]:

@@ -34,7 +34,7 @@ def wanted_nodes(options: ExecOptions, s: Session) -> Wanted:
     )
     nodes = nodes_of(job.program, settings)
     if nodes and nodes > len(s.hosts):
-        raise UsageError(f"{nodes} nodes are wanted, and there are {len(s.hosts)} to choose from")
+        raise UsageError(f"the command needs {nodes} nodes, but there are only {len(s.hosts)}")
     return Wanted(nodes, Unknown(options.unknown))
 
 
@@ -71,13 +71,13 @@ def _by_rank_table(options: ExecOptions, s: Session) -> tuple[LaunchedJob, Table
     wanted = BuildOptions(options.devices or ())
     facts = rank_table_facts(s, version_of(s.cluster, wanted))
     result = build(s.cluster, s.hosts, facts, wanted)
-    hint = "; --no-rank-table starts the command without one"
+    hint = ". To start without a rank table, add --no-rank-table."
     if result.table is None:
         why = (*result.lacking, *result.unseen)[0]
-        raise (PreflightError if result.lacking else NotSeenError)(f"no rank table: {why}{hint}")
+        raise (PreflightError if result.lacking else NotSeenError)(f"cannot make a rank table: {why}{hint}")
     text = text_of(result.table)
     if wrong := next((problem.text for problem in judge(read(text), s.cluster.product) if not problem.warning), ""):
-        raise PreflightError(f"no rank table that HCCL takes: {wrong}{hint}")
+        raise PreflightError(f"HCCL would reject the rank table: {wrong}{hint}")
     order = [server.id for server in result.table.servers]
     hosts = tuple(sorted(s.hosts, key=lambda host: order.index(host.address)))
     table = Table(f"/tmp/preflight-rank-table-{secrets.token_hex(4)}.json", text)  # noqa: S108  (written with O_EXCL)

@@ -34,7 +34,7 @@ def causes(
     observations = tests.result.observations
     if not tests.result.located and all(observation.test.outcome not in _TROUBLE for observation in observations):
         return ()
-    s.progress.say("tests have failed: asking the hosts why")
+    s.progress.say("tests failed: collecting facts to find the cause")
     results: list[Finding] = result_by(in_background(lambda: _judged_again(s, tests, deep=deep)), until, [])
     findings = apply_waivers(results, s.cluster.waivers, ignored, date.today())
     return tuple(finding for finding in findings if finding.outcome in (Outcome.FAIL, Outcome.WARN))

@@ -67,7 +67,7 @@ def run_tests(s: Session, request: Request, setting: ProbeSetting) -> ProbedDevi
     )
     result = probe(s.cluster, s.hosts, s.transport, request, hooks)
     stop_without_engine(s)
-    late = Rehearsal(request.backend, (), (), "no port rehearsal: its time was spent")
+    late = Rehearsal(request.backend, (), (), "the port rehearsal did not end within the time budget")
     return ProbedDevices(
         s.hosts, request.backend, setting.before(), result, result_by(rehearsal, budget.share(1), late)
     )
@@ -112,8 +112,8 @@ def _budget_note(observations: Sequence[Observation], budget: float | None) -> s
     if not budget or not cut:
         return ""
     if len(observations) == 1:
-        return f"the budget of {budget:.0f} s was spent before a host was there"
+        return f"the budget of {budget:.0f} s ran out before any host was ready"
     not_run = sum(
         observation.test.outcome is TestOutcome.NOT_RUN for observation in cut if observation.test.id != "r0-0"
     )
-    return f"the budget of {budget:.0f} s was spent: {not_run} tests were not run" if not_run else ""
+    return f"the budget of {budget:.0f} s ran out: {not_run} tests did not run" if not_run else ""

@@ -24,11 +24,11 @@ def session_by_engine(options: ProbeOptions, s: Session) -> Iterator[Session]:
         return
     if options.ask_sudo_password:
         raise UsageError(
-            f"-K: what one host is told over {via}, all hosts hear, so no password is; let sudo do without one "
-            "(NOPASSWD), or go by --via ssh"
+            f"-K does not work with --via {via}, since all hosts would receive the password. Let sudo work without "
+            "a password (NOPASSWD), or use --via ssh."
         )
     if options.tool == "hccl-test":
-        raise UsageError(f"HCCL Test starts its ranks by an mpirun of its own and ssh, not over {via}: --via ssh")
+        raise UsageError(f"HCCL Test does not run over {via}: it starts its ranks with mpirun and ssh. Use --via ssh.")
     from preflight.transport.engine import open_engine
 
     with open_engine(via, s.hosts, os.environ) as engine:
@@ -41,7 +41,7 @@ def start_engine(s: Session, budget: float | None) -> None:
     Raise NotSeenError if it starts nothing: no host is at fault.
     """
     if engine := _engine(s):
-        s.progress.say(f"waiting for the hosts to come, by {s.cluster.probe.via}")
+        s.progress.say(f"waiting for the hosts to connect over {s.cluster.probe.via}")
         engine.begin(s.hosts, budget / 2 if budget else None)
         stop_without_engine(s)
 
@@ -50,9 +50,7 @@ def stop_without_engine(s: Session) -> None:
     """Raise NotSeenError if the engine has ended by itself, which is no host's fault."""
     engine = _engine(s)
     if engine and engine.ended:
-        raise NotSeenError(
-            f"the probe came to no verdict: {engine.ended}; leave out hosts that it does not reach: --limit"
-        )
+        raise NotSeenError(f"the probe did not run: {engine.ended}. Leave out unreachable hosts with --limit.")
 
 
 def _engine(s: Session) -> "Engine | None":

@@ -23,8 +23,8 @@ def run_hccl_test(run: ClusterRun, options: ProbeOptions, s: Session, rehearsal:
     jobs = hccl_test.jobs(hccl_test.look(s.cluster, usable, s.transport, s.progress), usable)
     plan = hccl_test.HcclTestPlan(s.cluster, usable, jobs, options.sizes)
     result = hccl_test.run(plan, s.transport, s.progress)
-    run.rounds = {"rehearsal": ports, "hccl_test": result, "observations": NotRun("HCCL Test took its place")}
-    run.notes = ["HCCL Test in the probe's place: one job over all devices, which seldom tells where a fault is"]
+    run.rounds = {"rehearsal": ports, "hccl_test": result, "observations": NotRun("HCCL Test ran instead")}
+    run.notes = ["HCCL Test ran instead of the probe: one job over all devices, which rarely locates a fault"]
     run.notes += filter(None, (ports.note,))
     run.observations = tuple(hccl_test.observations(result))
     run.runner = "hccl-test"

@@ -33,17 +33,17 @@ def after_tests(s: Session, tests: ProbedDevices, until: float = FOR_EVER) -> Li
     """Return the counts since before the tests, read again by `until`; or why the counters do not apply."""
     backend = tests.backend
     if backend not in _READINGS:
-        return NotRun(f"{backend} does not send over RDMA")
+        return NotRun(f"{backend} does not use RDMA")
     if not tests.before.hosts:
-        return NotRun("the counters were not read before the tests, whose time was spent")
+        return NotRun("the time budget ran out before the counters could be read the first time")
     ways = [view.way.between_hosts for view in ways_between(tests.result.observations) if view.way]
     if backend == "nccl" and ways and set(ways) == {"Socket"}:
-        return NotRun("NCCL sent over sockets")
+        return NotRun("NCCL used sockets")
     collected, readings, section = _READINGS[backend]
     reading = in_background(lambda: _read(s, tests.hosts, collected, readings))
     after = result_by(reading, until, None)
     if after is None:
-        return NotRun("the time was spent before the counters could be read again")
+        return NotRun("the time budget ran out before the counters could be read again")
     return between(tests.before, after, [host.name for host in tests.hosts], section)
 
 

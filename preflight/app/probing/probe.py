@@ -36,11 +36,11 @@ def probe_session(options: ProbeOptions, cluster: Cluster) -> Iterator[Session]:
         if options.publish:
             backend = options.backend not in (None, settings.backend)
             partial = {"--scope": options.scope, "--backend": backend, "--via pods": options.via == "pods"}
-            refuse_partial(partial, "a probe of all that jobs use")
+            refuse_partial(partial, "a complete probe")
         if not (options.idle or settings.idle):
             raise UsageError(
-                "the probe keeps every device busy; say that these hosts are idle and yours with --idle, or with "
-                "idle = true under [probe] in the inventory"
+                "the probe keeps every device busy. If no other job uses these hosts, add --idle, or set idle = true "
+                "under [probe] in the inventory."
             )
         yield s
 
@@ -60,8 +60,7 @@ def judge_probe(run: ClusterRun) -> None:
 
 def end_probe(run: ClusterRun) -> EndedRun:
     """Build the report of a judged probe; publish and save it."""
-    if run.options.limit:
-        run.notes.insert(0, f"limited to {run.options.limit}, as asked")
+
     return end(run)
 
 
@@ -84,15 +83,15 @@ def run_probe(options: ProbeOptions, s: Session, started: datetime) -> ClusterRu
 def _refuse_hccl_test(options: ProbeOptions, product: Product) -> None:
     """Raise UsageError for options that HCCL Test does not have."""
     if options.budget:
-        raise UsageError("HCCL Test takes as long as it takes; leave out --budget, or --with")
+        raise UsageError("HCCL Test has no time limit. Remove --budget or --with.")
     if not product.is_npu or options.backend not in (None, "hccl"):
-        raise UsageError("HCCL Test runs over the devices of an NPU cluster; leave out --with, or --backend")
+        raise UsageError("HCCL Test needs NPUs and the backend hccl. Remove --with or --backend.")
 
 
 def _meeting_as_requested(s: Session, init: str | None) -> Session:
     """Return the session with the requested meeting of ranks. Raise UsageError if a file needs an unknown directory."""
     if init == "file" and not s.cluster.probe.shared_dir:
-        raise UsageError("--init file needs shared_dir under [probe] in the inventory, which all hosts share")
+        raise UsageError("--init file needs a directory that all hosts share: set shared_dir under [probe]")
     return s._replace(cluster=replace(s.cluster, probe=replace(s.cluster.probe, init=init))) if init else s
 
 
@@ -101,7 +100,7 @@ def _refuse_other_backend(backend: str | None, product: Product) -> None:
     supported = {"hccl": product.is_npu, "nccl": product is Product.NVIDIA}
     if backend and not supported.get(backend, True):
         backends = [name for name, has_devices in supported.items() if has_devices]
-        raise UsageError(f"--backend {backend} does not run on {product}; {' or '.join([*backends, 'gloo'])} does")
+        raise UsageError(f"--backend {backend} does not run on {product}. Use {' or '.join([*backends, 'gloo'])}.")
 
 
 def _run_torch(run: ClusterRun, options: ProbeOptions, s: Session) -> None:
@@ -125,11 +124,11 @@ def _run_torch(run: ClusterRun, options: ProbeOptions, s: Session) -> None:
         if not request.budget and s.cluster.probe.via == "ssh":
             run_hccl_test(run, options, s, tests.rehearsal)
             return
-        run.notes.append("no host's jobs have torch; HCCL Test would take its place, without --budget and --via")
+        run.notes.append("no host has torch for its jobs. To use HCCL Test instead, remove --budget and --via.")
     tests = replace(tests, hosts=[host for host in s.hosts if host.name not in run.refused])
     add_results(run, s, tests, Afterwards(budget))
     if tests.result.located and request.seed is None:
-        run.notes.append(f"the same pairs again: --seed {tests.result.seed}")
+        run.notes.append(f"to test the same pairs again, add --seed {tests.result.seed}")
     run.facts = users.facts.of(s.hosts, budget.share(1))
     run.untested = dict(tests.result.alone)
 
@@ -166,7 +165,7 @@ class DeviceUsers:
         """Return the hosts whose devices may be used, and refuse the others."""
         facts = self.facts.of(present, self.budget.share(1 / 2))
         late = [host.name for host in present if host.name not in facts.hosts]
-        self.refused.update(dict.fromkeys(late, "it did not say in time whether its devices are in use"))
+        self.refused.update(dict.fromkeys(late, "it did not report in time whether its devices are in use"))
         self.refused.update(may_probe(self.session.cluster, facts, present, asked_idle=self.are_idle))
         return [host for host in present if host.name not in self.refused]
 
@@ -183,8 +182,7 @@ def _without_groups(options: ProbeOptions, s: Session, request: Request) -> Iter
     empty = without_groups(ProbePlan(s.cluster, s.hosts, request))
     if len(empty) == len(request.scopes):
         raise UsageError(
-            f"--scope {','.join(empty)}: the hosts asked for are too few, or have too few devices, for any such test; "
-            "take scope device or all"
+            f"--scope {','.join(empty)} needs more hosts, or more devices on each host. Use scope device or all."
         )
     if options.scope and empty:
-        yield f"no test for --scope {','.join(empty)}: too few hosts, or too few devices"
+        yield f"no tests of scope {','.join(empty)}: too few hosts or devices"

@@ -33,11 +33,11 @@ def probe_in_pod(options: ProbeOptions, s: Session, show: Show) -> int:
     """
     for option, value in {"--limit": options.limit, "-K": options.ask_sudo_password, "--with": options.tool}.items():
         if value:
-            raise UsageError(f"{option}: the pods of a gang are proved all together, by torch; leave it out")
+            raise UsageError(f"--via pods tests all pods together, with torch. Remove {option}.")
     pod = Pod.of(os.environ)
     if pod.index >= len(s.hosts):
         raise UsageError(
-            f"this is pod {pod.index}, and the inventory has {len(s.hosts)}; it is the gang's of another job"
+            f"this is pod {pod.index}, but the inventory has {len(s.hosts)} hosts. It belongs to another job."
         )
     signal.signal(signal.SIGTERM, _interrupted)  # the first process of a container has no default handler for it
     try:
@@ -59,7 +59,7 @@ def _follow(s: Session, pod: Pod) -> PodVerdict:
     try:
         return msgspec.json.decode(follow(pod, s.hosts), type=PodVerdict)
     except msgspec.MsgspecError as error:
-        raise NotSeenError(f"{s.hosts[0].name} sent a verdict that is none: {json_error(error)}; see its log") from None
+        raise NotSeenError(f"{s.hosts[0].name} sent an invalid verdict: {json_error(error)}. See its log.") from None
 
 
 def _lead(options: ProbeOptions, s: Session, pod: Pod, show: Show) -> PodVerdict:
@@ -87,7 +87,7 @@ def _missing(pods: Mapping[str, str]) -> str:
     """Return a sentence on the missing pods. `pods` maps each name to the reason."""
     first = list(pods)[:8]
     remainder = f" and {len(pods) - len(first)} others" if len(pods) > len(first) else ""
-    return f"{', '.join(first)}{remainder} did not come: {pods[first[0]]}"
+    return f"{', '.join(first)}{remainder} did not connect: {pods[first[0]]}"
 
 
 def _met(s: Session, there: Mapping[str, PodLocation]) -> Session:
@@ -99,7 +99,7 @@ def _met(s: Session, there: Mapping[str, PodLocation]) -> Session:
 def _end(pod: Pod, verdict: PodVerdict) -> int:
     """Return the exit code. Write its meaning to the container's log, and for Kubernetes if the file is there."""
     opened = verdict.code == UNKNOWN and pod.opens
-    message = verdict.message + ("; the job begins all the same, as PREFLIGHT_UNKNOWN says" if opened else "")
+    message = verdict.message + (". The job starts nevertheless (PREFLIGHT_UNKNOWN=open)." if opened else "")
     print(message, file=sys.stderr)
     try:
         if pod.log.exists():

@@ -78,17 +78,17 @@ def read(path: Path) -> dict[str, bytes]:
                     documents[entry.filename] = _content(path, archive, entry)
     except _BAD as error:
         raise UsageError(
-            f"{path} cannot be read as a support bundle ({error}); it may be cut, copy it again"
+            f"cannot read {path} as a support bundle: {error}. If it is truncated, copy it again."
         ) from error
     except MemoryError:
         raise UsageError(f"{path} does not fit into this machine's memory") from None
     schema = _schema(documents.get(ABOUT, b""))
     if not schema.startswith("preflight.bundle/"):
-        raise UsageError(f"{path} is no support bundle; to write one: preflight support-bundle")
+        raise UsageError(f"{path} is not a support bundle. To write one: preflight support-bundle")
     if schema != SCHEMA:
         raise UsageError(
-            f"{path}: the schema is {schema!r:.80}, and this preflight reads {SCHEMA}; to write one: preflight "
-            "support-bundle"
+            f"{path} has the schema {schema!r:.80}, but this preflight reads {SCHEMA}. To write a new bundle: "
+            "preflight support-bundle"
         )
     return documents
 
@@ -99,7 +99,7 @@ def _content(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> by
     with archive.open(entry) as member:
         content = member.read(largest + 1)
     if len(content) > largest:
-        raise UsageError(f"{path}: {entry.filename} in it is larger than {largest >> 20} MiB, so hardly ours")
+        raise UsageError(f"{path} is not a support bundle: {entry.filename} is larger than {largest >> 20} MiB")
     return content
 
 
@@ -108,7 +108,7 @@ def _refuse_long_list(path: Path, packed: bytes) -> None:
     end = packed.rfind(_END)
     size = int.from_bytes(packed[end + 12 : end + 16], "little") if end >= 0 else 0
     if size > _LARGEST_LIST or packed[max(end - 20, 0) :].startswith(_END_OF_64):
-        raise UsageError(f"{path} lists more files than a support bundle of ours holds")
+        raise UsageError(f"{path} is not a support bundle: it lists too many files")
 
 
 def _schema(about: bytes) -> str:
@@ -122,20 +122,20 @@ def _schema(about: bytes) -> str:
 def _refuse_strange(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     """Raise UsageError for members that are unsafe to unpack. We do not unpack them, but users may."""
     if len(entries) > _MOST_MEMBERS:
-        raise UsageError(f"{path} holds {len(entries)} files, so it is no support bundle of ours")
+        raise UsageError(f"{path} is not a support bundle: it has {len(entries)} files")
     names: set[str] = set()
     for entry in entries:
         name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)
         place = PurePosixPath(name)
         why = ""
         if place.is_absolute() or ".." in place.parts or "\\" in name:
-            why = "whose name leads out of it"
+            why = "has a path outside the bundle"
         elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):  # some packers write 0; other programs add folders
-            why = "which is no ordinary file"
+            why = "is not a regular file"
         elif entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            why = "packed in a way that we do not use"
+            why = "has an unexpected compression"
         elif name in names:
-            why = "twice"
+            why = "occurs twice"
         if why:
-            raise UsageError(f"{path} holds {name!r:.80}, {why}: it is no support bundle of ours, do not unpack it")
+            raise UsageError(f"{path} is not a support bundle: {name!r:.80} {why}. Do not unpack it.")
         names.add(name)

@@ -34,7 +34,7 @@ def side(word: str, inventory: Path) -> Side:
     is_file = word not in (LAST, PASSED) and os.path.isfile(word)  # noqa: PTH113 - that one raises at a long name
     if is_file:
         return of_file(Path(word))
-    return of_run(checking_run(word, inventory, also=", and there is no such file"))
+    return of_run(checking_run(word, inventory, also=", and no such file"))
 
 
 def of_run(look: CheckRun) -> Side:
@@ -77,9 +77,9 @@ def of_file(path: Path) -> Side:
     if family in (version.partition("/")[0] for version in (SCHEMA, capture.SCHEMA, document.SCHEMA)):
         raise UsageError(refusal(str(path), family, f"{family}/1", text))
     kind = KINDS.get(family)
-    description = kind.name if kind else "no document of preflight"
+    description = kind.name if kind else "not a document of preflight"
     raise UsageError(
-        f"{path}: this is {description}; diff takes a report, facts, a capture or a support bundle. "
+        f"{path}: this is {description}. diff compares reports, facts, captures and support bundles. "
         f"To write a report: {KINDS[refused_document.REPORT].command}"
     )
 

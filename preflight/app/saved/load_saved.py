@@ -16,7 +16,7 @@ from preflight.model.errors import UsageError
 from preflight.model.outcome import Outcome
 
 _NAMED = 4  # failed checks that are named
-_OWN = "its own inventory; commands are for the machine that has it"
+_OWN = "its own inventory"
 
 
 def load_saved(source: Path, inventory: Path = DEFAULT_INVENTORY, limited_to: str | None = None) -> Saved:
@@ -31,7 +31,7 @@ def load_saved(source: Path, inventory: Path = DEFAULT_INVENTORY, limited_to: st
         cluster = load(inventory)
         hosts = _limited(cluster, limited_to)
         facts = document.load(text, str(source))
-        return Saved(cluster, hosts, facts, f"facts from {source}; nobody was contacted")
+        return Saved(cluster, hosts, facts, f"facts are from {source}. No host was contacted.")
     site_capture = capture.load(text, str(source))
     own = inventory is DEFAULT_INVENTORY
     cluster = parse(site_capture.inventory, Path(f"{source}: inventory")) if own else load(inventory)
@@ -41,14 +41,14 @@ def load_saved(source: Path, inventory: Path = DEFAULT_INVENTORY, limited_to: st
         {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}
     )
     by = _OWN if own else str(inventory)
-    note = f"read again from {source}, taken {site_capture.taken}, and judged by {by}; nobody was contacted"
+    note = f"facts are from {source}, captured {site_capture.taken}, judged by {by}. No host was contacted."
     return Saved(cluster, hosts, facts, note)
 
 
 def _of_bundle(source: Path, inventory: Path, limited_to: str | None) -> Saved:
     members = bundle_file.read(source)
     if bundle_file.FACTS not in members:
-        raise UsageError(f"{source} holds no facts: its bundle.json says why")
+        raise UsageError(f"{source} has no facts. Its bundle.json has the reason.")
     text = members.get(bundle_file.INVENTORY)
     own = inventory is DEFAULT_INVENTORY and text is not None
     if own and text is not None:
@@ -58,9 +58,9 @@ def _of_bundle(source: Path, inventory: Path, limited_to: str | None) -> Saved:
     hosts = _limited(cluster, limited_to)
     facts = document.load(members[bundle_file.FACTS], str(source))
     by = _OWN if own else str(inventory)
-    note = f"facts from {source}, judged by {by}; nobody was contacted"
+    note = f"facts are from {source}, judged by {by}. No host was contacted."
     if bundle_file.REPORT in members:
-        note += f"; {_verdict(members[bundle_file.REPORT], str(source))}"
+        note += f" {_verdict(members[bundle_file.REPORT], str(source))}"
     return Saved(cluster, hosts, facts, note)
 
 
@@ -73,6 +73,4 @@ def _verdict(report: bytes, source: str) -> str:
     run = of_report(report, source)
     failed = sorted({finding.check for finding in run.findings or () if finding.outcome is Outcome.FAIL})
     names = f" ({', '.join(failed[:_NAMED])}{' …' if len(failed) > _NAMED else ''})" if failed else ""
-    return (
-        f"run {run.run} itself ended {run.verdict}{names}, with what it pinged and probed: that is in its report.json"
-    )
+    return f"With its pings and tests, run {run.run} ended with {run.verdict}{names}. See its report.json."

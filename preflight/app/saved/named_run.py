@@ -13,7 +13,7 @@ from preflight.provision.journal import PastRun, known_journals, past_run, past_
 
 LAST, PASSED = "last", "passed"
 _CANDIDATES = 8  # runs that an ambiguous beginning lists
-_LIST = "to list the runs: preflight history"
+_LIST = "To list the runs: preflight history"
 
 
 def any_run(word: str) -> PastRun | CheckRun:
@@ -42,12 +42,12 @@ def checking_run(word: str, inventory: Path = DEFAULT_INVENTORY, *, also: str = 
         last = _newest(inventory)
         if passed := last_passed_run(last):
             return passed
-        raise UsageError(f"no run over cluster {last.setting.cluster} passed before run {last.run}; {_LIST}")
+        raise UsageError(f"no run of cluster {last.setting.cluster} before run {last.run} passed. {_LIST}")
     run = _only(word, check_run_ids(word))
     if past := check_run(run) if run else None:
         return past
     if run := _only(word, known_journals()):
-        raise UsageError(f"run {run} changed hosts and did not look at them; name a run of check or probe; {_LIST}")
+        raise UsageError(f"run {run} changed hosts. Choose a run of check or probe. {_LIST}")
     raise UsageError(_unknown(word, also))
 
 
@@ -67,10 +67,8 @@ def changing_run(word: str, inventory: Path | None) -> PastRun | None:
     with suppress(HistoryError):
         check_id = _only(word, check_run_ids(word))
         if past_check := check_run(check_id) if check_id else None:
-            raise UsageError(
-                f"{past_check.run} was a {past_check.command}, which changes nothing that could be taken back; {_LIST}"
-            )
-    raise UsageError(f"{_unknown(word)}\na run that was started on another machine needs --inventory")
+            raise UsageError(f"run {past_check.run} is of {past_check.command}, which changes nothing. {_LIST}")
+    raise UsageError(f"{_unknown(word)}\nFor a run that was started on another machine, add --inventory.")
 
 
 def _newest_of_all() -> PastRun | CheckRun:
@@ -78,7 +76,7 @@ def _newest_of_all() -> PastRun | CheckRun:
     runs: list[PastRun | CheckRun] = list(islice(past_runs(), 1))
     runs += check_runs(1)
     if not runs:
-        raise UsageError("this machine knows no run yet; to make one: preflight check --inventory hosts.toml")
+        raise UsageError("this machine has no runs yet. To start one: preflight check --inventory hosts.toml")
     return max(runs, key=lambda past: past.run)
 
 
@@ -89,8 +87,7 @@ def _newest(inventory: Path) -> CheckRun:
     if newest is None:
         scope = f" over {inventory}" if has_inventory else ""
         raise UsageError(
-            f"this machine remembers no run of check or probe{scope}; to make one: preflight check --inventory "
-            f"{inventory}; to list those of other inventories: preflight history"
+            f"this machine has no run of check or probe{scope}. To start one: preflight check --inventory {inventory}"
         )
     return newest
 
@@ -102,7 +99,7 @@ def _last_to_take_back(inventory: Path | None) -> PastRun:
     for past in runs:
         if not past.undoes and past.run not in undone and over in ("", past.inventory):
             return past
-    raise UsageError(f"no run of this machine has changed hosts and is not taken back; {_LIST}")
+    raise UsageError(f"this machine has no run that changed hosts and was not rolled back. {_LIST}")
 
 
 def _only(word: str, known: Iterable[str]) -> str | None:
@@ -116,10 +113,10 @@ def _only(word: str, known: Iterable[str]) -> str | None:
     if len(matches) > 1:
         remainder = [f"  … and {len(matches) - _CANDIDATES} more"] if len(matches) > _CANDIDATES else []
         listed = [f"  {run}" for run in matches[:_CANDIDATES]]
-        head = f"{word} is the beginning of {len(matches)} runs; name more of one of them:"
+        head = f"{word} matches {len(matches)} runs. Give more of the id:"
         raise UsageError("\n".join([head, *listed, *remainder]))
     return matches[0] if matches else None
 
 
 def _unknown(word: str, also: str = "") -> str:
-    return f"this machine knows no run {word or repr(word)}{also}; {_LIST}"
+    return f"this machine has no run {word or repr(word)}{also}. {_LIST}"

@@ -32,7 +32,7 @@ def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
         subject = f"{scribe.host.name}: {number} chips are {quote(name)}"
         if _INFERENCE.fullmatch(name):
             yield scribe.bad(
-                f"{subject}, without device NICs. HCCL supports one server of them at most",
+                f"{subject}, without device NICs. HCCL supports at most one server of them",
                 expected=scribe.cluster.product.value,
                 found=name,
                 remedy=f"remove {scribe.host.name} from the inventory: preflight is for Atlas A1, A2 and A3",
@@ -45,5 +45,5 @@ def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
                 found=f"{name}, {chip_product}",
                 expected=scribe.cluster.product.value,
                 remedy=f'set product = "{chip_product}" under [cluster] of the inventory, '
-                f"or move {scribe.host.name} to a separate one",
+                f"or move {scribe.host.name} to another inventory",
             )

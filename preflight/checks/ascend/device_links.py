@@ -48,7 +48,7 @@ def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
                 device=device.index,
                 expected="a link that stays up",
                 found=_last(losses),
-                remedy=f"clean or replace optics and cable of device {device.index}, and read the switch port's log",
+                remedy=f"read the log of device {device.index}'s switch port, then clean or replace optics and cable",
                 retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -link_stat -g"),
             )
 
@@ -149,7 +149,7 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
                 f"{host.name}: device {device.index}: link has no error correction (FEC)",
                 host=host.name,
                 device=device.index,
-                expected="rs",
+                expected="RS-FEC",
                 found="no FEC mode",
                 remedy=f"set RS-FEC on the device and on {port}" if a1 else f"set RS-FEC on {port}",
                 commands=(command,) if a1 else (),
@@ -187,8 +187,8 @@ def _speed_findings(scribe: All, host: Host, device: NicDevice, usual: int, hccn
     if device.duplex.value == "Half":
         yield npu.bad(
             "link is half duplex",
-            expected="Full",
-            found="Half",
+            expected="full duplex",
+            found="half duplex",
             remedy=f"set the switch port of device {npu.index} to full duplex",
         )
     elif actual and actual < expected:

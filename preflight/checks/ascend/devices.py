@@ -144,7 +144,7 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             switches.get(device.tls.value or "", no_certificate).append((host.name, device.index))
     for name, index in no_certificate if switches["1"] else ():
         yield DeviceScribe(scribe, name, index).unknown(
-            f"TLS setting unknown without a certificate, TLS is on for {len(switches['1'])} other devices"
+            f"has no certificate, so its TLS setting is unknown. TLS is on for {len(switches['1'])} other devices"
         )
     minority = min(switches, key=lambda value: len(switches[value]))
     majority = "1" if minority == "0" else "0"
@@ -164,7 +164,7 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             f"TLS is {word[minority]}, but {word[majority]} for {len(switches[majority])} other devices",
             expected=word[majority],
             found=word[minority],
-            remedy=f"turn TLS {word[majority]} as on the other devices, if they are right",
+            remedy=f"turn TLS {word[majority]}, if the other devices are right",
             commands=(scribe.on(name, f"hccn_tool -i {index} -tls -s enable {majority}"),),
         )
 
@@ -204,9 +204,10 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
         ("hccn_tool", {device.index for device in hccn.devices}),
         ("npu-smi", {chip.device for chip in npu_smi.chips}),
     ):
-        for fault, difference in (
-            (f"missing in {tool}", wanted - present),
-            (f"in {tool}, but not in the inventory", present - wanted),
+        lost = "compare npu-smi with the PCI bus to find a lost card, or correct the inventory"
+        for fault, remedy, difference in (
+            (f"missing in {tool}", lost, wanted - present),
+            (f"in {tool}, but not in the inventory", "correct the devices in the inventory", present - wanted),
         ):
             for index in sorted(difference - explained):
                 yield scribe.bad(
@@ -214,7 +215,7 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
                     device=index,
                     expected=f"{len(wanted)} devices",
                     found=f"{len(present)} devices",
-                    remedy="compare npu-smi with the PCI bus to find a lost card, or correct the inventory",
+                    remedy=remedy,
                     commands=tuple(
                         scribe.on(scribe.host.name, line) for line in ("npu-smi info -l", "lspci -D -d 19e5:")
                     ),
@@ -273,7 +274,7 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
     elif health == "Init":
         reason, remedy = _STARTING if detect_address else _NO_DETECT_ADDRESS
         yield npu.warn(
-            f"net health is Init, {reason}",
+            f"net health is Init, since {reason}",
             expected="Success",
             found="Init",
             remedy=remedy,

@@ -53,7 +53,7 @@ def _faulty(scribe: All, ping: Ping) -> Iterator[Finding]:
             peer=ping.peer,
             expected=f"{ping.sent} of {ping.sent}",
             found=answers,
-            remedy=f"find NPU and chip number of device {ping.device}, and read its HCCS lanes and errors",
+            remedy=f"find the NPU and chip number of device {ping.device}, then read its HCCS lanes and errors",
             commands=(npu.on("npu-smi info -m"),),
             retest=npu.on(f"hccn_tool -i {ping.device} -hccs_ping -g address {shlex.quote(ping.address)}"),
         )

@@ -57,8 +57,12 @@ def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Fi
     commands = (npu.on(show_run(None) if other_run else f"fuser -v /dev/davinci{npu.index}"),)
     if device.hccp.value == "exist":
         yield (npu.warn if other_run else npu.bad)(
-            "HCCP process, "
-            + ("while another preflight run probes the host" if other_run else "although no job uses the device"),
+            "an HCCP process "
+            + (
+                "runs while another preflight run probes the host"
+                if other_run
+                else "is left over, although no job runs"
+            ),
             expected="no HCCP process",
             found=f"an HCCP process with {pairs} queue pairs",
             remedy=remedy,
@@ -66,7 +70,7 @@ def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Fi
         )
     elif pairs:
         yield npu.warn(
-            "queue pairs left over, although no job uses the device",
+            "queue pairs are left over, although no job runs",
             expected="no queue pair of a job",
             found=f"{pairs} queue pairs",
             remedy=remedy,

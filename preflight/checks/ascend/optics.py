@@ -44,8 +44,8 @@ def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
             yield (scribe.bad if any(fault.dark for fault in faults) else scribe.warn)(
                 f"{scribe.host.name}: device {device.index}: optical module {_joined(faults)}",
                 device=device.index,
-                found="; ".join(fault.values for fault in faults),
-                evidence=tuple(f"module {name}" for name in (_module_name(device.optics.value),) if name),
+                found=", ".join(fault.values for fault in faults),
+                evidence=_module(device.optics.value),
                 remedy=f"clean and reseat the fibre of device {device.index} at both ends, then replace the module",
                 retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -optical -g"),
             )
@@ -89,7 +89,9 @@ def faults_of(optics: Optics | None) -> list[OpticsFault]:
     band = optics.temperature_band
     if optics.temperature is not None and band and not band.low <= optics.temperature <= band.high:
         word = "hot" if optics.temperature > band.high else "cold"
-        faults.append(OpticsFault(f"is too {word}", f"{optics.temperature:g} °C of {band.low:g} to {band.high:g}"))
+        faults.append(
+            OpticsFault(f"is too {word}", f"{optics.temperature:g} °C (limit: {band.low:g} to {band.high:g} °C)")
+        )
     return faults
 
 
@@ -103,10 +105,10 @@ def _beyond(summary: str, powers: Sequence[float | None], band: Band | None, *, 
         if power is not None and (power < band.low if too_low else power > band.high)
     }
     if lanes:
-        limit = f"at least {band.low:g}" if too_low else f"at most {band.high:g}"
+        limit = f"at least {band.low:g} mW" if too_low else f"at most {band.high:g} mW"
         values = ", ".join(f"{power:g}" for power in lanes.values())
         lane_names = f"lane{'s' if len(lanes) > 1 else ''} {', '.join(map(str, lanes))}"
-        yield OpticsFault(f"{summary} on {lane_names}", f"{values} mW, {limit}", dark=too_low)
+        yield OpticsFault(f"{summary} on {lane_names}", f"{values} mW (limit: {limit})", dark=too_low)
 
 
 def _has_power(optics: Optics) -> bool:
@@ -117,5 +119,6 @@ def _absent(device: NicDevice) -> bool:
     return _ABSENT in device.optics.error
 
 
-def _module_name(optics: Optics | None) -> str:
-    return " ".join(filter(None, (optics.vendor, optics.part, optics.serial))) if optics else ""
+def _module(optics: Optics | None) -> tuple[str, ...]:
+    names = " ".join(filter(None, (optics.vendor, optics.part, optics.serial))) if optics else ""
+    return (f"module {names}",) if names else ()

@@ -39,7 +39,9 @@ def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
                 f"{scribe.host.name}: device {device.index}: errors in {', '.join(errors)}",
                 device=device.index,
                 expected="at most one in a million packets",
-                found="; ".join(f"{number} of {total or 'an unknown number'}" for number, total in errors.values()),
+                found=", ".join(
+                    f"{number} of {total or 'an unknown number of'} packets" for number, total in errors.values()
+                ),
                 remedy="check whether the counters still rise, then clean or replace optics and cable",
                 commands=(scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -stat -g"),),
             )

@@ -41,7 +41,7 @@ def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
                 "unmarked traffic (format unconfirmed)",
                 device=device.index,
                 found=f"traffic class {class_} for both",
-                remedy=f"give DSCP {dscp} a separate class on device and switch port, or set HCCL_RDMA_TC for the jobs",
+                remedy=f"give DSCP {dscp} a separate class on the device and its switch port, or set HCCL_RDMA_TC",
                 commands=(scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {dscp} tc 1"),),
             )
 
@@ -54,7 +54,7 @@ def _pfc_off(scribe: Here, device: NicDevice, priority: int, actual: str) -> Fin
         device=device.index,
         expected=f"PFC for priority {priority}",
         found=actual,
-        remedy=f"add PFC for priority {priority} on device and switch port, or set HCCL_RDMA_SL for the jobs",
+        remedy=f"add PFC for priority {priority} on the device and its switch port, or set HCCL_RDMA_SL",
         commands=(
             scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -pfc -s bitmap {','.join(map(str, bits))}"),
         ),

@@ -162,8 +162,8 @@ def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[P
         for name in ("BLOCKING_WAIT", "ASYNC_ERROR_HANDLING", "DESYNC_DEBUG")
     )
     if blocking == "1" and (handling in ("1", "2", "3") or desync == "1"):
-        others = f"{library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG"
-        problem = f"{library}_BLOCKING_WAIT=1 turns off {others}, although one of them is set"
+        overridden = f"{library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG"
+        problem = f"{library}_BLOCKING_WAIT=1 turns off {overridden}, although one of them is set"
         yield Outcome.WARN, problem, f"unset TORCH_{library}_BLOCKING_WAIT, or unset the others"
     elif desync == "1" and handling == "0":
         problem = f"{library}_DESYNC_DEBUG=1 turns on {library}_ASYNC_ERROR_HANDLING, although it is set to 0"

@@ -183,7 +183,7 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
         suffix = f", although jobs have {number_of_devices} RDMA devices" if number_of_devices else ""
         yield scribe.finding(
             Outcome.FAIL if wanted == "ib" else Outcome.WARN,
-            f"{scribe.host.name}: {job.told(name)} makes NCCL use sockets{suffix}",
+            f"{scribe.host.name}: {job.told(name)} limits NCCL to sockets{suffix}",
             host=scribe.host.name,
             expected=wanted or "RDMA",
             found=job.variables[name],
@@ -225,14 +225,13 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
             )
         return
     if not rdma.nodes:
+        in_container = {"remedy": "start the container with --device /dev/infiniband"}
+        on_host = {"remedy": "load the module ib_uverbs", "commands": (scribe.on(name, "modprobe ib_uverbs"),)}
         yield report(
             f"{name}: jobs see {len(rdma.devices)} RDMA devices but no /dev/infiniband/uverbs*, so NCCL uses sockets",
             expected="/dev/infiniband/uverbs0 …",
             found="none",
-            remedy="start the container with --device /dev/infiniband"
-            if job.contained
-            else "load the module ib_uverbs",
-            commands=() if job.contained else (scribe.on(name, "modprobe ib_uverbs"),),
+            **(in_container if job.contained else on_host),
         )
     if rdma.libibverbs:
         yield report(

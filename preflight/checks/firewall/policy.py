@@ -19,8 +19,8 @@ from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates
 from preflight.rules.firewall.persistent_rules import BootFile
 
-_CONFIGURE = ("preflight configure-firewall",)
-_DISTURBING = ("preflight configure-firewall --allow-disturbing",)
+_CONFIGURE: tuple[str, ...] = ("preflight configure-firewall",)
+_DISTURBING: tuple[str, ...] = ("preflight configure-firewall --allow-disturbing",)
 BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
 
 
@@ -178,8 +178,8 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
     """Yield the firewalls that still filter although the inventory wants none. One that other programs rely on is not
     disabled."""
     for switch in disabling.still_on(firewall):
-        change, evidence, commands = None, "", ()
-        remedy = "open the chain in the program that manages it"
+        change, remedy, evidence = None, "open the chain in the program that manages it", ""
+        commands: tuple[str, ...] = ()
         if firewall.translating:
             evidence = f"preflight keeps it on, as {_first_four(list(firewall.translating))} need it"
             remedy = 'set policy = "allow" under [firewall] of the inventory, which opens it for the cluster only'
@@ -194,7 +194,7 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
                 switch.after,
                 scribe.check.id,
                 Risk.DISTURBING,
-                "everything on this host can be reached from everywhere then",
+                "afterwards, all ports of this host can be reached from everywhere",
             )
         yield scribe.bad(
             f"{scribe.host.name}: {switch.summary}",

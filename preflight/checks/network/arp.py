@@ -47,23 +47,23 @@ def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
     switches = _switches(owners, macs_by_address)
     for mac, addresses in switches.items():
         yield scribe.warn(
-            f"{mac} answers for {len(addresses)} of the devices' addresses, as a switch does: {_some(addresses)}",
+            f"MAC {mac} answers for {_some(addresses)}, like a switch with proxy ARP",
             host=None,
-            expected="every device answers for itself",
+            expected="every device answers for its address",
             found=mac,
-            remedy=f"find {mac} on the switches; turn proxy ARP off there, if it is not meant so",
+            remedy=f"find {mac} on the switches, and turn proxy ARP off there unless it is intended",
         )
     for address, macs in macs_by_address.items():
         holders = owners.get(address, [])
         if len(holders) == 1:
             yield from _foreign_macs(scribe, holders[0], address, macs, switches)
         elif not holders and len(macs) > 1:
-            entries = "; ".join(f"{mac} for {_some(devices)}" for mac, devices in sorted(macs.items())[:4])
             yield scribe.warn(
-                f"{address} has {len(macs)} MACs: {entries}",
+                f"{address} has {len(macs)} MACs",
                 host=None,
-                expected="one MAC for an address",
-                remedy=f"if {address} is not an address that several switches share, find out who else has it",
+                expected="one MAC per address",
+                remedy=f"find the second machine with {address}, unless several switches share the address",
+                evidence=tuple(f"{mac} for {_some(devices)}" for mac, devices in sorted(macs.items())[:4]),
             )
 
 
@@ -73,13 +73,13 @@ def _foreign_macs(
     for mac, devices in macs.items():
         if owner.mac and mac != owner.mac and mac not in switches:
             yield scribe.bad(
-                f"{owner.host}: device {owner.device}: another one answers to its address {address}: {mac}",
+                f"{owner.host}: device {owner.device}: address {address} is answered by {mac}, which is not its MAC",
                 host=owner.host,
                 device=owner.device,
                 expected=owner.mac,
-                found=f"{mac}, for {_some(devices)}",
-                remedy=f"find {mac} on the switches, and take {address} from it; then hccn_tool -i {owner.device} "
-                f"-send_arp -s enable 1 on {owner.host}",
+                found=f"{mac} in the ARP table of {_some(devices)}",
+                remedy=f"give the machine with {mac} another address, then announce the device's own",
+                commands=(scribe.on(owner.host, f"hccn_tool -i {owner.device} -send_arp -s enable 1"),),
             )
 
 

@@ -88,7 +88,7 @@ def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
     Fix: Connect the cables as on the other hosts.
     """
     if scribe.cluster.fabric is Fabric.DIRECT:
-        yield scribe.skip("the device NICs are wired to each other, not to a switch")
+        yield scribe.skip("the device NICs are connected directly, without a switch")
         return
     leaves = {host.name: _leaves(nic[host.name]) for host in scribe.hosts}
     for host in scribe.hosts:
@@ -104,7 +104,7 @@ def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
 def _without_leaves(scribe: All, host: Host, nic: Nic, leaves: Leaves) -> Iterator[Finding]:
     yield from untold(scribe, host, {device.index: device.neighbour for device in nic.devices}, unset=True)
     if not leaves and not any(device.neighbour.error for device in nic.devices):
-        yield scribe.skip("no switch tells its name over LLDP", host=host.name)
+        yield scribe.skip("no switch reports its name over LLDP", host=host.name)
 
 
 def _leaves(nic: Nic) -> Leaves:
@@ -128,20 +128,20 @@ def _miscabled(scribe: All, name: str, own: Leaves, group: _Group, fabric: _Fabr
         if partner is not None:
             reported.add(partner)
             yield scribe.bad(
-                f"{name}: device {device}: its cable and that of device {partner} are swapped: on {leaf} and {home}",
+                f"{name}: device {device}: cable swapped with device {partner}, on {leaf} instead of {home}",
                 remedy=f"swap the cables of devices {device} and {partner} of {name}",
                 **details,
             )
         elif usual_device is not None:
             yield scribe.bad(
-                f"{name}: device {device}: on {leaf}, where the other hosts have device {usual_device}",
-                remedy=f"put the cable of device {device} of {name} into {home}",
+                f"{name}: device {device}: connected to {leaf}, where the other hosts connect device {usual_device}",
+                remedy=f"connect device {device} of {name} to {home}",
                 **details,
             )
         elif not group.hosts & fabric.on[device][leaf]:
             yield scribe.warn(
-                f"{name}: device {device}: on {leaf}; that of nearly all other hosts is on {home}",
-                remedy=f"put the cable of device {device} of {name} into {home}, if it is not meant so",
+                f"{name}: device {device}: connected to {leaf}, but to {home} on nearly all other hosts",
+                remedy=f"connect device {device} of {name} to {home}, unless the difference is intended",
                 **details,
             )
 
@@ -168,12 +168,12 @@ def _swapped_on_either(scribe: All, leaves: Mapping[str, Leaves]) -> Iterator[Fi
             ):
                 reported |= {device, second}
                 yield scribe.warn(
-                    f"{name}: device {device}: its cable and that of device {second} are swapped, here or on {peer}",
+                    f"{name}: device {device}: cable swapped with device {second}, here or on {peer}",
                     host=name,
                     device=device,
                     rail=device,
                     peer=f"{peer}/{device}",
                     expected=own[second],
                     found=leaf,
-                    remedy=f"look which of {name} and {peer} is cabled as planned, swap the two cables of the other",
+                    remedy=f"find out which of {name} and {peer} is cabled wrongly, and swap the two cables there",
                 )

@@ -1,6 +1,7 @@
 """Checks of a host's own address: one on the host NIC, and names that resolve to it."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Collection, Iterator
 from ipaddress import ip_address
 
 from preflight.checks.engine.registry import Here, host_check
@@ -36,16 +37,25 @@ def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
     if len(interfaces) != 1:
         listed = ", ".join(interface.name for interface in interfaces or network.interfaces)
         count = "no interface" if not interfaces else "more than one interface"
-        summary = f"{name}: {count} is the inventory's nic {nic}; there are {listed}"
-        yield scribe.bad(summary, expected=nic, found=listed)
+        summary = f"{name}: {count} matches nic {nic} of the inventory (interfaces: {listed})"
+        yield scribe.bad(summary, expected=nic, found=listed, remedy="correct nic in the inventory")
         return
     interface, addresses = interfaces[0], routable(interfaces[0])
+    quoted = shlex.quote(interface.name)
     if not interface.up:
-        yield scribe.bad(f"{name}: host NIC {interface.name} is down", remedy=f"ip link set {interface.name} up")
+        yield scribe.bad(
+            f"{name}: host NIC {interface.name} is down",
+            remedy="bring the interface up",
+            commands=(scribe.on(name, f"ip link set {quoted} up"),),
+        )
     elif len(addresses) != 1:
         listed = ", ".join(str(address) for address in addresses) or "none"
         yield scribe.bad(
-            f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses", found=listed
+            f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses",
+            expected="one address",
+            found=listed,
+            remedy="give the interface exactly one routable IPv4 address",
+            retest=scribe.on(name, f"ip -4 address show dev {quoted}"),
         )
 
 
@@ -55,14 +65,18 @@ def _candidates(scribe: Here, network: Network) -> Iterator[Finding]:
     interfaces = [nic for nic in network.interfaces if nic.up and not nic.name.startswith(_VIRTUAL)]
     usable = [f"{nic.name} {address.ip}" for nic in interfaces for address in routable(nic)]
     if not usable:
-        yield scribe.bad(f"{name}: no interface that is up has a routable IPv4 address", remedy="ip -4 address show")
+        yield scribe.bad(
+            f"{name}: no interface that is up has a routable IPv4 address",
+            remedy="give one interface a routable IPv4 address",
+            retest=scribe.on(name, "ip -4 address show"),
+        )
     elif len(usable) > 1:
         listed = ", ".join(usable)
         yield scribe.warn(
             f"{name}: several interfaces could be the host NIC: {listed}",
             found=listed,
             expected="one address",
-            remedy='name it under [network] in the inventory: nic = "NAME" or nic = "CIDR"',
+            remedy="set nic under [network] in the inventory, to the interface's name or to its network (CIDR)",
         )
 
 
@@ -83,13 +97,14 @@ def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
     name = scribe.host.name
     report = scribe.warn if scribe.host.nic else scribe.bad
     loopback = [address for address in names.hostname if ip_address(address.partition("%")[0]).is_loopback]
-    remedy = f"in /etc/hosts on {name}, put {scribe.host.address} in front of the host name"
-    if loopback:
+    listed = ", ".join(loopback)
+    if loopback or not names.hostname:
         yield report(
-            f"{name}: its own name resolves to {', '.join(loopback)}", found=", ".join(loopback), remedy=remedy
+            f"{name}: own host name " + (f"resolves to loopback address {listed}" if loopback else "does not resolve"),
+            found=listed,
+            remedy=f"put {scribe.host.address} in front of the host name in /etc/hosts on {name}",
+            retest=scribe.on(name, 'getent ahosts "$(hostname)"'),
         )
-    elif not names.hostname:
-        yield report(f"{name}: its own name does not resolve", remedy=remedy)
 
 
 @host_check("HST105", "Cluster host name resolution", severity=Outcome.WARN)
@@ -108,15 +123,17 @@ def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
     planned = scribe.cluster.ipv4_hosts
     unresolved = [name for name, address in planned.items() if address not in resolved.get(name, ()) and name != own]
     wrong = [
-        f"{name} is {', '.join(resolved.get(name, ())) or 'not known'} (inventory: {planned[name]})"
-        for name in unresolved[:_NAMED]
+        f"{name} {_resolution(resolved.get(name, ()))} (inventory: {planned[name]})" for name in unresolved[:_NAMED]
     ]
     if len(unresolved) > _NAMED:
         wrong.append(f"and {len(unresolved) - _NAMED} more")
     if unresolved:
         yield scribe.bad(
-            f"{scribe.host.name}: {len(unresolved)} of the cluster's names do not resolve as in the inventory: "
-            f"{wrong[0]}",
+            f"{own}: {len(unresolved)} of {len(planned)} host names do not match the inventory: {wrong[0]}",
             evidence=tuple(wrong),
-            remedy="use addresses in the job, or correct /etc/hosts or DNS",
+            remedy=f"correct /etc/hosts or DNS of {own}, or use addresses in jobs",
         )
+
+
+def _resolution(addresses: Collection[str]) -> str:
+    return f"resolves to {', '.join(addresses)}" if addresses else "does not resolve"

@@ -1,5 +1,6 @@
 """Names of hosts as libraries read them: numbers, full names, names of addresses, the rendezvous endpoint."""
 
+import shlex
 import socket
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from preflight.facts.types import Network, Os
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
+from preflight.model.text import quote
 
 # NCCL and gloo take the addresses that they find. HCCL has a setting for the family.
 _NO_NPU = frozenset({Product.NVIDIA, Product.CPU})
@@ -37,17 +39,18 @@ def no_number(scribe: Here, os: Os) -> Iterator[Finding]:
     host = scribe.host
     if (address := _as_number(os.hostname)) is not None:
         yield scribe.bad(
-            f"{host.name}: the name {os.hostname} is read as the address {address}",
+            f"{host.name}: host name {os.hostname} is read as IPv4 address {address}",
             expected="a name with a letter",
             found=address,
-            remedy=f"hostnamectl set-hostname node-{os.hostname}, and the same in the inventory",
+            remedy="rename the host, and use the new name in the inventory",
+            commands=(scribe.on(host.name, f"hostnamectl set-hostname {shlex.quote(f'node-{os.hostname}')}"),),
         )
     if host.name != os.hostname and (address := _as_number(host.name)) is not None:
         yield scribe.warn(
-            f"{host.name}: the inventory's name is read as the address {address}",
+            f"{host.name}: name in the inventory is read as IPv4 address {address}",
             expected="a name with a letter",
             found=address,
-            remedy="call it in the inventory as the host calls itself, where jobs use that name",
+            remedy=f"use the host's name {quote(os.hostname)} in the inventory, if jobs use names",
         )
 
 
@@ -82,10 +85,12 @@ def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
     foreign = [text for text in naming.localhost if not _is_loopback(text)]
     if foreign or not naming.localhost:
         yield scribe.bad(
-            f"{scribe.host.name}: localhost " + (f"is {', '.join(foreign)}" if foreign else "does not resolve"),
+            f"{scribe.host.name}: localhost "
+            + (f"resolves to {', '.join(foreign)}" if foreign else "does not resolve"),
             expected="127.0.0.1",
             found=", ".join(naming.localhost),
-            remedy="127.0.0.1 localhost in /etc/hosts",
+            remedy="put the line 127.0.0.1 localhost into /etc/hosts",
+            retest=scribe.on(scribe.host.name, "getent ahosts localhost"),
         )
 
 
@@ -116,11 +121,12 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
         if seconds is None or seconds >= SLOW:
             took = f"more than {naming.seconds:g} s" if seconds is None else f"{seconds:.1f} s"
             yield scribe.bad(
-                f"{scribe.host.name}: the name of {address} takes {took}",
+                f"{scribe.host.name}: reverse name lookup of {address} takes {took}",
                 expected=f"less than {SLOW:g} s",
                 found=took,
-                cause="a name server of /etc/resolv.conf does not answer",
-                remedy="the hosts in /etc/hosts (hosts_file = true under [host_setup]), or another name server",
+                cause="a name server in /etc/resolv.conf does not answer",
+                remedy="add the hosts to /etc/hosts (hosts_file = true under [host_setup]), or change the name server",
+                retest=scribe.on(scribe.host.name, f"time getent hosts {shlex.quote(address)}"),
             )
             return
 
@@ -151,12 +157,13 @@ def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
         yield from _wrong_owners(scribe, name, answers)
         if answers.get(first.name) is False:
             yield (scribe.bad if strict and not served else scribe.warn)(
-                f"{first.name}: does not take {name} for its own, so no torchrun serves the store there",
+                f"{first.name}: torchrun does not recognise {name} as this host, so it serves no store here",
                 host=first.name,
-                expected="yes",
-                found="no",
-                remedy=(f"give torchrun {served[0]} as the endpoint; or else " if served else "")
-                + f"in /etc/hosts on {first.name}, put {first.address} in front of the host name",
+                expected="recognised",
+                found="not recognised",
+                remedy=f"use {served[0]} as torchrun's endpoint"
+                if served
+                else f"put {first.address} in front of the host name in /etc/hosts on {first.name}",
             )
 
 
@@ -166,14 +173,15 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
     report = scribe.bad if scribe.cluster.job.launcher == "torchrun" else scribe.warn
     for host, answer in answers.items():
         if answer is None:
-            yield scribe.unknown(f"{host}: whether it takes {name} for its own was not found out in time", host=host)
+            yield scribe.unknown(f"{host}: no result in time on whether torchrun takes {name} for this host", host=host)
         elif answer and host != first:
+            clause = "" if name == first else f", but it is {first}"
             yield report(
-                f"{host}: takes {name} for its own, which is {first}",
+                f"{host}: torchrun wrongly recognises {name} as this host{clause}",
                 host=host,
                 peer=first,
                 found=name,
-                remedy=f"on {host}, correct what {name} and the host's own name resolve to (/etc/hosts)",
+                remedy=f"correct the addresses of {name} and of the host's own name in /etc/hosts on {host}",
             )
 
 
@@ -199,23 +207,25 @@ def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
                 strangers[peer].append(name)
     for name, naming_of_host in naming.items():
         if naming_of_host.full_name is None:
-            yield scribe.unknown(f"{name}: its full name was not found within {naming_of_host.seconds:g} s", host=name)
+            yield scribe.unknown(f"{name}: full host name not found within {naming_of_host.seconds:g} s", host=name)
             continue
         own = naming_of_host.full_name.name
         if own.lower() in _NO_NAMES:
             yield scribe.bad(
-                f"{name}: its full name is {own or 'empty'}, which every host takes for itself",
+                f"{name}: full host name is {own or 'empty'}, which every host takes for itself",
                 host=name,
                 found=own,
-                remedy=f"in /etc/hosts, {name} and its full name behind its own address, not behind 127.x",
+                remedy=f"put {name} and its full name behind its address in /etc/hosts, not behind 127.x",
+                retest=scribe.on(name, "hostname -f"),
             )
         elif own in strangers:
             yield scribe.bad(
-                f"{name}: its full name {own} does not resolve on {', '.join(strangers[own][:3])}",
+                f"{name}: full host name {own} does not resolve on {', '.join(strangers[own][:3])}",
                 host=name,
                 peer=strangers[own][0],
                 found=own,
-                remedy="full names in /etc/hosts or DNS, or torchrun --local-addr",
+                remedy="add the full names to /etc/hosts or DNS, or use torchrun --local-addr",
+                retest=scribe.on(strangers[own][0], f"getent hosts {shlex.quote(own)}"),
             )
 
 
@@ -239,10 +249,9 @@ def families(scribe: All, network: Mapping[str, Network]) -> Iterator[Finding]:
     }
     for odd in odd_ones(has):
         yield scribe.bad(
-            f"{odd.host}: has {'an' if odd.value else 'no'} IPv6 address, {odd.elsewhere} "
-            + ("has none" if odd.value else "has one"),
+            f"{odd.host}: has {'an' if odd.value else 'no'} IPv6 address, unlike {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             found="IPv6" if odd.value else "no IPv6",
-            remedy="NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment, or IPv6 alike on all hosts",
+            remedy="set NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment, or use IPv6 on all hosts or none",
         )

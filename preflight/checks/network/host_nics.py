@@ -14,11 +14,11 @@ from preflight.model.text import quote
 from preflight.rules.nics import library_nics
 from preflight.rules.nics.hccl_nic import FIRST, NicChoice, choose
 
-_EXACTLY = "export {0}_SOCKET_IFNAME==NIC in the jobs' environment (the second = means: exactly this one)"
+_EXACTLY = "set {0}_SOCKET_IFNAME==NIC in the jobs' environment (the second = stands for an exact match)"
 HCCL, NCCL = (Library(name, _EXACTLY.format(name)) for name in ("HCCL", "NCCL"))
-GLOO = Library("gloo", "export GLOO_SOCKET_IFNAME=NIC in the jobs' environment")
+GLOO = Library("gloo", "set GLOO_SOCKET_IFNAME=NIC in the jobs' environment")
 MPI = Library(
-    "Open MPI", "export OMPI_MCA_btl_tcp_if_include=NIC in the jobs' environment, or a network such as 10.1.0.0/24"
+    "Open MPI", "set OMPI_MCA_btl_tcp_if_include=NIC in the jobs' environment, or a network such as 10.1.0.0/24"
 )
 _ArrivalsOf = Mapping[str, Arrivals | None]
 
@@ -90,8 +90,8 @@ def reached_by_nccl(
         if surplus:
             word, extra_nics = surplus
             yield scribe.warn(
-                f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} fits {', '.join(extra_nics)} beside {word}: NCCL "
-                "takes names by their beginning, and spreads its traffic over all that fit",
+                f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} also matches {', '.join(extra_nics)}. NCCL matches by "
+                "prefix, and uses all matching interfaces",
                 host=host.name,
                 expected=f"={word}",
                 found=names,
@@ -182,12 +182,12 @@ def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator
         if isinstance(choice, NicChoice) and "_SOCKET_IFNAME" in choice.why
     }
     if len({choice.nic for choice in by_variable.values()}) > 1:
-        nics = ", ".join(f"{library} takes {choice.nic} ({choice.why})" for library, choice in by_variable.items())
+        nics = ", ".join(f"{library} uses {choice.nic} ({choice.why})" for library, choice in by_variable.items())
         yield scribe.bad(
             f"{scribe.host.name}: {nics}",
             found=", ".join(choice.nic for choice in by_variable.values()),
             expected="one NIC",
-            remedy="name the same NIC to each: HCCL and NCCL take =NIC, gloo NIC",
+            remedy="set the same NIC for each library, as =NIC for HCCL and NCCL, and as NIC for gloo",
         )
 
 

@@ -31,9 +31,10 @@ def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     for key, value in settings.items():
         if 0 < value < ranks:
             yield scribe.bad(
-                f"{host}: {key} is {value}, and the cluster has {ranks} ranks",
+                f"{host}: {key} is {value}, below the cluster's {ranks} ranks",
                 host=host,
                 expected=f"at least {ranks}",
                 found=str(value),
-                remedy=f"sysctl -w {key}=65535, and the same line in a file of /etc/sysctl.d",
+                remedy=f"raise the limit, and put {key} = 65535 into a file of /etc/sysctl.d",
+                commands=(scribe.on(host, f"sysctl -w {key}=65535"),),
             )

@@ -1,8 +1,10 @@
 """Checks of ssh between hosts without a password, and of its obstacles."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.facts.sections.neighbours import Entry, Neighbours, SshVisit
@@ -11,16 +13,15 @@ from preflight.model.finding import Finding
 _EACH = "each host"
 _SHOWN = 4  # attempts that a finding lists as evidence
 _REMEDY = {
-    Entry.UNKNOWN_KEY: "compare fingerprints, then ssh-keyscan {port}{place} >> ~/.ssh/known_hosts on {source}, or one "
-    "/etc/ssh/ssh_known_hosts for all",
-    Entry.CHANGED_KEY: "find out why it changed, then on {source}: ssh-keygen -R {key}, and add the new one",
-    Entry.DENIED: "append {source}'s ~/.ssh/id_*.pub to ~/.ssh/authorized_keys on {target} (modes 700 and 600)",
-    Entry.NO_NAME: "names in /etc/hosts or DNS of {source}, or an address in the inventory",
-    Entry.REFUSED: "systemctl enable --now sshd on {target}; on another port: Port in ~/.ssh/config of {source}",
-    Entry.NO_ANSWER: "is a firewall in between? preflight check --only firewall",
-    Entry.NO_WAY: "ip route get {place} on {source}",
-    Entry.DROPPED: "MaxStartups in /etc/ssh/sshd_config on {target}; fail2ban and hosts.deny there",
-    Entry.NO_SHELL: "the login shell and its start files on {target}",
+    Entry.UNKNOWN_KEY: "compare the fingerprint of {target}, then add its host key on {source}",
+    Entry.CHANGED_KEY: "find out why the host key of {target} changed, then replace the old key on {source}",
+    Entry.DENIED: "append ~/.ssh/id_*.pub of {source} to ~/.ssh/authorized_keys on {target} (mode 600, ~/.ssh 700)",
+    Entry.NO_NAME: "add the name to /etc/hosts or DNS of {source}, or use an address in the inventory",
+    Entry.REFUSED: "start sshd on {target}, or set its port in ~/.ssh/config of {source}",
+    Entry.NO_ANSWER: "check whether a firewall blocks ssh",
+    Entry.NO_WAY: "correct the routes of {source}",
+    Entry.DROPPED: "check MaxStartups in /etc/ssh/sshd_config, fail2ban and hosts.deny on {target}",
+    Entry.NO_SHELL: "check the login shell and its start files on {target}",
 }
 
 
@@ -55,16 +56,16 @@ def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator
         _Attempt(host, visit) for host, neighbours_of_host in neighbours.items() for visit in neighbours_of_host.visits
     ]
     if _failed_alike(attempts):
-        yield _failure(scribe, attempts, None, "no host gets into another one")
+        yield _failure(scribe, attempts, None, "no host can log in to another")
         return
     reported: set[_Attempt] = set()
     for target, group in _failed_groups(attempts, reported, lambda attempt: attempt.target):
-        yield _failure(scribe, group, target, f"{target}: no other host gets in")
+        yield _failure(scribe, group, target, f"{target}: no other host can log in")
     for source, group in _failed_groups(attempts, reported, lambda attempt: attempt.source):
-        yield _failure(scribe, group, source, f"{source}: gets into no other host")
+        yield _failure(scribe, group, source, f"{source}: cannot log in to any other host")
     for attempt in attempts:
         if attempt.visit.entry is not Entry.IN and attempt not in reported:
-            yield _failure(scribe, [attempt], attempt.source, f"{attempt.source}: does not get into {attempt.target}")
+            yield _failure(scribe, [attempt], attempt.source, f"{attempt.source}: cannot log in to {attempt.target}")
 
 
 def _failed_alike(attempts: Sequence[_Attempt]) -> bool:
@@ -88,22 +89,45 @@ def _failed_groups(
 
 def _failure(scribe: All, group: Sequence[_Attempt], host: str | None, summary: str) -> Finding:
     first = group[0]
-    source = _name({attempt.source for attempt in group})
-    target = _name({attempt.target for attempt in group})
-    place = "HOST" if target == _EACH else first.visit.place
-    port = f"-p {first.visit.port} " if first.visit.port else ""
-    key = f"'[{place}]:{first.visit.port}'" if port else place
     remedy = _REMEDY.get(first.visit.entry, "")
+    commands = chain.from_iterable(_commands(scribe, attempt) for attempt in group[:_SHOWN])
     return scribe.bad(
         f"{summary} over ssh: {first.visit.entry}",
         host=host,
         peer=None if len(group) > 1 else first.target,
-        remedy=remedy.format(source=source, target=target, place=place, port=port, key=key),
+        remedy=remedy.format(
+            source=_name({attempt.source for attempt in group}), target=_name({attempt.target for attempt in group})
+        ),
+        commands=tuple(dict.fromkeys(commands)),
         evidence=tuple(
-            f"{attempt.source}: ssh {port}{attempt.visit.place} true: {attempt.visit.said}"
+            f"{attempt.source}: ssh {_port(attempt.visit)}{attempt.visit.place} true: {attempt.visit.said}"
             for attempt in group[:_SHOWN]
         ),
     )
+
+
+def _commands(scribe: All, attempt: _Attempt) -> Iterator[str]:
+    """Yield what to type for the remedy, if it is a command.
+
+    The jobs' user types the commands about known hosts on the source host, since the file is that user's."""
+    visit, place = attempt.visit, shlex.quote(attempt.visit.place)
+    match visit.entry:
+        case Entry.UNKNOWN_KEY:
+            yield f"ssh-keyscan {_port(visit)}{place} >> ~/.ssh/known_hosts"
+        case Entry.CHANGED_KEY:
+            known_name = shlex.quote(f"[{visit.place}]:{visit.port}") if visit.port else place
+            yield f"ssh-keygen -R {known_name}"
+            yield f"ssh-keyscan {_port(visit)}{place} >> ~/.ssh/known_hosts"
+        case Entry.REFUSED if attempt.target in scribe.cluster.by_name:
+            yield scribe.on(attempt.target, "systemctl enable --now sshd")
+        case Entry.NO_ANSWER:
+            yield "preflight check --only firewall"
+        case Entry.NO_WAY:
+            yield scribe.on(attempt.source, f"ip route get {place}")
+
+
+def _port(visit: SshVisit) -> str:
+    return f"-p {visit.port} " if visit.port else ""
 
 
 def _name(hosts: set[str]) -> str:

@@ -1,19 +1,31 @@
 """Checks of pings between devices. `attribution.lost_pings` attributes the lost ones."""
 
+import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address
 
 from preflight.attribution.lost_pings import causes
 from preflight.attribution.ping_reasons import reason
 from preflight.attribution.ping_types import Attachment, Cause, PingEnd, end, is_lost, own
-from preflight.attribution.ping_words import LARGE, LARGE_DIRECT, REACH, REACH_DIRECT, Words, mend, said
+from preflight.attribution.ping_words import (
+    LARGE,
+    LARGE_DIRECT,
+    REACH,
+    REACH_DIRECT,
+    Words,
+    both_ways,
+    describe,
+    fix,
+    query,
+)
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.types import Hccn, HccnDevice
 from preflight.model.cluster import Fabric
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit
+from preflight.model.outcome import Outcome
 from preflight.model.ping import Ping
 
 _SHOWN = 12  # lines of evidence
@@ -53,12 +65,13 @@ def reach(
     leaf, check its uplinks.
     """
     attempts = [ping for ping in pings if ping.purpose == "reach"]
-    yield from _untried(scribe, attempts, "no device here has both an address and somebody to ping")
+    yield from _untried(scribe, attempts, "no device has both an address and a peer to ping")
     places = _places(hccn)
     yield from _devices_down(scribe, attempts, {device for device, place in places.items() if place.down})
     words = REACH_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else REACH
     for cause in causes(attempts, places):
-        yield from _lost_pings(cause, words, scribe.warn if cause.kind == "silent" else scribe.bad, known)
+        findings = _LostPings(scribe, words, Outcome.WARN if cause.kind == "silent" else Outcome.FAIL)
+        yield from findings.of_cause(cause, known)
 
 
 @cluster_check("PNG102", "Device path MTU", products=NPU, several=False, optional=("hccn",))
@@ -79,15 +92,17 @@ def path_mtu(
     Fix: Raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu).
     """
     large = _large_pings(pings)
-    reason_for_none = "no large ping was sent: a size was asked for, no MTU is known, or small ones are lost"
+    reason_for_none = "no large ping was sent: --ping-size is set, no MTU is known, or small pings are lost"
     yield from _untried(scribe, large, reason_for_none)
     words = LARGE_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):
-        report = scribe.warn if all(end(ping).is_gateway for ping in cause.lost) else scribe.bad
-        yield from _lost_pings(cause, words, report, known)
+        only_gateways = all(end(ping).is_gateway for ping in cause.lost)
+        findings = _LostPings(scribe, words, Outcome.WARN if only_gateways else Outcome.FAIL)
+        yield from findings.of_cause(cause, known)
+    partial = _LostPings(scribe, words, Outcome.WARN)
     for ping in large:
         if is_lost(ping) and ping.received:
-            yield _with_explanation(_link(ping, words, scribe.warn), [ping], known)
+            yield _with_explanation(partial.of_link(ping), [ping], known)
 
 
 def _large_pings(pings: Sequence[Ping]) -> list[Ping]:
@@ -98,14 +113,76 @@ def _large_pings(pings: Sequence[Ping]) -> list[Ping]:
     return [ping for ping in pings if ping.purpose == "mtu" and (own(ping), ping.address) in answering]
 
 
-def _lost_pings(
-    cause: Cause, words: Words, report: Callable[..., Finding], known: Sequence[Finding]
-) -> Iterator[Finding]:
-    if cause.kind == "link":
-        for ping in cause.lost:
-            yield _with_explanation(_link(ping, words, report, cause), [ping], known)
-    else:
-        yield _with_explanation(_common_cause(cause, words, report), cause.lost, known)
+@dataclass(frozen=True)
+class _LostPings:
+    """The writer of a check's findings about lost pings, all of one outcome."""
+
+    scribe: All
+    words: Words
+    outcome: Outcome
+
+    def of_cause(self, cause: Cause, known: Sequence[Finding]) -> Iterator[Finding]:
+        if cause.kind == "link":
+            for ping in cause.lost:
+                yield _with_explanation(self.of_link(ping, cause), [ping], known)
+        else:
+            yield _with_explanation(self._of_common_cause(cause), cause.lost, known)
+
+    def _of_common_cause(self, cause: Cause) -> Finding:
+        """Return the one finding about the common cause of many lost pings."""
+        host, device = cause.names[0] if cause.kind in ("host", "device") else None, cause.device
+        if cause.kind == "silent" and len(alone := {own(ping) for ping in cause.lost}) == 1:
+            ((host, device),) = alone
+        summary, explanation = describe(cause, self.words.pings)
+        return self.scribe.finding(
+            self.outcome,
+            summary,
+            host=host,
+            device=device if host else None,
+            rail=cause.device,
+            cause=explanation,
+            expected=f"{sum(ping.sent for ping in cause.lost)} answers",
+            found=f"{sum(ping.received for ping in cause.lost)}",
+            evidence=_evidence(cause.lost),
+            remedy=fix(cause, self.words),
+            commands=self._commands(cause),
+            retest=self._retest(cause.lost[0]),
+            culprit=_culprit(cause, self.words),
+        )
+
+    def of_link(self, ping: Ping, cause: Cause | None = None) -> Finding:
+        """Return the finding about one ping; without `cause` only a part of its packets is lost."""
+        symptom = _symptom(ping)
+        if ping.purpose == "mtu":
+            symptom = f"answers all small pings, but {ping.received} of {ping.sent} pings of {ping.size} bytes"
+        lost = both_ways(cause, self.words.pings) if cause else ""
+        return self.scribe.finding(
+            self.outcome,
+            f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {symptom}",
+            host=ping.host,
+            device=ping.device,
+            rail=_rail(ping),
+            peer=ping.peer,
+            expected=f"{ping.sent} of {ping.sent}",
+            found=f"{ping.received} of {ping.sent}",
+            cause=describe(cause, self.words.pings)[1] if cause else "",
+            remedy=fix(cause, self.words) if cause else self.words.fixes["link"],
+            commands=self._commands(cause) if cause else (),
+            retest=self._retest(ping),
+            evidence=(lost,) if lost else (),
+            culprit=_culprit(cause, self.words) if cause else None,
+        )
+
+    def _commands(self, cause: Cause) -> tuple[str, ...]:
+        if cause.part:
+            return (self.words.mesh.format(size=cause.lost[0].size),)
+        device, arguments = query(cause, self.words)
+        return (self.scribe.on(device.host, f"hccn_tool -i {device.device} {arguments}"),) if arguments else ()
+
+    def _retest(self, ping: Ping) -> str:
+        size = f" pkt {ping.size}" if ping.size else ""
+        arguments = f"-ping -g address {shlex.quote(ping.address)}{size}"
+        return self.scribe.on(ping.host, f"hccn_tool -i {ping.device} {arguments}")
 
 
 def _with_explanation(finding: Finding, lost: Sequence[Ping], known: Sequence[Finding]) -> Finding:
@@ -146,7 +223,7 @@ def _devices_down(scribe: All, pings: Sequence[Ping], down: Collection[tuple[str
     for host, indices in devices.items():
         noun = "device" if len(indices) == 1 else "devices"
         subject = f"{host}: {noun} {', '.join(map(str, sorted(indices)))}"
-        yield scribe.skip(f"{subject}: link is DOWN, which NPU107 says; lost pings are not counted", host=host)
+        yield scribe.skip(f"{subject}: link is DOWN (NPU107), so lost pings are not counted", host=host)
 
 
 def _untried(scribe: All, pings: Sequence[Ping], reason_for_none: str) -> Iterator[Finding]:
@@ -169,31 +246,10 @@ def _failed_pings(scribe: All, error: str, pings: Sequence[Ping], total: int) ->
     device = pings[0].device if len(devices) == 1 else None
     subject = f"device {device}" if device is not None else f"{len(devices)} devices"
     if len(pings) == 1:
-        peer, objects = pings[0].peer, f"{pings[0].peer} ({pings[0].address})"
+        peer, fault = pings[0].peer, f"could not ping {pings[0].peer} at {pings[0].address}"
     else:
-        peer, objects = None, f"{len(pings)} of the host's {total} pings"
-    summary = f"{host}: {subject}: {objects} could not be tried: {error}"
-    return scribe.unknown(summary, host=host, device=device, peer=peer)
-
-
-def _common_cause(cause: Cause, words: Words, report: Callable[..., Finding]) -> Finding:
-    """Return the one finding about the common cause of many lost pings."""
-    host, device = cause.names[0] if cause.kind in ("host", "device") else None, cause.device
-    if cause.kind == "silent" and len(alone := {own(ping) for ping in cause.lost}) == 1:
-        ((host, device),) = alone
-    summary, explanation = said(cause, words.pings)
-    return report(
-        summary,
-        host=host,
-        device=device if host else None,
-        rail=cause.device,
-        cause=explanation,
-        expected=f"{sum(ping.sent for ping in cause.lost)} answers",
-        found=f"{sum(ping.received for ping in cause.lost)}",
-        evidence=_evidence(cause.lost),
-        remedy=mend(cause, words),
-        culprit=_culprit(cause, words),
-    )
+        peer, fault = None, f"no result for {len(pings)} of the host's {total} pings"
+    return scribe.unknown(f"{host}: {subject}: {fault} ({error})", host=host, device=device, peer=peer)
 
 
 def _culprit(cause: Cause, words: Words) -> Culprit | None:
@@ -224,26 +280,6 @@ def _members(cause: Cause) -> Collection[str]:
 def _devices(cause: Cause) -> set[PingEnd]:
     """Return the devices at both ends of the lost pings."""
     return {place for ping in cause.lost for place in (own(ping), end(ping)) if not place.is_gateway}
-
-
-def _link(ping: Ping, words: Words, report: Callable[..., Finding], cause: Cause | None = None) -> Finding:
-    """Return the finding about one ping; without `cause` only a part of its packets is lost."""
-    symptom, command = _symptom(ping), f"hccn_tool -i {ping.device} -ping -g address {ping.address}"
-    if ping.purpose == "mtu":
-        symptom = f"answers small pings, and {ping.received} of {ping.sent} with {ping.size} bytes"
-        command += f" pkt {ping.size}"
-    return report(
-        f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {symptom}",
-        host=ping.host,
-        device=ping.device,
-        rail=_rail(ping),
-        peer=ping.peer,
-        expected=f"{ping.sent} of {ping.sent}",
-        found=f"{ping.received} of {ping.sent}",
-        cause=said(cause, words.pings)[1] if cause else "",
-        remedy=f"on {ping.host}: {command}; then {mend(cause, words) if cause else words.mend['link']}",
-        culprit=_culprit(cause, words) if cause else None,
-    )
 
 
 def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:

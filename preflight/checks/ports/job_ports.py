@@ -52,8 +52,8 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
             f"{scribe.host.name}: {_not_reserved(missing)}, and /proc/sys is read-only, as in a container",
             expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
-            remedy=f"start the container with docker run --sysctl {KEY}={united}, or the pod with securityContext.sysctls. "
-            "With the host's network, reserve the ports on the host itself",
+            remedy=f"start the container with docker run --sysctl {KEY}={united}, or the pod with "
+            "securityContext.sysctls. With the host's network, reserve the ports on the host itself",
         )
     elif missing and len(str(united)) > LONGEST:
         yield _too_long(scribe, united)
@@ -259,7 +259,7 @@ def _process_or_peer(socket: Socket) -> str:
     """Return the process that listens, or the connection's state, peer and process."""
     process = f"{socket.process or 'a process'} (pid {socket.pid})" if socket.pid else socket.process or ""
     if socket.state == "LISTEN":
-        return process or "a process that this user may not see"
+        return process or "a process that the login user cannot see"
     return f"{socket.state} to {socket.remote_address}:{socket.remote_port}" + (f", {process}" if process else "")
 
 

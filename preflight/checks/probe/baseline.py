@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.bandwidth_findings import ComparedBandwidth, slow_findings
+from preflight.checks.shared.bandwidth_findings import Advice, ComparedBandwidth, slow_findings
 from preflight.model.figures import (
     LIMITS,
     Baseline,
@@ -41,14 +41,17 @@ def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], basel
     slow = {_places(test) for test in tests if test.outcome is TestOutcome.SLOW}
     now = figures(test for test in tests if not any(pair <= _places(test) for pair in slow))
     if not comparable(now):
-        yield scribe.skip("PRB103 names what is slow" if slow else "the probe measured no bandwidth")
+        yield scribe.skip("PRB103 reports the slow pairs" if slow else "the probe measured no bandwidth")
         return
     yield from _not_compared(scribe, baseline, now, tests)
     yield from slow_findings(
         scribe,
         map(_compared, compare(baseline, now)),
-        "something has changed since the baseline was saved",
-        "preflight history lists what was done since; preflight baseline compare shows all figures",
+        Advice(
+            "a change since the baseline was saved",
+            "find the change since then",
+            ("preflight history", "preflight baseline compare"),
+        ),
     )
 
 
@@ -60,15 +63,16 @@ def _not_compared(
     due_scopes = _due(baseline, tests, {host.name for host in scribe.hosts})
     if missing_scopes := [scope for scope in scopes if scope in due_scopes]:
         yield scribe.unknown(
-            f"run {baseline.run}, the baseline, has figures of {', '.join(missing_scopes)} that this one lacks: it "
-            "measured fewer ranks, or not those sizes",
-            remedy="preflight baseline compare shows both; preflight baseline save makes a new one",
+            f"the baseline (run {baseline.run}) has figures of scope {', '.join(missing_scopes)} that this run lacks. "
+            "This run measured fewer ranks, or other sizes",
+            remedy="compare the two runs, or save a new baseline",
+            commands=("preflight baseline compare", "preflight baseline save"),
         )
     elif scopes:
-        scopes_note = f" of {', '.join(scopes)}" if compared else ""
+        scopes_note = f" of scope {', '.join(scopes)}" if compared else ""
         yield scribe.skip(
-            f"run {baseline.run}, the baseline, was over other hosts, scopes or sizes than were asked for now: its "
-            f"figures{scopes_note} are no measure"
+            f"the baseline (run {baseline.run}) is of other hosts, scopes or sizes than this run. Its "
+            f"figures{scopes_note} cannot be compared"
         )
 
 

@@ -6,10 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from preflight.attribution.culprit_words import by_id
-from preflight.checks.engine.registry import All, cluster_check
+from preflight.attribution.culprit_words import by_id, counted
+from preflight.checks.engine.registry import All, Details, cluster_check
 from preflight.checks.shared.culprit_findings import command
 from preflight.checks.shared.speed_limits import speed_limits
+from preflight.model.cluster import Product
 from preflight.model.finding import Finding
 from preflight.model.measure import Culprit, Member, Observation, Scope
 from preflight.model.peers import FEWEST
@@ -33,9 +34,9 @@ _COMPUTE = _Kind("matmul", "matrix products", "TFLOP/s", 1.05, 1.20)
 _MEMORY = _Kind("memory", "copies within its memory", "GB/s", 1.05, 1.15)
 _IN = _Kind("copy_in", "copies from the host", "GB/s", 1.15, 1.5)
 _OUT = _Kind("copy_out", "copies to the host", "GB/s", 1.15, 1.5)
-_SHARED = "what its devices share: power, cooling, memory and processor of the host"
-_COOL = "power limit and clocks: npu-smi info -t power -i 0, or nvidia-smi -q -d PERFORMANCE; cooling; who else uses it"
-_WIDTH = "compare speed and width of its PCIe link with the others': lspci -vv, LnkSta against LnkCap"
+_SHARED = "power, cooling, memory or processor of the host, which its devices share"
+_COOL = "check power limit, clocks, cooling and other processes on the device"
+_WIDTH = "compare speed and width of the PCIe link (LnkSta) with its capability (LnkCap) and with other devices"
 
 
 @cluster_check("PRB111", "Device compute speed and results", several=False)
@@ -51,7 +52,7 @@ def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterat
     Fix: Take a device that computes wrong values out of jobs and have it replaced. For a slow device, check its power
     limit, its cooling and other processes on it.
     """
-    yield from _judge(scribe, observations, (_COMPUTE,), "computes", _COOL)
+    yield from _judge(scribe, observations, (_COMPUTE,), "computes")
 
 
 @cluster_check("PRB112", "Device memory speed and integrity", several=False)
@@ -72,20 +73,18 @@ def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterato
 
     Fix: Reseat the card or its riser, and check the server's settings for PCIe. Replace a device that loses bits.
     """
-    yield from _judge(scribe, observations, (_MEMORY, _IN, _OUT), "copies", _WIDTH)
+    yield from _judge(scribe, observations, (_MEMORY, _IN, _OUT), "copies")
 
 
-def _judge(
-    scribe: All, observations: Sequence[Observation], kinds: Sequence[_Kind], verb: str, remedy: str
-) -> Iterator[Finding]:
+def _judge(scribe: All, observations: Sequence[Observation], kinds: Sequence[_Kind], verb: str) -> Iterator[Finding]:
     results = [observation for observation in observations if observation.test.op in {kind.op for kind in kinds}]
     wrong = {observation.ranks[0].member for observation in results if observation.test.wrong_values}
     for member in sorted(wrong, key=lambda member: member.place):
         yield _wrong(scribe, results, member, verb)
     if not any(observation.ranks[0].on_host for observation in results):
-        yield from _compare(scribe, results, kinds, wrong, remedy)
+        yield from _compare(scribe, results, kinds, wrong)
     elif not wrong:
-        yield scribe.skip("tensors were in the hosts' memory (gloo, or a stand-in): no device to compare")
+        yield scribe.skip("tensors were in the hosts' memory (gloo, or a stand-in), so there is no device to compare")
 
 
 def _wrong(scribe: All, results: Sequence[Observation], member: Member, verb: str) -> Finding:
@@ -93,16 +92,17 @@ def _wrong(scribe: All, results: Sequence[Observation], member: Member, verb: st
     wrong = [observation for observation in own if observation.test.wrong_values]
     ids = tuple(by_id(wrong))
     return scribe.bad(
-        f"{member.host}: device {member.device} {verb} wrongly: {len(wrong)} of {len(own)} tests brought wrong values",
+        f"{member.host}: device {member.device} {verb} wrongly: {len(wrong)} of {len(own)} tests returned wrong values",
         host=member.host,
         device=member.device,
         expected="0 wrong values",
-        found=f"{sum(observation.test.wrong_values for observation in wrong)} wrong values",
+        found=counted(sum(observation.test.wrong_values for observation in wrong), "wrong value"),
         evidence=tuple(
             f"{observation.test.op} {observation.test.dtype}: {observation.ranks[0].first_wrong[:120]}"
             for observation in wrong
         ),
-        remedy="take the device out of jobs; its memory errors: npu-smi info -t ecc -i 0, or nvidia-smi -q -d ECC",
+        remedy="take the device out of jobs, then read its ECC counters",
+        commands=_smi(scribe, member.host, f"npu-smi info -t ecc -i {member.device}", f"-i {member.device} -q -d ECC"),
         retest=command(scribe, [member.host], Scope.DEVICE),
         culprit=Culprit("device", (member.place,), ids, f"{verb} wrongly"),
     )
@@ -118,16 +118,16 @@ def _measured(results: Sequence[Observation]) -> set[Member]:
 
 
 def _compare(
-    scribe: All, results: Sequence[Observation], kinds: Sequence[_Kind], wrong: Collection[Member], remedy: str
+    scribe: All, results: Sequence[Observation], kinds: Sequence[_Kind], wrong: Collection[Member]
 ) -> Iterator[Finding]:
     devices = {observation.ranks[0].member for observation in results}
     if len(_measured(results)) < FEWEST <= len(devices):
-        yield scribe.unknown(f"fewer than {FEWEST} of {len(devices)} devices brought a time")
+        yield scribe.unknown(f"fewer than {FEWEST} of {len(devices)} devices returned a time")
     elif len(_measured(results)) < FEWEST and not wrong:
-        yield scribe.skip(f"fewer than {FEWEST} devices were tested alone: no median to compare with")
+        yield scribe.skip(f"fewer than {FEWEST} devices were tested alone, so there is no median to compare with")
     for kind in kinds:
         slow = [entry for entry in _slow(kind, results) if entry.member not in wrong]
-        yield from _slow_devices(scribe, kind, slow, results, remedy)
+        yield from _slow_devices(scribe, kind, slow, results)
 
 
 @dataclass(frozen=True)
@@ -149,13 +149,11 @@ def _slow(kind: _Kind, results: Sequence[Observation]) -> Iterator[_Slow]:
         for member, speeds in measured.items():
             speed = max(speeds)
             if limits and speed < limits.warn:
-                words = f"{speed:.3g} {kind.unit} in {dtype}, the median device has {limits.median:.3g}"
+                words = f"{speed:.3g} {kind.unit} in {dtype}, median device {limits.median:.3g} {kind.unit}"
                 yield _Slow(member, words, speed / limits.median, speed < limits.fail)
 
 
-def _slow_devices(
-    scribe: All, kind: _Kind, slow: Sequence[_Slow], results: Sequence[Observation], remedy: str
-) -> Iterator[Finding]:
+def _slow_devices(scribe: All, kind: _Kind, slow: Sequence[_Slow], results: Sequence[Observation]) -> Iterator[Finding]:
     """Yield one finding a device, or one for a host if all its devices are slow, since then the host is at fault."""
     devices = Counter(member.host for member in _measured(results))
     by_host: dict[str, dict[Member, list[_Slow]]] = defaultdict(lambda: defaultdict(list))
@@ -166,12 +164,10 @@ def _slow_devices(
         if len(groups) > 1 and len(groups) == devices[host]:
             groups = [[entry for entries in groups for entry in entries]]
         for group in groups:
-            yield _slow_finding(scribe, kind, group, results, remedy)
+            yield _slow_finding(scribe, kind, group, results)
 
 
-def _slow_finding(
-    scribe: All, kind: _Kind, slow: Sequence[_Slow], results: Sequence[Observation], remedy: str
-) -> Finding:
+def _slow_finding(scribe: All, kind: _Kind, slow: Sequence[_Slow], results: Sequence[Observation]) -> Finding:
     """Return the finding about a slow device, or about a host with slow devices."""
     members = {entry.member for entry in slow}
     worst = min(slow, key=lambda entry: entry.share)
@@ -186,14 +182,29 @@ def _slow_finding(
         culprit = Culprit("device", (worst.member.place,), ids, f"slow {kind.words}")
     report, at_fault = (scribe.bad, culprit) if far else (scribe.warn, None)
     return report(
-        f"{host}: {subject}: {kind.words} are slow: {worst.words}",
+        f"{host}: {subject}: slow {kind.words}, {worst.words}",
         host=host,
         device=device,
         expected=f"{1 / kind.warn:.0%} of the median or more",
         found=f"{worst.share:.0%}",
         cause=cause,
         evidence=tuple(f"{entry.member.place}: {entry.words}" for entry in slow),
-        remedy=remedy,
         retest=command(scribe, [host], Scope.DEVICE),
         culprit=at_fault,
+        **_advice(scribe, kind, host, device),
     )
+
+
+def _advice(scribe: All, kind: _Kind, host: str, device: int | None) -> Details:
+    """Return the remedy for a slow device, or for all devices of a host (`device` None)."""
+    if kind is not _COMPUTE:
+        return {"remedy": _WIDTH, "commands": (scribe.on(host, "lspci -vv"),)}
+    gpu = f"{'' if device is None else f'-i {device} '}-q -d PERFORMANCE"
+    return {"remedy": _COOL, "commands": _smi(scribe, host, "npu-smi info", gpu)}
+
+
+def _smi(scribe: All, host: str, npu: str, gpu: str) -> tuple[str, ...]:
+    """Return the query of the product's tool; none if it has no devices."""
+    if scribe.cluster.product.is_npu:
+        return (scribe.on(host, npu),)
+    return (scribe.on(host, f"nvidia-smi {gpu}"),) if scribe.cluster.product is Product.NVIDIA else ()

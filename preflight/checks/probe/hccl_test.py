@@ -2,22 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 
-from preflight.checks.engine.registry import NPU, All, cluster_check
-from preflight.facts.error_meanings import meaning
+from preflight.checks.engine.registry import NPU, All, Details, cluster_check
+from preflight.facts.error_meanings import Meaning, meaning
 from preflight.facts.hccl_test_run import HcclTestRun
 from preflight.facts.parsers.ascend.hccl_test import HcclTest, checks
 from preflight.facts.types import Missing
 from preflight.model.finding import Finding
 from preflight.model.measure import Member
 
-_LEFTOVER = (
-    "a process of an earlier HCCL Test is still there on one of the hosts: find it with pgrep -fa _test, end it, and "
-    "start again"
+_SHOWN = 8  # ranks, or sizes
+_PLOG = "~/ascend/log/debug/plog"
+_LEFTOVER = Meaning(
+    "a process of an earlier HCCL Test still runs on one of the hosts",
+    "find and end that process on every host, then run the test again",
 )
-_OTHER_MPI = (
-    "mpirun of another MPI than the one it was built with starts every rank as a job of its own, each with a table; or "
-    "something else prints into it"
-)
+_UNKNOWN_CODE = Meaning("", "look up the number in CANN's list of error codes")
+_OTHER_MPI = "mpirun is of another MPI than HCCL Test was built with, or another program prints into the table"
 
 
 @cluster_check("PRB104", "HCCL Test results", products=NPU, several=False)
@@ -36,29 +36,35 @@ def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
       ls ~/ascend/log/debug/plog
     """
     result = hccl_test.said
-    remedy = f"run it by hand: {hccl_test.command}" if hccl_test.command else ""
+    again = _again(hccl_test)
     if hccl_test.exit is None:
         yield scribe.bad(
-            f"HCCL Test did not end within {hccl_test.seconds:.0f} s, and was stopped",
-            expected="an end",
-            cause="a rank waits for another one",
-            remedy="look at the ranks' plog: ~/ascend/log/debug/plog",
+            f"HCCL Test hung and was stopped after {hccl_test.seconds:.0f} s",
+            cause="a rank waits for another rank",
+            remedy=f"read the ranks' plog on the hosts ({_PLOG})",
         )
     elif isinstance(result, Missing):
-        yield scribe.unknown(f"HCCL Test did not run: {result.error}", remedy=remedy)
+        yield scribe.unknown(f"HCCL Test did not run: {result.error}", **again)
     if isinstance(result, Missing):
         return
     for code in result.codes:  # HCCL's own verdict, unlike a failed start or an unreadable table
-        yield scribe.bad(_retcode_problem(code), remedy=remedy)
+        yield _retcode_finding(scribe, hccl_test, code)
     for trouble in result.trouble:
-        yield scribe.unknown(trouble, remedy=remedy)
+        yield scribe.unknown(trouble, **again)
     problem, cause = _table_problem(hccl_test, result)
     if problem:
-        yield scribe.unknown(problem, cause=cause, remedy=remedy)
+        yield scribe.unknown(problem, cause=cause, **again)
     if _is_wrong(result):
         yield _wrong(scribe, hccl_test.members, result)
     elif problem := _result_problem(hccl_test, result):
-        yield scribe.unknown(problem, remedy=remedy)
+        yield scribe.unknown(problem, **again)
+
+
+def _again(run: HcclTestRun) -> Details:
+    """Return the remedy of a problem that the test does not explain: its command. It is empty before the test ran."""
+    if not run.command:
+        return {}
+    return {"remedy": f"run HCCL Test manually on {run.members[0].host}", "commands": (run.command,)}
 
 
 def _is_wrong(result: HcclTest) -> bool:
@@ -75,12 +81,12 @@ def _table_problem(run: HcclTestRun, result: HcclTest) -> tuple[str, str]:
     if run.strange_rows:
         row_sizes = sorted({row.size for row in result.rows})
         problem = (
-            f"HCCL Test's table is another one than was asked for: {rows} rows, of {row_sizes[0]} to {row_sizes[-1]} "
-            f"bytes, instead of {len(sizes)}, doubling from {sizes[0]}"
+            f"HCCL Test printed an unexpected table: {rows} rows of {row_sizes[0]} to {row_sizes[-1]} bytes instead of "
+            f"{len(sizes)} rows from {sizes[0]} bytes, each twice the row before"
         )
         return problem, _OTHER_MPI
     if run.exit == 0 and rows < len(sizes) and not _is_explained(result):
-        return f"HCCL Test's table ends after {rows} of {len(sizes)} sizes, and it does not say why", ""
+        return f"HCCL Test's table ends after {rows} of {len(sizes)} sizes, without an error message", ""
     return "", ""
 
 
@@ -89,37 +95,37 @@ def _result_problem(run: HcclTestRun, result: HcclTest) -> str:
     devices = len(run.members)
     if any(row.check == "NULL" for row in result.rows):
         exact = checks(run.dtype, run.operation, devices)
-        why = "though it can" if exact else f"as {devices} devices are too many for {run.dtype}"
+        why = f"although {run.dtype} allows it" if exact else f"since {devices} devices are too many for {run.dtype}"
         return f"HCCL Test compared no results, {why}"
     if run.exit and not _is_explained(result):
-        return f"HCCL Test ended with exit code {run.exit}, and no word why"
+        return f"HCCL Test ended with exit code {run.exit}, without an error message"
     return ""
 
 
-def _retcode_problem(code: int) -> str:
-    """Return a sentence about a code of HCCL or the runtime."""
-    error_meaning = meaning(f"retcode: {code}")
-    explanation = (
-        f"{error_meaning.cause}; {error_meaning.remedy}"
-        if error_meaning
-        else "its number is in CANN's list of error codes"
+def _retcode_finding(scribe: All, run: HcclTestRun, code: int) -> Finding:
+    """Return the finding about a code of HCCL or the runtime."""
+    entry = _LEFTOVER if code == 7 else meaning(f"retcode: {code}") or _UNKNOWN_CODE
+    hosts = dict.fromkeys(member.host for member in run.members[:_SHOWN])
+    return scribe.bad(
+        f"HCCL Test ended with retcode {code}" + (f": {entry.cause}" if entry.cause else ""),
+        remedy=entry.remedy if code == 7 else f"{entry.step} (the first error in {_PLOG} shows where)",
+        commands=tuple(scribe.on(host, "pgrep -fa _test") for host in hosts) if code == 7 else (),
+        retest=run.command,
     )
-    explanation = _LEFTOVER if code == 7 else f"{explanation}; the first error in plog says where"
-    return f"HCCL Test ended with retcode {code}: {explanation}"
 
 
 def _wrong(scribe: All, members: Sequence[Member], result: HcclTest) -> Finding:
     """Return the finding about wrong results, about a device if it is the only one with wrong results."""
     sizes = [str(row.size) for row in result.rows if row.check == "failed"]
     wrong = [members[rank] for rank in result.wrong_ranks if rank < len(members)]
-    devices = f" on {', '.join(member.place for member in wrong[:8])}" if wrong else ""
+    devices = f" on {', '.join(member.place for member in wrong[:_SHOWN])}" if wrong else ""
     host, device = (wrong[0].host, wrong[0].device) if len(wrong) == 1 else (None, None)
     return scribe.bad(
         f"HCCL Test: wrong results{devices}",
         host=host,
         device=device,
         expected="success",
-        found=f"failed at {', '.join(sizes[:8])} bytes" if sizes else "check result failed",
-        cause="who received wrong values is known, who sent them is not",
-        remedy="halve the hosts (--limit) until one device is alone in it",
+        found=f"failed at {', '.join(sizes[:_SHOWN])} bytes" if sizes else "check result failed",
+        evidence=("these devices received wrong values, the sender is unknown",) if wrong else (),
+        remedy="repeat the test on half of the hosts (--limit) until one device is left",
     )

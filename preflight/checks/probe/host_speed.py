@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from preflight.attribution.culprit_words import by_id
+from preflight.attribution.culprit_words import by_id, counted
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import command
 from preflight.checks.shared.speed_limits import SpeedLimits, speed_limits
@@ -43,9 +43,11 @@ def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Itera
         return
     planned = len({observation.test.members[0].place for _, results in hosts for observation in results})
     if planned < FEWEST:
-        yield scribe.skip(f"fewer than {FEWEST} ranks measured their host's processors: no median to compare with")
+        yield scribe.skip(
+            f"fewer than {FEWEST} ranks measured their host's processors, so there is no median to compare with"
+        )
     else:
-        yield scribe.unknown(f"fewer than {FEWEST} of {planned} ranks brought a time")
+        yield scribe.unknown(f"fewer than {FEWEST} of {planned} ranks returned a time")
 
 
 def _by_host(observations: Sequence[Observation]) -> dict[str, list[Observation]]:
@@ -69,12 +71,13 @@ def _wrong(scribe: All, host: str, results: Sequence[Observation]) -> Iterator[F
     wrong = [observation for observation in results if observation.test.wrong_values]
     if wrong:
         yield scribe.bad(
-            f"{host}: its processors compute wrongly: {len(wrong)} of {len(results)} tests brought wrong values",
+            f"{host}: processors compute wrongly: {len(wrong)} of {len(results)} tests returned wrong values",
             host=host,
             expected="0 wrong values",
-            found=f"{sum(observation.test.wrong_values for observation in wrong)} wrong values",
+            found=counted(sum(observation.test.wrong_values for observation in wrong), "wrong value"),
             evidence=tuple(observation.ranks[0].first_wrong[:120] for observation in wrong),
-            remedy="take the host out of jobs; look for memory errors: journalctl -k | grep -i -e mce -e edac",
+            remedy="take the host out of jobs, then search its kernel log for memory errors",
+            commands=(scribe.on(host, "journalctl -k | grep -i -e mce -e edac"),),
             culprit=Culprit("host", (host,), tuple(by_id(wrong)), "processors compute wrongly"),
         )
 
@@ -87,12 +90,11 @@ def _slow(scribe: All, host: str, results: Sequence[Observation], limits: SpeedL
         return
     far = speed < limits.fail
     yield (scribe.bad if far else scribe.warn)(
-        f"{host}: its processors are slow, or busy with something else: {_gflops(speed)} a thread, the median rank "
-        f"has {_gflops(limits.median)}",
+        f"{host}: processors are slow or busy: {_gflops(speed)} per thread, median rank {_gflops(limits.median)}",
         host=host,
         expected=f"{WARN:.0%} of the median or more",
         found=f"{speed / limits.median:.0%}",
-        cause="another job, a limit on what it may use, or a low clock",
+        cause="another job, a processor limit of the container, or a low clock rate",
         remedy="find the processes that use the processors, and the limits of the container",
         commands=(scribe.on(host, "top -b -n 1"), scribe.on(host, "cat /sys/fs/cgroup/cpu.stat")),
         retest=command(scribe, [host], Scope.DEVICE),

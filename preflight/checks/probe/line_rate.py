@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.bandwidth_findings import ComparedBandwidth, slow_findings
+from preflight.checks.shared.bandwidth_findings import Advice, ComparedBandwidth, slow_findings
 from preflight.model.figures import Baseline, Figure, compare, figures, shape
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
@@ -15,9 +16,10 @@ WARN, FAIL = 0.85, 0.70  # a healthy fabric gives 88 to 95 %
 # At 4 MiB a port of 200 Gb/s is busy for 0.17 ms. At a tenth of its rate the pair takes 1.7 ms, longer than any start
 # of a healthy operation. With less data, latency may be all that is measured.
 FAR, FAR_LEAST = 0.10, 4 << 20
-_TOO_LITTLE = "no pair along a rail moved 256 MiB or more; preflight probe --sizes 256M asks for it"
-_CAUSE = "either end, or the path between them"
-_REMEDY = "cable, optical module, MTU and flow control; counters: hccn_tool -i N -stat -g"
+_TOO_LITTLE = "no pair along a rail moved 256 MiB or more (preflight probe --sizes 256M does)"
+_ADVICE = Advice(
+    "either end, or the path between them", "check cable, optical module, MTU, flow control and error counters"
+)
 _MEASURED = (TestOutcome.PASS, TestOutcome.UNCHECKED)  # PRB103 reports a slow pair
 
 
@@ -59,13 +61,14 @@ def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Base
     elif large:
         if unknown := len(tests) - len(_with_known_rate(tests)):
             yield scribe.unknown(
-                f"of {unknown} of {len(tests)} measurements it is not known how fast the ports are",
-                remedy="hccn_tool -i N -speed -g on both hosts",
+                f"the line rate of the ports is unknown for {unknown} of {len(tests)} measurements",
+                remedy="read the speed of the ports",
+                commands=tuple(_speed_queries(scribe, tests)),
             )
-        yield from slow_findings(scribe, map(_near_line_rate, _best(tests)), _CAUSE, _REMEDY)
+        yield from _slow(scribe, map(_near_line_rate, _best(tests)))
     else:
         small = list(_far_below(scribe, tests, baseline))
-        yield from slow_findings(scribe, small, _CAUSE, _REMEDY)
+        yield from _slow(scribe, small)
         if all(bandwidth.outcome is Outcome.PASS for bandwidth in small):
             yield scribe.skip(_TOO_LITTLE)
 
@@ -75,10 +78,23 @@ def _why_not(pairs: Sequence[Observation]) -> str:
     if not pairs:
         return _TOO_LITTLE
     if any(view.on_host for observation in pairs for view in observation.ranks):
-        return "tensors were in the hosts' memory (gloo, or a stand-in): nothing went through devices' ports"
+        return "tensors were in the hosts' memory (gloo, or a stand-in), so no data went through device ports"
     if all(observation.meeting and observation.meeting.backend != "hccl" for observation in pairs):
-        return "only device NICs tell how fast their ports are, and this was not run over hccl"
+        return "only device NICs report their line rate, and this run did not use hccl"
     return ""
+
+
+def _slow(scribe: All, bandwidths: Iterable[ComparedBandwidth]) -> Iterator[Finding]:
+    """Yield the findings, those about a pair with the query of its first port's counters."""
+    for finding in slow_findings(scribe, bandwidths, _ADVICE):
+        query = f"hccn_tool -i {finding.device} -stat -g"
+        yield replace(finding, commands=(scribe.on(finding.host, query),)) if finding.host else finding
+
+
+def _speed_queries(scribe: All, tests: Iterable[TestResult]) -> Iterator[str]:
+    """Yield the commands for both ports of the first pair with an unknown line rate."""
+    pair = next(test.members for test in tests if test.line_rate is None or not test.busbw_GBps)
+    yield from (scribe.on(member.host, f"hccn_tool -i {member.device} -speed -g") for member in pair)
 
 
 def _with_known_rate(tests: Iterable[TestResult]) -> list[TestResult]:
@@ -93,7 +109,7 @@ def _best(tests: Iterable[TestResult]) -> list[TestResult]:
 
 def _compared(test: TestResult, outcome: Outcome, least: float) -> ComparedBandwidth:
     share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
-    return ComparedBandwidth(shape(test), busbw, share, outcome, least, f"the {busbw / share:.2f} GB/s of its port")
+    return ComparedBandwidth(shape(test), busbw, share, outcome, least, f"its port's {busbw / share:.2f} GB/s")
 
 
 def _near_line_rate(test: TestResult) -> ComparedBandwidth:
@@ -132,7 +148,7 @@ def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> It
     `[probe]`
     """
     if not scribe.cluster.probe.expect:
-        yield scribe.skip("the inventory expects no bandwidth: expect under [probe]")
+        yield scribe.skip("the inventory sets no expected bandwidth (expect under [probe])")
         return
     bandwidths: list[ComparedBandwidth] = []
     all_reduces = [observation.test for observation in observations if observation.test.op == "all_reduce"]
@@ -140,10 +156,10 @@ def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> It
         tests = [test for test in all_reduces if test.scope == scope]
         measured = figures(tests)
         if not measured and any(test.outcome in _MEASURED for test in tests):
-            yield scribe.unknown(f"{scope}: all_reduce brought no bandwidth to hold against {least:g} GB/s")
+            yield scribe.unknown(f"{scope}: all_reduce returned no bandwidth to compare with {least:g} GB/s")
         bandwidths += _expected(measured, least)
-    remedy = "what PRB103, PRB115 and PRB116 say of it; else a smaller number in the inventory"
-    yield from slow_findings(scribe, bandwidths, "", remedy)
+    remedy = "fix the findings of PRB103, PRB115 and PRB116. Without any, correct the number in the inventory"
+    yield from slow_findings(scribe, bandwidths, Advice("", remedy))
 
 
 def _expected(measured: Sequence[Figure], least: float) -> Iterator[ComparedBandwidth]:
@@ -152,5 +168,5 @@ def _expected(measured: Sequence[Figure], least: float) -> Iterator[ComparedBand
         if figure.shape.bytes == largest:
             share = figure.busbw / least
             outcome = Outcome.FAIL if share < 1 else Outcome.PASS
-            against = f"the {least:g} GB/s that the inventory expects"
+            against = f"the inventory's {least:g} GB/s"
             yield ComparedBandwidth(figure.shape, figure.busbw, share, outcome, 1.0, against)

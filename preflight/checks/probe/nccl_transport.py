@@ -12,9 +12,10 @@ from preflight.rules.nics.nccl_networks import ways_between
 
 _NO_DEVICE = re.compile(r"NET/IB ?: ?No device found")
 _SOCKET = "Socket"
+_CAUSES = {"ib": "an NCCL variable, RDMA devices that the container lacks, or no libibverbs"}
 _REMEDIES = {  # by the network that jobs are to use
-    "ib": "see ENV115 and ENV116: a variable, devices that the container was not given, or no libibverbs",
-    "socket": 'NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
+    "ib": "fix the findings of ENV115 and ENV116",
+    "socket": 'set NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
 }
 
 
@@ -39,7 +40,7 @@ def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterat
     wanted = scribe.cluster.probe.transport
     views = ways_between(observations)
     if not views:
-        yield scribe.skip("no ranks of several hosts met over NCCL")
+        yield scribe.skip("no ranks of different hosts connected over NCCL")
     elif wanted:
         by_host: dict[str, list[RankView]] = defaultdict(list)
         for view in views:
@@ -48,7 +49,7 @@ def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterat
             yield from _of_host(scribe, host, own_views, wanted)
     elif any(way.between_hosts == _SOCKET for way in _ways(views)):
         yield scribe.skip(
-            "NCCL sends over sockets, and the inventory does not say what it is to use: transport under [probe]"
+            "NCCL uses sockets, and the inventory does not set the expected network (transport under [probe])"
         )
 
 
@@ -64,11 +65,12 @@ def _of_host(scribe: All, host: str, views: Sequence[RankView], wanted: str) -> 
     if wrong:
         network = wrong[0].between_hosts
         yield scribe.bad(
-            f"{host}: NCCL sends over {network}, and jobs are to use {wanted} ({len(wrong)} of {len(views)} ranks)",
+            f"{host}: NCCL uses {network} instead of {wanted} ({len(wrong)} of {len(views)} ranks)",
             host=host,
             expected=wanted,
             found=network,
             evidence=wrong[0].lines,
+            cause=_CAUSES.get(wanted, ""),
             remedy=_REMEDIES[wanted],
         )
     elif wanted == "ib" and no_device:
@@ -78,11 +80,12 @@ def _of_host(scribe: All, host: str, views: Sequence[RankView], wanted: str) -> 
             expected="ib",
             found="none",
             evidence=tuple(no_device[:3]),
-            remedy="see ENV116; ls /sys/class/infiniband /dev/infiniband where jobs run",
+            remedy="list the RDMA devices where jobs run (ENV116)",
+            commands=(scribe.on(host, "ls /sys/class/infiniband /dev/infiniband"),),
         )
     elif not ways:
         yield scribe.unknown(
-            f"{host}: NCCL's log does not say by what it sends",
+            f"{host}: NCCL's log does not report its network",
             host=host,
-            remedy="unset NCCL_DEBUG and NCCL_DEBUG_FILE where jobs run; ranks that never connected: PRB101",
+            remedy="unset NCCL_DEBUG and NCCL_DEBUG_FILE where jobs run (PRB101 reports ranks that never connected)",
         )

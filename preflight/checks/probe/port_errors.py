@@ -46,16 +46,16 @@ def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
             yield from _counted(scribe, host, by_host[host])
         else:
             yield scribe.skip(
-                f"{host}: no RDMA port counted a packet during the tests: they went another way", host=host
+                f"{host}: no RDMA port counted a packet during the tests, so they used another network", host=host
             )
 
 
 def _not_counted(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
     for host in (host.name for host in scribe.hosts):
         if why := link_counts.unknown.get(host):
-            yield scribe.unknown(f"{host}: what its ports counted is not known: {why}", host=host)
+            yield scribe.unknown(f"{host}: port counters unknown: {why}", host=host)
         if host in link_counts.without:
-            yield scribe.skip(f"{host}: its ports tell no counters", host=host)
+            yield scribe.skip(f"{host}: ports report no counters", host=host)
 
 
 def _counted(scribe: All, host: str, ports: Sequence[PortCount]) -> Iterator[Finding]:
@@ -68,12 +68,13 @@ def _counted(scribe: All, host: str, ports: Sequence[PortCount]) -> Iterator[Fin
             expected="none",
             found=told_of(port.errors),
             evidence=() if port.packets is None else (f"{port.packets} packets during the tests",),
-            remedy=f"probe again: if they rise again on {port.port}, clean or change optics and cable of it and of its "
-            "port of the switch",
+            remedy=f"run the probe again. If {port.port} counts errors again, clean or replace optics and cable at "
+            "both ends",
+            retest="preflight probe",
         )
     if not bad:
         packets = sum(port.packets or 0 for port in ports)
-        errors = "".join(f"; {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
+        errors = "".join(f", {port.port}: {told_of(port.errors)}" for port in ports if port.errors)
         summary = f"{host}: {len(ports)} ports counted {packets} packets during the tests{errors}"
         yield scribe.finding(Outcome.PASS, summary, host=host)
 

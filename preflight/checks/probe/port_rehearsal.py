@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.attribution.blocked_ports import Path, Wall, hows, lost, rejecting, told, untried
-from preflight.attribution.culprit_words import folded
+from preflight.attribution.culprit_words import counted, folded
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.firewall.policy import BETWEEN
 from preflight.facts.sections.firewall import Arrivals
 from preflight.facts.types import Sockets
 from preflight.model.cluster import FirewallPolicy
@@ -15,9 +14,11 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Culprit
 from preflight.model.ports import PortSet
 from preflight.model.rehearsal import Attendance, How, Rehearsal, Taken, Visit
-from preflight.rules.own_processes import Owner, end, owner, wait
+from preflight.rules.own_processes import Owner, owner
 
 _RANGE = "net.ipv4.ip_local_port_range"
+_OUTPUT_RULES = ("nft list ruleset", "iptables -S OUTPUT")
+_BETWEEN = "security groups of the cloud and ACLs of switches and routers"
 
 
 @cluster_check("PRB114", "Job and ephemeral port reachability", optional=("arrivals", "sockets"))
@@ -45,25 +46,25 @@ def port_reachability(
     """
     hosts = {host.name for host in scribe.hosts}
     if not rehearsal.hosts:
-        yield scribe.unknown("nobody took part in the port rehearsal")
+        yield scribe.unknown("no host took part in the port rehearsal")
     for attendance in rehearsal.hosts:
         if attendance.host in hosts:
             yield from _own_findings(scribe, attendance, sockets.get(attendance.host))
     for visits, finding in _lost_connections(scribe, rehearsal):
         if _is_reported(visits, arrivals):
-            yield scribe.skip("FWL101 or FWL104 has seen the same connections die", host=finding.host)
+            yield scribe.skip("FWL101 or FWL104 reports the same lost connections", host=finding.host)
         else:
             yield finding
     for source, reasons in untried(rehearsal.visits).items():
         for why, count in reasons.items():
-            yield scribe.unknown(f"{source}: it could not try {count} connections: {why}", host=source)
+            yield scribe.unknown(f"{source}: could not try {counted(count, 'connection')}: {why}", host=source)
 
 
 def _own_findings(scribe: All, attendance: Attendance, sockets: Sockets | None) -> Iterator[Finding]:
     """Yield the findings of a host without the others: its absence, or the holders of its ports."""
     host = attendance.host
     if attendance.error:
-        yield scribe.unknown(f"{host}: it took no part: {attendance.error}", host=host)
+        yield scribe.unknown(f"{host}: took no part in the port rehearsal: {attendance.error}", host=host)
     reported_ports = {socket.local_port for socket in sockets.on_job_ports} if sockets else set()  # by PRT103
     holders: dict[str, list[Taken]] = defaultdict(list)
     for busy_port in attendance.taken:
@@ -76,20 +77,25 @@ def _own_findings(scribe: All, attendance: Attendance, sockets: Sockets | None) 
 def _busy(scribe: All, host: str, holder: str, busy_ports: Sequence[Taken]) -> Finding:
     pid, ports = busy_ports[0].pid, [busy_port.port for busy_port in busy_ports]
     other_run = owner(None, pid, busy_ports[0].process) is Owner.OTHER_RUN
-    remedy = end(host, pid, "stop its service") if pid else f"on {host}, as root: ss -tanp"
+    remedy, command = "find the process as root", "ss -tanp"
+    if pid and other_run:
+        remedy, command = "wait until the other preflight run has ended", f"ps -o pid,user,lstart,args -p {pid}"
+    elif pid:
+        remedy, command = "stop the service of the process, or end the process", f"kill {pid}"
     return (scribe.warn if other_run else scribe.bad)(
-        f"{host}: {_port_words(scribe, ports)} held by {holder}",
+        f"{host}: {_port_words(scribe, ports)} {'is' if len(ports) == 1 else 'are'} held by {holder}",
         host=host,
         expected="free",
         found=holder,
         culprit=None if other_run else _culprit("port held", host),
-        remedy=wait(host, pid) if other_run else remedy,
+        remedy=remedy,
+        commands=(scribe.on(host, command),),
     )
 
 
 def _holder(taken: Taken) -> str:
     process = (
-        f"{taken.process or 'a process'} (pid {taken.pid})" if taken.pid else "somebody whom this user may not see"
+        f"{taken.process or 'a process'} (pid {taken.pid})" if taken.pid else "a process that this user cannot see"
     )
     return process if taken.listening else f"a connection of {process}"
 
@@ -113,26 +119,28 @@ def _lost_connections(scribe: All, rehearsal: Rehearsal) -> Iterator[tuple[tuple
 
 def _lost(scribe: All, summary: str, visits: tuple[Visit, ...], ports: Iterable[int] = (), **details: Any) -> Finding:
     """Return a finding about failed connections. `ports`: those that it is about, all if it is empty."""
+    lines = (f"{visit.source} to {visit.target}: {told([visit], ports)}" for visit in visits[:8])
     return scribe.bad(
         summary,
         expected="connected",
         found=told(visits, ports),
-        evidence=tuple(f"{visit.source} to {visit.target}: {told([visit], ports)}" for visit in visits[:8]),
+        evidence=(*details.pop("evidence", ()), *lines),
         **details,
     )
 
 
 def _cut_off(scribe: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:
-    nor = ", and none comes in" if both_ways else ""
+    nor = ", and none can connect to it" if both_ways else ""
     return _lost(
         scribe,
-        f"{source}: its connections reach none of {len(visits)} other hosts{nor}",
+        f"{source}: cannot connect to any of {len(visits)} other hosts{nor}",
         visits,
         host=source,
-        cause=f"these are reached from elsewhere, so {source} itself is the place to look",
-        culprit=_culprit("its connections come to nobody", source),
-        remedy=f"on {source} the address and route, then the output chain: nft list ruleset, iptables -S OUTPUT; "
-        f"then {BETWEEN}",
+        evidence=("other hosts can connect to these hosts",),
+        cause=f"address, route or firewall of {source}",
+        culprit=_culprit("no connection succeeds", source),
+        remedy=f"check address, route and output rules of {source}, then {_BETWEEN}",
+        commands=tuple(scribe.on(source, command) for command in ("ip addr", "ip route", *_OUTPUT_RULES)),
     )
 
 
@@ -140,17 +148,19 @@ def _wall(scribe: All, wall: Wall, hosts: int) -> Finding:
     host, senders = wall.target.host, {visit.source for visit in wall.visits}
     # No connection succeeds, and no other host tried.
     lone_sender = senders if wall.all_ports and len(senders) == 1 else ()
-    subject = "the other host does" if hosts == 2 else "other hosts do"
-    objects = "any port that it listens on" if wall.all_ports else _ports(scribe, wall)
+    subject = "the other host" if hosts == 2 else "other hosts"
+    objects = "any of its ports" if wall.all_ports else _ports(scribe, wall)
+    remedy, commands = _remedy(scribe, wall.ephemeral)
     return _lost(
         scribe,
-        f"{host}: {subject} not reach {objects}",
+        f"{host}: {subject} cannot connect to {objects}",
         wall.visits,
         wall.ports,
         host=host,
         peer=wall.visits[0].source,
         cause=_cause(wall.target, wall.visits),
-        remedy=_remedy(scribe, wall.ephemeral),
+        remedy=remedy,
+        commands=commands,
         culprit=_culprit("port blocked", host, *lone_sender),
     )
 
@@ -159,15 +169,16 @@ def _path(scribe: All, path: Path) -> Finding:
     host = path.target.host
     senders = [visit.source for visit in path.visits if visit.target == host]
     sources = folded(senders)
-    way = f"between it and {sources} do not come through, either way"
+    direction = "to and from" if path.both_ways else "from"
     return _lost(
         scribe,
-        f"{host}: connections {way if path.both_ways else f'from {sources} do not come through'}, others do",
+        f"{host}: connections {direction} {sources} fail, others succeed",
         path.visits,
         host=host,
         peer=path.visits[0].source,
-        cause=_other_listener(path.visits) or "the path between them, or a rule about these senders",
-        remedy=f"{BETWEEN}; on {sources} the route and the output chain",
+        cause=_other_listener(path.visits) or "the path between them, or a firewall rule for these senders",
+        remedy=f"check {_BETWEEN}, then route and output rules of {sources}",
+        commands=tuple(scribe.on(senders[0], command) for command in ("ip route", *_OUTPUT_RULES)),
         culprit=_culprit("port blocked on the way", host, *dict.fromkeys(senders)),
     )
 
@@ -176,7 +187,7 @@ def _ports(scribe: All, wall: Wall) -> str:
     ephemeral = wall.ports & set(wall.target.ephemeral)
     words = [_port_words(scribe, sorted(wall.ports - ephemeral))] if wall.ports - ephemeral else []
     if ephemeral:
-        words.append(f"ports that the kernel chooses ({PortSet.of((port, port) for port in ephemeral)})")
+        words.append(f"ephemeral ports {PortSet.of((port, port) for port in ephemeral)}")
     return " and ".join(words)
 
 
@@ -189,28 +200,31 @@ def _port_words(scribe: All, ports: list[int]) -> str:
 def _cause(target: Attendance, visits: tuple[Visit, ...]) -> str:
     by = list(rejecting(visits))
     if by == [target.address]:
-        return "its own firewall rejects them"
+        return "its own firewall rejects the connections"
     if by:
-        return f"rejected by {', '.join(by[:4])}: a router or firewall on the way"
+        return f"a router or firewall on the way ({', '.join(by[:4])}) rejects the connections"
     if How.REFUSED in hows(visits):
-        return "a firewall, its own or one on the way, resets them (REJECT): the port listens"
-    return _other_listener(visits) or "its firewall drops them, or something in between does"
+        return "a firewall of the host or on the way resets the connections (REJECT), although the port is open"
+    return _other_listener(visits) or "a firewall of the host or on the way drops the connections"
 
 
 def _other_listener(visits: tuple[Visit, ...]) -> str:
     if not hows(visits) <= {How.MUTE, How.STRANGER}:
         return ""
-    return "somebody else is at that address or port: a proxy, a rule that redirects, another host with the address"
+    return "another program answers at that address or port: a proxy, a redirect rule, or a host with the same address"
 
 
-def _remedy(scribe: All, ephemeral: bool) -> str:
+def _remedy(scribe: All, ephemeral: bool) -> tuple[str, tuple[str, ...]]:
+    """Return the first thing to do about blocked ports, and its command."""
     cluster = scribe.cluster
+    ports = f"the ephemeral ports ({_RANGE})" if ephemeral else "the job's ports"
     if ephemeral and not cluster.listens_anywhere:
-        return f"open {_RANGE} between the hosts, or use hccl: gloo and nccl listen where the kernel chooses"
-    opens = f"{_RANGE} between the hosts" if ephemeral else "the job's ports between the hosts"
+        return f"open {ports} between the hosts, or use hccl (gloo and nccl listen on ephemeral ports)", ()
     if cluster.firewall is FirewallPolicy.LEAVE:
-        return f"open {opens} in the firewall, which the inventory leaves alone; if it is open: {BETWEEN}"
-    return f"preflight configure-firewall (it opens {opens}); where it finds nothing to do: {BETWEEN}"
+        opening = f"open {ports} between the hosts in the firewall, which the inventory leaves alone"
+        return f"{opening}. If they are open, check {_BETWEEN}", ()
+    opening = f"open {ports} between the hosts. If nothing has to be opened, check {_BETWEEN}"
+    return opening, ("preflight configure-firewall",)
 
 
 def _is_reported(visits: Iterable[Visit], arrivals: Mapping[str, Arrivals | None]) -> bool:

@@ -6,9 +6,16 @@ from dataclasses import dataclass, replace
 
 from preflight.attribution import short_budget
 from preflight.attribution.causes import ON_THE_WIRE
-from preflight.attribution.culprit_words import Named, by_id, hosts_of, named, partners
+from preflight.attribution.culprit_words import Named, by_id, counted, hosts_of, named, partners, place
 from preflight.attribution.culprit_words import evidence as partner_evidence
-from preflight.attribution.rank_positions import HANDS, device_ranges, evidence, first_line, found_at, waiting
+from preflight.attribution.rank_positions import (
+    activity,
+    device_ranges,
+    evidence,
+    first_line,
+    found_at,
+    waiting,
+)
 from preflight.attribution.stopped_ranks import (
     TROUBLE,
     Behind,
@@ -17,19 +24,30 @@ from preflight.attribution.stopped_ranks import (
     late,
     nearest,
     of_its_tests,
-    others_do_well,
+    others_pass,
     passed_later,
 )
-from preflight.checks.engine.registry import All, cluster_check
+from preflight.checks.engine.registry import All, Details, cluster_check
 from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding, unproven
 from preflight.facts.error_meanings import Meaning, meaning
 from preflight.facts.hung_rank_causes import usual
 from preflight.model.cluster import Cluster
 from preflight.model.finding import Finding
-from preflight.model.measure import End, Located, Observation, RankView, Scope, TestOutcome, TimeLimit, kept_waiting
+from preflight.model.measure import (
+    End,
+    Located,
+    Member,
+    Observation,
+    RankView,
+    Scope,
+    TestOutcome,
+    TimeLimit,
+    kept_waiting,
+)
 from preflight.model.outcome import Outcome
 
 _SHOWN = 8  # hangs that one finding lists as evidence
+_EXPECTED = "last stage: closed"
 _MANY = 3  # pairs without a known culprit; more of them are one finding
 
 
@@ -57,7 +75,7 @@ def rank_progress(
     iteration, check the fabric.
     """
     if not observations:
-        yield scribe.unknown("the probe brought no results")
+        yield scribe.unknown("the probe returned no results")
     yield from _cut_off(scribe, observations)
     yield from _not_run(scribe, observations, limit)
     results = ProbeResults(scribe, observations, causes)
@@ -75,10 +93,10 @@ def _cut_off(scribe: All, observations: Sequence[Observation]) -> Iterator[Findi
     busy = {view.member.host: view for observation in observations for view in filter(_was_busy, observation.ranks)}
     for host, view in busy.items():
         yield scribe.unknown(
-            f"{host}: it came as far as {view.stage} in the time that there was for it: {view.error}",
+            f"{host}: the budget ran out {activity(view.stage)}: {view.error}",
             host=host,
             evidence=view.logs,
-            remedy="probe without --budget, or with more: it has a minute for this then",
+            remedy="run the probe without --budget, which gives the host a minute to start, or with a larger one",
         )
 
 
@@ -90,12 +108,20 @@ def _not_run(scribe: All, observations: Sequence[Observation], limit: TimeLimit 
     not_run = [observation for observation in observations if observation.test.outcome is TestOutcome.NOT_RUN]
     ids = [observation.test.id for observation in not_run if not any(map(_was_busy, observation.ranks))]
     if ids:
-        spent = f": the budget of {limit.budget:.0f} s was spent; {limit.enough:.0f} s would do" if limit else ""
+        spent = f" in the budget of {limit.budget:.0f} s. {short_budget.enough(limit)}" if limit else ""
         yield scribe.unknown(
-            f"{len(ids)} tests did not run{spent}",
-            remedy=short_budget.remedy(limit) if limit else "",
+            f"{counted(len(ids), 'test')} did not run{spent}",
             evidence=(f"tests {', '.join(ids[:8])}",),
+            **_more_time(limit),
         )
+
+
+def _more_time(limit: TimeLimit | None) -> Details:
+    """Return the remedy for a short budget; empty if the time was not limited."""
+    if limit is None:
+        return {}
+    enough = f"{limit.enough:.0f}"
+    return {"remedy": f"give the probe {enough} s", "commands": (f"preflight probe --budget {enough}s",)}
 
 
 @dataclass(frozen=True)
@@ -212,15 +238,15 @@ def _wire_hosts(causes: Sequence[Finding], findings: Sequence[Finding]) -> set[s
 def _too_short(scribe: All, limit: TimeLimit, hangs: _Hangs) -> Iterator[Finding]:
     """Yield one finding for all stops that may be hangs, or only slow."""
     lines = [
-        f"{_tests(straggler)}: {', '.join(sorted(straggler.places))} stopped after {straggler.stage}"
+        f"{_tests(straggler)}: {', '.join(sorted(straggler.places))} stopped after stage {straggler.stage}"
         for straggler in hangs.slow_alone
     ]
     lines += [stop.told for stop in hangs.slow_stops]
     if lines:
         yield scribe.unknown(
             short_budget.sentence(limit, lines[0]),
-            remedy=short_budget.remedy(limit),
             evidence=tuple(lines[:_SHOWN]),
+            **_more_time(limit),
         )
 
 
@@ -269,23 +295,25 @@ def _suspect_finding(results: ProbeResults, suspect: _Suspect, stops: Sequence[S
     first, views, view = straggler.seen[0], straggler.views, straggler.views[0]
     errors = [*(view.error for view in views), *(line for view in views for line in view.logs)]
     error_meaning = _meaning(cluster, first, straggler.stage, errors, view.state)
+    summary = ". ".join(filter(None, (_progress(suspect), _contrast(results, suspect))))
     follows = [stop.told for stop in stops if suspect.explains(stop) and stop.seen[0] not in straggler.seen]
     return culprit_finding(
         results,
         culprit,
         Symptom(
             _trouble(view),
-            "; ".join(filter(None, (_progress(suspect), _contrast(results, suspect)))),
-            likely=error_meaning.cause,
+            summary,
+            cause=error_meaning.cause,
             remedy=error_meaning.remedy,
-            expected="closed",
+            commands=_commands(results.scribe, error_meaning, first, view.member),
+            expected=_EXPECTED,
             found=_stage(first, straggler.stage),
             details=(
                 *evidence(cluster, first, views),
                 _tests(straggler),
                 *suspect.lines,
                 *follows,
-                *others_do_well(culprit, results.observations),
+                *others_pass(culprit, results.observations),
             ),
             alone=by_itself(view) and view.state != "D",
         ),
@@ -295,39 +323,44 @@ def _suspect_finding(results: ProbeResults, suspect: _Suspect, stops: Sequence[S
 def _progress(suspect: _Suspect) -> str:
     """Return a sentence: which ranks stayed behind, at which stage, and how they ended."""
     straggler, views, member = suspect.straggler, suspect.straggler.views, suspect.straggler.views[0].member
-    stage, first, end = f"came as far as {straggler.stage}", straggler.seen[0], _how(views[0])
+    first, end = straggler.seen[0], _end(views[0])
     if straggler.stage == "none" or views[0].end is End.LOST:
         tested = {view.member.place for view in first.ranks if view.member.host == member.host}
         number = len(straggler.places | tested)
-        return f"{member.host}: {'its rank' if number == 1 else f'its {number} ranks'} {stage}, and the host {end}"
+        return f"{member.host}: {'its rank' if number == 1 else f'its {number} ranks'} {end}"
     if len(views) == 1 and suspect.culprit.kind == "device":
         # The rank within a pair is not that of a job.
         rank = "" if first.test.scope is Scope.PAIR else f" (rank {member.rank})"
-        return f"{member.host}: device {member.device}{rank} {stage} and {end}"
-    ranks = f"{len(views)} {'rank' if len(views) == 1 else 'ranks'}"
-    return f"{member.host}: {ranks} ({device_ranges(views)}) {stage} and {end}"
+        return f"{member.host}: device {member.device}{rank} {end}"
+    return f"{member.host}: {counted(len(views), 'rank')} ({device_ranges(views)}) {end}"
 
 
 def _contrast(results: ProbeResults, suspect: _Suspect) -> str:
     """Return the partners that pass with others, or the ranks that waited for the suspect."""
     partner_places = partners(suspect.culprit.one, results.tests) if suspect.culprit.proven else []
     if len(partner_places) > 1:
-        return f"so with {' and '.join(partner_places[:3])}, which do well with others"
+        return f"Its partners {' and '.join(partner_places[:3])} pass with others"
     first = suspect.straggler.seen[0]
     members = suspect.straggler.members.union(view.member for view in kept_waiting(first))
     return waiting(first, [view for view in first.ranks if view.member not in members])
 
 
-def _symptom(results: ProbeResults, failures: Sequence[Observation], stage: str) -> Symptom:
-    """Return the symptom of groups that stopped together, without summary and details."""
-    errors = [view.error for observation in failures for view in observation.ranks if view.error]
-    error_meaning = _meaning(results.scribe.cluster, failures[0], stage, errors)
+def _symptom(
+    results: ProbeResults, failures: Sequence[Observation], stage: str, member: Member | None = None
+) -> Symptom:
+    """Return the symptom of groups that stopped together, without summary and details.
+
+    `member`: the one that the commands are for, by default the first with an error."""
+    views = [view for observation in failures for view in observation.ranks]
+    failed = [view for view in views if view.error]
+    error_meaning = _meaning(results.scribe.cluster, failures[0], stage, (view.error for view in failed))
     return Symptom(
-        _trouble(failures[0].ranks[0]),
-        likely=error_meaning.cause,
+        _trouble(views[0]),
+        cause=error_meaning.cause,
         remedy=error_meaning.remedy,
-        expected="closed",
-        found=stage,
+        commands=_commands(results.scribe, error_meaning, failures[0], member or (failed or views)[0].member),
+        expected=_EXPECTED,
+        found=_last(stage),
     )
 
 
@@ -367,9 +400,12 @@ def _many_pairs(results: ProbeResults, stops: Sequence[Stop]) -> Finding:
         unproven("group", sorted(places), failures, failures[0].test.outcome),
         replace(
             _symptom(results, failures, first.stage),
-            summary=f"{len(stops)} pairs of devices stopped together, and nobody can be named",
-            found=", ".join(dict.fromkeys(stop.stage for stop in stops)),
-            details=[f"{' with '.join(sorted(stop.places))}: {stop.told}" for stop in stops],
+            summary=f"{len(stops)} pairs of devices stopped together, so the culprit cannot be identified",
+            found=_last(", ".join(dict.fromkeys(stop.stage for stop in stops))),
+            details=[
+                f"{' with '.join(sorted(stop.places))} ({', '.join(stop.ids[:8])}), {_last(stop.stage)}"
+                for stop in stops
+            ],
         ),
     )
 
@@ -378,46 +414,53 @@ def _stop_findings(results: ProbeResults, stop: Stop, neighbours: Sequence[str])
     """Yield the findings about a group that stopped together. `neighbours`: the stops that follow from it."""
     first = stop.seen[0]
     details = (*evidence(results.scribe.cluster, first, first.ranks), f"tests {', '.join(stop.ids[:8])}", *neighbours)
-    symptom = replace(_symptom(results, stop.seen, stop.stage), details=details)
     later = passed_later(stop, results.observations)
-    once = f", and did well when tried again ({later})" if later else ""
+    once = f". They passed when tested again ({later})" if later else ""
     if len(stop.members) == 2:
-        yield from _pair_findings(results, stop, symptom, once)
+        yield from _pair_findings(results, stop, details, once)
         return
+    symptom = _symptom(results, stop.seen, stop.stage)
     yield culprit_finding(
         results,
         unproven("group", sorted(stop.places), stop.seen, first.test.outcome),
         replace(
             symptom,
-            summary=f"all {len(stop.members)} ranks stopped after {stop.stage}: they waited for one another "
+            summary=f"all {len(stop.members)} ranks stopped {activity(stop.stage)}. They waited for one another "
             f"{found_at(first.ranks[0])}{once}",
-            likely=": ".join(filter(None, ("common to all ranks", symptom.likely))),
+            details=details,
+            cause=": ".join(filter(None, ("common to all ranks", symptom.cause))),
         ),
     )
 
 
-def _pair_findings(results: ProbeResults, stop: Stop, symptom: Symptom, once: str) -> list[Finding]:
+def _pair_findings(results: ProbeResults, stop: Stop, details: Sequence[str], once: str) -> list[Finding]:
     """Return the findings about a pair, one for each of its hosts.
 
     Neither is proven at fault, and neither is ruled out, unless facts decide between them, or the pair passed when it
     was tried again, as `once` says."""
-    findings = [
-        culprit_finding(
-            results,
-            unproven("link", (member.place, peer.place), stop.seen, stop.seen[0].test.outcome),
-            replace(
-                symptom,
-                summary=f"{member.host}: device {member.device} and {peer.place} stopped together after {stop.stage}"
-                f"{once}",
-                likely=symptom.likely or "either end, or the path between them",
-            ),
-            Outcome.WARN if once else Outcome.FAIL,
-        )
-        for member, peer in (stop.members, stop.members[::-1])
-    ]
+    findings = [_end_finding(results, stop, ends, details, once) for ends in (stop.members, stop.members[::-1])]
     attributed = [finding for finding in findings if _is_at_fault(finding)]
     hosts = {member.host for member in stop.members}
     return attributed or (findings if len(hosts) == 2 and not once else findings[:1])
+
+
+def _end_finding(
+    results: ProbeResults, stop: Stop, ends: Sequence[Member], details: Sequence[str], once: str
+) -> Finding:
+    """Return the finding about the first of the two ends of a pair that stopped together."""
+    member, peer = ends
+    symptom = _symptom(results, stop.seen, stop.stage, member)
+    return culprit_finding(
+        results,
+        unproven("link", (member.place, peer.place), stop.seen, stop.seen[0].test.outcome),
+        replace(
+            symptom,
+            summary=f"{place(member.place)} and {peer.place} stopped together {activity(stop.stage)}{once}",
+            details=details,
+            cause=symptom.cause or "either end, or the path between them",
+        ),
+        Outcome.WARN if once else Outcome.FAIL,
+    )
 
 
 def _is_at_fault(finding: Finding) -> bool:
@@ -440,7 +483,11 @@ def _trouble(view: RankView) -> str:
 def _stage(observation: Observation, stage: str) -> str:
     """Return the stage; before ranks meet, also the place where they are to meet."""
     meeting = observation.meeting
-    return f"{stage}, and no way to {meeting.place}" if stage == "device" and meeting else stage
+    return _last(stage) + (f", no connection to {meeting.place}" if stage == "device" and meeting else "")
+
+
+def _last(stage: str) -> str:
+    return f"last stage: {stage}"
 
 
 def _meaning(cluster: Cluster, observation: Observation, stage: str, errors: Iterable[str], state: str = "") -> Meaning:
@@ -449,14 +496,24 @@ def _meaning(cluster: Cluster, observation: Observation, stage: str, errors: Ite
     return next(filter(None, map(meaning, errors)), None) or usual(stage, backend, state)
 
 
-def _how(view: RankView) -> str:
-    """Return how the rank ended, in words, with the first line of its error."""
+def _commands(scribe: All, error_meaning: Meaning, observation: Observation, member: Member) -> tuple[str, ...]:
+    """Return the commands of the remedy for a rank, as typed on this machine."""
+    address, _, port = observation.meeting.place.rpartition(":") if observation.meeting else ("", "", "")
+    return tuple(
+        scribe.on(member.host, command.format(device=member.device, rendezvous=f"{address} {port}"))
+        for command in error_meaning.commands
+        if port.isdigit() or "{rendezvous}" not in command
+    )
+
+
+def _end(view: RankView) -> str:
+    """Return how the rank ended, in words, at which stage, and the first line of its error."""
     error = first_line(view)
-    how = {
-        End.EXITED: "left without a word",
-        End.KILLED: "was killed by a signal",
-        End.LOST: "was lost",
-        End.UNBORN: "was never started",
-    }.get(view.end or End.OVERDUE, "died" if error else "did not go on")
-    state = f" (process state {view.state}{HANDS.get(view.state, '')})" if view.stands_still else ""
-    return how + state + (f": {error}" if error else "")
+    end = {
+        End.EXITED: "exited without an error message",
+        End.KILLED: "died from a signal",
+        End.LOST: "failed",
+        End.UNBORN: "did not start",
+    }.get(view.end or End.OVERDUE, "failed" if error else "hung")
+    doing = activity(view.stage, view.state if view.stands_still else "")
+    return f"{end} {doing}" + (f": {error}" if error else "")

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from preflight.attribution.culprit_words import Named, named, sentence
+from preflight.attribution.culprit_words import Named, hosts_of, named, place, sentence
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding, unproven
+from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, command, culprit_finding, unproven
 from preflight.model.finding import Finding
 from preflight.model.measure import Located, Observation, Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome
@@ -145,8 +145,8 @@ def _not_compared(results: ProbeResults) -> Finding:
     # Each pair is tested in both orders.
     pairs = {_pair(test) for test in results.tests.values() if test.scope is Scope.PAIR}
     if sum(map(_is_along_a_rail, pairs)) < FEWEST:
-        return results.scribe.skip(f"there are fewer than {FEWEST} pairs along the rails: no median to compare with")
-    return results.scribe.unknown(f"fewer than {FEWEST} of the pairs along the rails brought a bandwidth")
+        return results.scribe.skip(f"fewer than {FEWEST} pairs along the rails, so there is no median to compare with")
+    return results.scribe.unknown(f"fewer than {FEWEST} pairs along the rails returned a bandwidth")
 
 
 def _slow_pairs(results: ProbeResults, peers: _Peers, speeds: Mapping[_Pair, float]) -> Iterator[Finding]:
@@ -172,12 +172,14 @@ def _slow_together(results: ProbeResults, culprits: Sequence[Named]) -> Iterator
     healthy = [
         speed for _, speed, test in _both_ways(results.observations) if test.outcome is TestOutcome.PASS and speed
     ]
-    least = f", the slowest pair that is well has {min(healthy):.2f}" if healthy else ""
+    least = f", slowest healthy pair {min(healthy):.2f} GB/s" if healthy else ""
+    hosts = sorted(hosts_of(together.places))
     yield results.scribe.warn(
         f"all {len(together.members)} ranks together are slow: {together.busbw_GBps or 0:.2f} GB/s{least}",
-        cause="what only all of them use: uplinks and spines, or what HCCL or NCCL makes of so many ranks",
+        cause="the uplinks and spines, or the algorithm of HCCL or NCCL for so many ranks",
         evidence=(f"test {together.id}",),
-        remedy="load and errors of the uplinks; the same with half of the hosts: preflight probe --limit HOSTS",
+        remedy="check load and errors of the uplinks, then probe half of the hosts",
+        commands=(command(results.scribe, hosts[: (len(hosts) + 1) // 2], Scope.ALL),),
     )
 
 
@@ -194,12 +196,13 @@ def _unlike(results: ProbeResults, bandwidths: Mapping[_Pair, float], peers: Usu
     (_, lowest), (_, highest) = ranked[0], ranked[-1]
     if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and a pair differs as much from itself
         yield results.scribe.warn(
-            f"pairs along the rails have from {lowest:.2f} to {highest:.2f} GB/s: no median tells who of them is slow",
-            expected="pairs that are alike",
+            f"pairs along the rails reach {lowest:.2f} to {highest:.2f} GB/s, so no median shows the slow ones",
+            expected="pairs with a similar bandwidth",
             found=f"{lowest:.2f} to {highest:.2f} GB/s",
             evidence=tuple(f"{first} with {second}: {speed:.2f} GB/s" for (first, second), speed in ranked),
-            cause="several of them are slow, or the rails are not of one kind",
-            remedy="begin with the slowest: cable, optical module, switch port; hccn_tool -i N -speed -g at both ends",
+            cause="several pairs are slow, or the rails are of different kinds",
+            remedy="check cable, optical module and switch port of the slowest pair",
+            commands=_port_queries(results.scribe, ranked[0][0], "speed"),
         )
 
 
@@ -243,27 +246,36 @@ def _points_out(culprit: Named, near: str, far: str) -> bool:
 
 
 def _directions(observations: Sequence[Observation], culprit: Named) -> str:
-    """Return `it sends at 0.40 GB/s, receives at 1.90`, or the direction alone. The figures are medians."""
+    """Return `It sends at 0.40 GB/s and receives at 1.90 GB/s`, or the direction alone. The figures are medians."""
     ways = list(_one_way(observations))
     sent = [speed for sender, receiver, speed in ways if _points_out(culprit, sender, receiver)]
     received = [speed for sender, receiver, speed in ways if _points_out(culprit, receiver, sender)]
+    subject = culprit.one.members[0] if culprit.kind == "link" else "It"
     if sent and received:
-        return f"it sends at {median(sent):.2f} GB/s, receives at {median(received):.2f}"
-    return {"sends": "it sends slowly", "receives": "it receives slowly"}.get(culprit.one.direction, "")
+        return f"{subject} sends at {median(sent):.2f} GB/s and receives at {median(received):.2f} GB/s"
+    return f"{subject} {culprit.one.direction} slowly" if culprit.one.direction in ("sends", "receives") else ""
 
 
 def _problem(culprit: Named, pairs: int) -> tuple[str, str]:
     """Return the problem and its likely cause, in words."""
-    host, _, device = culprit.one.members[0].partition("/") if culprit.one.members else ("", "", "")
-    subject = f"{host}: device {device}" if device else f"{host}: it"
+    members = culprit.one.members
     if culprit.kind == "link":
-        likely = "the path between them" if culprit.proven else "either end or the path between them"
-        return f"{subject} and {culprit.one.members[1]} are slow together", likely
+        cause = "the path between them" if culprit.proven else "either end, or the path between them"
+        return f"{place(members[0])} and {members[1]} are slow together", cause
     if culprit.kind == "group":
-        return f"{pairs} pairs are slow, and nobody can be named", ""
+        return f"{pairs} pairs are slow, and the culprit cannot be identified", ""
     if culprit.single:
-        return f"{subject} is slow", "slow with two partners that are fast elsewhere"
+        name = members[0].replace("/", " device ")
+        return f"{place(members[0])} is slow", f"cable, optical module or switch port of {name}"
     return sentence(culprit), ""
+
+
+def _port_queries(scribe: All, members: Iterable[str], setting: str) -> tuple[str, ...]:
+    """Return the commands that read a setting of the ports of NPUs ("node01/3"); none for other members."""
+    if not scribe.cluster.product.is_npu:
+        return ()
+    places = (member.partition("/") for member in members)
+    return tuple(scribe.on(host, f"hccn_tool -i {device} -{setting} -g") for host, _, device in places if device)
 
 
 def _measurements(results: ProbeResults, culprit: Named, speeds: Mapping[_Pair, float]) -> list[str]:
@@ -281,18 +293,32 @@ def _slow(
     """Return the finding about a slow object, or about a slow pair of which neither end is proven at fault.
 
     `again`: it was slow in more than one round."""
-    problem, likely = _problem(culprit, len(speeds))
-    worst, figures = min(speeds.values(), default=None), ""
-    if worst is not None:
-        figures = f": {worst:.2f} GB/s" + (f", the median pair has {peers.median}" if peers.median else "")
+    worst = min(speeds.values(), default=None)
+    problem, cause = _problem(culprit, len(speeds))
+    figures = "" if worst is None else _figures(culprit, worst, peers)
+    counters = _counters(results, culprit)
     is_failure = again and worst is not None and peers.is_far_below(worst) and not culprit.intermittent
     symptom = Symptom(
         {"sends": "sends slowly", "receives": "receives slowly"}.get(culprit.one.direction, "slow"),
-        "; ".join(filter(None, (f"{problem}{figures}", _directions(results.observations, culprit)))),
-        likely=likely,
+        ". ".join(filter(None, (f"{problem}{figures}", _directions(results.observations, culprit)))),
+        cause=cause,
         expected=f"about {peers.median} GB/s" if peers.median else "",
         found=f"{worst:.2f} GB/s" if worst is not None else "",
         details=_measurements(results, culprit, speeds),
-        remedy="cable, optical module and switch port; counters: hccn_tool -i N -stat -g",
+        remedy="read the port's error counters" if counters else "check cable, optical module and switch port",
+        commands=counters,
     )
     return culprit_finding(results, culprit, symptom, Outcome.FAIL if is_failure else Outcome.WARN)
+
+
+def _figures(culprit: Named, worst: float, peers: _Peers) -> str:
+    """Return `: 1.80 GB/s, median pair 10.00 GB/s`, to be added to the problem."""
+    median = f", median pair {peers.median} GB/s" if peers.median else ""
+    return f"{': ' if culprit.kind == 'link' or culprit.single else '. Slowest pair '}{worst:.2f} GB/s{median}"
+
+
+def _counters(results: ProbeResults, culprit: Named) -> tuple[str, ...]:
+    """Return the queries of the error counters of one or two ports; none if data did not go through them."""
+    if culprit.kind not in ("device", "link") or results.backend(culprit.one) == "gloo":
+        return ()
+    return _port_queries(results.scribe, culprit.one.members, "stat")

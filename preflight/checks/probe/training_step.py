@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from preflight.attribution.culprit_words import named
+from preflight.attribution.culprit_words import counted, named
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding
+from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, command, culprit_finding
 from preflight.model.finding import Finding
-from preflight.model.measure import Culprit, Located, Member, Observation, RankView, TestOutcome
+from preflight.model.measure import Culprit, Located, Member, Observation, RankView, Scope, TestOutcome
 
 STEP = "training_step"
 _TROUBLE = "trains wrongly"
@@ -34,9 +34,9 @@ def training_step(
     """
     steps = [observation for observation in observations if observation.test.op == STEP]
     if not steps:
-        yield scribe.skip("no training step was tried")
+        yield scribe.skip("no training step was run")
     elif not any(map(_was_done, steps)):
-        yield scribe.unknown("the training step was not done")
+        yield scribe.unknown("the training step was not completed")
     # Wrong copies, products or collectives are the cause, and a wrong training step follows from them.
     elif not any(observation.test.wrong_values for observation in observations if observation not in steps):
         wrong = list(filter(_wrong_views, steps))
@@ -77,14 +77,14 @@ def _wrong_parameters(results: ProbeResults, located: Sequence[Located] | None) 
     for place, tests in sources.items():
         (member, first), *_ = tests
         yield scribe.bad(
-            f"{member.host}: device {member.device} (rank {member.rank}) trains wrongly",
+            f"{member.host}: device {member.device} (rank {member.rank}) trains with wrong results",
             host=member.host,
             device=member.device,
-            expected="the parameters of all others",
-            found=f"seen by {len(_wrong_views(first))} ranks",
+            expected="the parameters of all other ranks",
+            found=f"other parameters, as seen by {counted(len(_wrong_views(first)), 'rank')}",
             evidence=_evidence(_wrong_views(first)),
-            remedy="take the device out of jobs, then test it alone: preflight probe "
-            f"--limit {member.host} --scope device",
+            remedy="take the device out of jobs, then test it alone",
+            commands=(command(scribe, [member.host], Scope.DEVICE),),
             culprit=Culprit("device", (place,), tuple(observation.test.id for _, observation in tests), _TROUBLE),
         )
     if not sources:
@@ -96,14 +96,14 @@ def _without_source(results: ProbeResults, located: Sequence[Located] | None) ->
     culprits = [
         culprit for culprit in named(located, TestOutcome.WRONG_DATA) if results.tests.keys() & set(culprit.one.tests)
     ]
-    summary, remedy = "a training step ends in wrong parameters", "compare versions on all hosts"
+    summary, remedy = "the training step ends with wrong parameters", "compare versions on all hosts"
     for culprit in culprits:
         symptom = Symptom(_TROUBLE, remedy=remedy, details=(summary, *_evidence(views)))
         yield culprit_finding(results, culprit, symptom)
     if not culprits:
         yield results.scribe.bad(
             f"{summary} on {len(views)} of {len(results.observations[0].ranks)} ranks",
-            expected="those of one process",
+            expected="the parameters of a single process",
             evidence=_evidence(views),
             remedy=remedy,
         )
@@ -114,11 +114,11 @@ def _drifting(scribe: All, steps: Iterable[Observation]) -> Iterator[Finding]:
         drifting = [view for view in observation.ranks if view.first_wrong]
         if drifting:
             yield scribe.warn(
-                f"after a training step {len(drifting)} of {len(observation.ranks)} ranks differ from the others in "
-                "the last bits",
+                f"after the training step, {len(drifting)} of {len(observation.ranks)} ranks differ from the others "
+                "in the last bits",
                 expected="the same bits on all ranks",
-                cause="all_reduce adds up in another order on each rank",
+                cause="all_reduce adds in a different order on each rank",
                 evidence=tuple(view.member.place for view in drifting[:5]),
-                remedy="export HCCL_DETERMINISTIC=true for jobs whose replicas may not drift apart",
+                remedy="set HCCL_DETERMINISTIC=true in jobs that need identical replicas",
             )
             return

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from preflight.attribution.culprit_words import Named, by_id, named
+from preflight.attribution.culprit_words import Named, by_id, counted, named
 from preflight.checks.engine.registry import All, cluster_check
-from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding, unproven
+from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, command, culprit_finding, unproven
 from preflight.model.finding import Finding
 from preflight.model.measure import Located, Member, Observation, RankView, Scope, TestOutcome
 from preflight.model.outcome import Outcome
@@ -47,9 +47,9 @@ def collective_values(
     """
     collectives = [observation for observation in observations if _is_collective(observation)]
     if all(map(_is_alone, observations)) and any(map(_has_run, observations)):
-        yield scribe.skip("each device was tested alone, no two met")
+        yield scribe.skip("each device was tested alone, so no values were exchanged")
     elif not any(map(_compared_values, collectives)):
-        yield scribe.unknown("no test came as far as comparing values")
+        yield scribe.unknown("no test compared values")
     wrong = [observation for observation in collectives if observation.test.outcome is TestOutcome.WRONG_DATA]
     if wrong:
         yield from _wrong_data(ProbeResults(scribe, observations, causes), wrong, located)
@@ -79,7 +79,7 @@ def _leftovers(scribe: All, collectives: Sequence[Observation]) -> Iterator[Find
     evidence = [_line(observation, view) for observation in collectives for view in _receivers(observation)]
     if evidence:
         yield scribe.unknown(
-            "wrong values were seen, but only in tests that failed or hung (PRB101)",
+            "there are wrong values, but only in tests that failed or hung (PRB101)",
             evidence=tuple(evidence[:_SHOWN]),
         )
 
@@ -131,10 +131,10 @@ def _by_pattern(results: ProbeResults, source: _Source) -> Finding:
         unproven("device", (member.place,), source.observations, TestOutcome.WRONG_DATA),
         Symptom(
             _TROUBLE,
-            f"{member.host}: device {member.device} (rank {member.rank}): its data arrives wrong",
+            f"{member.host}: device {member.device} (rank {member.rank}) sends wrong data",
             remedy=_REMEDY,
             expected=_EXPECTED,
-            found=f"wrong in {len(lines)} results",
+            found=f"wrong values in {counted(len(lines), 'result')}",
             details=lines[:_SHOWN],
         ),
     )
@@ -145,11 +145,8 @@ def _receivers(observation: Observation) -> list[RankView]:
 
 
 def _line(observation: Observation, view: RankView) -> str:
-    test = observation.test
-    return (
-        f"{view.member.place} saw {view.wrong_values} wrong values in {test.op} {test.dtype} ({test.id}): "
-        f"{view.first_wrong[:120]}"
-    )
+    test, wrong = observation.test, counted(view.wrong_values, "wrong value")
+    return f"{view.member.place} received {wrong} in {test.op} {test.dtype} ({test.id}): {view.first_wrong[:120]}"
 
 
 def _sources(wrong: Iterable[Observation]) -> dict[str, _Source]:
@@ -173,25 +170,28 @@ def _unknown_sources(scribe: All, unexplained: Iterable[Observation]) -> Iterato
     for observation in unexplained:
         receivers = _receivers(observation)
         if len(receivers) == len(observation.ranks) > 1:
-            everywhere.append(f"all {len(receivers)} ranks; {_line(observation, receivers[0])}")
+            everywhere.append(f"all {len(receivers)} ranks, for example: {_line(observation, receivers[0])}")
             continue
         for view in receivers:
             by_receiver[view.member.host, view.member.device].append(_line(observation, view))
     if everywhere:
         yield scribe.bad(
-            "all ranks of a test received wrong values, of an unknown one",
+            "all ranks of a test received wrong values from an unknown rank",
             expected=_EXPECTED,
-            found=f"wrong for all in {len(everywhere)} tests",
+            found=f"wrong values on all ranks in {counted(len(everywhere), 'test')}",
             evidence=tuple(everywhere[:_SHOWN]),
-            remedy="see who is wrong in pairs: preflight probe --scope pair; compare versions on all hosts",
+            remedy="test the devices in pairs, then compare versions on all hosts",
+            commands=(command(scribe, (), Scope.PAIR),),
         )
     for (host, device), evidence in by_receiver.items():
         yield scribe.bad(
-            f"{host}: device {device} received wrong values of an unknown rank",
+            f"{host}: device {device} received wrong values from an unknown rank",
             host=host,
             device=device,
             expected=_EXPECTED,
-            found=f"wrong in {len(evidence)} results",
+            found=f"wrong values in {counted(len(evidence), 'result')}",
             evidence=tuple(evidence[:_SHOWN]),
-            remedy="probe again: a device that is alone in this receives wrong; if all are, look at what they share",
+            remedy="run the probe again. If only this device is wrong again, it receives wrongly. If all devices are, "
+            "check what they share",
+            commands=(command(scribe, (), Scope.ALL),),
         )

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 from preflight.checks.engine.registry import All, Subject
 from preflight.model.figures import Shape, shown_bytes, shown_GBps
@@ -37,7 +37,15 @@ class ComparedBandwidth:
         return f"{shown_GBps(self.busbw)} GB/s, {self.share:.0%} of {self.against} ({self.test})"
 
 
-def slow_findings(scribe: All, bandwidths: Iterable[ComparedBandwidth], cause: str, remedy: str) -> Iterator[Finding]:
+class Advice(NamedTuple):
+    """The likely cause of a low bandwidth, and the first thing to do about it."""
+
+    cause: str
+    remedy: str
+    commands: tuple[str, ...] = ()
+
+
+def slow_findings(scribe: All, bandwidths: Iterable[ComparedBandwidth], advice: Advice) -> Iterator[Finding]:
     """Yield a finding for each group of ranks that is too slow, about its worst figure, with the others as evidence.
 
     If all pairs are too slow, they share one finding, since no single pair is at fault."""
@@ -45,12 +53,14 @@ def slow_findings(scribe: All, bandwidths: Iterable[ComparedBandwidth], cause: s
     slow = [figures for figures in groups.values() if figures[0].outcome is not Outcome.PASS]
     slow_pairs = [figures[0] for figures in slow if figures[0].shape.scope is Scope.PAIR]
     if len(slow_pairs) == sum(scope is Scope.PAIR for scope, _ in groups) >= FEWEST:
-        shared = "what all pairs share: switches, MTU, flow control, versions, or a job beside the probe"
-        yield _finding(scribe, f"all {len(slow_pairs)} pairs, the slowest", slow_pairs, shared, remedy)
+        shared = "switches, MTU, flow control, versions, or a job that runs at the same time"
+        yield _finding(
+            scribe, f"all {len(slow_pairs)} pairs are slow. The slowest", slow_pairs, advice._replace(cause=shared)
+        )
         slow = [figures for figures in slow if figures[0].shape.scope is not Scope.PAIR]
     for figures in slow:
         name, subject = _subject(figures[0].shape)
-        yield _finding(scribe, name, figures, cause, remedy, **subject)
+        yield _finding(scribe, name, figures, advice, **subject)
 
 
 def _by_group(bandwidths: Iterable[ComparedBandwidth]) -> dict[tuple[Scope, str], list[ComparedBandwidth]]:
@@ -68,16 +78,15 @@ def _subject(shape: Shape) -> tuple[str, Subject]:
         host, _, device = place.partition("/")
         return f"{host}: device {device} and {peer}", {"host": host, "device": int(device), "peer": peer}
     if shape.scope is Scope.HOST:
-        return f"{shape.place}: its {shape.ranks} ranks", {"host": shape.place}
-    return f"{shape.place or 'all'}, {shape.ranks} ranks", {}
+        return f"{shape.place}: {shape.ranks} ranks", {"host": shape.place}
+    return f"{shape.place}, {shape.ranks} ranks" if shape.place else f"all {shape.ranks} ranks", {}
 
 
 def _finding(
     scribe: All,
     name: str,
     figures: Sequence[ComparedBandwidth],
-    cause: str,
-    remedy: str,
+    advice: Advice,
     **subject: Unpack[Subject],
 ) -> Finding:
     worst, *other_figures = figures
@@ -85,10 +94,9 @@ def _finding(
         worst.outcome,
         f"{name}: {worst.words}",
         **subject,
+        **advice._asdict(),
         expected=f"{worst.least:.0%} of {worst.against} or more",
         found=f"{shown_GBps(worst.busbw)} GB/s",
-        cause=cause,
-        remedy=remedy,
         evidence=tuple(
             f"{figure.shape.place} {figure.test}: {shown_GBps(figure.busbw)} GB/s, {figure.share:.0%}".lstrip()
             for figure in other_figures[:5]

@@ -38,7 +38,8 @@ def judged(
     choices = {name: choice for name, choice in chosen.items() if isinstance(choice, NicChoice)}
     for name, choice in chosen.items():
         if isinstance(choice, str):
-            yield scribe.bad(f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=library.remedy)
+            remedy = _remedy(scribe, library, name, network)
+            yield scribe.bad(f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=remedy)
     unreached = list(_connection_problems(scribe, library, choices, network, arrivals)) if len(scribe.hosts) > 1 else []
     yield from unreached
     unreached_hosts = {finding.host for finding in unreached}
@@ -57,29 +58,34 @@ def _connection_problems(
     places: dict[str, Place] = {}
     first: dict[str, str] = {}  # address → the host that has it
     for name, choice in choices.items():
-        subject = f"{name}: {library.name} would take {choice.nic} {choice.address} ({choice.why})"
+        subject = f"{name}: {library.name} would choose {choice.nic} {choice.address} ({choice.why})"
         first_host = first.setdefault(str(choice.address.ip), name)
+        remedy = _remedy(scribe, library, name, network)
         if choice.address.ip.is_loopback:
-            yield scribe.bad(
-                f"{subject}, which no other host reaches", host=name, found=choice.nic, remedy=library.remedy
-            )
+            yield scribe.bad(f"{subject}, which no other host can reach", host=name, found=choice.nic, remedy=remedy)
         elif first_host != name:
-            yield scribe.bad(
-                f"{subject}, as {first_host} does", host=name, peer=first_host, found=choice.nic, remedy=library.remedy
-            )
+            summary = f"{subject}, the same address as {first_host}"
+            yield scribe.bad(summary, host=name, peer=first_host, found=choice.nic, remedy=remedy)
         else:
             places[name] = choice.address.network
     connected = _connected_networks(choices, places, arrivals)
     for odd in odd_ones(places):
         if odd.value not in connected:
-            yield from _in_other_network(scribe, library, odd, choices, network[odd.host])
+            yield from _in_other_network(scribe, library, odd, choices, network)
+
+
+def _remedy(scribe: All, library: Library, name: str, network: Mapping[str, Network]) -> str:
+    """Return the library's remedy, with the host NIC of the inventory if that is one interface."""
+    nic = scribe.cluster.by_name[name].nic
+    interfaces = named_by(nic, network[name]) if nic else []
+    return library.remedy.replace("NIC", interfaces[0].name, 1) if len(interfaces) == 1 else library.remedy
 
 
 def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, network: Network) -> Iterator[Finding]:
     wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
     if len(wanted) == 1 and choice.nic not in wanted:
         yield scribe.warn(
-            f"{host.name}: {library.name} would take {choice.nic} ({choice.why}), and the inventory's host NIC is "
+            f"{host.name}: {library.name} would choose {choice.nic} ({choice.why}), but the inventory's host NIC is "
             f"{wanted[0]}",
             host=host.name,
             expected=wanted[0],
@@ -105,26 +111,26 @@ def _connected_networks(
 
 
 def _in_other_network(
-    scribe: All, library: Library, odd: Odd[Place], choices: Mapping[str, NicChoice], network: Network
+    scribe: All, library: Library, odd: Odd[Place], choices: Mapping[str, NicChoice], network: Mapping[str, Network]
 ) -> Iterator[Finding]:
     """Yield the finding about a host with its NIC in another network than the others' NICs. The route to them has to
     use that NIC."""
     own, peer = choices[odd.host], choices[odd.others[0]]
-    route = _route(network, peer)
+    route = _route(network[odd.host], peer)
     if route and route.interface == own.nic and route.destination != "default":
         return
-    report, way = scribe.bad, "no route between them"
+    report, way = scribe.bad, " without a route between them"
     if route and route.interface != own.nic:
-        way = f"the way to {peer.address.ip} leads through {route.interface}"
+        way = f", and the route to {peer.address.ip} uses {route.interface}"
     elif route:
-        report, way = scribe.warn, "only the default route leads there"
+        report, way = scribe.warn, " with only the default route between them"
     yield report(
-        f"{odd.host}: {library.name} would take {own.nic} {own.address} ({own.why}), and {odd.elsewhere} {peer.nic} "
-        f"{peer.address}: two networks, and {way}",
+        f"{odd.host}: {library.name} would choose {own.nic} {own.address} ({own.why}), but {peer.nic} {peer.address} "
+        f"on {odd.elsewhere}. These are two networks{way}",
         host=odd.host,
         peer=odd.others[0],
         found=str(own.address),
-        remedy=library.remedy,
+        remedy=_remedy(scribe, library, odd.host, network),
     )
 
 

@@ -53,12 +53,12 @@ class ProbeResults:
 class Symptom:
     """A failure in words, as tests alone show it.
 
-    `trouble`: the class of cause, for programs. `likely`: the same in a sentence. `alone`: the object failed without a
-    partner. An empty `summary` is that of the kind of culprit."""
+    `trouble`: the class of cause, for programs. `cause`: the usual one, in a sentence. `alone`: the object failed
+    without a partner. An empty `summary` is that of the kind of culprit."""
 
     trouble: str
     summary: str = ""
-    likely: str = ""
+    cause: str = ""
     remedy: str = ""
     commands: tuple[str, ...] = ()
     expected: str = ""
@@ -81,7 +81,7 @@ def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, out
     explanation = _explanation(results, fault, alone=symptom.alone)
     summary = symptom.summary or sentence(culprit)
     if _is_reported(culprit, explanation):
-        return scribe.skip(f"{summary}: {explanation.words} tells why", host=subject.get("host"))
+        return scribe.skip(f"{summary}. Explained by {explanation.words}", host=subject.get("host"))
     outcome = outcome or (Outcome.WARN if culprit.intermittent else Outcome.FAIL)
     retest = command(scribe, *_smallest_group(culprit, results.tests), results.backend(fault))
     proof = evidence(fault, results.tests) if culprit.proven else ()
@@ -91,7 +91,7 @@ def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, out
         **subject,
         expected=symptom.expected,
         found=symptom.found,
-        cause=explanation.words or symptom.likely,
+        cause=explanation.words or symptom.cause,
         remedy=explanation.remedy or symptom.remedy,
         commands=explanation.commands if explanation.remedy else symptom.commands,
         retest=retest,

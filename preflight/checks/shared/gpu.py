@@ -12,6 +12,6 @@ from preflight.model.finding import Finding
 def silent(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Yield the one skip of a host without an answer of nvidia-smi, or with an answer of names alone."""
     if nvidia.gpus.value is None:
-        yield scribe.skip("nvidia-smi gives no answer, see GPU101")
+        yield scribe.skip("nvidia-smi does not answer (GPU101)")
     elif nvidia.gpus.value.names_alone:
-        yield scribe.skip("nvidia-smi reports no more than names, see GPU101")
+        yield scribe.skip("nvidia-smi reports only the names of GPUs (GPU101)")

@@ -48,9 +48,8 @@ def unreadable(here: Here, hccn: Hccn, what: str, reading: Callable[[HccnDevice]
     for device in hccn.devices:
         error = reading(device).error
         if error:
-            yield here.unknown(
-                f"{here.host.name}: device {device.index}: {what} could not be read: {error}", device=device.index
-            )
+            place = f"{here.host.name}: device {device.index}"
+            yield here.unknown(f"{place}: {what} could not be read: {error}", device=device.index)
 
 
 _LINK_DOWN = "Link status is down"  # the error of a query on a link that is down, which NPU107 reports
@@ -75,7 +74,7 @@ def untold(
                 refusals.add((tuple(devices), error))
     for numbers, error in sorted(refusals):
         subject = f"device{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
-        yield scribe.skip(f"{host.name}: {subject}not told: {error}", host=host.name)
+        yield scribe.skip(f"{host.name}: {subject}not reported: {error}", host=host.name)
     for device, error in sorted(failed):
         summary = f"{host.name}: device {device}: could not be checked: {error}"
         yield scribe.unknown(summary, host=host.name, device=device)
@@ -85,7 +84,7 @@ def _by_error(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[str, li
     by_error: dict[str, list[int]] = defaultdict(list)
     for device, result in reading.items():
         if result.error or (result.value is None and not unset):
-            by_error[result.error or "its tool told nothing"].append(device)
+            by_error[result.error or "its tool reported nothing"].append(device)
     return by_error
 
 

@@ -52,7 +52,7 @@ def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
         advised = fit.torch_npu if fit else ""
     if wrong := python_fits(advised, versions.python):
         first, last = PYTHON[release(advised)]
-        remedy = f"run jobs in a Python from 3.{first} to 3.{last}"
+        remedy = f"run jobs with Python 3.{first} to 3.{last}"
         yield scribe.bad(f"{scribe.host.name}: {wrong}", found=versions.python, remedy=remedy)
     elif reason := _not_in_table(versions):
         yield scribe.skip(reason)
@@ -70,9 +70,9 @@ def _not_in_table(versions: Versions) -> str:
     """Return the reason why torch_npu and CANN are not compared; empty where the vendor's table has both."""
     build, cann = versions.torch_npu, versions.cann
     if not build or not cann:
-        return "torch_npu or CANN is not installed here"
+        return "torch_npu or CANN is not installed"
     if _wheels_differ(versions):
-        return f"torch_npu {build} is not made for torch {versions.torch}: see VER107"
+        return f"torch_npu {build} is not made for torch {versions.torch}, see VER107"
     if not cann_of(build) or not known_cann(cann):
         return f"torch_npu {build} or CANN {cann} is not in the vendor's table as of torch_npu 2.12"
     return ""
@@ -85,7 +85,13 @@ def _of_another_cann(scribe: Here, versions: Versions, wrong: str) -> Finding:
     change = replacement(versions, fit) or Replacement(
         f"CANN {made_for}", f"CANN {cann}", install_cann(versions, made_for)
     )
-    return report(f"{scribe.host.name}: {wrong}", expected=change.expected, found=change.found, remedy=change.remedy)
+    return report(
+        f"{scribe.host.name}: {wrong}",
+        expected=change.expected,
+        found=change.found,
+        remedy=change.remedy,
+        commands=change.commands,
+    )
 
 
 def _fit(versions: Versions) -> Stack | None:
@@ -115,29 +121,34 @@ def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
     fits = cann_fits(packages["driver"], packages["cann"]) if {"driver", "cann"} <= packages.keys() else None
     if installed and installed < oldest:
         needed = ".".join(map(str, oldest))
+        remedy, retest = _driver_remedy(versions, f"driver {needed} or later")
         yield scribe.bad(
-            f"{name}: CANN {versions.cann} needs driver {needed} or later, and this is {versions.driver}",
+            f"{name}: CANN {versions.cann} needs driver {needed} or later, found driver {versions.driver}",
             expected=needed,
             found=versions.driver,
-            remedy=_driver_remedy(versions, f"driver {needed} or later"),
+            remedy=remedy,
+            retest=retest,
         )
     elif fits is False:
+        remedy, retest = _driver_remedy(versions, f"the driver for CANN {versions.cann}")
         yield scribe.warn(
-            f"{name}: driver {versions.driver} and CANN {versions.cann} do not name each other as compatible",
+            f"{name}: driver {versions.driver} and CANN {versions.cann} do not list each other as compatible",
             found=f"driver {packages['driver'].inner}, CANN {packages['cann'].inner}",
-            remedy=_driver_remedy(versions, f"the driver that belongs to CANN {versions.cann}"),
+            remedy=remedy,
+            retest=retest,
         )
     elif fits is None and not (installed and oldest):
-        yield scribe.skip("what driver or CANN is compatible with is not known here")
+        yield scribe.skip("the releases that driver and CANN are compatible with are unknown")
 
 
-def _driver_remedy(versions: Versions, driver: str) -> str:
-    """Return the advice to install a driver, or to replace CANN first where VER107 or VER108 says so."""
+def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str]:
+    """Return the advice to install a driver, or to replace CANN first where VER107 or VER108 says so; and the
+    retest."""
     fit = _fit(versions)
     if fit is None or fit.cann == versions.cann:
-        return f"install {driver}, then reboot"
+        return f"install {driver}, then reboot", ""
     check = "VER107" if _wheels_differ(versions) else "VER108"
-    return f"{install_cann(versions, fit.cann)}, as {check} says; then check again: preflight check --only VER"
+    return f"{install_cann(versions, fit.cann)} (see {check})", "preflight check --only VER"
 
 
 @host_check("VER110", "CANN and MindSpore compatibility", products=NPU, severity=Outcome.WARN)
@@ -155,33 +166,35 @@ def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """
     installed, cann = job.packages.get("mindspore", ""), versions.cann or ""
     if not installed or not cann:
-        yield scribe.skip("MindSpore or CANN is not installed here")
+        yield scribe.skip("MindSpore or CANN is not installed")
     elif release(installed) not in MINDSPORE:
-        yield scribe.skip(f"MindSpore {installed} is not among the releases whose CANN is known here")
+        yield scribe.skip(f"MindSpore {installed} is not in the vendor's tables of CANN releases")
     elif wanted := mindspore_fits(installed, cann):
         fit = _fit(versions)
+        remedy, commands = _other_mindspore(versions, wanted, fit.cann if fit else "")
         yield scribe.bad(
-            f"{scribe.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, and this is {cann}",
+            f"{scribe.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, found CANN {cann}",
             expected=f"CANN {wanted[0]}",
             found=f"CANN {cann}",
-            remedy=_other_mindspore(versions, wanted, fit.cann if fit else ""),
+            remedy=remedy,
+            commands=commands,
         )
 
 
-def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> str:
-    """Return the advice for a MindSpore that does not fit its CANN.
+def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> tuple[str, tuple[str, ...]]:
+    """Return the advice for a MindSpore that does not fit its CANN, and its commands.
 
     `wanted`: the CANNs for this MindSpore. `cann`: the one that torch_npu has to have, if any. On a host with
     torch_npu, its CANN counts, as another one for MindSpore would break it."""
     if cann in wanted:
-        return f"{install_cann(versions, cann)}, as VER107 or VER108 says"
+        return f"{install_cann(versions, cann)} (see VER107 or VER108)", ()
     if release_ := next(
         (name for name, canns in MINDSPORE.items() if known_cann(cann or versions.cann or "") in canns), ""
     ):
-        return f"pip install mindspore=={release_}"
+        return "install the MindSpore for this CANN", (f"pip install mindspore=={release_}",)
     if cann:
-        return f"install MindSpore and CANN {wanted[0]} in a container of their own: torch_npu needs CANN {cann}"
-    return install_cann(versions, wanted[0])
+        return f"run MindSpore with CANN {wanted[0]} in a separate container, because torch_npu needs CANN {cann}", ()
+    return install_cann(versions, wanted[0]), ()
 
 
 @host_check("VER111", "Python packages for CANN", products=NPU, severity=Outcome.WARN)
@@ -199,13 +212,14 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
     """
     missing = [name for name in IMPORTED_BY_CANN if name not in job.packages]
     if versions.cann is None or not {"torch_npu", "mindspore"} & set(job.packages):
-        yield scribe.skip("there is no CANN, or no framework that would use it")
+        yield scribe.skip("CANN is not installed, or no framework uses it")
     elif missing:
         yield scribe.bad(
-            f"{scribe.host.name}: the jobs' Python has no {', no '.join(missing)}, which CANN imports",
+            f"{scribe.host.name}: the jobs' Python lacks {', '.join(missing)}, which CANN imports",
             expected=", ".join(IMPORTED_BY_CANN),
             found="missing",
-            remedy=f"pip install {' '.join(missing)}",
+            remedy="install the missing packages in the jobs' Python",
+            commands=(f"pip install {' '.join(missing)}",),
         )
 
 

@@ -1,7 +1,7 @@
 """Versions of the software that a job loads: equal on every host."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
@@ -21,7 +21,7 @@ NVIDIA = frozenset({Product.NVIDIA})
 def differing(scribe: All, software: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
     """Yield a finding for each host with a version (None: not installed) that is not the majority's."""
     if set(versions.values()) == {None}:
-        yield scribe.skip(f"{software} is installed on no host")
+        yield scribe.skip(f"{software} is not installed on any host")
         return
     for odd in odd_ones(versions):
         actual, usual = odd.value or "not installed", odd.usual or "not installed"
@@ -194,17 +194,17 @@ def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
     if runtime is None:
         yield scribe.skip(source)
     elif served is None:
-        yield scribe.skip("which CUDA the driver serves is not known, see GPU101")
+        yield scribe.skip("the CUDA release of the driver is unknown, see GPU101")
     elif not _serves(served, runtime, nvidia):
         driver = f" {nvidia.module.version}" if nvidia.module else ""
         wanted, served_cuda = ".".join(map(str, runtime)), ".".join(map(str, served))
         report = scribe.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else scribe.bad
         yield report(
-            f"{scribe.host.name}: {source} is made for CUDA {wanted}, and the driver{driver} serves CUDA {served_cuda}",
-            expected=f"a driver of CUDA {runtime[0]}",
+            f"{scribe.host.name}: {source} is made for CUDA {wanted}, but the driver{driver} supports CUDA "
+            f"{served_cuda}",
+            expected=f"a driver for CUDA {runtime[0]}",
             found=f"CUDA {served_cuda}",
-            remedy=f"install a driver of CUDA {runtime[0]} and reboot {scribe.host.name}; or a torch "
-            f"for CUDA {served_cuda}",
+            remedy=f"install a driver for CUDA {runtime[0]} and reboot, or install a torch for CUDA {served_cuda}",
         )
 
 
@@ -231,16 +231,14 @@ def _cuda_of_torch(job: Job) -> tuple[tuple[int, int] | None, str]:
     if build := re.search(r"\+cu([0-9]{2,3})(?![0-9])", torch):
         return (int(build[1][:-1]), int(build[1][-1])), f"torch {torch[:LONGEST_QUOTE]}"
     if "+" in torch:
-        return None, f"torch {quote(torch)} names no CUDA"
+        return None, f"torch {quote(torch)} shows no CUDA release"
     wheels = {name: version for name, version in job.packages.items() if name.startswith(_FAMILIES["the CUDA runtime"])}
     if len(wheels) != 1:
-        return (
-            None,
-            "no wheel tells which CUDA jobs load" if not wheels else "wheels of several CUDA runtimes are there",
-        )
+        several = "wheels of several CUDA runtimes are installed"
+        return None, several if wheels else "no wheel shows which CUDA release jobs load"
     ((name, version),) = wheels.items()
     source = f"{name.replace('_', '-')} {quote(version)}"
-    return (_cuda(version), source) if _cuda(version) else (None, f"{source} names no CUDA")
+    return (_cuda(version), source) if _cuda(version) else (None, f"{source} shows no CUDA release")
 
 
 def _cuda(version: str) -> tuple[int, int] | None:
@@ -265,7 +263,7 @@ def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """
     torch, npu = versions.torch, versions.torch_npu
     if torch is None or npu is None:
-        yield scribe.skip("torch or torch_npu is not installed here")
+        yield scribe.skip("torch or torch_npu is not installed")
     elif release(torch) != release(npu):
         fit = fitting(Stack(torch, npu, versions.cann or ""))
         change = replacement(versions, fit) or Replacement(f"torch_npu {release(torch)}", npu, _choice(torch))
@@ -274,6 +272,7 @@ def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
             expected=change.expected,
             found=change.found,
             remedy=change.remedy,
+            commands=change.commands,
         )
 
 
@@ -284,6 +283,7 @@ class Replacement:
     expected: str
     found: str
     remedy: str
+    commands: tuple[str, ...] = ()
 
 
 def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
@@ -292,14 +292,22 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
         return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
-    steps = [f"pip install {' '.join(f'{name}=={new}' for name, _, new in wheels)}"] if wheels else []
+    steps, commands = _pip_install([(name, new) for name, _, new in wheels])
     other_cann = fit.cann != versions.cann
     if other_cann:
         steps.insert(0, install_cann(versions, fit.cann))
     if not steps:
         return None
     name, old, new = ("CANN", versions.cann, fit.cann) if other_cann else wheels[0]
-    return Replacement(f"{name} {new}", f"{name} {old}", ", then ".join(steps))
+    return Replacement(f"{name} {new}", f"{name} {old}", ", then ".join(steps), commands)
+
+
+def _pip_install(wheels: Sequence[tuple[str, str]]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the step that installs these releases, and its command; empty for none."""
+    if not wheels:
+        return [], ()
+    step = f"install {' and '.join(f'{name} {version}' for name, version in wheels)}"
+    return [step], (f"pip install {' '.join(f'{name}=={version}' for name, version in wheels)}",)
 
 
 def install_cann(versions: Versions, cann: str) -> str:
@@ -313,5 +321,5 @@ def _choice(torch: str) -> str:
     """Return the advice where CANN is not known: the torch_npu for every CANN that has one for this torch."""
     builds = [f"{build} with CANN {cann}" for cann, build in builds_of(torch).items()]
     if not builds:
-        return "install a torch and a torch_npu that are made for each other and for the CANN that jobs use"
+        return "install a torch and a torch_npu that are made for each other and for the jobs' CANN"
     return f"install the torch_npu for torch {release(torch)} and your CANN: {', '.join(builds)}"

@@ -53,24 +53,21 @@ def _read(path: Path) -> bytes:
     try:
         return read_bounded(path, LARGEST)
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file; make a plan first: preflight plan --out {path}") from None
+        raise UsageError(f"{path}: no such file. To write a plan: preflight plan --out {path}") from None
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; to write a plan: preflight plan --out plan.json") from None
+        raise UsageError(f"{path}: {error.strerror}. To write a plan: preflight plan --out plan.json") from None
 
 
 def _refuse_strangers(args: argparse.Namespace, s: Session, saved: SavedPlan) -> None:
     """Raise UsageError if the plan is not for this inventory, before any host is contacted."""
     devices_of = {host.name: {device.index for device in host.devices} for host in s.cluster.hosts}
     if saved.cluster != s.cluster.name:
-        raise UsageError(f"{args.plan} is for cluster {saved.cluster}, and {args.inventory} describes {s.cluster.name}")
+        raise UsageError(f"{args.plan} is for cluster {saved.cluster}, but {args.inventory} is of {s.cluster.name}")
     for change, line in zip(saved.plan.changes, saved.lines, strict=True):
         if change.host not in devices_of:
-            raise UsageError(f"{args.plan}:{line}: changes {change.host}, which {args.inventory} does not name")
+            raise UsageError(f"{args.plan}:{line}: {change.host} is not in {args.inventory}")
         if change.device is not None and change.device not in devices_of[change.host]:
-            raise UsageError(
-                f"{args.plan}:{line}: changes device {change.device} of {change.host}, "
-                f"which has no such device in {args.inventory}"
-            )
+            raise UsageError(f"{args.plan}:{line}: device {change.device} of {change.host} is not in {args.inventory}")
 
 
 def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[StepResult, ...]:
@@ -86,7 +83,7 @@ def _refuse_stale(args: argparse.Namespace, s: Session, plan: Plan) -> tuple[Ste
         raise PreflightError(
             "\n".join(
                 (
-                    f"{args.plan} is stale; nothing was changed",
+                    f"{args.plan} is stale. Nothing was changed.",
                     *map(stale, moved),
                     f"next: {plan_anew(args)}",
                 )

@@ -2,12 +2,12 @@
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
 
-from preflight.app.planning import NOBODY
+from preflight.app.planning import NO_HOST
 from preflight.app.session import Session
 from preflight.checks.engine.registry import all_checks
 from preflight.cli.changes.next_command import after_configure, after_run, plan_anew
@@ -26,6 +26,8 @@ from preflight.report.console import show, width
 from preflight.report.document import document
 from preflight.report.text import Line as ReportLine
 from preflight.report.text import render as render_report
+
+UP_TO_DATE = "every host is up to date"
 
 _STYLES = {"add": "pass", "remove": "fail"}  # a diff's colours are those of the report
 
@@ -55,7 +57,7 @@ def show_plan(
     """Show the plan as a diff. `nothing` is the text for an empty plan; `whole` shows all that files will contain."""
     lines = render(plan, notes, fold=fold, whole=whole)
     if not plan.changes:
-        exception = ", apart from what is said above" if notes and nothing != NOBODY else ""
+        exception = ", except for the notes above" if notes and nothing != NO_HOST else ""
         lines.append(PlanLine(nothing + exception))
     _show(s, lines)
 
@@ -67,8 +69,7 @@ def finish(args: argparse.Namespace, s: Session, started: datetime, end: ChangeE
     """
     details = RunDetails(inventory=args.inventory)
     report = build(args.command, started, [host.name for host in s.hosts], end.after, details)
-    if args.limit:
-        report = replace(report, notes=(f"limited to {args.limit}, as asked",))
+
     if args.output == "json":
         print(_document(document(report, exit_code), end))
     elif args.dry_run and end.plan.changes:
@@ -145,22 +146,22 @@ def _left_to_others(at_work: Mapping[str, str]) -> Iterator[PlanLine]:
     """Yield lines that name the other runs that were active on the hosts."""
     for owner in dict.fromkeys(at_work.values()):
         hosts = [name for name, host_owner in at_work.items() if host_owner == owner]
-        sentence = f"another run ({owner}) was at work on {fold(hosts)}: what is seen there is its doing"
+        sentence = f"another run ({owner}) is changing {fold(hosts)}. The state shown there is temporary."
         yield from (PlanLine(text, "warn") for text in wrapped(sentence, "! ", "  "))
 
 
 def _after_other_run(args: argparse.Namespace, at_work: Mapping[str, str]) -> str:
-    return f"once the other run has ended: {again(args)}" if at_work else ""
+    return f"wait for the other run to end, then run: {again(args)}" if at_work else ""
 
 
 def _left_alone(args: argparse.Namespace, results: Sequence[StepResult]) -> list[PlanLine]:
     """Return a pointer to the host's journal for values that a rollback did not restore."""
     if args.command != "rollback" or all(result.state is not StepState.MOVED for result in results):
         return []
-    sentence = f"what it was before the run stands on the host in {JOURNAL}/{args.run_id}.jsonl"
-    return [
-        PlanLine(text, "warn") for text in wrapped(f"what was left alone is for you to change; {sentence}", "! ", "  ")
-    ]
+    sentence = (
+        f"change the values left alone manually. Their old values are on the host in {JOURNAL}/{args.run_id}.jsonl."
+    )
+    return [PlanLine(text, "warn") for text in wrapped(sentence, "! ", "  ")]
 
 
 def _not_tried(end: ChangeEnding) -> Iterator[str]:
@@ -168,14 +169,14 @@ def _not_tried(end: ChangeEnding) -> Iterator[str]:
     opened = any(result.change.area is Area.FIREWALL for result in end.results)
     for finding in end.after:
         if opened and finding.check == "FWL104" and finding.outcome is Outcome.SKIP:
-            yield f"! not shown by a connection: {finding.summary}"
+            yield f"! not confirmed by a connection: {finding.summary}"
 
 
 def _way_back(run: str, results: Sequence[StepResult]) -> list[PlanLine]:
     """Return the rollback command if the run may have changed anything."""
     if not run or not any(result.touched for result in results):
         return []
-    return [PlanLine(f"run {run}; taken back by: preflight rollback {run}", "dim")]
+    return [PlanLine(f"run {run}; to undo: preflight rollback {run}", "dim")]
 
 
 def _run_document(command: str, end: RunResults) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from preflight.app.session import session
-from preflight.cli.changes.change_output import RunResults, finish_run, say, show_plan
+from preflight.cli.changes.change_output import UP_TO_DATE, RunResults, finish_run, say, show_plan
 from preflight.cli.changes.questions import PENDING, ChangeRun, agreed, carry_out, refuse_what_cannot_be_asked, shown
 from preflight.cli.options import again, host_options
 from preflight.gate.install import installing, removing
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         planned = removing(way, force=args.force) if args.remove else installing(s.cluster, way, force=args.force)
         notes = tuple(_reasons({**planned.kept_off, **planned.kept_front}))
         if args.output == "console":
-            settled = "no host has it" if args.remove else "every host has it already"
+            settled = "no host has the gate" if args.remove else UP_TO_DATE
             shown(show_plan, s, planned.plan, notes, "nothing to change" if notes else settled)
         if args.dry_run:
             say(s, "nothing was changed (--dry-run)", f"next: {again(args)}")

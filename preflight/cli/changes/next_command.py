@@ -11,18 +11,18 @@ from preflight.model.outcome import Outcome
 from preflight.report.next_step import options
 
 _BROKEN = {StepState.FAILED, StepState.DID_NOT_STICK}  # the host has to be fixed first
-_MEND = "mend what is named above, then: "
+_FIX_FIRST = "fix the failures above, then run: "
 
 
 def after_configure(args: argparse.Namespace, after: Sequence[Finding], results: Sequence[StepResult]) -> str:
     """Return the next command, from the findings after the changes and the results of the changes."""
     states = {result.state for result in results}
     if states & _BROKEN:
-        return _MEND + again(args)
+        return _FIX_FIRST + again(args)
     if states - {StepState.DONE, StepState.ALREADY}:
         return again(args)
     if any(finding.change and finding.outcome is not Outcome.PASS for finding in after):
-        return f"see to what was left out above, then: {again(args)}"  # of the plan, although nothing went wrong
+        return f"resolve the notes above, then run: {again(args)}"  # changes were left out, although nothing failed
     failing = [finding.check for finding in after if finding.outcome is Outcome.FAIL]
     return f"preflight explain {failing[0]}" if failing else look(args)
 
@@ -31,12 +31,12 @@ def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short:
     """Return the next command after `apply` or `rollback`. `short` means that some changes were left out."""
     states = {result.state for result in results}
     if states & _BROKEN:
-        return _MEND + again(args)
+        return _FIX_FIRST + again(args)
     if StepState.MOVED in states and args.command == "apply":
         return plan_anew(args)
     if states - {StepState.DONE, StepState.ALREADY, StepState.MOVED}:  # a rollback leaves moved values alone
         return again(args)
-    return f"see to what was left out above, then: {again(args)}" if short else look(args)
+    return f"resolve the notes above, then run: {again(args)}" if short else look(args)
 
 
 def look(args: argparse.Namespace) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from preflight.app.files import refuse_place, write_whole
-from preflight.app.planning import NOBODY, doable, judge, nothing, only_look
+from preflight.app.planning import NO_HOST, doable, judge, nothing, only_look
 from preflight.app.session import session
 from preflight.bounded_file import read_bounded
 from preflight.cli.change_options import change_permissions
@@ -35,11 +35,11 @@ def run(args: argparse.Namespace) -> int:
             inventory = str(args.inventory.absolute())
             saved = dump(SavedPlan(utc(datetime.now(UTC)), s.cluster.name, inventory, plan, notes))
             write_whole(args.out, saved, "the plan", 0o600)  # it contains the contents of host files
-        done = f"nothing was changed; the plan is in {args.out}" if args.out else "nothing was changed"
+        done = f"plan saved in {args.out}; no host was changed" if args.out else "no host was changed"
         command = f"preflight apply {shlex.quote(str(args.out))}" if args.out else f"{again(args)} --out plan.json"
         if not plan.changes and not notes:
             command = look(args)
-        elif nothing(look_result) == NOBODY:
+        elif nothing(look_result) == NO_HOST:
             command = "preflight explain HST101"
         say(s, done, f"next: {command}")
         return dry_exit(args, look_result, plan)
@@ -50,7 +50,7 @@ def _refuse_to_overwrite(path: Path) -> None:
     try:
         content = read_bounded(path, LARGEST) if path.is_file() else b""
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; name another file for the plan") from None
+        raise UsageError(f"{path}: {error.strerror}. Choose another file for the plan.") from None
     free = is_plan(content) or not content if path.is_file() else not path.exists()
     if not free:
-        raise UsageError(f"{path} is there already and is no plan; name another file for the plan")
+        raise UsageError(f"{path} exists and is not a plan. Choose another file for the plan.")

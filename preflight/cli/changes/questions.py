@@ -35,9 +35,9 @@ def refuse_what_cannot_be_asked(args: argparse.Namespace, *, dry_run: bool = Fal
     if args.yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"there is no terminal to ask on\n{_without_asking(args)}")
+        raise UsageError(f"no terminal for the confirmation\n{_without_asking(args)}")
     if args.output == "json":
-        raise UsageError(f"-o json asks no question\n{_without_asking(args)}")
+        raise UsageError(f"-o json cannot ask for confirmation\n{_without_asking(args)}")
 
 
 def _without_asking(args: argparse.Namespace) -> str:
@@ -46,7 +46,7 @@ def _without_asking(args: argparse.Namespace) -> str:
     preview = (
         f"{command} --dry-run" if hasattr(args, "dry_run") else f"preflight plan {options(args.inventory, args.limit)}"
     )
-    return f"to change the hosts without a question: {command} -y\nto only see the changes: {preview}"
+    return f"to change the hosts without asking: {command} -y\nto see the changes: {preview}"
 
 
 def shown(show: Callable[..., None], *arguments: object, **options: object) -> None:
@@ -56,7 +56,7 @@ def shown(show: Callable[..., None], *arguments: object, **options: object) -> N
         sys.stdout.flush()
     except BrokenPipeError:
         silence_stdout()
-        raise PreflightError("nobody read the plan to its end, so nothing was changed") from None
+        raise PreflightError("stdout was closed before the plan was printed. Nothing was changed.") from None
 
 
 def agreed(args: argparse.Namespace, plan: Plan, what: str = "Apply to") -> bool:
@@ -82,7 +82,7 @@ def ask_for_login(progress: ProgressLine, name: str, seconds: float) -> bool:
     with progress.paused():
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # ignores input from before the change
         print(
-            f"\n{name}: the firewall is changed. It is changed back at {deadline}, in {seconds:g} s.\n"
+            f"\n{name}: the firewall is changed. The change is undone at {deadline}, in {seconds:g} s.\n"
             "To keep the change: log in to this machine again, from another machine.\n"
             "If that login works, type yes and press Enter. Any other answer undoes the\n"
             "change now.\n"
@@ -95,7 +95,7 @@ def ask_for_login(progress: ProgressLine, name: str, seconds: float) -> bool:
         keep = bool(ready) and sys.stdin.readline().strip().lower() == "yes"
         if not keep:
             why = "" if ready else "\nno answer in time: "
-            print(f"{why}the firewall is changed back", file=sys.stderr, flush=True)
+            print(f"{why}the firewall change is undone", file=sys.stderr, flush=True)
     return keep
 
 
@@ -152,9 +152,10 @@ def carry_out(args: argparse.Namespace, s: Session, change_run: ChangeRun) -> tu
         if way.person:
             print(file=sys.stderr)  # the cursor may be behind a question
         print(
-            "preflight: every host ends the change it is at and begins no other; firewall changes not yet confirmed "
-            f"are taken back within {args.confirm_within:g} s. What was done stands in {JOURNAL}/{run}.jsonl on each "
-            f"host; run the same command again to go on, or: preflight rollback {run} {options(args.inventory)}",
+            "preflight: interrupted. Each host finishes its current change and starts no other. Unconfirmed firewall "
+            f"changes are undone within {args.confirm_within:g} s. The journal of each host is "
+            f"{JOURNAL}/{run}.jsonl.\nTo continue, run the same command again.\n"
+            f"To undo: preflight rollback {run} {options(args.inventory)}",
             file=sys.stderr,
         )
         raise

@@ -69,11 +69,11 @@ def run(args: argparse.Namespace) -> int:
     with session(host_options(args)) as s:
         rollback = _ask_hosts(args, s, past, started)
         if args.output == "console":
-            shown(show_plan, s, rollback.plan, rollback.notes, "nothing to take back")
+            shown(show_plan, s, rollback.plan, rollback.notes, "nothing to undo")
         if args.dry_run:
             say(s, "nothing was changed (--dry-run)", f"next: {again(args)}")
             return 3 if rollback.away else 0
-        if rollback.plan.changes and not agreed(args, rollback.plan, "Take back on"):
+        if rollback.plan.changes and not agreed(args, rollback.plan, "Undo on"):
             return PENDING
         change_run = ChangeRun(rollback.plan, started, rollback.short, rollback.undoes(args.run_id))
         run_id, applied = carry_out(args, s, change_run)
@@ -111,4 +111,4 @@ def _hosts_removed(past: PastRun | None, s: Session) -> tuple[str, ...]:
     """Return a sentence for each host of the run that is no longer in the inventory."""
     names = {host.name for host in s.cluster.hosts}
     missing = [name for name in past.hosts if name not in names] if past else []
-    return tuple(f"{name}: not in the inventory any more, so it stays as the run left it" for name in missing)
+    return tuple(f"{name}: no longer in the inventory, so its changes stay" for name in missing)

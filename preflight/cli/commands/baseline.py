@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _name(text: str) -> str:
     if not text.isprintable() or not 0 < len(text) <= 40:
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of up to 40 characters")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name of 1 to 40 characters")
     return text
 
 

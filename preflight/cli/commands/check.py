@@ -61,7 +61,7 @@ def _add_selection_arguments(parser: argparse.ArgumentParser) -> None:
     for option, purpose in (
         ("--only", "checks to run, and no others"),
         ("--skip", "checks to leave out"),
-        ("--ignore", "checks with failures that count as warnings, with a record in the report"),
+        ("--ignore", "checks with failures that count as warnings, with a note in the report"),
     ):
         selection.add_argument(
             option,
@@ -126,16 +126,16 @@ def _refuse_partial(args: argparse.Namespace) -> None:
         "--ignore": args.ignore,
     }
     if args.publish:
-        refuse_partial(partial, "a look at everything, as the inventory has it")
+        refuse_partial(partial, "a complete check")
 
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
     """Raise UsageError for options that do not go together."""
     if args.source and args.buddies:
-        raise UsageError("--buddies probes hosts, and --from contacts nobody; leave one of them out")
+        raise UsageError("--from and --buddies exclude each other, since --from contacts no host")
     if args.source and args.basic:
-        raise UsageError("--basic says what hosts are asked, and --from contacts nobody; leave one of them out")
+        raise UsageError("--from and --basic exclude each other, since --from contacts no host")
     if args.source and args.also:
-        raise UsageError("--from judges facts by one inventory; leave --also out")
+        raise UsageError("--from and --also exclude each other, since --from uses one inventory")
     if args.buddies and not args.limit:
-        raise UsageError("--buddies auto tests the hosts of --limit with partners; say which with --limit HOSTS")
+        raise UsageError("--buddies needs --limit HOSTS, the hosts to test with partners")

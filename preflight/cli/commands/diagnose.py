@@ -10,9 +10,9 @@ command the logs of one run. It reads output of torch, torchrun, MindSpore, Slur
 plogs of CANN, and kernel logs. A rank is not the culprit only because other ranks report it.
 docs/diagnose.md describes the formats and the rules.
 
-Without --fetch no host is contacted. --fetch collects the logs of all hosts: the plogs, the kernel
-log since the last boot, and the given paths on the hosts. Quote these paths to keep them from the
-local shell. It writes nothing on the hosts, and deletes its local copies.
+Without --fetch no host is contacted. With --fetch the command collects logs from all hosts: the
+plogs, the kernel log since the last boot, and the given paths on the hosts. Quote these paths to
+keep them from the local shell. It writes nothing on the hosts, and deletes its local copies.
 """
 
 import argparse

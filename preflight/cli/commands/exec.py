@@ -3,15 +3,15 @@
   salloc -N 18 --exclusive
   preflight exec --nodes 16 -- torchrun train.py             # 16 good nodes
   preflight exec --quick --budget 60s -- torchrun train.py   # all good nodes
-  preflight exec --per-device -- python train.py             # one a device
+  preflight exec --per-device -- python train.py             # one per device
   preflight exec --via mpi -i hosts.toml --nodes 4 -- bash job.sh
 
 srun or mpirun starts the command once on each node. Its environment has all that torchrun and
 other launchers need. So the command line needs no rank, address or number of nodes.
 
 Output and exit code are those of the command. Messages of preflight go to stderr. Nodes of an
-allocation count as idle, because they belong to the job. docs/exec.md lists the reasons to leave a
-node out, and the variables.
+allocation count as idle, because they belong to the job. See docs/exec.md for the variables, and
+for the reasons to leave a node out.
 """
 
 import argparse
@@ -69,7 +69,9 @@ def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_command_arguments(parser: argparse.ArgumentParser) -> None:
     command = parser.add_argument_group("how to run the command")
-    command.add_argument("--per-device", action="store_true", help="start one process a device (default: one a node)")
+    command.add_argument(
+        "--per-device", action="store_true", help="start one process per device (default: one per node)"
+    )
     command.add_argument(
         "--devices", type=devices, metavar="LIST", help="devices of each node, such as 0-3 (default: all)"
     )
@@ -80,7 +82,7 @@ def _add_command_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 65536:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of nodes")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes from 1 to 65536")
     return int(text)
 
 
@@ -88,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
     refuse_unwritable(args)
     args.program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not args.program or not args.program[0]:
-        raise UsageError("say what is to be run: preflight exec -- torchrun train.py")
+        raise UsageError("no command to run. Example: preflight exec -- torchrun train.py")
     if args.tool == "hccl-test":
-        raise UsageError("HCCL Test goes by ssh, and exec by srun or mpirun; leave out --with")
+        raise UsageError("HCCL Test runs over ssh, but exec uses srun or mpirun. Remove --with.")
     has_inventory = args.inventory is not DEFAULT_INVENTORY or args.inventory.exists()
     cluster = read_inventory(args.inventory) if has_inventory else None
     from preflight.cli.jobs.exec import start_job

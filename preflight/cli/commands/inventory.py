@@ -21,7 +21,7 @@ _IMPORT = """Convert a host list to an inventory.
   preflight inventory import hostfile --product nvidia -o hosts.toml
   preflight inventory import hccl.json --device-prefix 24 -o hosts.toml
 
-The format is detected. Assumptions are written at the head of the inventory, and printed.
+The format is detected. Assumptions are printed, and written at the top of the inventory.
 """
 _EXPORT = """Convert an inventory to a host list of another tool.
 
@@ -115,7 +115,7 @@ def _devices(text: str) -> int:
 
 def _prefix(text: str) -> int:
     if not text.isdigit() or len(text) > 2 or int(text) > 30:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a length from 1 to 30, or 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length from 0 to 30")
     return int(text)
 
 

@@ -59,8 +59,8 @@ _SET = """Change a setting of the stand-ins.
   preflight lab set call-ms 50
   preflight lab set linger-s 2
 
-call-ms is the least time of each call of hccn_tool, npu-smi and lspci, in ms (default: 0). linger-s
-is the time in seconds that a device stays busy after a process with HCCL was killed (default: 10).
+Each call of hccn_tool, npu-smi or lspci takes at least call-ms milliseconds (default: 0).
+After an HCCL process was killed, its device stays busy for linger-s seconds (default: 10).
 """
 _SIMULATE = """Simulate how well the localiser finds faults in a model of a large fabric.
 
@@ -152,7 +152,7 @@ def _add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
     model = parser.add_argument_group("model")
     model.add_argument("--hosts", type=int, default=232, metavar="N", help="number of hosts (default: 232)")
     model.add_argument(
-        "--rails", type=int, default=1, metavar="R", help="devices of each host, one a rail (default: 1)"
+        "--rails", type=int, default=1, metavar="R", help="devices of each host, one per rail (default: 1)"
     )
     model.add_argument(
         "--leaves", type=int, default=1, metavar="L", help="number of leaf switches; 1 if they are unknown (default: 1)"
@@ -246,7 +246,7 @@ def _simulate(args: argparse.Namespace) -> None:
         options = {name: getattr(args, name) for name in ("hosts", "rails", "leaves", "faults", "noise", "seed")}
         _print_json({"schema": "preflight.simulation/1", **options, "rules": rows})
         return
-    print(f"{args.hosts} hosts in a model, nothing was run: faults {args.faults or 'none'}, noise {args.noise:g}")
+    print(f"model of {args.hosts} hosts: faults {args.faults or 'none'}, noise {args.noise:g}")
     print(f"{'':22}{'runs':>6}{'exact':>7}{'false':>7}{'missed':>8}{'rounds':>8}{'tests':>8}{'seconds':>9}")
     for row in rows:
         rounds = f"{min(row['rounds'])}-{max(row['rounds'])}" if len(row["rounds"]) > 1 else f"{min(row['rounds'])}"

@@ -43,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=("shell", "json", "scripts"),
         default="shell",
-        help="form of the output; scripts writes one file a host (default: shell)",
+        help="form of the output; scripts writes one file per host (default: shell)",
     )
     output.add_argument("--dir", type=Path, metavar="DIR", help="folder for the files HOST.sh of -o scripts")
     output.add_argument("--force", action="store_true", help="overwrite existing scripts")
     parser.add_argument(
-        "--check", nargs="*", metavar="SCRIPT", help="start scripts to check: one for all hosts, or one a host"
+        "--check", nargs="*", metavar="SCRIPT", help="start scripts to check: one for all hosts, or one per host"
     )
     parser.add_argument("program", nargs="*", metavar="-- PROGRAM", help="program to start, with its arguments")
 
@@ -85,7 +85,7 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.limit == "":
-        raise UsageError("--limit is empty; leave it out for all hosts")
+        raise UsageError("--limit is empty. For all hosts, remove it.")
     if args.check is not None:
         from preflight.cli.jobs.launch_check import check  # scripts are read without the modules of a job
 

@@ -8,8 +8,8 @@
   salloc -N 4 --exclusive preflight probe --via slurm   # without ssh
 
 Every value of every collective is compared. The probe keeps the devices busy for seconds to
-minutes. It runs only if the hosts are declared idle: idle = true under [probe], or --idle. It
-leaves out hosts with devices in use in any case.
+minutes. It runs only if the hosts are declared idle: idle = true under [probe], or --idle. Hosts
+with devices in use are always left out.
 """
 
 import argparse

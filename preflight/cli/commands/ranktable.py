@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changes = option_group(parser, CHANGES)
     changes.add_argument("--push", metavar="PATH", help="absolute path on all hosts to write the table to")
     changes.add_argument("--dry-run", action="store_true", help=f"with --push: {DRY_RUN_HELP}")
-    changes.add_argument("-y", "--yes", action="store_true", help="with --push: change hosts without a question")
+    changes.add_argument("-y", "--yes", action="store_true", help="with --push: change hosts without asking")
     output = option_group(parser, OUTPUT)
     output.add_argument(
         "-o",

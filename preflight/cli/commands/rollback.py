@@ -15,11 +15,11 @@ from preflight.cli.options import CHANGES, RUN_HELP, add_form_argument, add_inve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", help=f"{RUN_HELP} (the newest run that changed hosts)")
+    parser.add_argument("run_id", metavar="RUN", help=f"{RUN_HELP} (last: the newest run that changed hosts)")
     add_inventory_arguments(parser, default="that of the run")
     add_change_arguments(parser)
     option_group(parser, CHANGES).add_argument(
-        "--dry-run", action="store_true", help="show the changes to undo, without a change"
+        "--dry-run", action="store_true", help="show the changes to undo, and change nothing"
     )
     add_form_argument(parser)
 

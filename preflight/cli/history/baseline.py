@@ -27,10 +27,10 @@ def _save(args: argparse.Namespace) -> int:
     if not args.force and not reason_against(probe_run) and (old := saved(probe_run.setting, args.name)):
         _refuse_poorer(old, probe_run)
     before = save(args.name, probe_run)
-    was = f" (it was {before})" if before and before != probe_run.run else ""
+    was = f" in place of run {before}" if before and before != probe_run.run else ""
     cluster, product, backend = probe_run.setting
-    print(f"run {probe_run.run} is the baseline {args.name} of {cluster} ({product}, {backend}){was}")
-    print(f"it has {len(comparable(probe_run.figures))} bandwidths; next: preflight baseline show")
+    print(f"saved run {probe_run.run} as baseline {args.name} of {cluster} ({product}, {backend}){was}")
+    print(f"bandwidths: {len(comparable(probe_run.figures))}\nnext: preflight baseline show")
     return 0
 
 
@@ -38,13 +38,13 @@ def _last_good() -> CheckRun:
     """Return the default run, the last probe that passed. Name later probes and their reasons on stderr."""
     probe_run = last_measured_run(lambda probe_run: not reason_against(probe_run))
     if probe_run is None:
-        raise UsageError("no probe of this machine has measured a bandwidth and passed yet: preflight probe does")
+        raise UsageError("no probe from this machine has passed with bandwidths yet. Run: preflight probe")
     newer = [past.run for past in check_runs(_NEWER) if past.run > probe_run.run and _PROBED & past.checks]
     for run in newer[:_TOLD]:
         if past := check_run(run):
-            print(f"run {probe_run.run} is taken and not run {run}: {reason_against(past)}", file=sys.stderr)
+            print(f"skipped run {run}: {reason_against(past)}", file=sys.stderr)
     if len(newer) > _TOLD:
-        print(f"run {probe_run.run} is taken and not {len(newer) - _TOLD} more after it", file=sys.stderr)
+        print(f"skipped {len(newer) - _TOLD} more runs", file=sys.stderr)
     return probe_run
 
 
@@ -56,8 +56,8 @@ def _refuse_poorer(old: Baseline, look: CheckRun) -> None:
     if poorer := [scope for scope in Scope if now[scope] < was[scope]]:
         gaps = ", ".join(f"{now[scope]} instead of {was[scope]} of {scope}" for scope in poorer)
         raise UsageError(
-            f"run {look.run} has fewer bandwidths than the baseline {old.name}, run {old.run}: {gaps}; save it beside "
-            "it with --name, or in its place with --force"
+            f"run {look.run} has fewer bandwidths than baseline {old.name}, run {old.run}: {gaps}. Save it under "
+            "another name with --name, or replace the baseline with --force."
         )
 
 
@@ -76,13 +76,13 @@ def _compare(args: argparse.Namespace) -> int:
     cluster, product, backend = past.setting
     if baseline is None:
         raise UsageError(
-            f"no baseline {args.name} is saved of {cluster} ({product}, {backend}): preflight baseline save makes one"
+            f"no baseline {args.name} of {cluster} ({product}, {backend}). To save one: preflight baseline save"
         )
     comparisons, other_scopes = compare(baseline, past.figures), strangers(baseline, past.figures)
     if not comparisons:
         raise UsageError(
-            f"nothing of run {past.run} can be compared with the baseline {baseline.name}, run {baseline.run}: they "
-            "have no operation of 1 MiB or more over the same hosts and ranks in common"
+            f"cannot compare run {past.run} with baseline {baseline.name}, run {baseline.run}. They have no operation "
+            "of 1 MiB or more on the same hosts and ranks."
         )
     if args.output == "json":
         print(compared_document(past, baseline, comparisons))

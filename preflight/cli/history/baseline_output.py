@@ -18,12 +18,13 @@ T = TypeVar("T")
 
 def shown(known: Sequence[tuple[str, CheckRun]]) -> Iterator[str]:
     if not known:
-        yield "no baseline is saved yet: preflight baseline save"
+        yield "no baseline is saved yet"
+        yield "next: preflight baseline save"
         return
     for name, run in known:
         cluster, product, backend = run.setting
         yield f"{name} of {cluster} ({product}, {backend}): run {run.run}, {run.started}"
-        yield f"{'GB/s':>9}  {'what':44} who"
+        yield f"{'GB/s':>9}  {'operation':44} hosts"
         for figures in alike(comparable(run.figures), lambda figure: figure.shape):
             slowest = min(figures, key=lambda figure: figure.busbw)
             yield f"{shown_GBps(slowest.busbw):>9}  {what(slowest.shape):44} {who([f.shape for f in figures])}"
@@ -35,19 +36,19 @@ def compared(
     past: CheckRun, baseline: Baseline, comparisons: Sequence[Comparison], other: Iterable[Scope]
 ) -> Iterator[str]:
     """Yield the slow figures first, worst first. Figures that pass are one line a kind, with its slowest."""
-    yield f"run {past.run} beside the baseline {baseline.name}, run {baseline.run}; GB/s of bus bandwidth"
-    yield f"{'':5}{'saved':>9}{'now':>9}{'share':>7}  {'what':40} who"
+    yield f"bus bandwidth in GB/s: run {past.run} against baseline {baseline.name}, run {baseline.run}"
+    yield f"{'':5}{'saved':>9}{'now':>9}{'share':>7}  {'operation':40} hosts"
     bad = [comparison for comparison in comparisons if comparison.outcome is not Outcome.PASS]
     for comparison in bad[:LINES]:
         yield _line(comparison, [comparison.now.shape])
     if len(bad) > LINES:
-        yield f"     … and {len(bad) - LINES} more below their limits (-o json has them all)"
+        yield f"     … and {len(bad) - LINES} more below their limits (-o json lists all)"
     yield from _passes([comparison for comparison in comparisons if comparison.outcome is Outcome.PASS])
     for scope in other:
-        yield f"not compared: {scope}: other hosts, ranks or sizes than in the baseline"
+        yield f"not compared: {scope} (hosts, ranks or sizes differ from the baseline)"
     yield ""
     verdict = overall([Outcome.PASS, *(comparison.outcome for comparison in bad)])
-    yield f"{verdict.value.upper()}: {len(bad)} of {len(comparisons)} too slow"
+    yield f"{verdict.value.upper()}: {len(bad)} of {len(comparisons)} bandwidths too low"
     yield "next: preflight explain PRB115" if bad else "next: preflight baseline show"
 
 

@@ -12,7 +12,7 @@ from preflight.report.diff import diff
 
 def run(args: argparse.Namespace) -> int:
     if len(args.runs) > 2:
-        raise UsageError(f"diff compares two runs, and {len(args.runs)} are named")
+        raise UsageError(f"diff compares two runs, not {len(args.runs)}")
     before, after = sides(args.runs, args.inventory)
     difference = diff(before, after)
     changing = list(changed_between(before, after))

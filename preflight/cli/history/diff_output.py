@@ -31,7 +31,7 @@ def lines(diff: Diff, changing: Sequence[PastRun], columns: int) -> Iterator[Lin
     for word, side in (("before", diff.before), ("after", diff.after)):
         yield from _wrapped(f"{word:8}{_named(side)}", "dim", columns)
     for past in changing:
-        yield from _wrapped(f"between them {past.command} changed hosts: preflight history {past.run}", "warn", columns)
+        yield from _wrapped(f"{past.command} changed hosts in between: preflight history {past.run}", "warn", columns)
     yield Line("")
     yield from _facts(diff.facts.differences, columns)
     yield from _findings(diff.findings, columns)
@@ -75,7 +75,7 @@ def _facts(differences: Sequence[Difference], columns: int) -> Iterator[Line]:
     for text in texts[:_FACTS]:
         yield from _wrapped(text, "", columns, "  ")
     if len(texts) > _FACTS:
-        yield Line(f"  … and {len(texts) - _FACTS} more (-o json has them all)", "dim")
+        yield Line(f"  … and {len(texts) - _FACTS} more (-o json lists all)", "dim")
     yield Line("")
 
 
@@ -112,7 +112,7 @@ def _findings(changes: Sequence[FindingChange], columns: int) -> Iterator[Line]:
     for text, style in texts[:_FINDINGS]:
         yield from _wrapped(text, style, columns, "  ")
     if len(texts) > _FINDINGS:
-        yield Line(f"  … and {len(texts) - _FINDINGS} more (-o json has them all)", "dim")
+        yield Line(f"  … and {len(texts) - _FINDINGS} more (-o json lists all)", "dim")
     yield Line("")
 
 
@@ -161,7 +161,7 @@ def _figures_alike(same: Sequence[Comparison]) -> Iterator[Line]:
     for comparison in changed[:_FIGURES]:
         yield _figure(comparison, f"  {who([comparison.now.shape])}")
     if len(changed) > _FIGURES:
-        yield Line(f"{'':26}  … and {len(changed) - _FIGURES} more (-o json has them all)", "dim")
+        yield Line(f"{'':26}  … and {len(changed) - _FIGURES} more (-o json lists all)", "dim")
 
 
 def _row(was: float, now: float, text: str) -> str:
@@ -174,19 +174,19 @@ def _not_compared(diff: Diff) -> Iterator[str]:
     for section, hosts in diff.facts.unseen.items():
         sections[hosts].append(section)
     for hosts, names in sections.items():
-        yield f"{', '.join(names)} of {fold(hosts)}: not seen in one of them, or in neither"
+        yield f"{', '.join(names)} of {fold(hosts)} (missing in one or both)"
     both = set(diff.before.hosts) & set(diff.after.hosts)
     for side in (diff.before, diff.after):
         if single_hosts := [host for host in side.hosts if host not in both]:
-            yield f"{fold(single_hosts)}: only in {side.name}"
+            yield f"{fold(single_hosts)} (only in {side.name})"
 
 
 def _verdict(diff: Diff) -> str:
     changed = sum(map(moved, diff.figures))
     if diff.is_blind:
-        return "INCOMPLETE: nothing could be compared"
+        return "INCOMPLETE: nothing in common to compare"
     if not diff.is_different:
-        return "SAME: nothing that was compared differs"
+        return "SAME: no differences"
     facts, findings = len(diff.facts.differences), len(diff.findings)
     counts = [(facts, "fact"), (findings, "finding"), (changed, "figure")]
     return "DIFFERENT: " + ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts)

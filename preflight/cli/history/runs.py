@@ -59,13 +59,13 @@ def _newest(number: int, host: str) -> tuple[list[Past], HistoryError | None]:
 
 def _listed(runs: list[Past], host: str = "") -> Iterator[str]:
     if not runs:
-        yield f"no run over {host} is known on this machine" if host else _nothing()
+        yield f"this machine has no run with {host}" if host else _nothing()
         return
     width = max(len(_command(past)) for past in runs)
     undone = taken_back(past for past in runs if isinstance(past, PastRun))
-    yield f"{'run':20}  {'command':{width}}  hosts  what came of it"
+    yield f"{'run':20}  {'command':{width}}  hosts  result"
     for past in runs:
-        end = "; taken back" if past.run in undone else ""
+        end = "; rolled back" if past.run in undone else ""
         yield f"{past.run:20}  {_command(past):{width}}  {len(past.hosts):>5}  {_result_of(past, host)}{end}"
         if detail := _detail(past):
             yield f"{'':20}  {detail}"
@@ -77,7 +77,7 @@ def _detail(past: Past) -> str:
     """Return the second line of a run: the run that it takes back, or the options of its probe."""
     if isinstance(past, CheckRun):
         return past.asked
-    return f"takes back {past.undoes}" if past.undoes else ""
+    return f"rolls back {past.undoes}" if past.undoes else ""
 
 
 def _nothing() -> str:
@@ -89,10 +89,10 @@ def _nothing() -> str:
                 pass
     except FileNotFoundError:
         if not place.parent.exists():
-            return f"nothing was done from this machine yet: there is no {place.parent}, where runs are written down"
+            return f"this machine has no runs yet: {place.parent}, the directory of runs, does not exist"
     except OSError as error:
-        raise HistoryError(f"{error.filename}, where runs are written down, cannot be read: {error.strerror}") from None
-    return "nothing was done from this machine yet"
+        raise HistoryError(f"cannot read the runs in {error.filename}: {error.strerror}") from None
+    return "this machine has no runs yet"
 
 
 def _command(past: Past) -> str:
@@ -112,7 +112,7 @@ def _result_of(past: Past, host: str) -> str:
         return f"{past.verdict.value}{_labels(past.findings, past.verdict)}"
     findings = [finding for finding in past.findings if finding.host == host]
     verdict = overall([Outcome.PASS, *(finding.outcome for finding in findings)])
-    whole = f" (the run as a whole: {past.verdict.value})" if past.verdict is not verdict else ""
+    whole = f" (whole run: {past.verdict.value})" if past.verdict is not verdict else ""
     return f"{verdict.value}{_labels(findings, verdict, devices=True)}{whole}"
 
 
@@ -131,12 +131,12 @@ def _labels(findings: Iterable[Finding], verdict: Outcome, *, devices: bool = Fa
 
 
 _OTHERWISE = {
-    StepState.ALREADY: "so already",
-    StepState.MOVED: "left alone, as somebody had changed it",
-    StepState.DID_NOT_STICK: "did not stick",
+    StepState.ALREADY: "already in place",
+    StepState.MOVED: "left alone (changed by others)",
+    StepState.DID_NOT_STICK: "without effect",
     StepState.FAILED: "failed",
     StepState.NOT_RUN: "not tried",
-    StepState.REVERTED: "taken back by the host",
+    StepState.REVERTED: "undone by the host",
 }
 
 
@@ -144,9 +144,9 @@ def ending(past: PastRun) -> str:
     """Return the results of a run's changes. The numbers add up to their total."""
     total, done, already = len(past.changes), past.states.get(StepState.DONE, 0), past.states.get(StepState.ALREADY, 0)
     if not total:
-        return "nothing was left to change"
+        return "nothing to change"
     if already == total:
-        return f"nothing changed ({already} were so already)"
+        return f"nothing changed ({already} already in place)"
     at_least = "at least " if past.maybe or past.unheard else ""
     parts = [f"{at_least}{done} of {total} changes" if past.touched else "nothing changed"]
     parts += [f"{number} {words}" for state, words in _OTHERWISE.items() if (number := past.states.get(state))]
@@ -159,11 +159,11 @@ def _uncertain(past: PastRun) -> Iterator[str]:
     if past.maybe:
         yield "some of which may have changed something"
     if past.unheard:
-        yield f"{past.unheard} unknown (the hosts' journals tell)"
+        yield f"{past.unheard} unknown (see the journals on the hosts)"
     if past.not_begun:
-        yield f"{past.not_begun} on hosts that were not begun"
+        yield f"{past.not_begun} on hosts that were not started"
     if past.exit is None:
-        yield "cut off, or still at work"
+        yield "interrupted or still running"
 
 
 def _show_one(past: Past) -> None:
@@ -176,7 +176,7 @@ def _show_one(past: Past) -> None:
 def _show_check(past: CheckRun) -> None:
     titles = {id_: entry.title for id_, entry in catalogue().items()}
     lines = finding_lines(past.findings, titles, fold=fold, width=width())
-    lines += [Line(f"… and {past.dropped} more, which were not kept", "dim")] if past.dropped else []
+    lines += [Line(f"… and {past.dropped} more, which were not stored", "dim")] if past.dropped else []
     lines += [Line("")] if lines else []
     lines.append(
         Line(
@@ -187,7 +187,7 @@ def _show_check(past: CheckRun) -> None:
     lines.append(Line(f"inventory {past.inventory}, cluster {past.setting.cluster}", "dim"))
     if past.figures:
         measured = f"{len(past.figures)} bandwidths over {past.setting.backend}"
-        lines.append(Line(f"measured {measured}: preflight baseline compare {past.run}", "dim"))
+        lines.append(Line(f"{measured}: preflight baseline compare {past.run}", "dim"))
     verdict = f"{past.verdict.value.upper()}: {fold(past.hosts) or 'no host'}, exit code {past.exit}"
     show([*lines, Line(verdict, past.verdict.value), Line(f"next: {past.next_step}", "next")])
 
@@ -197,7 +197,7 @@ def _show_changes(past: PastRun) -> None:
     begun_hosts = fold(past.begun) if past.begun else "no host"
     print(f"{past.command} by {past.owner}, {past.started}, inventory {past.inventory}")
     undone = past.run in taken_back(past_runs())
-    print(f"begun on {begun_hosts}: {ending(past)}{'; taken back' if undone else ''}")
+    print(f"started on {begun_hosts}: {ending(past)}{'; rolled back' if undone else ''}")
     if past.touched and not undone:
-        print(f"to take it back: preflight rollback {past.run}")
+        print(f"to undo: preflight rollback {past.run}")
     print("next: preflight history")

@@ -94,7 +94,7 @@ def _add_run(bundle: _Bundle, past: CheckRun, clean_: Clean) -> None:
             bundle.lacking.append(str(error))
             continue
         if text is None:
-            bundle.lacking.append(f"the {kind} of run {past.run}: not kept, or not any more")
+            bundle.lacking.append(f"the {kind} of run {past.run}: not stored, or no longer stored")
         else:
             bundle.members[name] = shared(text, clean_)
     try:
@@ -103,7 +103,9 @@ def _add_run(bundle: _Bundle, past: CheckRun, clean_: Clean) -> None:
         if REPORT in bundle.members:
             of_report(bundle.members[REPORT], REPORT)
     except UsageError as error:  # an unreadable document is of no use
-        raise PreflightError(f"nothing was written: without what looks like a secret, {error}; report this") from error
+        raise PreflightError(
+            f"nothing was written, since removing secrets broke a file: {error}. Report this."
+        ) from error
 
 
 def _add_inventory(bundle: _Bundle, path: Path) -> None:
@@ -139,7 +141,7 @@ def _logs(args: argparse.Namespace) -> Iterator[tuple[Sequence[Source], Sequence
             yield fetched.sources, fetched.unread
         return
     if args.limit or args.since or args.most:
-        raise UsageError("--limit, --since and --most are about logs of hosts; add --fetch")
+        raise UsageError("--limit, --since and --most need --fetch")
     yield (sources([Path(name) for name in args.log]) if args.log else ()), ()
 
 
@@ -149,14 +151,14 @@ def _add_logs(bundle: _Bundle, files: Sequence[Source], named_paths: Sequence[Pa
         if not log.path.is_symlink() or log.path in named_paths:
             _add_log(bundle, log)
         elif not any(log.path.resolve().is_relative_to(folder.resolve()) for folder in named_paths):
-            bundle.lacking.append(f"{log.name}: a link that leads out of the folder; name it to have it")
+            bundle.lacking.append(f"{log.name}: a link to outside the folder. To include it, give its own path.")
 
 
 def _add_log(bundle: _Bundle, log: Source) -> None:
     """Add the end of a log, as much of it as there is room for."""
     room = min(_LOG, _LOGS - bundle.logs)
     if room <= 0:
-        bundle.lacking.append(f"{log.name}: {_LOGS // _MIB} MiB of logs are in it already")
+        bundle.lacking.append(f"{log.name}: {_LOGS // _MIB} MiB of logs are included already")
         return
     try:
         with log.path.open("rb") as file:
@@ -175,8 +177,8 @@ def _add_log(bundle: _Bundle, log: Source) -> None:
     text = _text(content, head, encoding)
     if size > room:
         text = text.partition("\n")[2]
-        whole = "" if text else ": nothing, for they have no end of a line"
-        bundle.lacking.append(f"{log.name}: only its last {room / _MIB:.1f} MiB of {size / _MIB:.1f} are in it{whole}")
+        part = f"the first {(size - room) / _MIB:.1f} of {size / _MIB:.1f} MiB" if text else "all of it, one long line"
+        bundle.lacking.append(f"{log.name}: {part}")
     name = f"logs/{_safe(log.name)}"
     while name in bundle.members:
         name += "-"
@@ -206,16 +208,13 @@ def _safe(name: str) -> str:
 def _summary(path: Path, past: CheckRun, bundle: _Bundle) -> Iterator[str]:
     size = path.stat().st_size
     amount = f"{size / _MIB:.1f} MiB" if size >= _MIB else f"{max(1, size >> 10)} KiB"
-    yield from wrapped(
-        f"run {past.run} ({past.command}, {past.verdict.value}) is in {path}, {amount}, {len(bundle.members)} files, "
-        "which only you can read"
-    )
+    yield from wrapped(f"saved run {past.run} ({past.command}, {past.verdict.value}) in {path}")
+    count = len(bundle.members)
+    yield f"{amount}, {count} file{'' if count == 1 else 's'}, readable by you alone"
     for text in bundle.lacking[:_SHOWN]:
-        yield from wrapped(f"not in it: {text}")
+        yield from wrapped(f"not included: {text}")
     if len(bundle.lacking) > _SHOWN:
-        yield f"not in it: {len(bundle.lacking) - _SHOWN} more (bundle.json names them)"
-    yield from wrapped(
-        "read it before you give it away: what looks like a secret is taken out, names and addresses are not"
-    )
+        yield f"not included: {len(bundle.lacking) - _SHOWN} more (see bundle.json)"
+    yield from wrapped("Secrets are redacted, host names and addresses are not. Read the files before you share them.")
     command = f"check --from {shlex.quote(str(path))}" if FACTS in bundle.members else f"history {past.run}"
     yield f"next: preflight {command}"

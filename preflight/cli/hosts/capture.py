@@ -2,6 +2,7 @@
 
 import argparse
 import secrets
+import shlex
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +90,7 @@ def _missing(answers: Iterable[Seen | Unreachable]) -> Iterator[str]:
     """Yield a sentence on each host that was not reached."""
     for answer in answers:
         if isinstance(answer, Unreachable):
-            yield printable(f"not in it: {answer.summary}; {answer.fix}")
+            yield printable(f"not included: {answer.summary}. Fix: {answer.fix}")
 
 
 def _has_sections(answer: Seen | Unreachable) -> bool:
@@ -111,24 +112,24 @@ def _reads_as_before(text: str, unknown_formats: tuple[UnknownFormat, ...]) -> N
     else:
         now = unknown({name: item.facts for name, item in answers.items() if isinstance(item, Seen)})
         new = {item.command for item in now} - {item.command for item in unknown_formats}
-        reason = f"{', '.join(sorted(new))} would not be understood" if new else ""
+        reason = f"preflight could not parse {', '.join(sorted(new))}" if new else ""
     if reason:
         raise PreflightError(
-            f"nothing was written: a host's name is a word of the tools, too, so that with pseudonyms {reason}; take "
-            "a capture without --anonymous"
+            f"nothing was written. With pseudonyms {reason}, since a host name is also a word in the tools' output. "
+            "Run the command without --anonymous."
         )
 
 
 def _summary(place: Path, hosts: int, unknown_formats: tuple[UnknownFormat, ...], *, anonymous: bool) -> Iterator[str]:
-    yield f"what {hosts} {'host' if hosts == 1 else 'hosts'} said is in {place}, which only you can read"
+    yield f"saved the output of {hosts} {'host' if hosts == 1 else 'hosts'} in {place}, readable by you alone"
     if not unknown_formats:
-        yield "every answer was understood"
+        yield "all output was parsed"
     else:
-        yield f"{len(unknown_formats)} {'format is' if len(unknown_formats) == 1 else 'formats are'} not understood:"
+        yield f"{len(unknown_formats)} unknown {'format' if len(unknown_formats) == 1 else 'formats'}:"
         for item in unknown_formats:
-            answers = "1 answer" if item.answers == 1 else f"{item.answers} answers"
-            yield printable(f"  {item.command}: {answers} of {fold(item.hosts)}: {item.error}")
-        yield "report them with the file, so that a later version reads it" + (
-            "" if anonymous else "; --anonymous makes one without your names and addresses"
+            answers = "1 output" if item.answers == 1 else f"{item.answers} outputs"
+            yield printable(f"  {item.command}: {answers} on {fold(item.hosts)}: {item.error}")
+        yield "Please report them with the file." + (
+            "" if anonymous else " --anonymous replaces your host names and addresses."
         )
-    yield f"preflight check --from {place} judges it, with what that version of preflight understands"
+    yield f"next: preflight check --from {shlex.quote(str(place))}"

@@ -31,9 +31,9 @@ def _lines(hosts: dict[str, dict[str, Any]]) -> Iterator[str]:
         yield f"{name}:"
         for section, content in sections.items():
             if "error" in content:
-                yield f"  {section}: could not look: {printable(content['error'])}"
+                yield f"  {section}: error: {printable(content['error'])}"
             elif "skipped" in content:
-                yield f"  {section}: not looked at: {content['skipped']}"
+                yield f"  {section}: skipped: {content['skipped']}"
             else:
                 yield from outline({section: content.get("value", content)}, "  ")
             if "raw" in content:
@@ -63,14 +63,14 @@ def run(args: argparse.Namespace) -> int:
     _give(args, facts, dump(facts, raw if args.raw else None))
     for host_facts in facts.hosts.values():
         if isinstance(host_facts, Unreachable):
-            print(printable(f"preflight: {host_facts.summary}; {host_facts.fix}"), file=sys.stderr)
+            print(printable(f"preflight: {host_facts.summary}. Fix: {host_facts.fix}"), file=sys.stderr)
     return 0 if all(map(_complete, facts.hosts.values())) else 3
 
 
 def _refuse_wrong_usage(args: argparse.Namespace) -> None:
     """Raise UsageError, before any host is contacted."""
     if args.source and (args.local or args.basic or args.raw):
-        raise UsageError("--from contacts nobody and shows what is in the file; leave out --local, --basic and --raw")
+        raise UsageError("--from shows a file as it is. Remove --local, --basic and --raw.")
     if args.out:
         refuse_place(args.out, "--out")
 

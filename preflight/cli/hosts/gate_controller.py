@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     environment = {"SLURM_JOB_NODELIST": args.nodes} if args.nodes else os.environ
     cluster = load(args.inventory)
     if args.key and not Path(args.key).is_file():
-        raise UsageError(f"--key {args.key}: there is no such file")
+        raise UsageError(f"--key {args.key}: no such file")
     hosts_of_nodes, strange = controller.hosts_of(cluster, controller.nodes_of_job(environment))
     hosts = list(hosts_of_nodes.values())
     if args.key:
@@ -42,7 +42,7 @@ def _authorize(args: argparse.Namespace) -> int:
     """Write the line of authorized_keys, and for each host the list of programs that the key may start."""
     cluster = load(args.inventory)
     if not args.key:
-        raise UsageError("--authorize needs --key FILE, whose public half is FILE.pub")
+        raise UsageError("--authorize needs --key FILE. The public key has to be in FILE.pub.")
     public = Path(f"{args.key}.pub")
     try:
         line = forced_command.authorized_key(read_bounded(public, _LARGEST_KEY).decode("utf-8", "replace"))
@@ -56,6 +56,6 @@ def _authorize(args: argparse.Namespace) -> int:
         path = args.authorize / host.name / Path(forced_command.PLACE).name
         write_whole(path, forced_command.allowed(cluster, host), "the list of programs")
     write_whole(args.authorize / "authorized_keys", line + "\n", "the key's line")
-    print(f"{args.authorize}/authorized_keys: a line for the login user of every host")
-    print(f"{path.parent.parent}/HOST/{path.name}: for {forced_command.PLACE} of that host, owned by root")
+    print(f"{args.authorize}/authorized_keys: append it to authorized_keys of the login user on each host")
+    print(f"{path.parent.parent}/HOST/{path.name}: copy it to {forced_command.PLACE} on that host, owned by root")
     return 0

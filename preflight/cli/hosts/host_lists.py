@@ -41,7 +41,7 @@ def _import(args: argparse.Namespace) -> int:
     before, base = _base(args) if args.base else ((), None)
     listed = by_name(listed, base)
     if args.group and not FORMATS[format_].groups:
-        raise UsageError(f"--group: {source.name} is in the format {format_}, which has no groups")
+        raise UsageError(f"--group: {source.name} has the format {format_}, which has no groups")
     import_options = ImportOptions(args.name, args.product, args.user, args.devices, args.prefix)
     try:
         document, assumed = document_of(listed, import_options, base)
@@ -80,7 +80,7 @@ def _written(args: argparse.Namespace, listed: HostList) -> str:
         return FORMATS[args.format].write(listed)
     except ValueError as error:
         asks = f"preflight ranktable --inventory {shlex.quote(str(args.inventory))} -o FILE"
-        advice = f"; this asks them: {asks}" if listed.superpod else ""
+        advice = f". To collect them from the hosts: {asks}" if listed.superpod else ""
         raise UsageError(f"--to {args.format}: {error}{advice}") from error
 
 
@@ -88,11 +88,11 @@ def _losses(args: argparse.Namespace, hosts: Sequence[Host], listed: HostList) -
     """Yield sentences on what the list has no place for, or has otherwise."""
     form = FORMATS[args.format]
     if missing := left_out(listed, form):
-        yield f"left out, since {args.format} has no place for it: {', '.join(missing)}"
+        yield f"left out, since {args.format} cannot hold it: {', '.join(missing)}"
     if form.by_address and not args.addresses and any(host.name != host.address for host in hosts):
-        yield f"left out, the hosts' names: {args.format} has their addresses in the place of them"
+        yield f"left out: the host names. {args.format} uses addresses instead."
     if args.format == "rank-table" and not _is_sorted(hosts):
-        yield "ranks are in the inventory's order; MindSpore wants the lexical one of server_id, as ranktable has it"
+        yield "ranks are in the order of the inventory. For MindSpore, order them by server_id: preflight ranktable"
 
 
 def _is_sorted(hosts: Sequence[Host]) -> bool:
@@ -105,7 +105,7 @@ def _source(args: argparse.Namespace) -> ListSource:
     """Return the list's text from a file, stdin or the environment."""
     if args.file is None:
         if args.format not in _FROM_ENVIRONMENT:
-            raise UsageError("name the file with the host list, or - for stdin; --from slurm-env needs none")
+            raise UsageError("inventory import needs a FILE with the host list, - for stdin, or --from slurm-env")
         args.format = "slurm-env"
         return ListSource(slurm_environment.ENVIRONMENT, slurm_environment.text_of(os.environ))
     text = text_of(args.file, _LARGEST_LIST, "host list").removeprefix("\ufeff")
@@ -131,8 +131,8 @@ def _moved(before: Sequence[Host], now: Sequence[Host], listed: HostList) -> Ite
     for host in (host for host in now if host.name in silent):
         for old, new in zip(planned.get(host.name, ()), host.devices, strict=False):
             if _has_moved(old, new):
-                change = f"device {new.index} of {host.name} had {_ip(old)} in --base and gets {_ip(new)}"
-                yield f'{change}: the plan goes by the order of hosts; device_addresses.by = "name" keeps addresses'
+                change = f"device {new.index} of {host.name} had {_ip(old)} in --base, and now gets {_ip(new)}"
+                yield f'{change}. To keep addresses if the order changes, set device_addresses.by = "name".'
                 return
 
 
@@ -157,12 +157,12 @@ def _read_back(text: str, listed: HostList) -> Sequence[Host]:
         messages = [re.sub(rf"^{_UNWRITTEN}:\d+: ", "", problem) for problem in problems[:_SHOWN]]
         messages += [f"… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise UsageError(
-            "\n".join(["what was imported makes no inventory, so nothing was written:", *messages])
+            "\n".join(["the import is not a valid inventory, so nothing was written:", *messages])
         ) from error
     pairs = list(zip(listed.hosts, cluster.hosts, strict=False))
     alike = all(host.name == host_read.name and host.address in (None, host_read.address) for host, host_read in pairs)
     if not alike or not len(pairs) == len(listed.hosts) == len(cluster.hosts):
-        raise PreflightError("the inventory would have other hosts than the list, so nothing was written")
+        raise PreflightError("the inventory would have different hosts from the list, so nothing was written")
     return cluster.hosts
 
 

@@ -21,7 +21,7 @@ from preflight.report.next_step import options
 
 _SECTIONS = ("os", "sysctl", "network", "hccn", "hccn_conf", "npu_smi")  # sections that are collected
 _CHECKED = ("NPU101", "NPU102", "NPU103", "NPU104", "NPU105", "NPU106", "NPU111")  # checks of the learned inventory
-_HEAD = "Learned from the hosts by preflight learn: read it, and correct it, before you configure with it."
+_HEAD = "Learned from the hosts by preflight learn. Review it before you use it."
 _SHOWN = 20  # sentences on the terminal; the file has all of them
 
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     base, place = _base(args)
     cluster = parse(dump(base), place)
     if not cluster.product.is_npu:
-        raise UsageError(f"{cluster.product} devices have no addresses of their own, so there is nothing to learn")
+        raise UsageError(f"nothing to learn: {cluster.product} devices have no addresses")
     with session(host_options(args), cluster) as s:
         facts = s.collect(asked(base, s.hosts), sections=_SECTIONS)
         learned = learn(base, s.hosts, facts, _product(args, cluster, facts))
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     for sentence in (*learned.unseen, *findings)[:_SHOWN]:
         print(f"! {sentence}", file=sys.stderr)
     open_ = len(learned.unseen) + len(findings)
-    open_points = f"; {open_} thing{'' if open_ == 1 else 's'} left open, as comments there" if open_ else ""
+    open_points = f". Comments at its top: {open_} open point{'' if open_ == 1 else 's'}." if open_ else ""
     print(f"{args.out}: {_addresses_sentence(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{open_points}")
     print(f"next: preflight configure {options(args.out)} --dry-run")
     return 1 if findings else 3 if learned.unseen else 0
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 def _addresses_sentence(learned: Learned) -> str:
     plan = learned.document.get("device_addresses")
     by = "by name" if plan and plan.get("by") == "name" else "by order"
-    return f"the addresses as the plan {plan['plan']}, {by}," if plan else "the addresses, written out,"
+    return f"addresses as plan {plan['plan']}, {by}," if plan else "addresses, one by one,"
 
 
 def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
@@ -57,7 +57,7 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     if args.hosts is not None:
         return _base_of_hosts(args), args.out
     if args.address or args.user or args.sudo:
-        raise UsageError("--address, --user and --sudo belong to --hosts; an inventory says that itself")
+        raise UsageError("--address, --user and --sudo need --hosts. With an inventory, set them there.")
     path = args.inventory or DEFAULT_INVENTORY
     base = tables(path)
     load(path)  # reports problems of the file with their lines
@@ -68,7 +68,7 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
 def _base_of_hosts(args: argparse.Namespace) -> dict[str, Any]:
     """Return an inventory of --hosts alone."""
     if args.inventory:
-        raise UsageError("--hosts stands for an inventory; give one of the two")
+        raise UsageError("--hosts and --inventory exclude each other")
     ssh = {**({"user": args.user} if args.user else {}), **({"sudo": True} if args.sudo else {})}
     table = {"name": args.hosts, **({"address": args.address} if args.address else {})}
     cluster = {"name": "learned", "product": Product.ATLAS_A2.value}  # until the devices have reported their product
@@ -81,14 +81,14 @@ def _product(args: argparse.Namespace, cluster: Cluster, facts: ClusterFacts) ->
     Raise PreflightError if there is nothing to learn, and NotSeenError if no host was reached.
     """
     absences = [
-        f"{host_facts.summary}; {host_facts.fix}"
+        f"{host_facts.summary}. Fix: {host_facts.fix}"
         for host_facts in facts.hosts.values()
         if isinstance(host_facts, Unreachable)
     ]
     if len(absences) == len(facts.hosts):
         raise NotSeenError("\n".join((*absences[:5], "no host was reached, so nothing was learned")))
     if not devices_seen(facts):
-        raise PreflightError("no NPU was found on any host, so there are no device addresses to learn")
+        raise PreflightError("nothing to learn: no host has an NPU")
     product = cluster.product if args.hosts is None else product_seen(facts)
     if product is None:
         raise PreflightError(why_no_product(facts))
@@ -103,7 +103,7 @@ def _text(learned: Learned, facts: ClusterFacts, place: Path) -> tuple[str, list
     try:
         cluster = parse(dump(learned.document), place)
     except InventoryError as error:
-        raise PreflightError(f"what was learned makes no inventory, so nothing was written:\n{error}") from error
+        raise PreflightError(f"the result is not a valid inventory, so nothing was written:\n{error}") from error
     checks = [all_checks()[id_] for id_ in _CHECKED]
     reached = [
         host

@@ -26,7 +26,7 @@ def _text(name: str, parser: str) -> str:
             with Path(name).open("rb") as file:
                 data = file.read(LONGEST)
     except OSError as error:
-        raise UsageError(f"{name}: {error.strerror}; name saved output: preflight parse {parser} FILE") from error
+        raise UsageError(f"{name}: {error.strerror}. To parse saved output: preflight parse {parser} FILE") from error
     return data.decode(encoding_of(data[:4096]) or "utf-8", "replace").removeprefix("\ufeff")
 
 
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.parser not in PARSERS:
         matches = difflib.get_close_matches(args.parser or "", PARSERS, n=1)
-        hint = f"did you mean {matches[0]}?" if matches else "preflight parse --list names them"
-        raise UsageError(f"{args.parser!r} is no parser; {hint}" if args.parser else f"which parser? {hint}")
+        hint = f"Did you mean {matches[0]}?" if matches else "To list the parsers: preflight parse --list"
+        raise UsageError(f"there is no parser {args.parser!r}. {hint}" if args.parser else f"PARSER is missing. {hint}")
 
     document = msgspec.json.encode(PARSERS[args.parser](_text(args.file, args.parser)))
     value = msgspec.json.decode(document)

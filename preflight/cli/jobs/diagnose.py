@@ -62,9 +62,9 @@ def _read_fetched(args: argparse.Namespace) -> _ReadLogs:
 def _read_local(args: argparse.Namespace) -> _ReadLogs:
     """Read files of this machine. Raise UsageError for options that are about hosts."""
     if not args.log:
-        raise UsageError("name logs, or a folder of them; or --fetch, to bring those of the hosts")
+        raise UsageError("diagnose needs log files or folders, or --fetch to collect the logs of the hosts")
     if args.limit or args.since or args.most or args.inventory != DEFAULT_INVENTORY:
-        raise UsageError("-i, --limit, --since and --most are about logs of hosts; add --fetch")
+        raise UsageError("-i, --limit, --since and --most need --fetch")
     gathered, files = Gathered(), sources([Path(name) for name in args.log])
     return _ReadLogs(gathered, len(files), _read(files, gathered))
 
@@ -92,7 +92,7 @@ def _lines(result: Diagnosis, logs: _ReadLogs, next_step: str) -> Iterator[Line]
     for log in logs.unread[:_SHOWN]:
         yield from (Line(line, "warn") for line in _wrapped(f"not read: {log.name}: {log.why}", "", columns))
     if len(logs.unread) > _SHOWN:
-        yield Line(f"not read: {len(logs.unread) - _SHOWN} more files (-o json has them all)", "warn")
+        yield Line(f"not read: {len(logs.unread) - _SHOWN} more files (-o json lists all)", "warn")
     yield _verdict(result, logs)
     yield from (Line(line, "next") for line in _wrapped(f"next: {next_step}", "", columns))
 
@@ -100,9 +100,9 @@ def _lines(result: Diagnosis, logs: _ReadLogs, next_step: str) -> Iterator[Line]
 def _verdict(result: Diagnosis, logs: _ReadLogs) -> Line:
     """Return the line on the result. Without an error it depends on whether all files were read."""
     files = "1 file" if logs.files == 1 else f"{logs.files} files"
-    parts = ["an error was found"] if result.is_error else [] if logs.unread else ["no error was found"]
-    parts += ["not all could be read"] if logs.unread else []
-    return Line(f"{files}: {', and '.join(parts)}", "fail" if result.is_error else "unknown" if logs.unread else "pass")
+    parts = ["error found"] if result.is_error else [] if logs.unread else ["no error found"]
+    parts += ["some files could not be read"] if logs.unread else []
+    return Line(f"{files}: {', '.join(parts)}", "fail" if result.is_error else "unknown" if logs.unread else "pass")
 
 
 def _fetched_files(copies: Sequence[FetchedLog]) -> str:
@@ -110,7 +110,7 @@ def _fetched_files(copies: Sequence[FetchedLog]) -> str:
     size = sum(copy.size for copy in copies)
     amount = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size} bytes"
     names = [f"{copy.host}:{copy.file}" for copy in copies[:_SHOWN]]
-    remainder = [f"{len(copies) - _SHOWN} more (-o json has them all)"] if len(copies) > _SHOWN else []
+    remainder = [f"{len(copies) - _SHOWN} more (-o json lists all)"] if len(copies) > _SHOWN else []
     from_ = "1 host" if hosts == 1 else f"{hosts} hosts"
     return f"fetched {amount} from {from_}: {', '.join(names + remainder)}"
 

@@ -25,7 +25,7 @@ def fetched_logs(args: argparse.Namespace) -> Iterator[Fetched]:
     """
     for name in args.log:
         if not name.startswith(("/", "~/")):
-            raise UsageError(f"{name}: name logs on the hosts from / or ~/ on")
+            raise UsageError(f"{name}: paths on the hosts have to start with / or ~/")
     with session(host_options(args)) as s, ExitStack() as stack:
         selection = LogSelection(tuple(args.log), s.cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:
@@ -34,7 +34,7 @@ def fetched_logs(args: argparse.Namespace) -> Iterator[Fetched]:
         except OSError as error:
             where = f" in {error.filename}" if error.filename else ""
             raise PreflightError(
-                f"the logs could not be kept while they are read{where}: {error.strerror}; TMPDIR names another folder"
+                f"cannot store the logs{where}: {error.strerror}. To use another folder, set TMPDIR."
             ) from error
         s.progress.clear()
         yield fetched

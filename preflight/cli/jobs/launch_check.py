@@ -24,14 +24,15 @@ _LONGEST = 120  # characters of a value in the output
 def check(args: argparse.Namespace) -> int:
     """Print the faults of the scripts. Return 1 if there are any."""
     if args.dir or args.output == "scripts":
-        raise UsageError("--check reads scripts and starts nothing; leave out --dir and -o scripts")
+        raise UsageError("--check excludes --dir and -o scripts")
     scripts = [Path(name) for name in dict.fromkeys((*args.check, *args.program))]  # options may be between them
     if not scripts:
-        raise UsageError("name the scripts: preflight launch --check start-node01.sh start-node02.sh")
+        raise UsageError("--check needs scripts. Example: preflight launch --check start-node01.sh start-node02.sh")
     cluster, hosts = _inventory(args)
     texts = {path: text_of(str(path), _LARGEST, "start script").removeprefix("\ufeff") for path in scripts}
     files, notes = _host_files(texts)
-    notes.append(f"held against {args.inventory}" if cluster else "no inventory to hold addresses and ports against")
+    if not cluster:
+        notes.append("addresses and ports were not checked, since there is no inventory")
     in_scripts = faults(texts, files, cluster, hosts)
     print((_document if args.output == "json" else _lines)(in_scripts, notes, scripts))
     return 1 if in_scripts else 0
@@ -50,7 +51,7 @@ def _host_files(texts: Mapping[Path, str]) -> tuple[dict[Path, str], list[str]]:
     """Return the host files that the scripts name, and a note for each missing one."""
     paths = dict.fromkeys(host_files(texts))
     files = {path: text_of(str(path), _LARGEST_HOST_FILE, "host file") for path in paths if path.is_file()}
-    return files, [f"{path} is not here, and was not looked at" for path in paths if path not in files]
+    return files, [f"{path} was not checked, since it is not on this machine" for path in paths if path not in files]
 
 
 def _lines(in_scripts: Sequence[ScriptFault], notes: Sequence[str], scripts: Sequence[Path]) -> str:
@@ -58,13 +59,13 @@ def _lines(in_scripts: Sequence[ScriptFault], notes: Sequence[str], scripts: Seq
     lines = []
     for fault in in_scripts[:_MOST]:
         lines += wrapped(f"{fault.path}:{fault.spot.line}:{fault.spot.column}: {fault.what}", columns, "    ")
-        for text in (f"found {_short(fault.found)}; expected {_short(fault.expected)}", fault.do):
+        for text in (f"expected {_short(fault.expected)}; found {_short(fault.found)}", fault.do):
             lines += wrapped(f"    {text}", columns, "      ")
     count = len(in_scripts)
     lines += [f"… and {count - _MOST} more"] if count > _MOST else []
     lines += [line for note in notes for line in wrapped(f"note: {note}", columns)]
     of = "1 script" if len(scripts) == 1 else f"{len(scripts)} scripts"
-    verdict = "nothing is wrong" if not count else f"{count} {'thing is' if count == 1 else 'things are'} wrong"
+    verdict = "no errors" if not count else f"{count} error{'' if count == 1 else 's'}"
     return "\n".join([*lines, f"{of}: {verdict}"])
 
 

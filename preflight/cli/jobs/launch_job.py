@@ -77,13 +77,13 @@ def _job(args: argparse.Namespace) -> tuple[LaunchedJob, list[str]]:
     )
     notes = plan.notes
     if cluster.ports and port not in cluster.ports:
-        notes.append(f"port {port} is none of the inventory's: nobody has reserved it or let it through the firewall")
+        notes.append(f"port {port} is not in the inventory, so it is neither reserved nor open in the firewall")
     return job, [*notes, *_ssh_notes(job, plan.hosts)]
 
 
 def _plan(args: argparse.Namespace) -> _JobPlan:
     """Return the hosts of the inventory or of saved facts, in the order of the rank table if there is one."""
-    first_note = f"{args.launcher}, {_OURS}; docs/launch.md says what for"
+    first_note = f"{args.launcher}, {_OURS}; see docs/launch.md"
     if args.source:
         cluster, hosts, facts, note = load_saved(args.source, args.inventory, args.limit)
         plan = _JobPlan(cluster, hosts, facts, notes=[first_note, f"host NICs: {note}"])
@@ -99,17 +99,17 @@ def _find_nics(args: argparse.Namespace, plan: _JobPlan) -> None:
     """Ask the hosts for their NICs, unless the job needs none or runs --offline."""
     cluster, hosts = plan.cluster, plan.hosts
     if on_loopback(hosts):
-        plan.notes.append(f"one host: its ranks meet on {LOOPBACK}, and need no host NIC")
+        plan.notes.append(f"one host: its ranks use {LOOPBACK} and no host NIC")
     elif plan.facts is not None or not (must_look(hosts) or wants_addresses(cluster, JobLauncher(args.launcher))):
         return
     elif not args.offline:
         with session(host_options(args), cluster) as s:
             plan.facts = s.collect(hosts, sections=("network",))
-        plan.notes.append("host NICs: from a look at the hosts just now")
+        plan.notes.append("host NICs: collected from the hosts just now")
     elif must_look(hosts):
-        plan.notes.append("--offline: host NICs are not known, so that libraries choose by their own rules")
+        plan.notes.append("--offline: host NICs are unknown, so the libraries choose them")
     else:
-        plan.notes.append("--offline: no HCCL_IF_IP, since the addresses of the host NICs are not known")
+        plan.notes.append("--offline: HCCL_IF_IP is not set, since the addresses of the host NICs are unknown")
 
 
 def _ordered(args: argparse.Namespace, plan: _JobPlan) -> list[JobHost]:
@@ -117,11 +117,11 @@ def _ordered(args: argparse.Namespace, plan: _JobPlan) -> list[JobHost]:
     in_plan = places(plan.cluster, plan.hosts, args.devices, plan.facts)
     if plan.table:
         in_plan = as_in(plan.table, plan.hosts, in_plan, plan.facts)
-        plan.notes.append(f"ranks: those of {args.rank_table_copy}")
+        plan.notes.append(f"ranks: as in {args.rank_table_copy}")
     elif args.rank_table:
         plan.notes.append(
-            "ranks: hosts in the lexical order of their addresses, as preflight ranktable writes the table of the same "
-            "hosts and devices; for another order add --rank-table-copy FILE"
+            "ranks: hosts in the lexical order of their addresses, as preflight ranktable writes them. For another "
+            "order, add --rank-table-copy FILE."
         )
     return in_plan
 
@@ -135,8 +135,8 @@ def _ssh_notes(job: LaunchedJob, hosts: Sequence[Host]) -> Iterator[str]:
     by_option = job.launcher in TAKE_A_PORT and ssh_port(job) is not None
     if several or (ports and not by_option):
         yield (
-            f"{job.launcher} goes from host to host by plain ssh: what [ssh] of the inventory says of users and "
-            f"ports has to be in ~/.ssh/config on {job.places[0].name}, too"
+            f"{job.launcher} uses plain ssh between hosts. Put the users and ports of [ssh] in the inventory into "
+            f"~/.ssh/config on {job.places[0].name}."
         )
 
 
@@ -145,14 +145,13 @@ def _ranked(
 ) -> tuple[Sequence[Host], RankTable | None]:
     """Return the hosts in the order of a table by `preflight ranktable`; or unchanged, with the given table."""
     if not cluster.product.is_npu:
-        raise UsageError(f"--rank-table is HCCL's, for NPUs; the hosts are {cluster.product}")
+        raise UsageError(f"--rank-table is for NPUs, but the hosts are {cluster.product}")
     if args.rank_table_copy:
         text = text_of(str(args.rank_table_copy), LARGEST_RANK_TABLE, "rank table")
         return hosts, sound(text, str(args.rank_table_copy), cluster)
     if cluster.superpod and len(hosts) > 1:
         raise UsageError(
-            "a rank table keeps the servers of a super-pod together, and which these are is not known here: "
-            "add --rank-table-copy FILE, the table itself"
+            "--rank-table needs --rank-table-copy FILE on super-pods, since only the table has their servers' order"
         )
     return in_order(hosts), None
 
@@ -173,14 +172,14 @@ def _write(args: argparse.Namespace, job: LaunchedJob, started: Sequence[HostLau
     try:
         args.dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PreflightError(f"{args.dir}: no folder for the scripts: {error.strerror}") from error
+        raise PreflightError(f"cannot make the folder {args.dir}: {error.strerror}") from error
     for path, text in zip(paths, texts, strict=True):
         write_whole(path, text, "the script", 0o755)
     for note in notes[1:]:
         print("\n".join(wrapped(note)), file=sys.stderr)
-    alone = f"; it starts the ranks of all {len(job.places)} hosts" if len(started) < len(job.places) else ""
-    count = f"{len(paths)} {'script is' if len(paths) == 1 else 'scripts are'}"
-    print(printable(f"{count} in {args.dir}{alone}"), file=sys.stderr)
+    alone = f", for the ranks of all {len(job.places)} hosts" if len(started) < len(job.places) else ""
+    count = f"{len(paths)} script{'' if len(paths) == 1 else 's'}"
+    print(printable(f"wrote {count} to {args.dir}{alone}"), file=sys.stderr)
 
 
 def _refuse_other_scripts(args: argparse.Namespace, paths: Sequence[Path]) -> None:
@@ -188,4 +187,4 @@ def _refuse_other_scripts(args: argparse.Namespace, paths: Sequence[Path]) -> No
         refuse_existing(path, force=args.force)
     for path in sorted(set(args.dir.glob("*.sh")) - set(paths)):
         if _OURS in _head(path):
-            raise UsageError(f"{path} is of another job and would be started with this one; remove it")
+            raise UsageError(f"{path} belongs to another job and would start with this one. Remove it.")

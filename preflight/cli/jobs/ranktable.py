@@ -12,7 +12,7 @@ from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session
 from preflight.cli.changes.questions import refuse_what_cannot_be_asked
-from preflight.cli.jobs.ranktable_check import described
+from preflight.cli.jobs.ranktable_check import described, refuse_without_rank_table
 from preflight.cli.jobs.ranktable_push import push, refuse_path
 from preflight.cli.options import host_options
 from preflight.cli.wrapped import wrapped
@@ -44,7 +44,9 @@ def write_or_push(args: argparse.Namespace) -> int:
             return _finish(args, text, built)
         if built.differences:
             _say(built.differences)
-            raise PreflightError("nothing was pushed; configure the devices, or learn the inventory from them")
+            raise PreflightError(
+                "nothing was pushed, since devices differ from the inventory. To configure them: preflight configure"
+            )
         if args.out:
             _finish(args, text, built)
         return push(args, s, text)
@@ -53,17 +55,17 @@ def write_or_push(args: argparse.Namespace) -> int:
 def _refuse(args: argparse.Namespace) -> None:
     """Raise UsageError for options that contradict each other, before any host is contacted."""
     if not args.out and not args.push:
-        raise UsageError("say where the table goes: -o FILE, -o - for stdout, or --push PATH for all hosts")
+        raise UsageError("ranktable needs -o FILE, -o - for stdout, or --push PATH for all hosts")
     if args.out in ("json", "console"):
-        raise UsageError(f"-o {args.out} belongs to --check; to write a file of that name: -o ./{args.out}")
+        raise UsageError(f"-o {args.out} is for --check. To write a file of that name: -o ./{args.out}")
     if args.out and args.out != "-":
         refuse_existing(Path(args.out), force=args.force)
         refuse_place(Path(args.out), "-o")
     if args.dry_run and not args.push:
-        raise UsageError("--dry-run belongs to --push; -o - writes the table on stdout alone")
+        raise UsageError("--dry-run is for --push. To print the table: -o -")
     if args.push:
         if args.source:
-            raise UsageError("--push goes to the hosts, and --from contacts nobody; leave one of them out")
+            raise UsageError("--from and --push exclude each other, since --from contacts no host")
         refuse_path(args.push)
         args.output = "console"
         refuse_what_cannot_be_asked(args, dry_run=args.dry_run)
@@ -88,15 +90,13 @@ def _table(
     if built.table is None:
         _say((*built.unseen, *built.lacking, *built.differences))
         if built.lacking:
-            raise PreflightError("so there is no rank table of these hosts: nothing was written")
-        raise NotSeenError(
-            "a rank table without them would be another one: nothing was written; --limit leaves them out"
-        )
+            raise PreflightError("no rank table was written, since data is missing")
+        raise NotSeenError("no rank table was written, since hosts were not reached. To leave them out, use --limit.")
     text = text_of(built.table)
     _judge(text, cluster)
     addresses = [host.address for host in hosts]
     if [server.id for server in built.table.servers] != addresses and args.order != "inventory":
-        _say(["servers are in the lexical order of server_id, not in that of the inventory (--order inventory)"])
+        _say(["servers are in the lexical order of server_id. For the order of the inventory: --order inventory"])
     return text, built
 
 
@@ -105,15 +105,14 @@ def _judge(text: str, cluster: Cluster) -> None:
     problems = judge_planned(read(text), cluster)
     if wrong := [problem.text for problem in problems if not problem.warning]:
         _say(wrong)
-        raise PreflightError("what the devices have makes no rank table that HCCL takes: nothing was written")
+        raise PreflightError("HCCL would reject a rank table of these devices. Nothing was written.")
     _say([problem.text for problem in problems])
 
 
 def _refuse_product(cluster: Cluster, version: str) -> None:
-    if not cluster.product.is_npu:
-        raise UsageError(f"{cluster.product} devices have no rank table: HCCL reads it, on Ascend NPUs")
+    refuse_without_rank_table(cluster)
     if version == "1.2" and cluster.product is not Product.ATLAS_A3:
-        raise UsageError(f"version 1.2 is of super-pods of atlas-a3; {cluster.product} has 1.0")
+        raise UsageError(f"--format 1.2 is for super-pods of atlas-a3; {cluster.product} uses 1.0")
 
 
 def _refuse_devices(args: argparse.Namespace, cluster: Cluster, hosts: Sequence[Host]) -> None:
@@ -121,7 +120,7 @@ def _refuse_devices(args: argparse.Namespace, cluster: Cluster, hosts: Sequence[
     sets = [(host.name, args.devices or tuple(device.index for device in host.devices)) for host in hosts]
     for host in hosts:
         if none := sorted(set(args.devices) - {device.index for device in host.devices}):
-            raise UsageError(f"--devices: {host.name} has no device {none[0]}, by the inventory")
+            raise UsageError(f"--devices: {host.name} has no device {none[0]} in the inventory")
     for problem in device_set_problems(cluster.product, [((), name, wanted) for name, wanted in sets]):
         if not problem.warning:
             raise UsageError(problem.text)

@@ -40,7 +40,7 @@ class CheckedTable:
         """Return the table's problems. A symbolic link is one, whatever its target."""
         problems = judge_planned(self.reading, cluster) if cluster else judge(self.reading)
         if self.path.is_symlink():
-            target = f"{self.path} is a link: HCCL wants RANK_TABLE_FILE to be the file itself, {self.path.resolve()}"
+            target = f"{self.path} is a link. HCCL needs the file itself as RANK_TABLE_FILE: {self.path.resolve()}"
             problems = (TableProblem("link", target, offset=0), *problems)
         return problems
 
@@ -64,22 +64,28 @@ def check(args: argparse.Namespace) -> int:
 def _refuse_wrong_usage(args: argparse.Namespace) -> None:
     """Raise UsageError for options that do not belong to --check."""
     if args.out not in (None, "console", "json"):
-        raise UsageError(f"--check writes no table: -o is console or json, not {args.out}")
+        raise UsageError(f"with --check, -o is console or json, not {args.out}")
     if args.push or args.dry_run or args.force or args.devices or args.format:
-        raise UsageError("--check judges a table that is there; --push, --force, --devices and --format make one")
+        raise UsageError("--check excludes --push, --dry-run, --force, --devices and --format")
     if args.limit and args.inventory is None and args.source is None:
-        raise UsageError("--limit names hosts to compare the table with: add --inventory FILE, or --from FACTS")
+        raise UsageError("--check with --limit needs --inventory FILE or --from FACTS")
 
 
 def is_wrong(problems: Sequence[TableProblem]) -> bool:
     return any(not problem.warning for problem in problems)
 
 
+def refuse_without_rank_table(cluster: Cluster) -> None:
+    """Raise UsageError for a product without rank tables."""
+    if not cluster.product.is_npu:
+        raise UsageError(f"{cluster.product} devices have no rank table: only Ascend NPUs use one")
+
+
 def described(text: str) -> str:
     """Describe a text as a rank table in a few words."""
     table = read(text).table
     if table is None:
-        return "no rank table that can be read"
+        return "not a readable rank table"
     version = f"version {table.version}" if table.version != "0" else "a group_list"
     servers = f"{_count(len(table.servers), 'server')}, " if table.servers else ""
     return f"{version}, {servers}{_count(table.size, 'rank')}"
@@ -147,7 +153,7 @@ def _unseen_hosts(comparison: TableComparison | None) -> Iterator[Line]:
     """Yield the hosts that could not be checked."""
     unseen = comparison.unseen if comparison else ()
     for sentence in unseen[:_SHOWN]:
-        yield from (Line(text, "unknown") for text in wrapped(f"! could not look: {sentence}", width()))
+        yield from (Line(text, "unknown") for text in wrapped(f"! not checked: {sentence}", width()))
     if len(unseen) > _SHOWN:
         yield Line(f"! … and {len(unseen) - _SHOWN} more", "unknown")
 
@@ -161,20 +167,19 @@ def _ending(
     """Yield the verdict and the next command."""
     name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
     if is_wrong(problems):
-        not_contacted = "; the hosts were not asked" if args.inventory else ""
-        yield Line(f"HCCL would not take it{not_contacted}", "fail")
-        yield Line("next: mend it, or write another from what the devices have:", "next")
-        yield Line(f"  preflight ranktable --inventory {inventory} -o FILE", "next")
+        not_contacted = " The hosts were not checked." if args.inventory else ""
+        yield Line(f"HCCL would reject this table.{not_contacted}", "fail")
+        yield Line(f"next: preflight ranktable --inventory {inventory} -o FILE", "next")
     elif comparison is None:
-        yield Line("no rule is broken; whether the hosts are so was not asked", "pass")
+        yield Line("The table is valid. The hosts were not checked.", "pass")
         yield Line(f"next: preflight ranktable --check {name} --inventory {inventory}", "next")
     elif is_wrong(comparison.differences):
-        yield Line("the hosts are otherwise", "fail")
+        yield Line("The hosts differ from the table.", "fail")
         option = "--push PATH" if _only_copies(comparison.differences) else f"-o {name} --force"
         yield Line(f"next: preflight ranktable --inventory {inventory} {option}", "next")
     elif not comparison.unseen:
         hosts = f"the hosts of --limit {args.limit}" if args.limit else "the hosts"
-        yield Line(f"no rule is broken, and {hosts} are so", "pass")
+        yield Line(f"The table is valid and agrees with {hosts}.", "pass")
         yield Line(f"next: preflight check --inventory {inventory}", "next")
 
 

@@ -7,12 +7,11 @@ from preflight.app.jobs.rank_table_facts import rank_table_facts
 from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session
-from preflight.cli.jobs.ranktable_check import CheckedTable, digest, is_wrong
+from preflight.cli.jobs.ranktable_check import CheckedTable, digest, is_wrong, refuse_without_rank_table
 from preflight.cli.options import host_options
 from preflight.facts.types import ClusterFacts
 from preflight.inventory import load
 from preflight.model.cluster import Cluster, Host
-from preflight.model.errors import UsageError
 from preflight.ranktable.live import TableComparison, compare
 from preflight.ranktable.types import TableProblem
 
@@ -40,8 +39,7 @@ def _compared(
     args: argparse.Namespace, table: CheckedTable, cluster: Cluster, collect: Callable[[str], Collected]
 ) -> tuple[tuple[TableProblem, ...], TableComparison | None]:
     """Judge the table, and compare it with the collected facts. They depend on the table's version."""
-    if not cluster.product.is_npu:
-        raise UsageError(f"{cluster.product} devices have no rank table: HCCL reads it, on Ascend NPUs")
+    refuse_without_rank_table(cluster)
     problems, rank_table = table.judged(cluster), table.reading.table
     if is_wrong(problems) or rank_table is None:
         return problems, None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from preflight.app.session import Session
-from preflight.cli.changes.change_output import RunResults, finish_run, say, show_plan
+from preflight.cli.changes.change_output import UP_TO_DATE, RunResults, finish_run, say, show_plan
 from preflight.cli.changes.questions import PENDING, ChangeRun, agreed, carry_out, shown
 from preflight.cli.jobs.ranktable_check import described, digest
 from preflight.cli.options import again
@@ -36,19 +36,19 @@ _CHECK = "ENV108"  # the check of rank tables
 def refuse_path(path: str) -> None:
     """Raise UsageError for a path that HCCL does not accept, or that hosts would resolve to another one."""
     if not path.startswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
-        raise UsageError(f"--push {path}: RANK_TABLE_FILE has to be an absolute path, such as /data/hccl.json")
+        raise UsageError(f"--push {path} is not an absolute path such as /data/hccl.json")
     if not path.isprintable() or len(path) > 1024:
-        raise UsageError(f"--push {path[:80]}: that is no path of a file")
+        raise UsageError(f"--push {path[:80]} is not a path of a file")
 
 
 def push(args: argparse.Namespace, s: Session, text: str) -> int:
     """Push `text` to every host or to none, and return the exit code. Raise PreflightError if a host cannot take it."""
     if len(text.encode()) > _LARGEST:
-        raise PreflightError(f"the table has more than {_LARGEST >> 10} KiB: write it with -o, and copy it yourself")
+        raise PreflightError(f"the table is larger than {_LARGEST >> 10} KiB. Write it with -o and copy it manually.")
     started = datetime.now(UTC)
     plan = _plan(args, s, text)
     if text.count("\n") <= _MOST_LINES:
-        shown(show_plan, s, plan, (), "every host has it already")
+        shown(show_plan, s, plan, (), UP_TO_DATE)
     else:
         s.progress.clear()
         shown(show_briefly, plan, text)
@@ -68,7 +68,7 @@ def show_briefly(plan: Plan, text: str) -> None:
     for sign, before in (("+", True), ("~", False)):
         if names := [change.host for change in plan.changes if (change.before is None) is before]:
             print(f"{sign} {plan.changes[0].target} on {fold(names)}")
-    print(f"{described(text)}; -o FILE writes it here, to be read" if plan.changes else "every host has it already")
+    print(f"{described(text)}; to read it, add -o FILE" if plan.changes else UP_TO_DATE)
 
 
 def _change(host: str, path: str, before: str | None, text: str) -> Change:
@@ -91,7 +91,7 @@ def _plan(args: argparse.Namespace, s: Session, text: str) -> Plan:
         if result.state is StepState.FAILED:
             hindered[name] = result.message.removeprefix(f"{name}: ")
         elif result.state is StepState.MOVED and not args.force and not _is_rank_table(present):
-            hindered[name] = f"{args.push} is there already and is no rank table; --force writes over it"
+            hindered[name] = f"{args.push} exists and is not a rank table. To overwrite it, add --force."
         elif result.state is not StepState.ALREADY:
             changes.append(_change(name, args.push, result.found, text))
     _refuse_hindered(s, hindered)
@@ -106,14 +106,14 @@ def _refuse_hindered(s: Session, hindered: Mapping[str, str]) -> None:
             alike.setdefault(why, []).append(name)
     if alike:
         sentences = (f"{fold(names)}: {why}" for why, names in alike.items())
-        raise PreflightError("\n".join((*sentences, "nothing was pushed, to any host")))
+        raise PreflightError("\n".join((*sentences, "nothing was pushed to any host")))
 
 
 def _hindrance(path: str, kind: str, more: str) -> str:
     """Return why the table cannot be put there, or "". `kind` and `more` are those of `_look`."""
     if kind == "link":
-        return f"{path} is a link there, which HCCL does not take for a rank table; remove it"
-    return "" if kind in ("file", "missing") else f"{path} is a {kind} there" if kind else more
+        return f"{path} is a link, which HCCL rejects. Remove it."
+    return "" if kind in ("file", "missing") else f"{path} is a {kind}" if kind else more
 
 
 def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
@@ -129,10 +129,10 @@ def _look(args: argparse.Namespace, s: Session) -> dict[str, tuple[str, str]]:
         if isinstance(host_facts, Unreachable):
             states[host] = "", host_facts.summary.removeprefix(f"{host}: ")
         elif not isinstance(host_facts.job, Job):
-            states[host] = "", host_facts.job.error if isinstance(host_facts.job, Missing) else "not looked at"
+            states[host] = "", host_facts.job.error if isinstance(host_facts.job, Missing) else "not checked"
         else:
             file = host_facts.job.files.get(args.push)
-            states[host] = (file.kind, file.error or file.digest) if file else ("", "not looked at")
+            states[host] = (file.kind, file.error or file.digest) if file else ("", "not checked")
     s.progress.clear()
     return states
 
@@ -155,11 +155,10 @@ def _checksums(args: argparse.Namespace, s: Session, text: str) -> bool:
     differing: dict[str, list[str]] = {}
     for host, (kind, detail) in states.items():
         if host not in same:
-            differing.setdefault(f"{kind or 'could not look'}: {detail}" if detail else f"it is {kind}", []).append(
-                host
-            )
+            description = f"{kind or 'not readable'}: {detail}" if detail else kind
+            differing.setdefault(description, []).append(host)
     for description, hosts in differing.items():
-        print("\n".join(wrapped(f"! another one on {fold(hosts)}: {description}")))
+        print("\n".join(wrapped(f"! {fold(hosts)} has another table: {description}")))
     if not differing:
-        print(f"on every host: export RANK_TABLE_FILE={shlex.quote(args.push)}")
+        print(f"On each host, set: export RANK_TABLE_FILE={shlex.quote(args.push)}")
     return not differing

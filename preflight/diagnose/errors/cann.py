@@ -281,4 +281,4 @@ def of_number(number: str, known: Meaning) -> Sign:
     value = int(number)
     role = Role.WAIT if value in WAITING_NUMBERS else Role.LINK if value in LINK_NUMBERS else Role.OWN
     weight = Weight.SYMPTOM if value in _VAGUE_NUMBERS else Weight.CAUSE
-    return Sign(number, role, (), known.cause, known.remedy, weight=weight)
+    return Sign(number, role, (), known.cause, known.step, weight=weight)

@@ -26,7 +26,7 @@ def role_of(code: str) -> Role:
 def of_code(code: str) -> Sign | None:
     """Return the sign of a code, without words; None if the code is unknown."""
     entry = meaning(code)
-    return Sign(code, role_of(code), (), entry.cause, entry.remedy) if entry else None
+    return Sign(code, role_of(code), (), entry.cause, entry.step) if entry else None
 
 
 def _code(code: str, *words: str) -> Sign:

@@ -75,10 +75,11 @@ def refuse_too_many(devices: Mapping[str, Collection[int]], scope: PingScope) ->
     count = most_pings(devices, scope)
     options = [word for word, is_set in (("--mesh", scope.mesh), ("--cross-rail", scope.cross_rail)) if is_set]
     if options and count > MOST_PINGS:
+        words = " ".join(options)
         raise UsageError(
-            f"{' '.join(options)}: {len(devices):,} hosts make {count:,} pings, and "
-            f"one run makes {MOST_PINGS:,} at most; name fewer hosts with --limit, or leave it out: "
-            f"every device then pings the next host and one behind each of {OTHER_LEAVES} other leaves"
+            f"{words} would send {count:,} pings between {len(devices):,} hosts, and the limit is "
+            f"{MOST_PINGS:,}. Choose fewer hosts with --limit. Without {words}, each device pings the next host and "
+            f"one host behind each of {OTHER_LEAVES} other leaves"
         )
 
 
@@ -137,12 +138,13 @@ def _devices(all_ports: Sequence[Port]) -> dict[str, list[int]]:
 
 def _notes(all_ports: Sequence[Port], scope: PingScope, *, switched: bool, no_way: int) -> Iterator[str]:
     if scope.cross_rail and not switched:
-        yield "no pings across rails: on a direct fabric rails do not reach each other"
+        yield "no pings across rails, since a direct fabric does not connect rails"
     if no_way:
-        yield f"{no_way:,} pings across rails are left out: two subnets, without a gateway on both sides"
+        yield f"{no_way:,} pings across rails omitted: the subnets differ, and not both sides have a gateway"
     small_mtus = sum(0 < port.mtu < scope.size + HEADERS for port in all_ports) if scope.size else 0
     if small_mtus:
-        yield f"packets of {scope.size} bytes exceed the MTU of {small_mtus:,} of the devices: split, or not sent"
+        number = f"{small_mtus:,} of {len(all_ports):,} devices"
+        yield f"packets of {scope.size} bytes exceed the MTU of {number}, and are split or not sent"
 
 
 @contextmanager

@@ -41,9 +41,11 @@ def forecast(plan: Sequence[Ping], pool: int = POOL) -> str:
     seconds = expected_seconds(plan, pool)
     hosts, longest = len({ping.host for ping in plan}), _longest(plan)
     scope = f"{hosts:,} hosts" if hosts > 1 else "one host"
-    text = f"{len(plan):,} pings between the devices of {scope}, {longest:,} a device: about {seconds:,.0f} s"
+    text = f"{len(plan):,} pings between the devices of {scope}, {longest:,} per device, about {seconds:,.0f} s"
     if seconds > LONG:
-        text += "; shorter: without --mesh and --cross-rail, --limit fewer hosts, --pool more at once, or --no-ping"
+        text += (
+            ". To shorten it, omit --mesh and --cross-rail, limit the hosts (--limit), raise --pool, or use --no-ping"
+        )
     return text
 
 
@@ -87,7 +89,7 @@ def ping(
         if isinstance(outcome, tuple):
             results[name] = iter(outcome)
         else:
-            error = str(outcome) if outcome else "the host gave no facts"
+            error = str(outcome) if outcome else "no facts from the host"
             results[name] = iter(replace(planned, error=error) for planned in host_pings)
     return tuple(next(results[planned.host]) for planned in plan)
 

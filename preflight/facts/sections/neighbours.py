@@ -115,7 +115,7 @@ def _entry(raw: RawVisit) -> tuple[Entry, str]:
     if raw.code == 0:
         return Entry.IN, ""
     lines = [line for line in raw.err.splitlines() if line.strip()]
-    last = quote(lines[-1]) if lines else f"ssh ends with {raw.code}"
+    last = quote(lines[-1]) if lines else f"ssh exited with {raw.code}"
     if raw.code != _SSH_FAILED:
         return Entry.NO_SHELL, last
     entries = (entry for entry, words in _WORDS if re.search(words, raw.err))

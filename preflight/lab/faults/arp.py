@@ -52,7 +52,7 @@ def _come(place: FaultPlace) -> Undo:
     mac = json.loads(kernel.run("ip", "-n", _stranger(place), "-j", "link", "show", "eth0"))[0]["address"]
     try:
         kernel.wait_until(
-            lambda: mac in kernel.run("ip", "-n", learner, "neigh", "show", owned.address), 10, "nobody believed it"
+            lambda: mac in kernel.run("ip", "-n", learner, "neigh", "show", owned.address), 10, "no host accepted it"
         )
     except Exception:
         _go(place, undo)

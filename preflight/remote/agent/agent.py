@@ -115,7 +115,11 @@ class Agent:
         data = os.read(self.settling[pid], 1 << 16)
         self.forget(self.settling.pop(pid))
         os.waitpid(pid, 0)
-        self.say(json.loads(data.decode()) if data else {"at": "settled", "held": [], "error": "nobody could ask"})
+        self.say(
+            json.loads(data.decode())
+            if data
+            else {"at": "settled", "held": [], "error": "no other process could connect"}
+        )
 
     # listening to workers
 

@@ -45,7 +45,7 @@ def choose_nic(wanted, address):
     if matching:
         return matching[0]
     available = ", ".join(map(" ".join, nics))
-    raise ValueError("no interface has %s (there are: %s); set nic in the inventory" % (condition, available))
+    raise ValueError("no interface has %s (interfaces: %s). Set nic in the inventory" % (condition, available))
 
 
 def ipv4_addresses(name):
@@ -125,4 +125,4 @@ def listen(address, ports):
             return listener(address, port)
         except OSError:
             continue
-    raise OSError("no port is free to listen on at %s" % address)
+    raise OSError("no free port to listen on at %s" % address)

@@ -20,8 +20,8 @@ def refusal(command):
     """
     for spec in [command] + [dict(command, **worker) for worker in command["workers"]]:
         if spec["init"] not in PLACES or spec.get("file"):
-            return "the gate's key is for ranks that meet at a store, not init %.40r" % (spec["init"],)
+            return "the gate's key only allows init methods with a store, not %.40r" % (spec["init"],)
         forms = [test["form"] for test in spec["tests"] if test["form"] not in FORMS]
         if forms:
-            return "the gate's key is for numbers, not for collectives of the form %.40r" % (forms[0],)
+            return "the gate's key does not allow collectives of the form %.40r" % (forms[0],)
     return ""

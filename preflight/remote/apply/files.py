@@ -25,7 +25,7 @@ def real_path(path):
     real = os.path.realpath(path)
     is_known = is_target("file", path)
     if not (is_target("file", real) if is_known and real != path else real.split("/")[1] == path.split("/")[1]):
-        raise StepError("%s is a link to %s; change that by hand" % (path, real))
+        raise StepError("%s is a link to %s. Change the target manually" % (path, real))
     return real
 
 
@@ -65,9 +65,7 @@ def refuse_hard_links(path):
     the others."""
     links = os.stat(path).st_nlink if os.path.exists(path) else 1
     if links > 1:
-        message = (
-            "%s has %d hard links, which a new file in its place would split; find them: find / -xdev -samefile %s"
-        )
+        message = "%s has %d hard links, which a new file would split. Find them with find / -xdev -samefile %s"
         raise StepError(message % (path, links, path))
 
 
@@ -196,7 +194,9 @@ def write_program(path, value):
 
 def refuse_link(path):
     if os.path.islink(path):
-        raise StepError("%s is a link to %s; a program of ours is a file of its own" % (path, os.readlink(path)))
+        raise StepError(
+            "%s is a link to %s, but preflight's program must be a regular file" % (path, os.readlink(path))
+        )
 
 
 KINDS = {"file": ChangeKind(read_file, write_file), "program": ChangeKind(read_program, write_program)}

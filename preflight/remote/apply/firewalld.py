@@ -104,7 +104,7 @@ def read_permanent(target):
     try:
         zone = ElementTree.parse(path).getroot()
     except ElementTree.ParseError as error:
-        message = "%s is not whole (%s); %s.old may be: put it right by hand"
+        message = "%s is damaged (%s). Repair it manually, for example from %s.old"
         raise StepError(message % (path, error, path)) from None
     return "\n".join(filter(is_ours, map(rich, zone.iter("rule")))) or None
 

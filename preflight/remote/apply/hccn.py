@@ -22,17 +22,20 @@ LOG = "/var/log/hccn_tool/hccn_config.log"
 
 # Part of an error message → meaning and remedy.
 REFUSALS = (
-    ("is conflicted", "another device of this host has the address, or the driver uses its range itself; plan another"),
-    ("Inconsistent address and mask", "the address is that of its whole network; plan another"),
-    ("broadcast address", "the address is the broadcast address of its network; plan another"),
-    ("Unable to configure gateway", "the device has no address yet, which a gateway needs; plan one for it"),
-    ("segment of configured gateway", "the gateway is not in the device's network; plan one that is"),
-    ("mtu you input is out of", "this device cannot have that MTU; plan another"),
+    (
+        "is conflicted",
+        "another device of this host has the address, or the driver uses its range. Plan another address",
+    ),
+    ("Inconsistent address and mask", "the address is the network address. Plan another one"),
+    ("broadcast address", "the address is the broadcast address of its network. Plan another one"),
+    ("Unable to configure gateway", "a gateway needs an address on the device. Plan one for it"),
+    ("segment of configured gateway", "the gateway is not in the device's network. Plan one that is"),
+    ("mtu you input is out of", "this device does not support that MTU. Plan another one"),
     ("hccn.conf can't access", CONF + " cannot be read or written"),
-    ("permission denied", "the tool wants root"),
-    ("not supported on this product", "this product cannot do that"),
-    ("device is not exist", "the host has no such device; compare the inventory with ls /dev/davinci*"),
-    ("Control link unreachable", "the device's NIC does not answer; look at npu-smi info, and reset the device"),
+    ("permission denied", "the tool needs root"),
+    ("not supported on this product", "this product does not support it"),
+    ("device is not exist", "the host has no such device. Compare the inventory with ls /dev/davinci*"),
+    ("Control link unreachable", "the device's NIC does not respond. Check it with npu-smi info, and reset the device"),
     ("Recovery failed", LOG + " says why"),
 )
 

@@ -93,7 +93,7 @@ def read_input(target):
 def write_input(target, value):
     """Replace the chain INPUT alone by a listing, in one transaction: never half open. None lets everything in."""
     if value == "present":
-        raise StepError("how INPUT of %s looked is not known here; load the host's own rules again" % target)
+        raise StepError("the previous INPUT chain of %s is unknown. Reload the host's own rules" % target)
     lines = (value or "-P INPUT ACCEPT").splitlines()
     policy = next((line.split()[2] for line in lines if line.startswith("-P ")), "ACCEPT")
     rules = [line for line in lines if line.startswith("-A ")]

@@ -70,7 +70,7 @@ from apply.undo import undo_of
 from apply.watch import drop, is_owed, read_record
 
 START_SECONDS = 60.0  # for the request to arrive
-PUT_IN_ORDER = "another run has put this one in order before it could go on: run the same command again"
+PUT_IN_ORDER = "another run has reverted this one before it could continue. Run the same command again"
 
 
 def compare_changes(request):
@@ -205,7 +205,7 @@ ACTIONS = {
 def answer_to(request):
     try:
         if os.geteuid() != 0:
-            raise StepError('changing a host needs root; set ssh.user = "root" or ssh.sudo = true in the inventory')
+            raise StepError('changing a host needs root. Set ssh.user = "root" or ssh.sudo = true in the inventory')
         if not re.match(r"[\w.-]+$", request["run"]) or request["run"].startswith("."):
             raise StepError("%r is not the id of a run" % request["run"])
         refuse_strange(request)

@@ -87,7 +87,7 @@ def list_chain(target, *options):
 def write_nft_input(target, value):
     """Replace the chain in one transaction, even if a chain of that name exists."""
     if value == "present":
-        raise StepError("how chain %s looked is not known here; load the host's own rules again" % target)
+        raise StepError("the previous chain %s is unknown. Reload the host's own rules" % target)
     chain = " ".join(chain_words(target))
     listing = read_nft_input(target)
     if listing and not value and not is_nft_chain(listing, target):

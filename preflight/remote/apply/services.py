@@ -18,7 +18,7 @@ def read_active(target):
     _, out, err = call("systemctl", "is-active", unit(target))
     if not out.strip():
         raise StepError(
-            "there is no service manager: systemctl says %s" % (err.strip().replace("\n", " ")[:300] or "nothing")
+            "no service manager is available: systemctl prints %s" % (err.strip().replace("\n", " ")[:300] or "nothing")
         )
     return "active" if out.strip() in ("active", "activating", "reloading") else "inactive"
 

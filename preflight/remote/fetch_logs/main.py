@@ -222,14 +222,14 @@ class LogFiles:
         candidates = paths(pattern, lambda error: self.leave(error.filename, error.strerror))
         for count, (path, in_folder) in enumerate(candidates):
             if count == FOUND or time.monotonic() > self.until:
-                self.leave(pattern, "so many files that not all were looked at")
+                self.leave(pattern, "too many files, so not all were checked")
                 break
             matched = True
             if not (in_folder and path.lower().endswith(tuple(self.request["passed"]))):
                 self.select(path, number)
         closed = None if matched or number is None else closed_folder(pattern)
         if closed:
-            self.leave(closed, "this user may not look into it")
+            self.leave(closed, "this user has no permission to read it")
         return matched or bool(closed)
 
     def select(self, path, number):
@@ -250,10 +250,10 @@ class LogFiles:
     def take(self):
         for path, (mtime, number, status) in sorted(self.selected.items(), key=lambda item: -item[1][0]):
             if self.room <= 0:
-                self.leave(path, "more than may be fetched from a host; newer files came first")
+                self.leave(path, "over the size limit for one host. Newer files were fetched first")
                 continue
             if time.monotonic() > self.until:
-                self.leave(path, "no time was left")
+                self.leave(path, "timeout: no time was left")
                 continue
             try:
                 data, begin = tail(path, min(self.room, self.request["each"]))

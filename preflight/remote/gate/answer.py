@@ -31,16 +31,16 @@ class GateAnswer:
     def sentence(self):
         """Return the answer in one line."""
         if self.outcome == "pass":
-            return "%s is good%s" % (self.host, "" if self.age is None else "; looked at %s ago" % span(self.age))
+            return "%s is healthy%s" % (self.host, "" if self.age is None else ", checked %s ago" % span(self.age))
         policy = ""
         if self.outcome == "unknown":
-            policy = "; jobs run all the same" if self.open else "; no job runs until that is known"
+            policy = ". Jobs run anyway" if self.open else ". No job runs until it is known"
         return one_line("%s: %s" % (self._state(), self._cause()))[: SENTENCE - len(policy)] + policy
 
     def _state(self):
         if self.outcome == "fail":
             return ("this task cannot run on %s" if self.context == "task" else "%s is broken") % self.host
-        return {"warn": "%s may run jobs", "unknown": "nobody knows whether %s is good"}[self.outcome] % self.host
+        return {"warn": "%s may run jobs", "unknown": "the state of %s is unknown"}[self.outcome] % self.host
 
     def _cause(self):
         causes = [reason for reason in self.reasons if reason["outcome"] == self.outcome]

@@ -85,7 +85,7 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
     begin = time.monotonic()
     until = begin + seconds
     host_name = environment.get("SLURMD_NODENAME") or os.uname()[1]
-    progress = {"host": host_name, "opens": None, "at": "its start", "trouble": "what looks was ended"}
+    progress = {"host": host_name, "opens": None, "at": "the start", "trouble": "the check was ended"}
 
     def run_checks(say):
         from gate.decide import Files, decide  # in the child: no disk that hangs holds its parent
@@ -112,6 +112,6 @@ def ask(context, environment, seconds=SECONDS, root="/", owner=0):
     finally:
         child.end()
     cause = "no answer within %g s" % seconds if timed_out else progress["trouble"]
-    answer = unknown_answer(context, progress["host"], "%s, at %s" % (cause, progress["at"]), progress["opens"])
+    answer = unknown_answer(context, progress["host"], "%s (during %s)" % (cause, progress["at"]), progress["opens"])
     record_in_child(lambda: write(answer))
     return answer

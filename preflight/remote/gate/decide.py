@@ -70,7 +70,7 @@ def adapt_to_container(context, host, own_devices):
     if own_nics(host.root):
         return []
     host.network = False
-    summary = "this container has a network of its own: the host's ports and NIC are not looked at"
+    summary = "this container has its own network, so the host's ports and NIC are not checked"
     return [reason("gate", "warn", summary)]
 
 
@@ -137,7 +137,7 @@ def final_answer(context, policy, reasons, age):
         if not is_own and policy.leaves_out(check):
             continue
         if not is_own and outcome in ("fail", "unknown") and not policy.closes(check):
-            outcome, summary = "warn", summary + " (%s, and not required)" % outcome
+            outcome, summary = "warn", summary + " (%s, but not required)" % outcome
         entries.append(reason(check[:40], outcome, summary, entry["device"]))
     outcome = worst([entry["outcome"] for entry in entries])
     entries.sort(key=lambda entry: ("fail", "unknown", "warn").index(entry["outcome"]))

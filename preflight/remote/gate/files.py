@@ -29,7 +29,7 @@ def read_trusted(path, limit, owner=0):
         if not stat.S_ISREG(status.st_mode):
             raise UntrustedError("%s is not a file" % path)
         if others_write(status, owner) or others_write(os.stat(os.path.dirname(path)), owner):
-            raise UntrustedError("others than root can write %s, or its folder" % path)
+            raise UntrustedError("users other than root can write %s or its folder" % path)
         data = read(descriptor, limit + 1)
     except OSError as error:
         raise UntrustedError("%s cannot be read: %s" % (path, error.strerror)) from None
@@ -62,9 +62,9 @@ def read_json(path, limit, owner=0):
     try:
         content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise UntrustedError("%s is damaged: it is no JSON" % path) from None
+        raise UntrustedError("%s is damaged: not valid JSON" % path) from None
     if not isinstance(content, dict):
-        raise UntrustedError("%s is damaged: it is no JSON object" % path)
+        raise UntrustedError("%s is damaged: not a JSON object" % path)
     return content
 
 

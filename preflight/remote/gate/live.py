@@ -71,14 +71,14 @@ def free_ports(host):
         outcome, holder = port_holder(host, owners.get(inode), all_seen and inode in ports_in_use)
         if outcome == "fail" and a_job_runs(host.path("proc"), names(host.path("proc"))):
             outcome = "warn"  # a process that a job leaves to init belongs to the job while that runs
-        reasons.append(reason("PRT103", outcome, "job port %d is taken by %s" % (port, holder)))
+        reasons.append(reason("PRT103", outcome, "job port %d is in use by %s" % (port, holder)))
     return reasons
 
 
 def port_holder(host, owner, all_seen):
     """Return (outcome, description) of a port's owner, which is (pid, name), or None if no process seen has it."""
     if owner is None:
-        return "fail" if all_seen and host.processes else "unknown", "a process that is not seen"
+        return "fail" if all_seen and host.processes else "unknown", "an unknown process"
     pid, process = owner
     outcome = "warn" if runs_in_a_job(host.path("proc"), pid) else "fail"
     return outcome, "%s (process %s)" % (process, pid)
@@ -115,7 +115,7 @@ def device_nodes(host):
         return []
     missing = [device for device in sorted(host.devices) if not os.path.exists(host.path(host.node(device)))]
     return [
-        reason("NPU109", "fail", "device %d: there is no /%s" % (device, host.node(device)), device)
+        reason("NPU109", "fail", "device %d: /%s does not exist" % (device, host.node(device)), device)
         for device in missing
     ]
 
@@ -124,7 +124,7 @@ def closed_nodes(host):
     """Return a reason for each device node that exists and that this process's user may not open."""
     present = [device for device in sorted(host.devices) if os.path.exists(host.path(host.node(device)))]
     closed = [device for device in present if not os.access(host.path(host.node(device)), os.R_OK | os.W_OK)]
-    summary = "device %d: user %d may not open /%s"
+    summary = "device %d: user %d has no permission to open /%s"
     return [reason("HST109", "fail", summary % (number, os.getuid(), host.node(number)), number) for number in closed]
 
 
@@ -132,18 +132,18 @@ def host_nic(host):
     nic = host.policy.nic
     folder = host.path("sys/class/net")
     if not names(folder):
-        return [reason("HST103", "unknown", "%s cannot be read: whether %s is up is not known" % (folder, nic))]
+        return [reason("HST103", "unknown", "%s cannot be read, so the state of %s is unknown" % (folder, nic))]
     if nic not in names(folder):
-        return [reason("HST103", "fail", "there is no host NIC %s" % nic)]
+        return [reason("HST103", "fail", "host NIC %s does not exist" % nic)]
     try:
         with open("%s/%s/flags" % (folder, nic)) as file:
             if not int(file.read(), 16) & UP:
-                return [reason("HST103", "fail", "host NIC %s is switched off" % nic)]
+                return [reason("HST103", "fail", "host NIC %s is down" % nic)]
         with open("%s/%s/carrier" % (folder, nic)) as file:
             if file.read().strip() != "1":
                 return [reason("HST103", "fail", "host NIC %s has no carrier" % nic)]
     except (OSError, ValueError) as error:
-        return [reason("HST103", "unknown", "whether host NIC %s is up cannot be read: %s" % (nic, error))]
+        return [reason("HST103", "unknown", "the state of host NIC %s cannot be read: %s" % (nic, error))]
     return []
 
 
@@ -153,7 +153,7 @@ def leftovers(host):
     reasons = []
     for device, (pid, process) in sorted(holders(host, nodes, SERVICES)[0].items()):
         if not runs_in_a_job(host.path("proc"), pid):
-            summary = "device %d is held by %s (process %s), which is of no job that runs" % (device, process, pid)
+            summary = "device %d is held by %s (process %s), which belongs to no running job" % (device, process, pid)
             reasons.append(reason("NPU114", "warn", summary, device))
     return reasons
 

@@ -111,10 +111,10 @@ def parse_arguments(arguments, environment):
             word, ("", ())
         )
         if not name:
-            raise GateUsageError("%.40r is no option" % word)
+            raise GateUsageError("unknown option %.40r" % word)
         options[name] = next(argument_iterator, "")
         if options[name] not in values:
-            raise GateUsageError("%s takes one of: %s" % (word, ", ".join(values)))
+            raise GateUsageError("%s must be one of: %s" % (word, ", ".join(values)))
     return options["context"], options["form"]
 
 

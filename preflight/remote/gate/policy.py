@@ -65,22 +65,22 @@ def load(root="/", owner=0):
     path = os.path.join(root, PLACE)
     content = read_json(path, LIMIT, owner)
     if content is None:
-        raise UntrustedError("there is no %s; %s" % (path, INSTALL))
+        raise UntrustedError("%s does not exist. Run %s" % (path, INSTALL))
     schema = content.get("schema")
     if schema != "preflight.gate/1":
-        raise UntrustedError("%s is of another version, %.40r; %s" % (path, schema, INSTALL))
+        raise UntrustedError("%s has an unsupported version, %.40r. Run %s" % (path, schema, INSTALL))
     misfit = misfits(content, FIELDS) or misfits(content["expect"], EXPECTED)
     if misfit:
-        raise UntrustedError("%s: %s is missing or of the wrong kind; %s" % (path, misfit, INSTALL))
+        raise UntrustedError("%s: %s is missing or has the wrong type. Run %s" % (path, misfit, INSTALL))
     trouble, switched_off = "", []
     try:
         switched_off = switches(read_trusted(os.path.join(root, OFF), OFF_LIMIT, owner) or b"")
     except UntrustedError as error:
-        trouble = "%s: nothing is switched off by it" % error
+        trouble = "%s, so it switches nothing off" % error
     try:
         return Policy(content, switched_off), trouble
     except ValueError as error:
-        raise UntrustedError("%s: %s; %s" % (path, error, INSTALL)) from None
+        raise UntrustedError("%s: %s. Run %s" % (path, error, INSTALL)) from None
 
 
 def misfits(content, kinds):
@@ -111,6 +111,6 @@ def ports(text):
         low, _, high = part.partition("-")
         high = high or low
         if not (low.isdecimal() and high.isdecimal() and len(part) < 12 and int(low) <= int(high) < 65536):
-            raise ValueError("%.40r is no range of ports" % part)
+            raise ValueError("%.40r is not a port range" % part)
         ranges.append((int(low), int(high)))
     return ranges

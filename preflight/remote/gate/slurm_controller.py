@@ -48,7 +48,7 @@ def run(environment, settings_file=SETTINGS):
         proof = run_proof(environment, settings)
         return decide_job(job, proof, new_scontrol(environment, settings), environment)
     except (UnknownError, slurm.SlurmError, KeyError, TypeError, ValueError, OSError) as error:
-        sentence = "nobody knows whether its nodes are good: %s: %s" % (type(error).__name__, error)
+        sentence = "the state of its nodes is unknown: %s: %s" % (type(error).__name__, error)
         return end(job, 0 if unknown_rule == "open" else 1, sentence)
 
 
@@ -64,10 +64,10 @@ def read(path):
         raise UnknownError("%s: %s" % (path, error)) from None
     if not isinstance(settings, dict) or set(settings) - KNOWN or not {"preflight", "inventory"} <= set(settings):
         raise UnknownError(
-            "%s: it needs preflight and inventory, and may have of %s" % (path, ", ".join(sorted(KNOWN)))
+            "%s: preflight and inventory are required. Allowed keys: %s" % (path, ", ".join(sorted(KNOWN)))
         )
     if settings.get("unknown", "open") not in ("open", "closed"):
-        raise UnknownError('%s: unknown is "open" or "closed"' % path)
+        raise UnknownError('%s: unknown must be "open" or "closed"' % path)
     return settings
 
 
@@ -75,7 +75,7 @@ def reason_to_skip(scontrol, environment, settings):
     """Return the reason not to probe these nodes; "" if they are the job's alone and worth a probe."""
     nodes = int(environment.get("SLURM_JOB_NUM_NODES", "0"))
     if 0 < nodes < settings.get("least", 2):
-        return "a job of %d nodes" % nodes
+        return "the job has only %d nodes" % nodes
     output = scontrol.call("-o", "show", "job", environment["SLURM_JOB_ID"])
     shares = output.partition(" OverSubscribe=")[2].split(" ", 1)[0]
     if shares != "NO":  # NO means exclusive nodes. With OK, YES or USER, other jobs may run or start there.
@@ -119,15 +119,16 @@ def run_proof(environment, settings):
         output, error_output = process.communicate(timeout=seconds + LEAVING)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        raise UnknownError("preflight gate controller was not done after %d s" % (seconds + LEAVING)) from None
+        raise UnknownError("timeout: preflight gate controller did not end within %d s" % (seconds + LEAVING)) from None
     try:
         proof = json.loads(output.decode("utf-8", "replace")[:ANSWER])
     except ValueError:
         error_text = slurm.one_line(error_output.decode("utf-8", "replace"))[-300:]
-        message = "preflight gate controller ended with %d: %s" % (process.returncode, error_text or "without a word")
+        error_text = error_text or "no error message"
+        message = "preflight gate controller ended with exit code %d: %s" % (process.returncode, error_text)
         raise UnknownError(message) from None
     if not isinstance(proof, dict) or proof.get("schema") != "preflight.gate-controller/1":
-        raise UnknownError("preflight gate controller gave an answer that is none")
+        raise UnknownError("preflight gate controller printed an invalid answer")
     return proof
 
 
@@ -148,14 +149,14 @@ def drain_bad(proof, sentence, requeue):
     bad = [entry for entry in proof["bad"] if entry["node"] in nodes]
     undrained = [entry for entry in bad if not nodes[entry["node"]]]
     if not bad:
-        return end(requeue.job, 0, sentence + "; Slurm knows none of them")
+        return end(requeue.job, 0, sentence + ". Slurm has none of these nodes")
     if not undrained:
-        return requeue.end(sentence + "; all of them are out of service already")
+        return requeue.end(sentence + ". All of them are already out of service")
     names = [entry["node"] for entry in undrained]
     refusal = slurm.take_out(requeue.scontrol, nodes, names, reason(undrained), proof["drain"])
     if refusal:
-        return end(requeue.job, 0, "%s; %s" % (sentence, refusal))
-    return requeue.end("%s; drained %s" % (sentence, ",".join(names)))
+        return end(requeue.job, 0, "%s. %s" % (sentence, refusal))
+    return requeue.end("%s. Drained %s" % (sentence, ",".join(names)))
 
 
 def reason(bad):
@@ -175,10 +176,10 @@ class Requeue(object):
         if self.restarts.isdigit() and int(self.restarts) >= self.requeues:
             try:
                 self.scontrol.call("requeuehold", self.job)
-                outcome = "so it is held: scontrol release %s" % self.job
+                outcome = "so it is held. Release it with scontrol release %s" % self.job
             except slurm.SlurmError as error:  # srun and salloc: their jobs end by the exit code
-                outcome = "and is not held: %s" % error
-            sentence = "%s; requeued %s times, %s" % (sentence, self.restarts, outcome)
+                outcome = "but could not be held: %s" % error
+            sentence = "%s. The job was requeued %s times, %s" % (sentence, self.restarts, outcome)
         return end(self.job, 1, sentence)
 
 

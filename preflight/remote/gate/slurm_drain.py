@@ -12,7 +12,7 @@ def act(context, answer, limit, environment, until):
     name, scontrol = environment.get("SLURMD_NODENAME", ""), slurm_nodes.Scontrol(environment, until)
     code, note = undrain(answer, name, scontrol) if limit is None else drain(answer, name, scontrol, limit)
     if note:  # slurmd's log has the output of a failed Prolog
-        sys.stderr.write("preflight: %s; %s\n" % (answer.sentence, note))
+        sys.stderr.write("preflight: %s. %s\n" % (answer.sentence, note))
         job = environment.get("SLURM_JOB_ID", "")
         slurm_record.write({"context": context, "job": job, "node": name, "slurm": note})
     return code
@@ -25,10 +25,10 @@ def drain(answer, name, scontrol, limit):
     except slurm_nodes.SlurmError as error:
         return 0, "not drained: %s" % error
     if name not in nodes:
-        return 0, "not drained: Slurm knows no node %r" % name
+        return 0, "not drained: Slurm has no node %r" % name
     if nodes[name]:
         is_ours = slurm_nodes.is_ours(nodes[name])
-        description = "is drained already" if is_ours else "left as it is, its reason is not ours"
+        description = "already drained" if is_ours else "left alone, because the drain reason is not preflight's"
         return 1, "%s: %s" % (description, nodes[name])
     first = answer.reasons[0] if answer.reasons else {"check": "gate", "summary": answer.sentence}
     reason = slurm_nodes.reason(first["check"], first["summary"])
@@ -47,5 +47,5 @@ def undrain(answer, name, scontrol):
             return 0, ""
         scontrol.undrain([name])
     except slurm_nodes.SlurmError as error:
-        return 0, "not taken back: %s" % error
-    return 0, "good again, and given back; it was drained by: %s" % reason
+        return 0, "could not be returned to service: %s" % error
+    return 0, "healthy again and returned to service. It was drained with the reason: %s" % reason

@@ -46,10 +46,10 @@ class Scontrol(object):
         """Return the output of one call. Raise SlurmError, also if the time is used up."""
         program = self.program or find_scontrol()
         if not program:
-            raise SlurmError("scontrol is in none of %s" % ", ".join(os.path.dirname(place) for place in PLACES))
+            raise SlurmError("scontrol was not found in %s" % ", ".join(os.path.dirname(place) for place in PLACES))
         seconds = min(CALL, self.until - time.monotonic())
         if seconds <= 0:
-            raise SlurmError("scontrol was not asked again: its time is spent")
+            raise SlurmError("timeout: no time left to call scontrol again")
         try:
             process = subprocess.Popen(
                 (program, *words),
@@ -149,7 +149,7 @@ def systemic(nodes, names, limit):
     node_limit = most(limit, len(nodes))
     if len(drained_nodes) <= node_limit:
         return ""
-    return "systemic: %d of %d nodes would be out by preflight, and at most %d may be; nobody is drained" % (
+    return "systemic: preflight would have drained %d of %d nodes, but the limit is %d. No node is drained" % (
         len(drained_nodes),
         len(nodes),
         node_limit,
@@ -189,7 +189,7 @@ def undo_drain(scontrol, names):
     try:
         scontrol.undrain(names)
     except SlurmError as error:
-        return "; it may be drained nevertheless, and is not taken back: %s" % error
+        return ". It may be drained nevertheless, and could not be returned to service: %s" % error
     return ""
 
 

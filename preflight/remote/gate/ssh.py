@@ -53,11 +53,11 @@ def allowed(path=ALLOWED, owner=0):
     except UntrustedError as error:
         raise RefusedError(str(error)) from None
     if listing is None:
-        raise RefusedError("there is no %s on this host: preflight gate install" % path)
+        raise RefusedError("%s does not exist on this host. Run preflight gate install" % path)
     try:
         return [(entry["command"], int(entry["length"]), str(entry["sha256"])) for entry in listing["programs"]]
     except (KeyError, TypeError, ValueError):
-        raise RefusedError("%s is not what preflight gate install writes" % path) from None
+        raise RefusedError("%s was not written by preflight gate install" % path) from None
 
 
 def program(listed, command, stdin):
@@ -66,7 +66,7 @@ def program(listed, command, stdin):
     texts = {length: digest for line, length, digest in listed if line == plain_command}
     if not command or not texts:
         raise RefusedError(
-            "this key is for preflight's probe alone, of the release and inventory that were installed here"
+            "this key only allows preflight's probe, with the release and inventory that were installed on this host"
         )
     signal.alarm(PATIENCE)
     for length, digest in texts.items():  # only one: the command line contains the length
@@ -74,7 +74,7 @@ def program(listed, command, stdin):
         if hmac.compare_digest(hashlib.sha256(text).hexdigest(), digest):
             signal.alarm(0)  # exec would pass the alarm on
             return text
-    raise RefusedError("the program is not the one that was installed here")
+    raise RefusedError("the program differs from the one that was installed on this host")
 
 
 def exactly(descriptor, length):
@@ -83,7 +83,7 @@ def exactly(descriptor, length):
     while len(data) < length:
         part = os.read(descriptor, length - len(data))
         if not part:
-            raise RefusedError("the program was cut short")
+            raise RefusedError("the program is incomplete")
         data += part
     return data
 

@@ -43,7 +43,7 @@ def addresses(devices, planned, until):
             continue
         if address or "no ip was preset" in output:
             description = "address %.40s" % address if address else "no address"
-            summary = "device %d: %s, not %s" % (device, description, planned_address)
+            summary = "device %d: %s, expected %s" % (device, description, planned_address)
             reasons.append(reason("NPU101", "fail", summary, device))
         else:
             reasons.append(unknown("NPU101", device, "address", trouble or quoted(output)))
@@ -51,7 +51,7 @@ def addresses(devices, planned, until):
 
 
 def unknown(check, device, subject, cause):
-    return reason(check, "unknown", "device %d: its %s is not known: %s" % (device, subject, cause), device)
+    return reason(check, "unknown", "device %d: %s unknown (%s)" % (device, subject, cause), device)
 
 
 def value(output_text, key):
@@ -64,7 +64,7 @@ def value(output_text, key):
 
 
 def quoted(output_text):
-    return "hccn_tool said %.80r" % output_text.strip()
+    return "hccn_tool printed %.80r" % output_text.strip()
 
 
 def call_all(option, devices, until):
@@ -111,7 +111,7 @@ def start(argv, until):
 
 def output_of(process, until):
     if isinstance(process, Exception):
-        return "", "hccn_tool does not start: %s" % process
+        return "", "hccn_tool could not be started: %s" % process
     descriptor = process.stdout.fileno()
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)

@@ -73,7 +73,7 @@ def by_age(policy, looks, now, state_now):
         if look["outcome"] == "fail":
             failed_runs[name] = look
         if name == "check" or policy.need_probe:
-            troubles.append(reason("verdict", "unknown", "%s; %s" % (trouble, AGAIN[name])))
+            troubles.append(reason("verdict", "unknown", "%s. Run %s" % (trouble, AGAIN[name])))
     return fresh_runs, failed_runs, troubles
 
 
@@ -81,7 +81,7 @@ def missing(policy, looks):
     """Return a reason for each required run that is not in the verdict."""
     required_runs = ("check", "probe") if policy.need_probe else ("check",)
     return [
-        reason("verdict", "unknown", "no %s of this host is published; %s" % (name, AGAIN[name]))
+        reason("verdict", "unknown", "no %s of this host is published. Run %s" % (name, AGAIN[name]))
         for name in required_runs
         if name not in looks
     ]
@@ -91,7 +91,7 @@ def of_look(look):
     """Return the problems of a run, or its outcome itself where no problem accounts for it."""
     problems = [problem for problem in look["problems"] if problem["outcome"] != "pass"]
     if look["outcome"] in ("fail", "unknown") and all(problem["outcome"] != look["outcome"] for problem in problems):
-        problems.append(reason("verdict", look["outcome"], "run %s ended so, and does not say why" % look.get("run")))
+        problems.append(reason("verdict", look["outcome"], "run %s ended like this without a reason" % look.get("run")))
     return problems
 
 
@@ -102,7 +102,7 @@ def since(look, now):
 def with_age(problem, look, now, host):
     if problem["outcome"] != "fail":
         return problem
-    age = FOUND + "%s ago; once fixed: %s)" % (span(since(look, now)), CLEAR % host)
+    age = FOUND + "%s ago. Once fixed, run %s)" % (span(since(look, now)), CLEAR % host)
     return dict(problem, summary=problem["summary"][: LONGEST - len(age)] + age)
 
 
@@ -118,28 +118,28 @@ def load_any(policy, root="/", owner=0):
     remedy = AGAIN["check"]
     verdict = read_json(path, LIMIT, owner)
     if verdict is None:
-        raise UntrustedError("nothing is published on this host; %s" % remedy)
+        raise UntrustedError("no result is published on this host. Run %s" % remedy)
     if verdict.pop("sha256", None) != digest(verdict):
-        raise UntrustedError("%s is damaged: its checksum is another one; %s" % (path, remedy))
+        raise UntrustedError("%s is damaged: wrong checksum. Run %s" % (path, remedy))
     refuse_foreign(verdict, policy.host, text(root, "etc/machine-id"), path)
     looks = verdict.get("looks")
     if not isinstance(looks, dict) or not all(name in AGAIN and is_look(look) for name, look in looks.items()):
-        raise UntrustedError("%s is of a form that this gate does not know; preflight gate install" % path)
+        raise UntrustedError("%s has an unknown format. Run preflight gate install" % path)
     if verdict.get("config") == policy.config:
         return looks, ""
-    return looks, "the inventory says something else of this host by now; preflight gate install, then %s" % remedy
+    return looks, "the inventory has changed for this host. Run preflight gate install, then %s" % remedy
 
 
 def refuse_foreign(verdict, host, own_machine, path):
     """Raise UntrustedError for a verdict of another version, host or machine."""
     remedy = AGAIN["check"]
     if verdict.get("schema") != "preflight.verdict/1":
-        raise UntrustedError("%s is of another version, %.40r; %s" % (path, verdict.get("schema"), remedy))
+        raise UntrustedError("%s has an unsupported version, %.40r. Run %s" % (path, verdict.get("schema"), remedy))
     if verdict.get("host") != host:
-        raise UntrustedError("%s is of another host, %.80r; %s" % (path, verdict.get("host"), remedy))
+        raise UntrustedError("%s belongs to another host, %.80r. Run %s" % (path, verdict.get("host"), remedy))
     machine = verdict.get("machine")
     if machine and own_machine and machine != own_machine:
-        raise UntrustedError("%s is of another machine (machine-id %.40r); %s" % (path, machine, remedy))
+        raise UntrustedError("%s belongs to another machine (machine-id %.40r). Run %s" % (path, machine, remedy))
 
 
 def digest(verdict):
@@ -185,13 +185,13 @@ def outdated(name, look, max_age, now, state_now):
     """Return the reason why a run does not count any more, "" if it does."""
     state_then, age = look["state"], now - look["time"]
     if age < -CLOCKS:
-        return "the last %s is from the future (%s ahead of this host's clock)" % (name, span(-age))
+        return "the time of the last %s is %s ahead of this host's clock" % (name, span(-age))
     if age > max_age or now > look["expires"]:
         valid_seconds = min(max_age, look["expires"] - look["time"])
-        return "the last %s was %s ago, and counts for %s" % (name, span(age), span(valid_seconds))
+        return "the last %s was %s ago and is valid for %s" % (name, span(age), span(valid_seconds))
     for part in ("kernel", "driver"):
         if state_then[part] != state_now[part]:
-            return "the %s is another one than at the last %s" % (part, name)
+            return "the %s has changed since the last %s" % (part, name)
     return ""
 
 
@@ -199,7 +199,7 @@ def carriers(then, now):
     """Return reasons for NICs that have lost or regained their carrier since: a cable or a switch port may fail
     again."""
     return [
-        reason("HST103", "warn", "%s: its carrier went or came %d times since the last check" % (nic, now[nic] - count))
+        reason("HST103", "warn", "%s: the carrier changed %d times since the last check" % (nic, now[nic] - count))
         for nic, count in sorted(then.items())
         if now.get(nic, count) > count
     ]

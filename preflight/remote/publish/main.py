@@ -84,10 +84,10 @@ def open_folder(path):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise NotPublishedError("%s is no folder of its own; remove it" % path) from None
+            raise NotPublishedError("%s is not a regular folder. Remove it" % path) from None
         raise
     if others_write(os.fstat(folder), os.geteuid()):
-        raise NotPublishedError("others than root can write in %s, so the gate would believe nothing there" % path)
+        raise NotPublishedError("users other than root can write in %s, so the gate would reject its files" % path)
     return folder
 
 
@@ -139,9 +139,9 @@ def why_not(request):
     except NotPublishedError as error:
         return str(error)
     except OSError as error:
-        message = "/%s/%s cannot be written: %s; what was there is there still" % (FOLDER, NAME, error.strerror)
+        message = "/%s/%s cannot be written: %s. The previous file was kept" % (FOLDER, NAME, error.strerror)
         if isinstance(error, PermissionError) and os.geteuid() != 0:
-            message += '; it needs root: set ssh.user = "root" or ssh.sudo = true in the inventory'
+            message += '. It needs root. Set ssh.user = "root" or ssh.sudo = true in the inventory'
         return message
     return ""
 

@@ -6,7 +6,7 @@ by their destination or direction. A piece repeats a block: integers 1, 2, 3 …
 every source, lane and iteration, so that a piece that is swapped, shifted, stale or missing shows. 0 is never expected.
 
 A reduction of ranks' parts has only partial results that are integers and that the type holds exactly, so that nothing
-depends on the order (docs/probe.md, "Values"). Place i belongs to one rank, in turns, and has a factor f[i]:
+depends on the order (docs/probe-internals.md, "Values"). Place i belongs to one rank, in turns, and has a factor f[i]:
 
 - sum: that rank gives 2 f[i], the others f[i]. If the total leaves the exact range, they give f[i] and 0.
 - max: that rank gives f[i], the others -f[i].

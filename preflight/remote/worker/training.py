@@ -150,7 +150,7 @@ def judge(rank, parameters, off, expected, share):
         text = "parameter %d of %d: found %.9g, rank %d has %.9g, one process %.9g" % details
         return int(wrong.sum()), text, _suspect(rank, off, outliers, beyond)
     if off[rank]:
-        return int(off[rank]), "%d values of its own gradient are not the host's" % off[rank], rank
+        return int(off[rank]), "%d values of the device's gradient differ from the host's" % off[rank], rank
     if rank in outliers:
         return 0, "%d of %d ranks differ from the others by roundings" % (len(outliers), len(rows)), None
     return 0, "", None

@@ -50,8 +50,8 @@ def _none_fits(names: str, version: int, network: Network) -> str:
     fitting = (nic.name for nic in network.interfaces if not nic.up and allowed(names, nic.name) is not None)
     down = next((f" ({name} is down)" for name in fitting), "")
     return (
-        f"no interface with an IPv{version} address fits HCCL_SOCKET_IFNAME={quote(names)}{down}; there are {present}; "
-        'what it says: "set ifname to […] by HCCL_SOCKET_IFNAME, but not found in the environment"'
+        f"no interface with an IPv{version} address matches HCCL_SOCKET_IFNAME={quote(names)}{down}. "
+        f'Present: {present}. HCCL reports "set ifname to […] by HCCL_SOCKET_IFNAME, but not found in the environment"'
     )
 
 
@@ -59,12 +59,12 @@ def _by_address(wanted: str, network: Network) -> NicChoice | str:
     try:
         address = ip_address(wanted)
     except ValueError:
-        return f"HCCL_IF_IP={quote(wanted)} is no address"
+        return f"HCCL_IF_IP={quote(wanted)} is not an IP address"
     for nic in network.interfaces:
         for own in addresses(nic, address.version):
             if own.ip == address:
                 return NicChoice(nic.name, own, f"HCCL_IF_IP={address}")
-    return f"HCCL_IF_IP={address} is an address of no interface of this host"
+    return f"HCCL_IF_IP={address} is not an address of this host"
 
 
 def addresses(nic: Interface, version: int) -> Iterator[Address]:

@@ -83,10 +83,10 @@ def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]
     for name in wanted:
         if name not in nics or not any(_with_addresses([nics[name]])):
             why = _no_nic(setting, network, [name], f"Unable to find address for: {name}")
-            return f"{why}; gloo takes whole names between commas, and knows no ^, no = and no beginnings"
+            return f"{why}. gloo takes whole names between commas, without ^, = or prefixes"
     down = [name for name in wanted if not nics[name].up]
     if down:
-        return f"{setting}, and {down[0]} is down"
+        return f"{down[0]} of {setting} is down"
     return NicChoice(*next(_with_addresses([nics[wanted[0]]])), setting)
 
 
@@ -108,7 +108,8 @@ def mpi(settings: Mpi, network: Network) -> NicChoice | str | None:
     if include is None or not include.value:
         return None
     if exclude and exclude.value:
-        return f"{include.source} and {exclude.source} set btl_tcp_if_include and btl_tcp_if_exclude; only one may be"
+        sources = f"{include.source} and {exclude.source}"
+        return f"{sources} set btl_tcp_if_include and btl_tcp_if_exclude, but Open MPI takes only one of them"
     setting = f"btl_tcp_if_include={quote(include.value)} ({include.source})"
     choices: list[tuple[str, Address]] = []
     for word in filter(None, include.value.split(",")):
@@ -131,7 +132,7 @@ def _of_mpi_word(word: str, network: Network, setting: str) -> list[tuple[str, A
     except ValueError:
         return f"{setting}: {quote(word)} is neither an interface nor a network"
     if "/" not in word:
-        return f'{setting}: {quote(word)} is no network: Invalid specification (missing "/")'
+        return f'{setting}: {quote(word)} is not a network. Open MPI reports "Invalid specification (missing "/")"'
     return [nic for nic in _with_addresses(_up(network)) if nic[1].ip in network_of_word]
 
 
@@ -153,8 +154,8 @@ def _with_addresses(nics: Iterable[Interface], versions: Iterable[int] = _BOTH) 
 def _no_nic(setting: str, network: Network, names: Collection[str], error: str) -> str:
     """Return why no NIC is chosen though NICs of these names fit, with the library's own error message."""
     fitting = [nic for nic in network.interfaces if nic.name in names]
-    why = f"no interface fits {setting}; there are {', '.join(sorted(_present(network)))}"
+    why = f"no interface matches {setting}. Present: {', '.join(sorted(_present(network)))}"
     if fitting:
-        fault = "is down" if not fitting[0].up else "has no address that counts"
-        why = f"{fitting[0].name} fits {setting}, and {fault}"
-    return f'{why}; what it says: "{error}"'
+        fault = "is down" if not fitting[0].up else "has no usable address"
+        why = f"{fitting[0].name} matches {setting}, but {fault}"
+    return f'{why}. The library reports "{error}"'

@@ -32,7 +32,7 @@ def sentence(observations: Iterable[Observation]) -> str:
         return ""
     if len(hosts) == 1:
         ((network, lines),) = hosts.items()
-        return f"NCCL sent between hosts over {network} ({next(iter(lines.values())) or 'its log says no more'})"
+        return f"NCCL sent between hosts over {network} ({next(iter(lines.values())) or 'no details in its log'})"
     parts = (f"{network} on {_names(list(lines))}" for network, lines in sorted(hosts.items()))
     return f"NCCL sent between hosts over {', '.join(parts)}"
 

@@ -61,13 +61,13 @@ def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[R
 
     Return a sentence instead if there is none, or if the ports are unknown (`job` is None)."""
     if cluster.probe.transport == "socket":
-        return 'jobs are not to use RDMA: transport = "socket" under [probe]'
+        return 'jobs do not use RDMA, since transport = "socket" under [probe]'
     if job and (name := by_sockets(job.variables)):
         return f"{job.told(name)} keeps NCCL on sockets"
     names = cluster.machine.rdma
     if not names:
         if job is None:
-            return "which RDMA ports jobs use is known only where they run, or by [machine] rdma"
+            return "the RDMA ports of jobs are known only where jobs run, or by rdma under [machine]"
         names = hcas(job.variables.get("NCCL_IB_HCA", ""), {port.device for port in ports})
     return [port for port in ports if port.device in names] or "no active RDMA port that jobs use"
 

@@ -107,7 +107,7 @@ def with_value(text: str, ports: PortSet) -> str:
 def own_file(ports: PortSet) -> str:
     """Return the whole of our own file."""
     return (
-        "# Written by preflight. Training jobs bind these ports themselves, so the kernel must not hand them out.\n"
+        "# Written by preflight. Training jobs bind these ports themselves, so the kernel must not assign them.\n"
         f"{KEY} = {ports}\n"
     )
 

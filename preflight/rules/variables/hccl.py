@@ -52,6 +52,11 @@ def _number(low: int, high: int, what: str = "a number", *, step: int = 1) -> Va
     return VariableRule(wants, allows, lambda value: str(int(value)))
 
 
+def _amount(low: int, high: int, unit: str) -> VariableRule:
+    wants = f"{low} {unit} or more" if high == _MOST else f"{low} to {high} {unit}"
+    return replace(_number(low, high), wants=wants)
+
+
 def _word(*words: str) -> VariableRule:
     """Return the rule of a variable that takes one of these words in any case."""
     return VariableRule(" or ".join(words), lambda value: value.lower() in [word.lower() for word in words], str.lower)
@@ -113,12 +118,12 @@ RULES: dict[str, tuple[VariableRule, ...]] = {
     "HCCL_IF_BASE_PORT": (_warns(_number(1024, 65520, "a port"), "60000"),),
     "HCCL_HOST_SOCKET_PORT_RANGE": (_warns(_PORTS),),
     "HCCL_NPU_SOCKET_PORT_RANGE": (_fails(_PORTS),),
-    "HCCL_CONNECT_TIMEOUT": (_warns(_number(120, 7200, "seconds"), "120"),),
+    "HCCL_CONNECT_TIMEOUT": (_warns(_amount(120, 7200, "seconds"), "120"),),
     "HCCL_EXEC_TIMEOUT": (
-        _warns(_number(1, 17340, "seconds"), "1836", _A1),
-        _warns(_number(0, _MOST, "seconds"), "1836", _NEWER),
+        _warns(_amount(1, 17340, "seconds"), "1836", _A1),
+        _warns(_amount(0, _MOST, "seconds"), "1836", _NEWER),
     ),
-    "HCCL_EVENT_TIMEOUT": (_warns(_number(0, _MOST, "seconds"), "1868"),),
+    "HCCL_EVENT_TIMEOUT": (_warns(_amount(0, _MOST, "seconds"), "1868"),),
     "HCCL_WHITELIST_DISABLE": (_fails(_SWITCH, "1"),),
     "HCCL_WHITELIST_FILE": (_PATH,),
     "HCCL_INTRA_PCIE_ENABLE": (_fails(_SWITCH, "1"),),
@@ -131,7 +136,7 @@ RULES: dict[str, tuple[VariableRule, ...]] = {
     "HCCL_RDMA_RETRY_CNT": (_warns(_number(1, 7), "7"),),
     "HCCL_RDMA_QPS_PER_CONNECTION": (replace(_fails(_number(1, 32), "1", _NEWER), advised=8),),
     "HCCL_RDMA_QP_PORT_CONFIG_PATH": (replace(_PATH, products=_NEWER),),
-    "HCCL_BUFFSIZE": (_fails(_number(1, _MOST, "MB"), "200"),),
+    "HCCL_BUFFSIZE": (_fails(_amount(1, _MOST, "MB"), "200"),),
     "HCCL_ALGO": (_fails(_ANY),),
     "HCCL_OP_EXPANSION_MODE": (_fails(_ANY, "", _A1), _fails(_ANY, "HOST", _A2), _fails(_ANY, "AI_CPU", _A3)),
     "HCCL_DETERMINISTIC": (_fails(_word("false", "true", "strict"), "false"),),
@@ -153,7 +158,7 @@ RULES: dict[str, tuple[VariableRule, ...]] = {
     "TORCH_HCCL_BLOCKING_WAIT": (_warns(_SWITCH, "0"),),
     "TORCH_HCCL_DESYNC_DEBUG": (_warns(_SWITCH, "0"),),
     "TORCH_DEVICE_BACKEND_AUTOLOAD": (_SWITCH,),
-    "P2P_HCCL_BUFFSIZE": (_fails(_number(0, _MOST, "MB"), "20"),),
+    "P2P_HCCL_BUFFSIZE": (_fails(_amount(0, _MOST, "MB"), "20"),),
     "NPU_ASD_ENABLE": (_number(0, 3),),
     "ASCEND_GLOBAL_LOG_LEVEL": (_number(0, 4),),
     "ASCEND_SLOG_PRINT_TO_STDOUT": (_SWITCH,),

@@ -158,7 +158,7 @@ def host_hangs() -> Scene:
 def test_a_host_is_explained_by_most_of_its_devices_not_by_one_of_them() -> None:
     both = told(host_hangs(), cause("NPU108", "node03", 0), cause("NPU108", "node03", 1))
     assert both.cause == "TLS switch differs (NPU108)"
-    assert "NPU108: node03: device 0: what NPU108 says (and 1 more like it)" in both.evidence
+    assert "NPU108: node03: device 0: what NPU108 says (and 1 more)" in both.evidence
     one = told(host_hangs(), LINK_DOWN, cause("FWL101", "node03"))
     assert one.cause == "port blocked by the firewall (FWL101)"
     assert "NPU107: node03: device 1: what NPU107 says" in one.evidence
@@ -193,7 +193,7 @@ def test_a_group_that_stopped_is_explained_by_a_failure_of_one_of_its_hosts() ->
 def test_the_devices_network_explains_nothing_of_tests_over_gloo(outcome: str) -> None:
     scene = tried(outcome, backend="gloo")
     assert told(scene, LINK_DOWN, cause("NIC102", "node03", 1)) == told(scene)
-    assert told(scene, cause("NPU113", "node03", 1)).cause == "device ill (NPU113)"
+    assert told(scene, cause("NPU113", "node03", 1)).cause == "unhealthy device (NPU113)"
 
 
 # Whom facts name where tests cannot.

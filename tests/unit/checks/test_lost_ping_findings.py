@@ -58,16 +58,20 @@ def test_each_part_of_a_partition_is_a_culprit_of_its_own_with_its_leaf() -> Non
     assert [it.culprit for it in (one, other)] == [
         Culprit("partition", ("n0", "n1", "n2"), (), LOST), Culprit("partition", ("n3", "n4", "n5"), (), LOST)
     ]  # fmt: skip
-    assert one.summary.startswith("n[0-2] reach each other, and none of n[3-5]: ")
-    assert (one.host, one.rail, one.cause) == (None, None, "a partition: just what is behind l0")
-    assert one.remedy == "the uplinks of l0 and the switches that they lead to, with the VLANs on them"
+    assert one.summary.startswith("partition between n[0-2] and n[3-5], ")
+    assert (one.host, one.rail, one.cause) == (
+        None,
+        None,
+        "a fault above l0, since all devices behind it are cut off and no others",
+    )
+    assert one.remedy == "check the uplinks of l0 and their VLANs, and the switches behind them"
 
 
 def test_a_part_of_a_rail_is_named_by_its_devices() -> None:
     (found,) = told(MESH, apart({"n1", "n4"}, {2}), behind=0)
-    assert found.summary == "rail 2: n[1,4]/2 reach each other, and none of n[0,2-3,5]/2: 16 of 16 pings are lost"
+    assert found.summary == "rail 2: partition between n[1,4]/2 and n[0,2-3,5]/2, 16 of 16 pings are lost"
     assert (found.rail, found.culprit) == (2, Culprit("partition", ("n1/2", "n4/2"), (), LOST))
-    assert "no single host or device" in found.cause
+    assert "share no host or device" in found.cause
 
 
 @pytest.mark.parametrize(
@@ -84,11 +88,12 @@ def test_where_neighbours_cannot_tell_a_part_from_others_the_mesh_is_the_next_co
     few = told(NEIGHBOURS, lost, behind=0, large=large)
     assert len(few) == 2
     for finding in few:
-        assert "or a part that is cut off" in finding.cause
-        assert f"preflight check --mesh{' --ping-size 1472' if large else ''} tells" in finding.remedy
+        assert "a part of the fabric is cut off" in finding.cause
+        assert finding.commands == (f"preflight check --mesh{' --ping-size 1472' if large else ''}",)
+        assert finding.remedy.startswith("ping all pairs of devices. ")
     assert {finding.culprit.kind for finding in told(MESH, lost, behind=0) if finding.culprit} == {"partition"}
 
 
 def test_of_large_packets_the_uplinks_of_a_leaf_are_named_too() -> None:
     first, *_ = sorted(told(NEIGHBOURS, apart({"n0", "n1", "n2"}), large=True), key=lambda finding: finding.summary)
-    assert (first.check, first.remedy) == ("PNG102", "the MTU of the uplinks of l0")
+    assert (first.check, first.remedy) == ("PNG102", "check the MTU of the uplinks of l0")

@@ -91,28 +91,28 @@ PAIRS = [(host.name, name) for host in HOSTS for name, *_ in targets(HOSTS, host
 
 def test_what_fails_everywhere_is_one_finding() -> None:
     assert found(dict.fromkeys(PAIRS, Entry.DENIED)) == [
-        (None, None, "no host gets into another one over ssh: permission denied")
+        (None, None, "no host can log in to another over ssh: permission denied")
     ]
 
 
 def test_one_host_that_nobody_gets_into_is_named_once() -> None:
     into = {pair: Entry.REFUSED for pair in PAIRS if pair[1] == "n3"}
-    assert found(into) == [("n3", None, "n3: no other host gets in over ssh: connection refused")]
+    assert found(into) == [("n3", None, "n3: no other host can log in over ssh: connection refused")]
     into = {pair: Entry.UNKNOWN_KEY for pair in PAIRS if pair[1] == "n1"}
-    assert found(into) == [("n1", None, "n1: no other host gets in over ssh: unknown host key")]
+    assert found(into) == [("n1", None, "n1: no other host can log in over ssh: unknown host key")]
 
 
 def test_one_host_that_gets_into_nobody_is_named_once_beside_a_single_pair() -> None:
     lost = {pair: Entry.DENIED for pair in PAIRS if pair[0] == "n4"} | {("n2", "n3"): Entry.CHANGED_KEY}
     assert found(lost) == [
-        ("n4", None, "n4: gets into no other host over ssh: permission denied"),
-        ("n2", "n3", "n2: does not get into n3 over ssh: changed host key"),
+        ("n4", None, "n4: cannot log in to any other host over ssh: permission denied"),
+        ("n2", "n3", "n2: cannot log in to n3 over ssh: changed host key"),
     ]
 
 
 def test_between_two_hosts_each_way_is_told() -> None:
     assert found({("n2", "n1"): Entry.DENIED}, 2) == [
-        ("n2", "n1", "n2: does not get into n1 over ssh: permission denied")
+        ("n2", "n1", "n2: cannot log in to n1 over ssh: permission denied")
     ]
     both = {("n2", "n1"): Entry.DENIED, ("n1", "n2"): Entry.NO_ANSWER}
     assert [host for host, _, _ in found(both, 2)] == ["n1", "n2"]
@@ -126,8 +126,11 @@ def test_another_port_stands_in_the_commands_that_are_to_be_copied() -> None:
         facts[host.name] = dataclasses.replace(host_facts(cluster, host, 1), neighbours=Neighbours("ops", visits))
     found = run_checks(cluster, ClusterFacts(facts), checks=[all_checks()["HST123"]], hosts=cluster.hosts)
     changed, unknown = (finding for finding in found if finding.outcome is Outcome.FAIL)
-    assert "ssh-keygen -R '[10.1.0.2]:2222'," in changed.remedy
-    assert "ssh-keyscan -p 2222 10.1.0.1 >>" in unknown.remedy
+    assert changed.commands == (
+        "ssh-keygen -R '[10.1.0.2]:2222'",
+        "ssh-keyscan -p 2222 10.1.0.2 >> ~/.ssh/known_hosts",
+    )
+    assert unknown.commands == ("ssh-keyscan -p 2222 10.1.0.1 >> ~/.ssh/known_hosts",)
     assert unknown.evidence == ("n2: ssh -p 2222 10.1.0.1 true: why",)
 
 

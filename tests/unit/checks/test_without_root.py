@@ -101,7 +101,7 @@ def test_nothing_is_planned_where_we_are_not_root(refused: Unreachable | None, s
 def test_that_sudo_refused_is_said_even_where_nothing_is_seen_to_be_changed() -> None:
     assert where_root(Plan(()), without(None)) == (Plan(()), ())
     (note,) = where_root(Plan(()), without(REFUSED))[1]
-    assert note == "node01: sudo says no; it is left alone, since changing it needs root: let it say yes"
+    assert note == "node01: sudo says no. It is left out, since changing it needs root. Fix: let it say yes"
 
 
 def test_many_refusals_are_told_by_a_few() -> None:
@@ -109,7 +109,7 @@ def test_many_refusals_are_told_by_a_few() -> None:
     facts = ClusterFacts({f"node{number:03}": powerless for number in range(400)})
     notes = where_root(Plan(()), facts)[1]
     assert len(notes) == 6
-    assert notes[-1] == "395 more hosts are left alone, since changing them needs root"
+    assert notes[-1] == "395 more hosts are left out, since changing them needs root"
 
 
 class SudoSaysNo:

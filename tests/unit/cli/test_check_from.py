@@ -64,14 +64,14 @@ def test_a_host_that_the_file_lacks_is_left_out_and_the_run_is_no_pass(check: Ch
     code, out, _ = check("--skip", "HST105", facts=facts)
     assert code == 3
     assert "left out: node02: not in facts.json" in out
-    assert out.splitlines()[-1] == "next: look at node02, too: preflight check --inventory hosts.toml"
+    assert out.splitlines()[-1] == "next: preflight check --inventory hosts.toml"
 
 
-def test_what_was_asked_for_stands_in_the_report(check: Check) -> None:
+def test_no_note_repeats_an_option(check: Check) -> None:
     code, out, _ = check("--only", "ports,PNG101", "--ignore", "PRT103", "--limit", "node01", "-o", "json")
     assert code == 0
     notes = json.loads(out)["notes"]
-    assert notes[:3] == ["only ports,PNG101, as asked", "ignored PRT103, as asked", "limited to node01, as asked"]
+    assert not [note for note in notes if "ports,PNG101" in note or "PRT103" in note or "node01" in note]
 
 
 def test_a_check_that_needs_another_round_is_no_pass_by_itself(check: Check) -> None:
@@ -89,7 +89,7 @@ def test_a_check_that_needs_another_round_is_no_pass_by_itself(check: Check) -> 
         (["--ignore", "all"], "there is no check 'all'"),
         (["--only", "NPU", "--skip", "NPU"], "no check is left"),
         (["--limit", "node09"], "node09"),
-        (["--limit", "node01", "--buddies", "auto"], "--from contacts nobody"),
+        (["--limit", "node01", "--buddies", "auto"], "since --from contacts no host"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_judged(check: Check, arguments: list[str], says: str) -> None:
@@ -164,7 +164,7 @@ def test_a_check_of_what_was_left_out_with_basic_is_skipped_and_one_of_what_an_o
 def test_what_hosts_are_asked_and_a_file_do_not_go_together(check: Check) -> None:
     code, out, err = check("--basic")
     assert (code, out) == (2, "")
-    assert "--from contacts nobody" in err
+    assert "since --from contacts no host" in err
 
 
 def packed(name: str, size: int, *, claims: int | None = None) -> Path:
@@ -191,14 +191,14 @@ def test_a_bundle_that_unpacks_to_far_more_than_it_has_is_refused(
     assert path.stat().st_size < 1 << 20
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert main(["check", "--from", str(path)]) == 2
-    assert "facts.json in it is larger than 64 MiB, so hardly ours" in capsys.readouterr().err
+    assert "facts.json is larger than 64 MiB" in capsys.readouterr().err
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 200 << 10  # KiB
 
 
 def test_a_bundle_with_a_huge_list_of_members_is_refused(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
     check()
     assert main(["check", "--from", str(packed("list.zip", 0, claims=1 << 30))]) == 2
-    assert "lists more files than a support bundle of ours holds" in capsys.readouterr().err
+    assert "it lists too many files" in capsys.readouterr().err
 
 
 COMMANDS = (["check", "--from"], ["plan", "--from"], ["apply"], ["check", "--inventory"], ["launch", "--check"],

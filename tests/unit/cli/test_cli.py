@@ -69,7 +69,7 @@ def test_wrong_usage_ends_with_two(arguments: list[str]) -> None:
 
 def test_wrong_options_are_one_line() -> None:
     said = preflight("check", "--no-such-option").stderr
-    assert said == "preflight: unrecognized arguments: --no-such-option; see preflight check --help\n"
+    assert said == "preflight: unrecognized arguments: --no-such-option. See preflight check --help\n"
 
 
 @pytest.mark.parametrize(
@@ -79,21 +79,21 @@ def test_only_a_command_that_goes_to_hosts_says_that_nothing_was_contacted(
     arguments: list[str], contacted: bool
 ) -> None:
     done = preflight(*arguments)
-    assert (done.returncode, "nothing was contacted" in done.stderr) == (2, contacted)
+    assert (done.returncode, "no host was contacted" in done.stderr) == (2, contacted)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["chek"], "there is no command 'chek'; did you mean check? see preflight --help"),
-        (["configure-port", "-y"], "no command 'configure-port'; did you mean configure-ports? see preflight --help"),
-        (["qqq"], "there is no command 'qqq'; see preflight --help"),
-        (["undo"], "there is no command 'undo'; did you mean rollback? see preflight --help"),
-        (["help", "chek"], "there is no command 'chek'; did you mean check? see preflight --help"),
-        ([], "name a command, such as: preflight check --inventory hosts.toml; see preflight --help"),
-        (["check", "--idel"], "arguments: --idel; did you mean --idle? see preflight check --help"),
-        (["facts", "--inventry=f"], "arguments: --inventry=f; did you mean --inventory? see preflight facts --help"),
-        (["gate", "install", "--inventry=f"], "did you mean --inventory? see preflight gate install --help"),
+        (["chek"], "there is no command 'chek'. Did you mean check? See preflight --help"),
+        (["configure-port", "-y"], "no command 'configure-port'. Did you mean configure-ports? See preflight --help"),
+        (["qqq"], "there is no command 'qqq'. See preflight --help"),
+        (["undo"], "there is no command 'undo'. Did you mean rollback? See preflight --help"),
+        (["help", "chek"], "there is no command 'chek'. Did you mean check? See preflight --help"),
+        ([], "COMMAND is missing, such as: preflight check --inventory hosts.toml. See preflight --help"),
+        (["check", "--idel"], "arguments: --idel. Did you mean --idle? See preflight check --help"),
+        (["facts", "--inventry=f"], "arguments: --inventry=f. Did you mean --inventory? See preflight facts --help"),
+        (["gate", "install", "--inventry=f"], "Did you mean --inventory? See preflight gate install --help"),
     ],
 )
 def test_a_slip_is_told_with_what_was_meant(
@@ -147,13 +147,13 @@ def test_a_file_that_cannot_be_written_is_said_before_anybody_is_contacted(
         said = capsys.readouterr()
         assert str(place) in said.err
         assert "/nope/hosts.toml" not in said.err
-        assert "nothing was contacted" in said.err
+        assert "no host was contacted" in said.err
         assert not said.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["rollback", "nope"], "this machine knows no run nope"), (["apply", "nope.json"], "nope.json: no such file")],
+    [(["rollback", "nope"], "this machine has no run nope"), (["apply", "nope.json"], "nope.json: no such file")],
 )
 def test_what_is_not_there_is_said_before_it_is_asked_for_a_terminal(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
@@ -252,7 +252,7 @@ def test_a_full_disk_behind_stdout_is_said_without_a_traceback() -> None:
             [sys.executable, "-m", "preflight", "list-checks"], stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert done.returncode == 1
-    assert done.stderr == "preflight: the output could not be written: No space left on device\n"
+    assert done.stderr == "preflight: cannot write the output: No space left on device\n"
 
 
 @pytest.mark.parametrize(("product", "backend"), [("atlas-a2", "nccl"), ("nvidia", "hccl"), ("cpu", "nccl")])
@@ -266,7 +266,7 @@ def test_a_backend_without_its_devices_is_refused(
     assert cli.main(["probe", "--inventory", str(inventory), "--idle", "--backend", backend]) == 2
     said = capsys.readouterr().err
     assert f"--backend {backend} does not run on {product}" in said
-    assert "nothing was contacted" in said
+    assert "no host was contacted" in said
 
 
 def test_an_empty_limit_is_a_variable_that_was_not_set_and_not_all_hosts(
@@ -275,7 +275,7 @@ def test_an_empty_limit_is_a_variable_that_was_not_set_and_not_all_hosts(
     inventory = tmp_path / "hosts.toml"
     inventory.write_text('[cluster]\nname = "c"\nproduct = "cpu"\n[[hosts]]\nname = "n1"\n', encoding="utf-8")
     assert cli.main(["check", "--inventory", str(inventory), "--limit", ""]) == 2
-    assert "--limit '' names no host" in capsys.readouterr().err
+    assert "--limit '' contains no host" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link to a pipe"])
@@ -289,6 +289,6 @@ def test_what_is_no_ordinary_file_is_never_replaced(tmp_path: Path, kind: str) -
         if kind != "pipe":
             target.symlink_to(tmp_path / "pipe")
     before = sorted((it.name, it.lstat().st_mode, it.lstat().st_ino) for it in tmp_path.iterdir())
-    with pytest.raises(PreflightError, match=r"target: the facts could not be written: it is no ordinary file"):
+    with pytest.raises(PreflightError, match=r"cannot write the facts to .*target: not a regular file"):
         write_whole(target, "text", "the facts")
     assert sorted((it.name, it.lstat().st_mode, it.lstat().st_ino) for it in tmp_path.iterdir()) == before

@@ -23,7 +23,7 @@ from tests.unit.past_runs import failed, figure, look
 
 BOTH = ("node01", "node02")
 Diff = Callable[..., tuple[int, str, str]]
-INCOMPLETE = "INCOMPLETE: nothing could be compared"
+INCOMPLETE = "INCOMPLETE: nothing in common to compare"
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +113,7 @@ def test_a_change_of_hosts_between_them_is_named(diff: Diff) -> None:
     journal.begin("node01", [change])
     ran("20261121-121212-bbbb", facts=facts())
     code, out, _ = diff()
-    assert (code, "between them configure-ports changed hosts" in out) == (0, True)
+    assert (code, "configure-ports changed hosts in between" in out) == (0, True)
     assert json.loads(diff("-o", "json")[1])["changed_by"] == ["20261121-110000-0000"]
 
 
@@ -157,7 +157,7 @@ def test_findings_are_new_gone_or_otherwise(diff: Diff, was: list[Any], now: lis
 def test_facts_that_are_not_kept_any_more_are_named(diff: Diff) -> None:
     ran("r2", failed("node01"))
     ran("r5", failed("node01"), facts=facts())
-    assert "facts: run r2 has none" in " ".join(diff("r2", "r5")[1].split())
+    assert "facts (run r2 has none)" in " ".join(diff("r2", "r5")[1].split())
 
 
 def test_a_run_of_the_same_command_is_preferred(diff: Diff) -> None:
@@ -187,13 +187,13 @@ def test_files_of_facts_reports_and_runs_are_compared(diff: Diff, place: Path) -
 
 
 REFUSED = [
-    ([""], "this machine knows no run ''"),
-    ([], "this machine remembers no run of check or probe"),
-    (["r9", "r9"], "this machine knows no run r9, and there is no such file; to list the runs: preflight history"),
-    (["a", "b", "c"], "diff compares two runs, and 3 are named"),
-    (["odd.json", "odd.json"], "odd.json: this is no document of preflight; diff takes a report, facts, a capture"),
+    ([""], "this machine has no run ''"),
+    ([], "this machine has no run of check or probe"),
+    (["r9", "r9"], "this machine has no run r9, and no such file. To list the runs: preflight history"),
+    (["a", "b", "c"], "diff compares two runs, not 3"),
+    (["odd.json", "odd.json"], "odd.json: this is not a document of preflight. diff compares reports, facts, captures"),
     (["cut.json", "cut.json"], "cut.json: not a report"),
-    (["-i", "other.toml"], "this machine remembers no run of check or probe over other.toml"),
+    (["-i", "other.toml"], "this machine has no run of check or probe over other.toml"),
 ]
 
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence(diff: Diff, place: Pat
 def test_a_beginning_of_several_runs_is_refused(diff: Diff) -> None:
     ran("20261121-101010-aaaa")
     ran("20261121-121212-bbbb", failed("node01"))
-    assert "20261121 is the beginning of 2 runs" in diff("20261121", "last")[2]
+    assert "20261121 matches 2 runs" in diff("20261121", "last")[2]
     assert diff("20261121-10", "20261121-12")[0] == 1
 
 
@@ -217,7 +217,7 @@ def test_a_run_that_changed_hosts_is_no_side(diff: Diff) -> None:
     require_directory()
     RunJournal("20261121-110000-0000").start("configure", Path("hosts.toml"), Plan(()))
     code, _, err = diff("20261121-110000-0000", "last")
-    assert (code, "changed hosts and did not look at them" in err) == (2, True)
+    assert (code, "changed hosts. Choose a run" in err) == (2, True)
 
 
 def test_many_changes_are_folded_to_eighty_columns_and_the_document_has_them_all(diff: Diff) -> None:
@@ -233,7 +233,7 @@ def test_many_changes_are_folded_to_eighty_columns_and_the_document_has_them_all
     assert "  … and 13 other changes of hccn.devices.address in 13 places" in lines
     (mtu,) = [line for line in lines if "devices.mtu" in line]
     assert mtu.startswith("  node[01-02] devices 0-7: hccn.devices.mtu ")
-    assert "  … and 15 more (-o json has them all)" in lines
+    assert "  … and 15 more (-o json lists all)" in lines
     assert len(json.loads(diff("r1", "r2", "-o", "json")[1])["facts"]) == 16 + 1 + 40
 
 
@@ -369,9 +369,9 @@ def test_figures_that_only_one_has_are_named(diff: Diff) -> None:
     ran("r1", figures=(figure(8.0), figure(10.0, "node01/0 node02/0")))
     ran("r2", figures=(figure(8.0),))
     code, out, _ = diff("r1", "r2")
-    assert (code, "not compared: figures: 1 is only in run r1" in out) == (0, True)
+    assert (code, "not compared: 1 figure that only run r1 has" in out) == (0, True)
 
 
 def test_a_word_longer_than_a_name_can_be_is_no_run(diff: Diff) -> None:
     code, _, err = diff("x" * 5000, "last")
-    assert (code, "this machine knows no run xxx" in err) == (2, True)
+    assert (code, "this machine has no run xxx" in err) == (2, True)

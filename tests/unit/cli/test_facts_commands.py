@@ -50,7 +50,7 @@ def test_a_file_that_an_editor_or_PowerShell_wrote_is_parsed_as_well(tmp_path: P
 def test_what_is_no_ordinary_file_is_not_replaced_by_one(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # as /dev/null, which root could replace
-    with pytest.raises(PreflightError, match="the facts could not be written: it is no ordinary file"):
+    with pytest.raises(PreflightError, match=r"cannot write the facts to .*pipe: not a regular file"):
         write_whole(pipe, "text", "the facts")
     assert pipe.is_fifo() and [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
@@ -65,9 +65,9 @@ def test_the_list_names_every_parser_with_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["hccn_tool.lnk"], "'hccn_tool.lnk' is no parser; did you mean hccn_tool.link?"),
-        (["weather"], "preflight parse --list names them"),
-        ([], "which parser?"),
+        (["hccn_tool.lnk"], "there is no parser 'hccn_tool.lnk'. Did you mean hccn_tool.link?"),
+        (["weather"], "To list the parsers: preflight parse --list"),
+        ([], "PARSER is missing."),
         (["hccn_tool.link", "/no/such/file"], "/no/such/file: No such file or directory"),
         (["hccn_tool.link", "/"], "/: Is a directory"),
     ],
@@ -108,7 +108,7 @@ def test_saved_facts_are_written_to_the_file_and_nothing_else_to_stdout(tmp_path
 def test_a_file_that_cannot_be_written_is_one_sentence() -> None:
     code, _, err = preflight("facts", "--local", "--out", "/no/such/folder/facts.json")
     assert code == 2
-    assert "/no/such/folder/facts.json: nothing can be written in /no/such/folder: No such file or directory" in err
+    assert "/no/such/folder/facts.json: cannot write in /no/such/folder: No such file or directory" in err
 
 
 def test_an_outline_shows_nested_values_and_no_control_characters() -> None:

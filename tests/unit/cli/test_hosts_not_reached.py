@@ -32,8 +32,8 @@ def test_a_plan_of_hosts_nobody_saw_is_no_success_in_two_steps(capsys: pytest.Ca
     planned = capsys.readouterr().out
     assert REFUSED in planned
     assert planned.splitlines()[-3:] == [
-        "nothing is known to change: no host was reached",
-        "nothing was changed; the plan is in plan.json",
+        "no host was reached, so no changes are known",
+        "plan saved in plan.json; no host was changed",
         "next: preflight explain HST101",
     ]
     assert main(["apply", "plan.json", "-y"]) == 3
@@ -49,7 +49,7 @@ def test_a_plan_of_hosts_nobody_saw_is_no_success_in_two_steps(capsys: pytest.Ca
 
 def test_configure_says_that_it_saw_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["configure", "--dry-run"]) == 3
-    assert "nothing is known to change: no host was reached\n" in capsys.readouterr().out
+    assert "no host was reached, so no changes are known\n" in capsys.readouterr().out
 
 
 def test_saved_facts_are_counted_by_the_hosts_that_gave_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_the_commands_that_take_a_run_are_those_that_are_known_to() -> None:
 def test_an_ambiguous_beginning_lists_the_runs(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "20261121-1"]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("preflight: 20261121-1 is the beginning of ")
+    assert lines[0].startswith("preflight: 20261121-1 matches ")
     candidates = [line.strip() for line in lines[1:] if line.startswith("  ")]
     assert len(candidates) >= 2
     assert set(candidates) <= {*LOOKS, *CHANGES}
@@ -85,7 +85,7 @@ def test_a_run_that_is_not_known_names_the_command_that_lists_runs(
 ) -> None:
     assert main([*command, word]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("preflight: this machine knows no run ")
+    assert error.startswith("preflight: this machine has no run ")
     assert "preflight history" in error
 
 
@@ -110,7 +110,7 @@ def test_last_is_no_rollback_and_nothing_that_is_taken_back() -> None:
     past = changing_run("last", None)
     assert past
     assert past.run == CHANGES[0]
-    with pytest.raises(UsageError, match="has changed hosts and is not taken back"):
+    with pytest.raises(UsageError, match="has no run that changed hosts and was not rolled back"):
         changing_run("last", Path("other.toml"))
 
 
@@ -126,9 +126,9 @@ def test_history_knows_runs_of_both_kinds(word: str, run: str, capsys: pytest.Ca
 
 def test_a_run_of_the_other_kind_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rollback", LOOKS[1]]) == 2
-    assert f"{LOOKS[1]} was a check, which changes nothing that could be taken back" in capsys.readouterr().err
+    assert f"run {LOOKS[1]} is of check, which changes nothing" in capsys.readouterr().err
     assert main(["diff", CHANGES[1]]) == 2
-    assert f"run {CHANGES[1]} changed hosts and did not look at them" in capsys.readouterr().err
+    assert f"run {CHANGES[1]} changed hosts. Choose a run of check or probe." in capsys.readouterr().err
 
 
 def test_a_run_of_another_machine_may_be_taken_back_with_an_inventory() -> None:

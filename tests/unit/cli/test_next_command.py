@@ -36,9 +36,9 @@ def ended(*states: StepState) -> list[StepResult]:
         (GOOD, [DONE, StepState.ALREADY], CHECK),
         (WANTED, [DONE, REVERTED], AGAIN),
         (WANTED, [DONE, MOVED, StepState.NOT_RUN], AGAIN),
-        (WANTED, [DONE, FAILED, StepState.NOT_RUN], f"mend what is named above, then: {AGAIN}"),
-        (WANTED, [StepState.DID_NOT_STICK], f"mend what is named above, then: {AGAIN}"),
-        (WANTED, [], f"see to what was left out above, then: {AGAIN}"),
+        (WANTED, [DONE, FAILED, StepState.NOT_RUN], f"fix the failures above, then run: {AGAIN}"),
+        (WANTED, [StepState.DID_NOT_STICK], f"fix the failures above, then run: {AGAIN}"),
+        (WANTED, [], f"resolve the notes above, then run: {AGAIN}"),
         (BEYOND_US, [DONE], "preflight explain NPU103"),
     ],
 )
@@ -51,8 +51,8 @@ def test_after_configure(after: Finding, states: list[StepState], says: str) -> 
     ("command", "states", "short", "says"),
     [
         ("apply", [DONE], False, CHECK),
-        ("apply", [DONE], True, "see to what was left out above, then: preflight apply -y"),
-        ("apply", [FAILED], True, "mend what is named above, then: preflight apply -y"),
+        ("apply", [DONE], True, "resolve the notes above, then run: preflight apply -y"),
+        ("apply", [FAILED], True, "fix the failures above, then run: preflight apply -y"),
         ("apply", [REVERTED], False, "preflight apply -y"),
         ("apply", [MOVED, StepState.NOT_RUN], False, "preflight plan --inventory hosts.toml --out p.json"),
         ("rollback", [DONE, MOVED], False, CHECK),

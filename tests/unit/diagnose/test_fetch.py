@@ -77,7 +77,7 @@ def test_the_newest_come_first_and_what_does_not_fit_is_named(tmp_path: Path, dm
     came = [(Path(file["path"]).name, file["begin"], text(file)) for file in found["files"]]
     assert came == [("0.log", 0, b"0" * 300), ("1.log", 100, b"1" * 400), ("2.log", 0, b"2" * 300)]
     (left,) = found["left"]
-    assert (Path(left["path"]).name, left["why"].partition(";")[0]) == ("3.log", "more than may be fetched from a host")
+    assert (Path(left["path"]).name, left["why"].partition(".")[0]) == ("3.log", "over the size limit for one host")
     assert found["older"] == 1
 
 
@@ -108,7 +108,7 @@ def test_files_without_end_are_told_as_such(tmp_path: Path, dmesg: Path) -> None
     program = PROGRAM.replace("FOUND = 20000", "FOUND = 3")
     found = told(dmesg, program, globs=[f"{tmp_path}/*.log"])
     assert len(found["files"]) == 3
-    assert found["left"] == [{"path": f"{tmp_path}/*.log", "why": "so many files that not all were looked at"}]
+    assert found["left"] == [{"path": f"{tmp_path}/*.log", "why": "too many files, so not all were checked"}]
 
 
 def test_of_the_kernel_devices_come_in_the_time_on_the_wall(dmesg: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_folder_that_the_user_may_not_look_into_is_told(tmp_path: Path, dmesg:
     for pattern, folder in ((closed / "*.log", closed), (closed / "ours/a.log", closed), (closed / "*/a.log", closed)):
         found = told(dmesg, program, globs=[str(pattern)])
         assert (found["left"], found["nothing"]) == (
-            [{"path": str(folder), "why": "this user may not look into it"}],
+            [{"path": str(folder), "why": "this user has no permission to read it"}],
             [],
         )
     assert told(dmesg, globs=[str(closed / "*.log")])["nothing"] == [str(closed / "*.log")]
@@ -319,12 +319,12 @@ Capture = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "name logs, or a folder of them; or --fetch"),
-        (["--fetch", "job.log"], "job.log: name logs on the hosts from / or ~/ on"),
+        ([], "diagnose needs log files or folders, or --fetch"),
+        (["--fetch", "job.log"], "job.log: paths on the hosts have to start with / or ~/"),
         (["--fetch", "--since", "0h"], "'0h' is no age such as 90m, 24h or 7d"),
         (["--fetch", "--most", "0"], "'0' is not a number of MiB from 1 to 1024"),
-        (["--limit", "node01", "x"], "add --fetch"),
-        (["--since", "2h", "x"], "add --fetch"),
+        (["--limit", "node01", "x"], "need --fetch"),
+        (["--since", "2h", "x"], "need --fetch"),
         (["--fetch", "-i", "/nowhere.toml"], "/nowhere.toml"),
     ],
 )

@@ -21,12 +21,12 @@ LIBHCCL = (
     [
         (LIBHCCL, "CANN's libraries are not found", "set_env.sh"),
         ("ImportError: libascend_hal.so: cannot open shared object file", "driver's libraries", "driver/lib64"),
-        ("Exception: ASCEND_OPP_PATH environment variable is not set.", "environment is set in part", "set_env.sh"),
-        ("Exception: ASCEND_HOME_PATH : /opt/x does not exist.", "a folder that is not there", "set_env.sh"),
+        ("Exception: ASCEND_OPP_PATH environment variable is not set.", "is set only in part", "set_env.sh"),
+        ("Exception: ASCEND_HOME_PATH : /opt/x does not exist.", "a directory that does not exist", "set_env.sh"),
         ("RuntimeError: Two accelerators cannot be used at the same time in PyTorch: npu and cuda. ERR00007 PTA",
          "another accelerator", "CPU build"),
-        ("ImportError: /x/libtorch_npu.so: undefined symbol: MsprofSysCycleTime", "not made for each other", "VER107"),
-        ("ModuleNotFoundError: No module named 'tbe.common'", "a Python package is missing", "set_env.sh"),
+        ("ImportError: /x/libtorch_npu.so: undefined symbol: MsprofSysCycleTime", "incompatible", "VER107"),
+        ("ModuleNotFoundError: No module named 'tbe.common'", "lacks a Python package", "set_env.sh"),
         ("ModuleNotFoundError: No module named 'torch'", "torch is not installed", "--with hccl-test"),
         ("ModuleNotFoundError: No module named 'torch_npu'", "not installed", "probe.python"),
         ("dcmi model initialized failed, because the device is used. ret is -8020", "container", "dcmi"),
@@ -36,7 +36,7 @@ LIBHCCL = (
         ("HCCL function error: HcclAllreduce, error code is 11", "TCP connection", "FWL101"),
         ("NPU function error: aclrtSetDevice, error code is 107001", "no device with that number", "npu-smi"),
         ("Open device 0 failed, runtime result = 507033. error code is 507033", "could not be opened", "NPU113"),
-        ("This is an NPU error, NPU error code is: 1; error code is 507899", "inside", "mount"),
+        ("This is an NPU error, NPU error code is: 1; error code is 507899", "internal error", "mount"),
         ("hcclCommInitRootInfoConfig(...), error code is 1", "driver is older", "matrix"),
     ],
 )  # fmt: skip
@@ -44,7 +44,7 @@ def test_known_words_have_a_cause_and_a_remedy(text: str, cause: str, remedy: st
     found = meaning(text)
     assert found is not None
     assert cause in found.cause
-    assert remedy in found.remedy
+    assert remedy in found.step
 
 
 @pytest.mark.parametrize(

@@ -56,28 +56,28 @@ def refused(capsys: pytest.CaptureFixture[str], inventory: Path, *words: str) ->
     assert main(["exec", "-i", str(inventory), *words]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.endswith("preflight: nothing was contacted.\n")
+    assert said.err.endswith("preflight: no host was contacted.\n")
     return said.err
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "say what is to be run: preflight exec -- torchrun train.py"),
-        (["--"], "say what is to be run"),
-        (["--", ""], "say what is to be run"),
-        (["--nodes", "3", "--", "x"], "3 nodes are wanted, and there are 2 to choose from"),
+        ([], "no command to run. Example: preflight exec -- torchrun train.py"),
+        (["--"], "no command to run"),
+        (["--", ""], "no command to run"),
+        (["--nodes", "3", "--", "x"], "the command needs 3 nodes, but there are only 2"),
         (["--nodes", "2", "--", "torchrun", "--nnodes", "3", "x"], "has --nnodes 3, but preflight exec has --nodes 2"),
-        (["torchrun", "--nnodes", "3", "x"], "3 nodes are wanted, and there are 2 to choose from"),
+        (["torchrun", "--nnodes", "3", "x"], "the command needs 3 nodes, but there are only 2"),
         (["torchrun", "--nproc-per-node", "8", "x"], "has --nproc-per-node 8, but exec passes 2"),
         (["torchrun", "--rdzv-backend", "c10d", "x"], "preflight exec --no-rank-table"),
         (["--devices", "7", "--", "x"], "has devices 0 to 1 in the inventory, but not 7"),
-        (["--master-port", "80", "--", "x"], "--master-port 80 is not a port from 1024 to 65535"),
+        (["--master-port", "80", "--", "x"], "--master-port 80 is out of range: 1024 to 65535"),
         (["--env", "RANK=1", "--", "x"], "--env RANK: the launcher sets this variable"),
-        (["--via", "ssh", "--", "x"], "exec starts its command by srun, in a job of Slurm, or by Open MPI's mpirun"),
-        (["--with", "hccl-test", "--", "x"], "HCCL Test goes by ssh, and exec by srun or mpirun"),
-        (["--limit", "node01", "--", "x"], "job 17 has the nodes node[02-03],node09, and none of the hosts"),
-        (["--save", "/nowhere/r.json", "--", "x"], "--save /nowhere/r.json: nothing can be written"),
+        (["--via", "ssh", "--", "x"], "exec needs a Slurm job (run salloc first) or --via mpi"),
+        (["--with", "hccl-test", "--", "x"], "HCCL Test runs over ssh, but exec uses srun or mpirun"),
+        (["--limit", "node01", "--", "x"], "is in job 17, which has the nodes node[02-03],node09"),
+        (["--save", "/nowhere/r.json", "--", "x"], "--save /nowhere/r.json: cannot write in /nowhere"),
     ],
 )
 def test_what_is_refused(inventory: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
@@ -87,12 +87,12 @@ def test_what_is_refused(inventory: Path, capsys: pytest.CaptureFixture[str], wo
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"SLURM_JOB_ID": None}, "salloc first; or preflight probe, and then what preflight launch prints"),
-        ({"SLURM_JOB_ID": ""}, "--via slurm runs only within a Slurm job"),
+        ({"SLURM_JOB_ID": None}, "exec needs a Slurm job (run salloc first)"),
+        ({"SLURM_JOB_ID": ""}, "--via slurm runs within a job that has the hosts"),
         ({"SLURM_JOB_NODELIST": None}, "salloc -N 4 --exclusive preflight exec …"),
         ({"SLURM_JOB_NODELIST": "node[02-"}, "SLURM_JOB_NODELIST:1:5: the bracket is never closed"),
         ({"SLURM_JOB_NODELIST": "node[3-2]"}, "SLURM_JOB_NODELIST:1:"),
-        ({"SLURM_JOB_NODELIST": "gpu[1-2]"}, "job 17 has the nodes gpu[1-2], and none of the hosts"),
+        ({"SLURM_JOB_NODELIST": "gpu[1-2]"}, "is in job 17, which has the nodes gpu[1-2]"),
         ({"PATH": "/nowhere"}, "--via slurm needs srun on this machine"),
     ],
 )
@@ -125,7 +125,7 @@ SAY = ("--", "sh", "-c", 'echo "$NODE_RANK of $PET_NNODES at $MASTER_ADDR"; exit
 def test_where_nobody_can_say_whether_nodes_are_good_nothing_is_run(inventory: Path) -> None:
     done = run_exec(inventory, *SAY)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "node09 of job 17 is not in" in done.stderr
+    assert "left out: node09 of job 17, not in" in done.stderr
     assert "srun has ended: srun: error: Unable to create step for job 17: Socket timed out" in done.stderr
     assert not (inventory.parent / "record").exists()
 
@@ -133,8 +133,8 @@ def test_where_nobody_can_say_whether_nodes_are_good_nothing_is_run(inventory: P
 def test_unless_that_is_what_is_wanted(inventory: Path) -> None:
     done = run_exec(inventory, "--unknown", "open", "--nodes", "2", *SAY)
     assert (done.returncode, done.stdout) == (5, "1 of 2 at 10.0.0.2\n")
-    assert "--unknown open: it is run all the same" in done.stderr
-    assert done.stderr.endswith("preflight: sh starts on 2 of 2 nodes, node[02-03]\n")
+    assert "The command starts nevertheless (--unknown open)." in done.stderr
+    assert done.stderr.endswith("preflight: starting sh on 2 of 2 nodes: node[02-03]\n")
     words, ignored = (inventory.parent / "record").read_text().splitlines()
     assert "--jobid=17 --nodes=2 --ntasks=2" in words
     assert not int(ignored.split()[1], 16) & 1 << 12  # SIGPIPE, which Python ignores, is srun's again
@@ -161,7 +161,7 @@ def test_what_nobody_tells_is_assumed_and_said() -> None:
 
 
 def test_the_product_is_not_guessed() -> None:
-    with pytest.raises(UsageError, match="Slurm does not tell what devices the hosts have: say it with --product"):
+    with pytest.raises(UsageError, match=r"Slurm does not provide the hosts' device type\. Set it with --product"):
         cluster_of(SLURM, "", None, str)
 
 
@@ -169,7 +169,7 @@ def test_a_name_that_nobody_resolves_wants_an_inventory() -> None:
     def unknown(_: str) -> str:
         raise OSError(-2, "Name or service not known")
 
-    with pytest.raises(UsageError, match="gpu1 does not resolve to an address here"):
+    with pytest.raises(UsageError, match="gpu1 does not resolve to an address on this machine"):
         cluster_of(SLURM, "nvidia", 8, unknown)
 
 

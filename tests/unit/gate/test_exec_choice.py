@@ -136,35 +136,35 @@ def test_of_a_partition_the_larger_part_stays_if_it_is_large_enough() -> None:
     off = bad("partition", "node04/0")
     assert chosen(off, nodes=3).take == HOSTS[:3]
     short = chosen(off, nodes=4)
-    assert (short.take, short.code, short.problem) == ((), 1, "3 nodes are good, and 4 are wanted")
+    assert (short.take, short.code, short.problem) == ((), 1, "3 nodes are healthy, but 4 are needed")
     halves = chosen(bad("partition", *HOSTS))
-    assert (halves.take, halves.code, halves.problem) == ((), 1, "no node is good")
+    assert (halves.take, halves.code, halves.problem) == ((), 1, "no node is healthy")
 
 
 @pytest.mark.parametrize("kind", ["link", "rail", "scale", "system"])
 def test_a_failure_between_hosts_leaves_nobody_out_and_nothing_is_run(kind: str) -> None:
     found = chosen(bad(kind, "node01/0", "node02/0"), nodes=2)
     assert (found.take, found.out, found.code) == ((), {}, 1)
-    assert found.problem == "PRB101, it stops; that names no host to leave out"
+    assert found.problem == "PRB101, it stops. No host to exclude is identified"
 
 
 def test_too_few_are_good() -> None:
     found = chosen(bad("host", "node01"), bad("host", "node02"), bad("host", "node03"), nodes=2)
-    assert (found.take, found.code, found.problem) == ((), 1, "1 node is good, and 2 are wanted")
+    assert (found.take, found.code, found.problem) == ((), 1, "1 node is healthy, but 2 are needed")
     assert set(found.out) == {"node01", "node02", "node03"}
 
 
 def test_what_is_unknown_of_everybody_closes_unless_the_policy_is_open() -> None:
     closed = chosen(unknown(None, "12 tests did not run"), nodes=2, met=())
     assert (closed.take, closed.code) == ((), 3)
-    assert "PRB114, 12 tests did not run; --unknown open runs it all the same" in closed.problem
+    assert "PRB114, 12 tests did not run. Use --unknown open to run the command anyway" in closed.problem
     assert chosen(unknown(None), policy=Unknown.OPEN) == Choice(HOSTS)
 
 
 def test_a_host_that_nobody_knows_is_left_out_unless_the_policy_is_open() -> None:
     closed = chosen(unknown("node03"), nodes=3)
     assert (closed.take, closed.code) == (("node01", "node02", "node04"), 0)
-    assert closed.out == {"node03": "nobody knows: PRB114, nobody could look"}
+    assert closed.out == {"node03": "state unknown: PRB114, nobody could look"}
     assert chosen(unknown("node03"), policy=Unknown.OPEN).take == HOSTS
 
 

@@ -135,7 +135,7 @@ def test_an_older_version_is_replaced_and_the_way_back_is_known(old: str) -> Non
 )
 def test_what_is_not_ours_is_written_over_only_by_force(path: str, text: str) -> None:
     there = There({**OURS, path: text})
-    assert kept_off(there) == f"{path} is there already and is not ours; --force writes over it"
+    assert kept_off(there) == f"{path} already exists and is not preflight's. Overwrite it with --force"
     assert planned(there, force=True) == {path: (text, OURS[path])}
     removal = removing(way(there), force=False)
     assert (removal.plan.changes, set(removal.kept_off)) == ((), {"node01"})
@@ -158,7 +158,7 @@ def test_the_front_goes_last_and_stays_while_slurm_starts_it() -> None:
     for force in (False, True):
         found = removing(way(There(OURS, named=(NAMED,))), force=force)
         assert found.plan.changes == ()
-        assert f"First take out: {NAMED}. Then run: scontrol reconfigure" in found.kept_off["node01"]
+        assert f"First remove {NAMED}. Then run scontrol reconfigure" in found.kept_off["node01"]
 
 
 def test_a_rollback_leaves_the_gate_where_slurm_starts_it() -> None:
@@ -166,7 +166,7 @@ def test_a_rollback_leaves_the_gate_where_slurm_starts_it() -> None:
     assert undoing_allowed(plan, way(There(OURS))) == (plan, ())
     left, (why,) = undoing_allowed(plan, way(There(OURS, named=(NAMED,))))
     assert left.changes == ()
-    assert why.startswith("node01: Slurm still starts the gate")
+    assert why.startswith("node01: Slurm still calls the gate")
     assert NAMED in why
     older = replace(plan, changes=tuple(replace(change, after="#!/usr/bin/python3\n") for change in plan.changes))
     assert undoing_allowed(older, way(There(OURS, named=(NAMED,)))) == (older, ()), "one that takes none away"
@@ -177,13 +177,13 @@ def test_a_rollback_leaves_the_gate_where_slurm_starts_it() -> None:
 @pytest.mark.parametrize(
     ("there", "says"),
     [
-        (There(odd={PROGRAM: "link"}), f"{PROGRAM} is a link there; remove it"),
-        (There(odd={FRONT: "link"}), f"{FRONT} is a link there; remove it"),
-        (There(odd={POLICY: "folder"}), f"{POLICY} is a folder there; remove it"),
-        (There(python=""), "no Python 3.6 or newer starts there that could run the gate"),
-        (There(python="/opt/a b/python3"), "no Python 3.6 or newer starts there that could run the gate"),
-        (There(python="/opt/\n#!/bin/sh"), "no Python 3.6 or newer starts there that could run the gate"),
-        (There(at_work="jo@admin"), "another run is at work on this host (jo@admin); wait until it is done"),
+        (There(odd={PROGRAM: "link"}), f"{PROGRAM} is a link on the host. Remove it"),
+        (There(odd={FRONT: "link"}), f"{FRONT} is a link on the host. Remove it"),
+        (There(odd={POLICY: "folder"}), f"{POLICY} is a folder on the host. Remove it"),
+        (There(python=""), "the gate needs Python 3.6 or newer, and none was found on the host"),
+        (There(python="/opt/a b/python3"), "the gate needs Python 3.6 or newer, and none was found on the host"),
+        (There(python="/opt/\n#!/bin/sh"), "the gate needs Python 3.6 or newer, and none was found on the host"),
+        (There(at_work="jo@admin"), "another run is active on this host (jo@admin). Wait until it ends."),
         (There(trouble=TransportError(ErrorKind.REFUSED, "node01: nobody listens", "start sshd")),
          "nobody listens"),
     ],
@@ -200,9 +200,9 @@ def test_a_policy_that_cannot_be_meant_is_refused_before_anybody_is_contacted() 
 
 def test_where_slurm_may_still_start_the_gate_it_stays() -> None:
     """Its controller does not answer, or a daemon has called the gate since its configuration was changed."""
-    found = removing(way(There(OURS, doubt="its controller does not answer: scontrol show config")), force=True)
+    found = removing(way(There(OURS, doubt="the Slurm controller does not answer scontrol show config")), force=True)
     assert not found.plan.changes
-    assert "Slurm may still start the gate" in found.kept_off["node01"]
+    assert "Slurm may still call the gate" in found.kept_off["node01"]
 
 
 def test_the_front_stays_where_slurmd_may_have_an_old_configuration() -> None:
@@ -210,7 +210,7 @@ def test_the_front_stays_where_slurmd_may_have_an_old_configuration() -> None:
     removal = removing(way(There(OURS, unread=unread)), force=False)
     assert [change.target for change in removal.plan.changes] == [POLICY, PROGRAM]
     assert removal.kept_off == {}
-    assert removal.kept_front["node01"].startswith(f"{FRONT} stays, and lets every job start: {unread}")
+    assert removal.kept_front["node01"].startswith(f"{FRONT} was kept and lets every job start. {unread}")
     undo, (reason,) = undoing_allowed(removing(way(There(OURS)), force=False).plan, way(There(OURS, unread=unread)))
     assert [change.target for change in undo.changes] == [POLICY, PROGRAM]
     assert reason.startswith(f"node01: {FRONT} stays")
@@ -317,14 +317,14 @@ def test_a_part_of_a_look_is_not_published(
     inventory.write_text('[cluster]\nname = "x"\nproduct = "cpu"\n[[hosts]]\nname = "n1"\naddress = "192.0.2.1"\n')
     assert main([*arguments, "--publish", "-i", str(inventory)]) == 2
     said = capsys.readouterr().err
-    assert f"leave out {leave_out}\n" in said
-    assert "nothing was contacted" in said
+    assert f"Remove {leave_out}.\n" in said
+    assert "no host was contacted" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "say --local, or one of: install, manifest, controller"),
+        ([], "gate needs --local or an action: install, manifest, controller"),
         (["instal"], "invalid choice: 'instal'"),
         (["--local", "--context", "prologue"], "invalid choice: 'prologue'"),
         (["install", "-i", "/nope/hosts.toml", "--dry-run"], "/nope/hosts.toml: no such file"),

@@ -73,9 +73,9 @@ def test_words_become_the_ids_of_checks() -> None:
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ({"off": ("NPU1O7",)}, "[gate] of the inventory: off: there is no check 'NPU1O7'; did you mean NPU107?"),
-        ({"required": ("NPU107",), "off": ("NPU",)}, "NPU107 is required, and optional or off as well"),
-        ({"required": ("ports",), "optional": ("PRT103",)}, "PRT103 is required, and optional or off as well"),
+        ({"off": ("NPU1O7",)}, "[gate] in the inventory: off: there is no check 'NPU1O7'; did you mean NPU107?"),
+        ({"required": ("NPU107",), "off": ("NPU",)}, "NPU107 cannot be required and also optional or off"),
+        ({"required": ("ports",), "optional": ("PRT103",)}, "PRT103 cannot be required and also optional or off"),
     ],
 )
 def test_a_policy_that_cannot_be_meant_is_refused(rules: dict[str, Any], says: str) -> None:

@@ -82,7 +82,7 @@ def test_a_bad_node_is_named_though_another_is_unknown() -> None:
 def test_a_node_that_the_inventory_does_not_know_is_unknown() -> None:
     proof = judge([PASSED], (), KNOWN, ["gpu7", "gpu8", "gpu9", "gpu10"])
     assert (proof.outcome, proof.sentence) == (
-        Outcome.UNKNOWN, "the inventory does not know gpu7, gpu8, gpu9 and 1 more",
+        Outcome.UNKNOWN, "not in the inventory: gpu7, gpu8, gpu9 and 1 more",
     )  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_where_too_many_would_be_out_nobody_is_and_the_job_starts(
 ) -> None:
     site.nodes(node1="", node2="", node3="preflight: NPU107 old", node4="")
     assert (site.run(), site.done) == (0, [])
-    assert "systemic: 3 of 4 nodes would be out" in capsys.readouterr().err
+    assert "systemic: preflight would have drained 3 of 4 nodes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("fails", ["*drain*", "*drain\\ reason=*", "*show\\ node*"])
@@ -332,7 +332,7 @@ def test_damaged_settings_are_unknown(site: Site, text: str | None) -> None:
 def test_settings_with_a_word_too_many_are_unknown(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.settings(unkown="closed")
     assert site.run() == 0
-    assert "it needs preflight and inventory, and may have of" in capsys.readouterr().err
+    assert "preflight and inventory are required. Allowed keys:" in capsys.readouterr().err
 
 
 def test_a_scontrol_that_is_not_there_is_unknown(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

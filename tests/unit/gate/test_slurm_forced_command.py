@@ -124,13 +124,13 @@ def test_a_hello_that_does_not_end_is_not_passed_on() -> None:
 
 
 REFUSED = {
-    "no command: a login": ("", TEXT, "for preflight's probe alone"),
-    "another command": ("id", TEXT, "for preflight's probe alone"),
-    "more behind it": (COMMAND + "; id", TEXT, "for preflight's probe alone"),
-    "a blank more": (COMMAND + " ", TEXT, "for preflight's probe alone"),
-    "another text of the same length": (COMMAND, TEXT.replace(b"1", b"2"), "not the one that was installed"),
-    "a text that is cut short": (COMMAND, TEXT[:-1], "cut short"),
-    "nothing": (COMMAND, b"", "cut short"),
+    "no command: a login": ("", TEXT, "only allows preflight's probe"),
+    "another command": ("id", TEXT, "only allows preflight's probe"),
+    "more behind it": (COMMAND + "; id", TEXT, "only allows preflight's probe"),
+    "a blank more": (COMMAND + " ", TEXT, "only allows preflight's probe"),
+    "another text of the same length": (COMMAND, TEXT.replace(b"1", b"2"), "differs from the one that was installed"),
+    "a text that is cut short": (COMMAND, TEXT[:-1], "the program is incomplete"),
+    "nothing": (COMMAND, b"", "the program is incomplete"),
 }
 
 
@@ -147,12 +147,12 @@ def test_a_program_that_does_not_come_is_not_waited_for(listed: list[tuple[str, 
 
 
 FILES = {
-    None: "there is no",
-    "{": "is no JSON",
-    "[]": "is no JSON object",
-    "{}": "is not what preflight gate install writes",
-    '{"programs": [{"command": "x"}]}': "is not what preflight gate install writes",
-    '{"programs": 7}': "is not what preflight gate install writes",
+    None: "does not exist",
+    "{": "not valid JSON",
+    "[]": "not a JSON object",
+    "{}": "was not written by preflight gate install",
+    '{"programs": [{"command": "x"}]}': "was not written by preflight gate install",
+    '{"programs": 7}': "was not written by preflight gate install",
 }
 
 
@@ -170,7 +170,7 @@ def test_a_list_that_others_can_write_lets_nobody_in(tmp_path: Path) -> None:
     path.write_text(allowed(Cluster("c", Product.CPU, HOSTS), HOSTS[0]))
     assert len(ssh.allowed(str(path), os.getuid())) == 2
     path.chmod(0o666)
-    with pytest.raises(ssh.RefusedError, match="others than root can write"):
+    with pytest.raises(ssh.RefusedError, match="users other than root can write"):
         ssh.allowed(str(path), os.getuid())
 
 
@@ -188,7 +188,7 @@ def test_the_line_of_authorized_keys() -> None:
 
 @pytest.mark.parametrize("text", ["", "AAAA", "-----BEGIN OPENSSH PRIVATE KEY-----\nx", 'command="x" ssh-ed25519 AAAA'])
 def test_what_is_no_public_key_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no public key"):
+    with pytest.raises(ValueError, match="not a public key"):
         authorized_key(text)
 
 
@@ -221,7 +221,7 @@ def test_a_list_of_nodes_that_is_none_ends_with_2(tmp_path: Path, nodes: str, mo
 def test_nodes_that_nobody_knows_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "hosts.toml").write_text(INVENTORY)
     assert main(["gate", "controller", "-i", str(tmp_path / "hosts.toml"), "--nodes", "gpu[1-2]"]) == 3
-    assert json.loads(capsys.readouterr().out)["sentence"] == "the inventory does not know gpu1, gpu2"
+    assert json.loads(capsys.readouterr().out)["sentence"] == "not in the inventory: gpu1, gpu2"
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

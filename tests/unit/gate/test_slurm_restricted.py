@@ -35,7 +35,7 @@ REFUSED: dict[str, Mapping[str, object]] = {
 
 @pytest.mark.parametrize("told", REFUSED.values(), ids=REFUSED)
 def test_what_could_hand_a_host_code_or_files_is_refused(told: Mapping[str, object]) -> None:
-    assert refusal({**GROUP, **told}).startswith("the gate's key is for ")
+    assert refusal({**GROUP, **told}).startswith("the gate's key ")
 
 
 @pytest.mark.parametrize("init", ["store", "env", "tcp"])
@@ -71,9 +71,9 @@ REFUSING = {
     "objects": (
         EVERYTHING,
         "store",
-        "refused: the gate's key is for numbers, not for collectives of the form 'object'",
+        "refused: the gate's key does not allow collectives of the form 'object'",
     ),
-    "a file": (TOGETHER, "file", "refused: the gate's key is for ranks that meet at a store, not init 'file'"),
+    "a file": (TOGETHER, "file", "refused: the gate's key only allows init methods with a store, not 'file'"),
 }
 
 

@@ -50,7 +50,7 @@ def test_a_call_before_its_start_is_none(tmp_path: Path, records: tuple[object, 
     assert found == Controller(BOOT + 100, BOOT + 120, None)
     called, sentence = told(found)
     assert not called
-    assert sentence.endswith("scontrol reconfigure is not enough: systemctl restart slurmctld")
+    assert sentence.endswith("scontrol reconfigure is not enough. Run systemctl restart slurmctld")
 
 
 def test_a_file_that_was_copied_here_with_its_time_is_a_change(tmp_path: Path) -> None:

@@ -161,14 +161,14 @@ def test_a_folder_that_is_none_of_ours_is_refused(root: Path, kind: str) -> None
         folder(root).write_text("x")
     else:
         folder(root).symlink_to(root / ("elsewhere" if kind == "link" else "nowhere"))
-    assert error(request(root)) == f"{folder(root)} is no folder of its own; remove it"
+    assert error(request(root)) == f"{folder(root)} is not a regular folder. Remove it"
     assert names(root / "elsewhere") == []
 
 
 def test_a_folder_in_which_others_write_is_refused(root: Path) -> None:
     folder(root).mkdir()
     folder(root).chmod(0o777)
-    assert "others than root can write in" in error(request(root))
+    assert "users other than root can write in" in error(request(root))
     assert names(folder(root)) == []
 
 
@@ -186,9 +186,7 @@ def test_where_it_cannot_be_written_the_old_one_stays_and_that_is_said(
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fails)
         said = error(request(root, run="new"))
-    assert (
-        said == f"/var/lib/preflight/verdict.json cannot be written: {os.strerror(code)}; what was there is there still"
-    )
+    assert said == f"/var/lib/preflight/verdict.json cannot be written: {os.strerror(code)}. The previous file was kept"
     assert file(root).read_bytes() == before
     assert names(folder(root)) == ["verdict.json"]
     assert error(request(root, run="new")) == ""
@@ -248,7 +246,7 @@ def test_who_is_not_root_is_told_what_to_do(root: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(publish, "publish", refused)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert error(request(root)).endswith('it needs root: set ssh.user = "root" or ssh.sudo = true in the inventory')
+    assert error(request(root)).endswith('It needs root. Set ssh.user = "root" or ssh.sudo = true in the inventory')
 
 
 def test_an_operator_clears_failures_and_nothing_else(tmp_path: Path) -> None:

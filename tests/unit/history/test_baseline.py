@@ -95,29 +95,31 @@ def test_the_last_probe_that_passed_is_saved_and_shown(baseline: Command) -> Non
     written("r2", WARNING, figures=FIGURES)
     written("r3", failed("node02", 5), figures=FIGURES)
     written("r4")
-    assert baseline("save") == (0, "run r2 is the baseline default of lab (atlas-a2, hccl)\n"
-                                   "it has 3 bandwidths; next: preflight baseline show\n",
-                                   "run r2 is taken and not run r4: it measured no bandwidth of 1 MiB or more\n"
-                                   "run r2 is taken and not run r3: its verdict was fail: PRB101\n")  # fmt: skip
+    assert baseline("save") == (0, "saved run r2 as baseline default of lab (atlas-a2, hccl)\n"
+                                   "bandwidths: 3\nnext: preflight baseline show\n",
+                                   "skipped run r4: it measured no bandwidth of 1 MiB or more\n"
+                                   "skipped run r3: its verdict was fail (PRB101)\n")  # fmt: skip
     code, out, _ = baseline("show")
     assert (code, max(map(len, out.splitlines())) <= 80) == (0, True)
     assert "    10.00  all_reduce sum float32 16 MiB                2 pairs, slowest shown" in out.splitlines()
-    assert baseline("save", "r1")[1].startswith("run r1 is the baseline default of lab (atlas-a2, hccl) (it was r2)")
+    assert baseline("save", "r1")[1].startswith(
+        "saved run r1 as baseline default of lab (atlas-a2, hccl) in place of run r2"
+    )
 
 
 @pytest.mark.parametrize(
     ("findings", "why"),
     [
-        ([failed("node02", 5)], "its verdict was fail: PRB101"),
-        ([failed("node02", check="PRB103", outcome=Outcome.WARN)], "its verdict was warn: PRB103"),
-        ([failed("node02", outcome=Outcome.UNKNOWN)], "its verdict was unknown: PRB101"),
+        ([failed("node02", 5)], "its verdict was fail (PRB101)"),
+        ([failed("node02", check="PRB103", outcome=Outcome.WARN)], "its verdict was warn (PRB103)"),
+        ([failed("node02", outcome=Outcome.UNKNOWN)], "its verdict was unknown (PRB101)"),
     ],
 )  # fmt: skip
 def test_a_run_whose_probe_found_something_is_no_baseline(baseline: Command, findings: list, why: str) -> None:  # type: ignore[type-arg]
     written("r1", *findings, figures=FIGURES)
     code, out, err = baseline("save", "r1")
     assert (code, out) == (2, "")
-    assert f"run r1 is no baseline: {why}" in err
+    assert f"run r1 cannot be a baseline: {why}" in err
     assert baseline("save")[0] == 2
 
 
@@ -140,13 +142,13 @@ def test_a_baseline_is_not_replaced_by_one_that_covers_less(baseline: Command) -
     code, out, err = baseline("save")
     assert (code, out) == (2, "")
     assert err == (
-        "preflight: run r2 has fewer bandwidths than the baseline default, run r1: 1 instead of 2 of pair; save it "
-        "beside it with --name, or in its place with --force\n"
+        "preflight: run r2 has fewer bandwidths than baseline default, run r1: 1 instead of 2 of pair. Save it "
+        "under another name with --name, or replace the baseline with --force.\n"
     )
     assert "default of lab (atlas-a2, hccl): run r1" in baseline("show")[1]
     assert baseline("save", "--name", "small")[0] == 0
     assert baseline("save", "--force")[0] == 0
-    assert "(it was r2)" in baseline("save", "r1")[1]
+    assert "in place of run r2" in baseline("save", "r1")[1]
 
 
 def test_compare_takes_the_run_that_save_would_take(baseline: Command) -> None:
@@ -154,8 +156,8 @@ def test_compare_takes_the_run_that_save_would_take(baseline: Command) -> None:
     baseline("save")
     written("r2", figures=(figure(8.0, bytes=8),))
     code, out, err = baseline("compare")
-    assert (code, out.startswith("run r1 beside the baseline default, run r1")) == (0, True)
-    assert err == "run r1 is taken and not run r2: it measured no bandwidth of 1 MiB or more\n"
+    assert (code, out.startswith("bus bandwidth in GB/s: run r1 against baseline default, run r1")) == (0, True)
+    assert err == "skipped run r2: it measured no bandwidth of 1 MiB or more\n"
 
 
 def test_each_setting_has_its_own_and_names_keep_several(baseline: Command) -> None:
@@ -195,7 +197,7 @@ def test_the_worst_comes_first_and_what_is_well_is_folded(baseline: Command) -> 
     ]  # fmt: skip
     who = ["node01/0 - node02/0", "all 16 ranks", "7 pairs, slowest shown"]
     assert [line.endswith("  " + words) for line, words in zip(lines[2:5], who, strict=True)] == [True] * 3
-    assert lines[-2:] == ["FAIL: 2 of 9 too slow", "next: preflight explain PRB115"]
+    assert lines[-2:] == ["FAIL: 2 of 9 bandwidths too low", "next: preflight explain PRB115"]
     found = json.loads(baseline("compare", "-o", "json")[1])["baselines"][0]
     assert (found["run"], found["baseline"], found["compared"][0]["share"]) == ("r2", "r1", 0.5)
 
@@ -205,18 +207,18 @@ def test_warnings_alone_are_no_failure_and_what_was_not_compared_is_said(baselin
     baseline("save")
     written("r2", figures=(figure(8.0, ranks=8), *slower(0.9, FIGURES[1:])))
     code, out, _ = baseline("compare", "r2")
-    assert (code, "WARN: 2 of 2 too slow" in out) == (0, True)
-    assert "not compared: all: other hosts, ranks or sizes than in the baseline" in out
+    assert (code, "WARN: 2 of 2 bandwidths too low" in out) == (0, True)
+    assert "not compared: all (hosts, ranks or sizes differ from the baseline)" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["save"], "no probe of this machine has measured a bandwidth and passed yet: preflight probe does"),
-        (["save", "r9"], "this machine knows no run r9; to list the runs: preflight history"),
-        (["compare"], "no probe of this machine has measured a bandwidth and passed yet"),
-        (["compare", "r9"], "this machine knows no run r9; to list the runs: preflight history"),
-        (["save", "--name", "\x1b"], "is no name of up to 40 characters"),
+        (["save"], "no probe from this machine has passed with bandwidths yet. Run: preflight probe"),
+        (["save", "r9"], "this machine has no run r9. To list the runs: preflight history"),
+        (["compare"], "no probe from this machine has passed with bandwidths yet"),
+        (["compare", "r9"], "this machine has no run r9. To list the runs: preflight history"),
+        (["save", "--name", "\x1b"], "is not a name of 1 to 40 characters"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -231,11 +233,11 @@ def test_bad_input_is_one_sentence(
 
 
 def test_nothing_saved_and_nothing_comparable_are_said(baseline: Command) -> None:
-    assert baseline("show")[:2] == (0, "no baseline is saved yet: preflight baseline save\n")
+    assert baseline("show")[:2] == (0, "no baseline is saved yet\nnext: preflight baseline save\n")
     written("r1", figures=FIGURES)
-    assert "no baseline default is saved of lab (atlas-a2, hccl)" in baseline("compare")[2]
+    assert "no baseline default of lab (atlas-a2, hccl)" in baseline("compare")[2]
     baseline("save")
     written("r2", figures=(figure(8.0, ranks=8),))
     code, _, err = baseline("compare", "r2")
     assert code == 2
-    assert "nothing of run r2 can be compared with the baseline default, run r1" in err
+    assert "cannot compare run r2 with baseline default, run r1" in err

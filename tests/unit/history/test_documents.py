@@ -84,7 +84,7 @@ def test_facts_that_are_cut_are_one_sentence() -> None:
     ran("r1", facts=facts())
     with store.writing() as db:
         db.execute("UPDATE kept SET body = substr(body, 1, length(body) - 20)")
-    with pytest.raises(HistoryError, match="it is cut"):
+    with pytest.raises(HistoryError, match="it is truncated"):
         documents.kept("r1", FACTS)
 
 
@@ -93,5 +93,5 @@ def test_what_is_no_unicode_is_remembered_without_documents() -> None:
     report_ = build("check", datetime.now(UTC), ["node01"], [finding])
     options = CheckOptions(Path("/srv/\udcff.toml"))
     notes = remembered(report_, ClusterRun("check", options, healthy_cluster(), ()), 1, "").notes
-    assert [note[:25] for note in notes] == ["what was seen is not kept"]
+    assert [note[:31] for note in notes] == ["facts and report of this run ar"]
     assert runs.check_run_ids() == [report_.run]

@@ -60,34 +60,35 @@ def test_a_run_that_found_everything_so_changed_nothing_and_is_not_proposed(caps
     written("r2", {"node01": [ALREADY, ALREADY]})
     title, second, first, _, last = listed(capsys)
     assert title.startswith("run")
-    assert second.endswith("nothing changed (2 were so already)")
+    assert second.endswith("nothing changed (2 already in place)")
     assert first.endswith("2 of 2 changes")
     assert last == "next: preflight history r2", "who follows next: loses nothing of what was provisioned"
     assert history.run(argparse.Namespace(run_id="r2", number=20, host="", output="console")) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "next: preflight history"
     assert history.run(argparse.Namespace(run_id="r1", number=20, host="", output="console")) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        "to take it back: preflight rollback r1", "next: preflight history"
+        "to undo: preflight rollback r1", "next: preflight history"
     ]  # fmt: skip
 
 
 def test_a_failed_canary_leaves_counts_that_add_up() -> None:
     past = written("r1", {"node01": [FAILED, NOT_RUN]}, more="node02 node03", exit_code=1)
-    assert history.ending(past) == "nothing changed, 1 failed, 1 not tried, 4 on hosts that were not begun"
+    assert history.ending(past) == "nothing changed, 1 failed, 1 not tried, 4 on hosts that were not started"
     assert not past.touched
 
 
 def test_what_a_killed_run_did_is_not_known_here(capsys: pytest.CaptureFixture[str]) -> None:
     past = written("r1", {"node01": [DONE, ALREADY]}, begun="node02", more="node03", exit_code=None)
     assert history.ending(past) == (
-        "at least 1 of 6 changes, 1 so already, 2 unknown (the hosts' journals tell), 2 on hosts that were not begun, "
-        "cut off, or still at work"
+        "at least 1 of 6 changes, 1 already in place, 2 unknown (see the journals on the hosts), "
+        "2 on hosts that were not started, "
+        "interrupted or still running"
     )
     early = written("r2", {}, begun="node01", exit_code=None)
     assert history.ending(early).startswith("at least 0 of 2 changes, 2 unknown")
     assert history.run(argparse.Namespace(run_id="r2", number=20, host="", output="console")) == 0
     said = capsys.readouterr().out
-    assert "to take it back: preflight rollback r2" in said, "the hosts may have been changed"
+    assert "to undo: preflight rollback r2" in said, "the hosts may have been changed"
 
 
 def test_a_host_that_was_lost_may_have_been_changed() -> None:
@@ -112,7 +113,7 @@ def test_what_was_taken_back_is_marked_and_what_was_never_done_is_not(capsys: py
     written("r3", {"node01": [DONE, DONE]}, undoes="r1")
     written("r4", {"node01": [ALREADY, ALREADY]}, undoes="r2")
     text = listed(capsys)
-    assert [line[:2] for line in text if line.endswith("; taken back")] == ["r1"]
+    assert [line[:2] for line in text if line.endswith("; rolled back")] == ["r1"]
     assert text[-1] == "next: preflight history r4"
 
 
@@ -122,7 +123,7 @@ def test_a_rollback_that_found_nothing_says_so() -> None:
     journal.finish(0)
     past = past_run("r2")
     assert past
-    assert history.ending(past) == "nothing was left to change"
+    assert history.ending(past) == "nothing to change"
 
 
 SOUND = {"event": "start", "time": "t", "run": "r2", "command": "apply", "inventory": "/x", "owner": "a", "undoes": "",
@@ -151,7 +152,7 @@ def test_a_file_that_is_no_journal_is_passed_over(name: str, capsys: pytest.Capt
     assert [line.split()[0] for line in listed(capsys)[1:-2]] == ["r1"]
     assert past_run("r2") is None
     assert main(["rollback", "r2"]) == 2
-    assert "this machine knows no run r2" in capsys.readouterr().err
+    assert "this machine has no run r2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

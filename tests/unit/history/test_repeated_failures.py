@@ -28,7 +28,7 @@ def test_a_device_that_failed_twice_before_is_named() -> None:
     for run, findings in enumerate([[BAD], [], [BAD], [BAD, failed("node01", 5)], []]):
         written(f"r{run}", *findings)
     assert said(BAD, failed("node01", 5), failed("node02", 4)) == [
-        "node02/5 failed PRB101 in 3 of the 5 runs before this one, too: preflight history --host node02"
+        "node02/5 failed PRB101 in 3 of the previous 5 runs. See: preflight history --host node02"
     ]
 
 
@@ -47,7 +47,7 @@ def test_only_the_last_five_runs_over_the_host_in_which_the_check_looked_count()
     for run in range(3, 8):
         written(f"r{run}", hosts=("node01",))
         written(f"s{run}", checks=frozenset({"HST101"}))
-    assert said(BAD) == ["node02/5 failed PRB101 in 2 of the 2 runs before this one, too: "
+    assert said(BAD) == ["node02/5 failed PRB101 in 2 of the previous 2 runs. See: "
                          "preflight history --host node02"]  # fmt: skip
     for run in range(4):
         written(f"t{run}")
@@ -76,8 +76,8 @@ def test_the_notes_are_folded_and_few() -> None:
         written(f"r{run}", *now, hosts=tuple(hosts), checks=frozenset(checks))
     lines = said(*now)
     assert len(lines) == 4
-    assert lines[0].startswith("node[01-40] failed HST100 in 3 of the 3 runs")
-    assert lines[-1] == "hosts failed 3 other checks again, too: preflight history"
+    assert lines[0].startswith("node[01-40] failed HST100 in 3 of the previous 3 runs")
+    assert lines[-1] == "hosts repeatedly failed 3 more checks. See: preflight history"
 
 
 def test_many_devices_of_one_check_are_counted() -> None:
@@ -86,4 +86,4 @@ def test_many_devices_of_one_check_are_counted() -> None:
     written("r2", *now[1:], BAD)
     written("r3", *now)
     (line,) = said(*now)
-    assert line.startswith("node01/1, node01/2, node01/3, node01/4 and 4 more failed PRB101 in up to 3 of the 3 runs")
+    assert line.startswith("node01/1, node01/2, node01/3, node01/4 and 4 more failed PRB101 in up to 3 of the previous")

@@ -90,7 +90,7 @@ def test_a_device_that_fails_again_is_named_in_the_report(ended: EndedRun) -> No
     said = [ended(BAD)[1] for _ in range(3)]
     assert ["preflight history --host node02" in " ".join(text.split()) for text in said] == [False, False, True]
     notes = json.loads(ended(BAD, output="json")[1])["notes"]
-    assert notes == ["node02/5 failed PRB101 in 3 of the 3 runs before this one, too: preflight history --host node02"]
+    assert notes == ["node02/5 failed PRB101 in 3 of the previous 3 runs. See: preflight history --host node02"]
 
 
 @pytest.mark.parametrize("findings", [(FINE,), (BAD,)])
@@ -101,15 +101,15 @@ def test_a_history_that_cannot_be_written_changes_no_verdict(
     monkeypatch.setenv("XDG_STATE_HOME", str(state / "preflight" / "history.sqlite"))
     code, out = ended(*findings)
     assert code == well
-    assert "note: this run is not remembered: the history" in out
-    assert "cannot be written: Not a directory" in " ".join(out.split())
+    assert "note: this run is not in the history: cannot" in out
+    assert "Not a directory. To use another folder, set XDG_STATE_HOME." in " ".join(out.split())
 
 
 # Listing.
 
 
 def test_both_kinds_are_listed_the_newest_first(capsys: pytest.CaptureFixture[str]) -> None:
-    assert history(capsys)[1] == "nothing was done from this machine yet\n"
+    assert history(capsys)[1] == "this machine has no runs yet\n"
     written("20261121-1", BAD, failed("node01", check="HST103"), FINE)
     require_directory()
     journal = RunJournal("20261121-2")
@@ -118,7 +118,7 @@ def test_both_kinds_are_listed_the_newest_first(capsys: pytest.CaptureFixture[st
     written("20261121-3", command="check")
     lines = history(capsys)[1].splitlines()
     assert [line.split()[:2] for line in lines[1:4]] == [
-        ["20261121-3", "check"], ["20261121-2", "rollback"], ["takes", "back"]
+        ["20261121-3", "check"], ["20261121-2", "rollback"], ["rolls", "back"]
     ]  # fmt: skip
     assert lines[4].endswith("fail: HST103, PRB101")
     assert lines[4].split()[1:3] == ["probe", "hccl"]
@@ -134,8 +134,8 @@ def test_both_kinds_are_listed_the_newest_first(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("home", "code", "says"), [("nope", 0, "there is no {}, where runs are written down"),
-                               ("file", 3, "{}, where runs are written down, cannot be read: Not a directory")],
+    ("home", "code", "says"), [("nope", 0, "{}, the directory of runs, does not exist"),
+                               ("file", 3, "cannot read the runs in {}: Not a directory")],
 )  # fmt: skip
 def test_an_empty_list_says_whether_there_is_a_place_for_runs(
     home: str, code: int, says: str, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -153,9 +153,9 @@ def test_the_runs_over_a_host_say_what_came_of_it_there(capsys: pytest.CaptureFi
     written("r3", hosts=("node01",))
     lines = history(capsys, "--host", "node02")[1].splitlines()
     assert [line.split(maxsplit=4)[4] for line in lines[1:3]] == [
-        "pass (the run as a whole: fail)", "fail: PRB101 (device 5, 6)"
+        "pass (whole run: fail)", "fail: PRB101 (device 5, 6)"
     ]  # fmt: skip
-    assert history(capsys, "--host", "node09")[1] == "no run over node09 is known on this machine\n"
+    assert history(capsys, "--host", "node09")[1] == "this machine has no run with node09\n"
 
 
 def test_one_run_is_shown_with_its_findings_folded_and_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,7 +169,7 @@ def test_one_run_is_shown_with_its_findings_folded_and_what_to_do_next(capsys: p
     assert (run["figures"][0]["op"], run["figures"][0]["busbw_GBps"]) == ("all_reduce", 8.0)
     code, out, err = history(capsys, "r2")
     assert (code, out) == (2, "")
-    assert "this machine knows no run r2" in err
+    assert "this machine has no run r2" in err
 
 
 def test_the_journals_are_listed_where_the_history_is_damaged(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +198,7 @@ def test_rows_that_are_not_understood_change_no_verdict_and_end_a_list_in_one_se
     assert "'galaxy' is not a valid Scope" in measure.reason
     code, _, err = history(capsys)
     assert code == 3
-    assert "holds what is not understood ('weird' is not a valid Outcome): move it away" in " ".join(err.split())
+    assert "'weird' is not a valid Outcome. Move it away" in " ".join(err.split())
 
 
 def test_what_the_hosts_said_reaches_no_screen_unescaped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +216,7 @@ def test_the_baseline_of_the_same_setting_is_the_measure_or_why_there_is_none() 
     assert baseline_of(SETTING) == Baseline("default", "r1", FIGURES)
     other = baseline_of(SETTING._replace(backend="gloo"))
     assert isinstance(other, NotRun)
-    assert other.reason == "no baseline is saved of lab over gloo; preflight baseline save makes one"
+    assert other.reason == "no baseline of lab over gloo is saved. To save one: preflight baseline save"
     os.truncate(store.path(), 5000)
     broken = baseline_of(SETTING)
     assert isinstance(broken, NotRun)

@@ -137,7 +137,7 @@ def test_a_format_is_recognised(text: str, name: str) -> None:
 
 def test_an_ambiguous_text_is_refused() -> None:
     table = '"version": "1.0", "status": "completed", "server_list": [{"server_id": "a", "device": []}]'
-    with pytest.raises(InventoryError, match="may be ansible or rank-table. Set it with --from"):
+    with pytest.raises(InventoryError, match=r"may be ansible or rank-table\. Set it with --from"):
         read(ListSource("a list", f'{{{table}, "all": {{"hosts": ["b"]}}}}'))
 
 

@@ -74,7 +74,7 @@ def test_lists_of_the_cases_become_inventories(
 def test_an_unknown_product_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["inventory", "import", "list", "--product", "tpu"])
-    assert 'product "tpu" is not known; the products are atlas-a1, atlas-a2, atlas-a3, nvidia, cpu' in (
+    assert 'unknown product "tpu". The products are atlas-a1, atlas-a2, atlas-a3, nvidia, cpu' in (
         capsys.readouterr().err
     )
 
@@ -99,7 +99,7 @@ def test_a_file_is_not_overwritten(place: Path, capsys: pytest.CaptureFixture[st
     (place / "list").write_text("node01\n")
     (place / "h.toml").write_text("mine")
     assert main(["inventory", "import", "list", "-o", "h.toml"]) == 2
-    assert "h.toml is there already" in capsys.readouterr().err
+    assert "h.toml already exists" in capsys.readouterr().err
     assert (place / "h.toml").read_text() == "mine"
     assert main(["inventory", "import", "list", "-o", "h.toml", "--force"]) == 0
     assert load(place / "h.toml").hosts[0].name == "node01"
@@ -108,16 +108,16 @@ def test_a_file_is_not_overwritten(place: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["import"], "name the file with the host list, or - for stdin"),
+        (["import"], "inventory import needs a FILE with the host list, - for stdin"),
         (["import", "nowhere"], "nowhere: No such file or directory"),
         (["import", "."], ".: Is a directory"),
         (
             ["import", "--from", "slurm"],
             "SLURM_JOB_NODELIST is not set, so this is not a Slurm job. Run the command in a job",
         ),
-        (["import", "huge"], "huge: larger than 64 MiB, so hardly a host list"),
+        (["import", "huge"], "huge: larger than 64 MiB"),
         (["export", "--to", "names"], "hosts.toml: no such file"),
-        (["export", "--to", "names", "-i", "one.toml", "--limit", ""], "--limit '' names no host"),
+        (["export", "--to", "names", "-i", "one.toml", "--limit", ""], "--limit '' contains no host"),
     ],
 )
 def test_wrong_usage_is_one_sentence(
@@ -174,7 +174,7 @@ def test_an_inventory_is_written_as_other_tools_have_it(
     assert main(["inventory", "export", "--to", name]) == 0
     out, err = capsys.readouterr()
     assert out == text
-    assert err.splitlines()[0].startswith(f"! left out, since {name} has no place for it: the hosts' addresses, ")
+    assert err.splitlines()[0].startswith(f"! left out, since {name} cannot hold it: the hosts' addresses, ")
     assert err.splitlines()[-1].startswith("next: ")
 
 
@@ -215,11 +215,11 @@ def test_devices_with_other_planned_addresses_are_reported(place: Path, capsys: 
     (place / "hosts.toml").write_text(INVENTORY)
     for hosts, told in (
         ("node01\nnode02\n", ""),
-        ("node01\nnode04\n", "node04 had 11.8.0.15 in --base and gets 11.8.0.13"),
+        ("node01\nnode04\n", "node04 had 11.8.0.15 in --base, and now gets 11.8.0.13"),
     ):
         (place / "list").write_text(hosts)
         assert main(["inventory", "import", "list", "--base", "hosts.toml"]) == 0
-        moved = [line for line in capsys.readouterr().err.splitlines() if "in --base and gets" in line]
+        moved = [line for line in capsys.readouterr().err.splitlines() if "in --base, and now gets" in line]
         assert len(moved) == bool(told)
         assert all(told in line for line in moved)
 
@@ -240,7 +240,7 @@ def test_a_rank_table_calls_hosts_as_preflight_ranktable_does(place: Path, capsy
     assert [server["server_id"] for server in json.loads(out)["server_list"]] == [
         "10.1.0.1", "10.1.0.2", "node04.example",
     ]  # fmt: skip
-    assert "! left out, the hosts' names: rank-table has their addresses in the place of them\n" in err
+    assert "! left out: the host names. rank-table uses addresses instead.\n" in err
 
 
 def test_a_rank_table_of_super_pods_is_not_exported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -248,7 +248,7 @@ def test_a_rank_table_of_super_pods_is_not_exported(place: Path, capsys: pytest.
     (place / "hosts.toml").write_text(super_pods)
     assert main(["inventory", "export", "--to", "rank-table", "-o", "hccl.json"]) == 2
     err = capsys.readouterr().err
-    assert "a rank table of super-pods needs super device ids, which only the devices know; this asks them: " in err
+    assert "a rank table of super-pods needs super device ids, which only the devices know. To collect them from the hosts: " in err
     assert "preflight ranktable --inventory hosts.toml -o FILE" in err
     assert not (place / "hccl.json").exists()
     assert main(["inventory", "export", "--to", "openmpi"]) == 0
@@ -259,7 +259,7 @@ def test_a_rank_table_of_super_pods_is_not_exported(place: Path, capsys: pytest.
 def test_ranks_out_of_lexical_order_are_reported(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "hosts.toml").write_text(INVENTORY.replace('"10.1.0.4"', '"10.1.0.10"'))
     assert main(["inventory", "export", "--to", "rank-table"]) == 0
-    assert "! ranks are in the inventory's order; MindSpore wants the lexical one" in capsys.readouterr().err
+    assert "! ranks are in the order of the inventory. For MindSpore, order them" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "words"), [("rank-table", "export RANK_TABLE_FILE="), ("slurm-env", ". ")])

@@ -151,8 +151,8 @@ def test_scopes_that_make_no_group_are_known_before(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--scope", "rail"), "--scope rail: the hosts asked for are too few"),
-        (("--with", "hccl-test", "--budget", "60s"), "leave out --budget, or --with"),
+        (("--scope", "rail"), "--scope rail needs more hosts"),
+        (("--with", "hccl-test", "--budget", "60s"), "Remove --budget or --with"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anybody_is_contacted(

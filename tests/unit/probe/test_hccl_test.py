@@ -169,9 +169,13 @@ def test_where_it_cannot_run_nobody_is_asked() -> None:
     unlike = replace(cluster, hosts=(one, replace(other, devices=other.devices[:4])))
     contained = replace(cluster, probe=ProbeSettings(wrapper=("docker", "exec", "-i", "job")))
     for shown, found, word in (
-        (cluster, both | {"node02": job(None)}, "node02: there is no all_reduce_test; build it"),
-        (cluster, both | {"node02": job("/elsewhere/all_reduce_test")}, "not at the same place"),
-        (cluster, both | {"node02": Missing("no python")}, "node02: could not look where jobs run: no python"),
+        (cluster, both | {"node02": job(None)}, "node02: all_reduce_test is missing. Build it"),
+        (cluster, both | {"node02": job("/elsewhere/all_reduce_test")}, "different paths on the hosts"),
+        (
+            cluster,
+            both | {"node02": Missing("no python")},
+            "node02: could not inspect the environment of jobs: no python",
+        ),
         (unlike, both, "different devices"),
         (contained, both, "containers"),
         (replace(cluster, hosts=()), both, "no host"),

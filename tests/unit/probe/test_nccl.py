@@ -117,7 +117,7 @@ def test_two_ranks_on_one_gpu_are_refused_by_name_before_a_group_is_made(observa
     assert words[0].startswith("RuntimeError: Duplicate GPU: rank ")
     assert "are both on GPU PCI 0000:03:00 of the machine with boot id" in words[0]
     (finding,) = findings("PRB101", cluster(GPUS), (init,))
-    assert finding.cause.startswith("two ranks have one GPU")
+    assert finding.cause.startswith("two ranks use one GPU")
 
 
 def test_a_gpu_that_is_not_visible_is_said_to_be(observations: tuple[Observation, ...]) -> None:

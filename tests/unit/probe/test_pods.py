@@ -91,7 +91,7 @@ def test_a_healthy_gang_is_good_whoever_comes_first(gang: Gang) -> None:
         gang.start(index, None, *options)
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {GOOD}
-    assert {message.partition(";")[0] for _, message in ended.values()} == {"preflight: good: 3 of 3 pods"}
+    assert {message.partition(",")[0] for _, message in ended.values()} == {"preflight: 3 of 3 pods are healthy"}
 
 
 def test_who_never_comes_is_named_and_nobody_begins(gang: Gang) -> None:
@@ -99,7 +99,7 @@ def test_who_never_comes_is_named_and_nobody_begins(gang: Gang) -> None:
         gang.start(index, {"PREFLIGHT_POD_WAIT": "3"})
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {UNKNOWN}
-    assert all("train-1 did not come: " in message for _, message in ended.values())
+    assert all("train-1 did not connect: " in message for _, message in ended.values())
 
 
 def test_where_the_first_never_comes_each_finds_out_by_itself(gang: Gang) -> None:
@@ -108,7 +108,7 @@ def test_where_the_first_never_comes_each_finds_out_by_itself(gang: Gang) -> Non
     ended = gang.end()
     assert [code for code, _ in ended.values()] == [UNKNOWN, GOOD]
     assert f"127.0.0.1:{gang.port} not reachable within 1 s: " in ended[1][1]
-    assert ended[2][1].endswith("; the job begins all the same, as PREFLIGHT_UNKNOWN says")
+    assert ended[2][1].endswith(". The job starts nevertheless (PREFLIGHT_UNKNOWN=open).")
 
 
 def test_another_token_is_refused(gang: Gang) -> None:
@@ -117,9 +117,9 @@ def test_another_token_is_refused(gang: Gang) -> None:
     gang.start(2, {"PREFLIGHT_POD_WAIT": "20", "PREFLIGHT_TOKEN": "of-another-gang-altogether"})
     ended = gang.end()
     assert {code for code, _ in ended.values()} == {UNKNOWN}
-    assert "train-2 did not come: " in ended[0][1]
-    assert "train-2 did not come: " in ended[1][1]
-    assert "in 20 s: who answers does not prove that it has this token" in ended[2][1]
+    assert "train-2 did not connect: " in ended[0][1]
+    assert "train-2 did not connect: " in ended[1][1]
+    assert "in 20 s: the other side did not prove that it has this run's token" in ended[2][1]
 
 
 def test_who_is_there_before_the_first_and_has_no_token_is_not_obeyed(gang: Gang) -> None:
@@ -207,7 +207,7 @@ def test_a_pod_is_broken_where_it_is_named_alone(findings: list[Finding], codes:
 def test_who_was_left_out_leaves_all_unknown() -> None:
     said = verdicts(PODS, [finding(Outcome.PASS)], {"train-1": "device 0 is in use"}, {})
     assert said["train-0"] == PodVerdict(
-        UNKNOWN, "preflight: nobody knows whether the gang of 3 is good: train-1 was left out: device 0 is in use"
+        UNKNOWN, "preflight: the state of the 3 pods is unknown: train-1 was not tested: device 0 is in use"
     )
 
 
@@ -215,9 +215,9 @@ def test_the_message_names_the_node_and_the_cause() -> None:
     said = verdicts(
         PODS, [finding(BAD, culprit=culprit("host", "train-1"), cause="link down")], {}, {"train-1": "gpu17"}
     )
-    told = "a rank stopped (PRB101), because link down"
+    told = "a rank stopped (PRB101), likely cause: link down"
     assert said["train-1"].message == f"preflight: train-1 on node gpu17 is broken: {told}"
-    assert said["train-2"].message == f"preflight: train-2 is not at fault; broken: train-1 on node gpu17: {told}"
+    assert said["train-2"].message == f"preflight: train-2 is not at fault. Broken: train-1 on node gpu17 ({told})"
 
 
 def test_who_is_alone_is_named_all_the_same() -> None:
@@ -270,7 +270,7 @@ def test_an_environment_that_is_none_of_a_pod_is_refused(words: dict[str, str], 
     [
         (("--limit", "train-0"), "0", "--limit: the pods of a gang are proved all together"),
         (("--with", "torch"), "0", "--with: the pods of a gang"),
-        ((), "3", "this is pod 3, and the inventory has 3"),
+        ((), "3", "this is pod 3, but the inventory has 3"),
     ],
 )
 def test_what_does_not_fit_a_gang_is_refused(

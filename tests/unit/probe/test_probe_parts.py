@@ -107,7 +107,7 @@ def test_idle_gpus_may_be_probed_also_beside_a_desktop_and_hosts_without_any() -
         (with_processes(GpuProcess(4711, "C", "python", 70000)), "GPU 0 is in use by python (pid 4711)"),
         (replace(healthy_nvidia(1), gpus=Found(error="it hangs")), "cannot tell whether its GPUs are idle: it hangs"),
         (Missing("timeout"), "cannot tell"),
-        (None, "nvidia-smi was not asked"),
+        (None, "nvidia-smi was not run"),
     ],
 )
 def test_a_gpu_in_use_and_one_that_cannot_be_looked_at_both_count_as_busy(

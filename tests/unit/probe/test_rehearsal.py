@@ -116,20 +116,20 @@ def blocked(cluster: Cluster, dead: dict[tuple[str, str], set[int]]) -> Rehearsa
 def test_one_cause_is_one_finding_however_many_hosts_suffer(hosts: int) -> None:
     many = cluster(hosts)
     cases = {
-        "node0003: other hosts do not reach ports that the kernel chooses (32768,45000,60999)":
+        "node0003: other hosts cannot connect to ephemeral ports 32768,45000,60999":
             {("*", "node0003"): {32768, 45000, 60999}},
-        "node0002: other hosts do not reach port 23500 (master)": {("*", "node0002"): {23500}},
-        "node0004: other hosts do not reach any port that it listens on": {("*", "node0004"): set[int]()},
+        "node0002: other hosts cannot connect to port 23500 (master)": {("*", "node0002"): {23500}},
+        "node0004: other hosts cannot connect to any of its ports": {("*", "node0004"): set[int]()},
     }  # fmt: skip
     for summary, dead in cases.items():
         (finding,) = judged(blocked(many, dead), many)
         assert (finding.summary, finding.host) == (summary, summary[:8])
     (finding,) = judged(blocked(many, {("node0003", "*"): set()}), many)
-    assert finding.summary.startswith("node0003: its connections reach none of ")
+    assert finding.summary.startswith("node0003: cannot connect to any of ")
     (finding,) = judged(blocked(many, {("node0003", "*"): set(), ("*", "node0003"): set()}), many)
-    assert finding.summary.endswith("other hosts, and none comes in")
+    assert finding.summary.endswith("other hosts, and none can connect to it")
     (finding,) = judged(blocked(many, {("node0003", "node0001"): set()}), many)
-    assert finding.summary == "node0001: connections from node0003 do not come through, others do"
+    assert finding.summary == "node0001: connections from node0003 fail, others succeed"
 
 
 def test_a_rule_for_one_port_on_all_hosts_reads_as_one_line() -> None:

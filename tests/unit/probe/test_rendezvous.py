@@ -90,7 +90,7 @@ def test_a_port_that_is_taken_is_named(conductor: Conductor) -> None:
     with socket.create_server(("", 0)) as other:
         (finding,) = findings(meet(conductor, Venue("env", other.getsockname()[1])))
     assert (finding.host, finding.device) == ("node01", 0)
-    assert finding.cause == "the port is taken at which rank 0 has to listen"
+    assert finding.cause == "another process holds the port on which rank 0 has to listen"
 
 
 def test_a_directory_that_is_not_there_is_named(conductor: Conductor) -> None:

@@ -37,7 +37,7 @@ def test_who_is_given_up_is_told_with_how_far_it_came(call: RollCall) -> None:
     assert not call.over(159.0)
     assert call.over(160.0)
     call.end(160.0)
-    assert call.gone["node02"] == ("python", "its python has run for 40 s, and torch is still being imported")
+    assert call.gone["node02"] == ("python", "Python has run for 40 s and is still importing torch")
     assert call.gone["node03"][0] == "none"
     assert call.gone["node03"][1].startswith("no agent after 60 s")
     assert list(call.ready) == ["node01"]
@@ -54,7 +54,7 @@ def test_where_time_is_limited_the_others_begin_without_a_host_that_is_late() ->
     call.take(HostMessage("node03", READY), 126.0)
     assert call.over(126.0)
     call.end(126.0)
-    assert call.unheard == {"node02": ("python", "its python has run for 25 s, and torch is still being imported")}
+    assert call.unheard == {"node02": ("python", "Python has run for 25 s and is still importing torch")}
     assert not call.gone
 
 

@@ -105,7 +105,7 @@ def test_a_rank_that_dies_is_the_one_that_was_missing_and_the_rest_is_stopped_af
     assert outcomes(play) == ["pass", "fail", "not_run"]
     failed = play.seen()[1]
     assert missing(failed) == [2]
-    assert failed.ranks[2].error == "signal 9; its last line was: last [31mwords"
+    assert failed.ranks[2].error == "signal 9, last line of output: last [31mwords"
     assert [view.stage for view in failed.ranks] == ["iteration"] * 4
 
 

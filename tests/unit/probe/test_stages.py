@@ -31,29 +31,43 @@ TEST = Operation("all_reduce", "float32", 4096, reduction="sum", iterations=2, w
 # The word after which rank 1 stops → how, and what is said of it. A rank that sleeps is told from one that waits only
 # by what it has not done; one that is stopped by its state, too.
 STOPS = {
-    "torch": ("sleep", "came as far as torch and did not go on; 1 rank waited at peers 1/2"),
-    "backend": ("sleep", "came as far as backend and did not go on; 1 rank waited at peers 1/2"),
-    "device": ("sleep", "came as far as device and did not go on; 1 rank waited at peers 1/2"),
-    "store": ("sleep", "came as far as store and did not go on; 1 rank waited at peers 1/2"),
+    "torch": (
+        "sleep",
+        "hung while loading the backend (last stage: torch). 1 rank waited at peers (1 of 2 ranks present)",
+    ),
+    "backend": (
+        "sleep",
+        "hung while opening the device (last stage: backend). 1 rank waited at peers (1 of 2 ranks present)",
+    ),
+    "device": (
+        "sleep",
+        "hung while connecting to the rendezvous store (last stage: device). "
+        "1 rank waited at peers (1 of 2 ranks present)",
+    ),
+    "store": (
+        "sleep",
+        "hung while joining the other ranks (last stage: store). 1 rank waited at peers (1 of 2 ranks present)",
+    ),
     "peers": (
         "stop",
-        "came as far as peers and did not go on (process state T: stopped); 1 rank waited at communicator",
+        "hung while creating the communicator (last stage: peers, process state T: stopped). "
+        "1 rank waited at communicator",
     ),
-    "communicator": ("sleep", "came as far as communicator and did not go on; 1 rank waited in warm-up"),
+    "communicator": ("sleep", "hung before its next test (last stage: communicator). 1 rank waited in warm-up"),
     "warm-up": (
         "stop",
-        "came as far as warm-up and did not go on (process state T: stopped); 1 rank waited in warm-up",
+        "hung in the warm-up of a test (last stage: warm-up, process state T: stopped). 1 rank waited in warm-up",
     ),
-    "iteration": ("stop", "came as far as iteration and did not go on (process state T: stopped)"),
-    "result": ("sleep", "came as far as values and did not go on"),
-    "closed": ("stop", "came as far as closed and did not go on (process state T: stopped)"),
+    "iteration": ("stop", "hung in a test (last stage: iteration, process state T: stopped)"),
+    "result": ("sleep", "hung while closing the communicator (last stage: values)"),
+    "closed": ("stop", "hung while exiting (last stage: closed, process state T: stopped)"),
 }
 # Asleep inside a collective, or at its end: told from those that wait by what these say when they give up, so there has
 # to be a third rank, and at the end by the others having left.
 SLEEPS = {
-    "warm-up": "came as far as warm-up and did not go on; 2 ranks waited in warm-up",
-    "iteration": "came as far as iteration and did not go on; 2 ranks waited in iteration",
-    "closed": "came as far as closed and did not go on",
+    "warm-up": "hung in the warm-up of a test (last stage: warm-up). 2 ranks waited in warm-up",
+    "iteration": "hung in a test (last stage: iteration). 2 ranks waited in iteration",
+    "closed": "hung while exiting (last stage: closed)",
 }
 
 
@@ -118,7 +132,7 @@ def test_a_rank_that_stops_ends_in_the_sentence_that_names_it(observations: tupl
     assert finding.summary.startswith(f"node02: device {device} {says}")
     assert (finding.host, finding.device) == ("node02", device)
     assert finding.remedy
-    assert how != "stop" or finding.cause.startswith("something stopped that process")
+    assert how != "stop" or finding.cause.startswith("a debugger, job control or a signal stopped")
 
 
 @pytest.mark.parametrize("word", SLEEPS)
@@ -137,7 +151,7 @@ def test_the_other_pair_of_the_round_is_unharmed(observations: tuple[Observation
 
 def test_who_is_missing_where_they_meet_is_told_by_those_who_wait(observations: tuple[Observation, ...]) -> None:
     (finding,) = findings(of_device(observations, list(STOPS).index("store")))
-    assert finding.evidence[:2] == ("at peers 1/2: node01/3", "at peers: node02/3")
+    assert finding.evidence[:2] == ("ranks at peers (1 of 2 ranks present): node01/3", "ranks at peers: node02/3")
 
 
 def test_the_plog_of_the_rank_that_hangs_is_evidence_without_what_looks_secret(
@@ -161,11 +175,11 @@ def test_a_setup_line_that_fails_is_evidence_against_its_host(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("stage", "hangs", "says"),
-    [("none", "sleep 12", "no agent after 4 s"), ("python", "", "torch is still being imported")],
+    ("doing", "hangs", "says"),
+    [("while starting", "sleep 12", "no agent after 4 s"), ("(last stage: python)", "", "still importing torch")],
 )
 def test_a_host_that_does_not_get_ready_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stage: str, hangs: str, says: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, doing: str, hangs: str, says: str
 ) -> None:
     """Python that never starts, because its setup line hangs; a torch whose import does."""
     monkeypatch.setattr("preflight.probe.roll_call.START", 4.0)
@@ -176,4 +190,4 @@ def test_a_host_that_does_not_get_ready_is_named(
         probe(two, two.hosts, LocalTransport(Options()), Request("hccl", (8,), (Scope.DEVICE,))).observations
     )
     assert {finding.host for finding in found} == {"node01", "node02"}
-    assert all(f"came as far as {stage}" in finding.summary and says in finding.summary for finding in found)
+    assert all(doing in finding.summary and says in finding.summary for finding in found)

@@ -48,7 +48,7 @@ PLAN = (
     change(ENVIRONMENT, Kind.FILE, "/etc/hosts", "127.0.0.1 localhost\n",
            f"{HOSTS_BLOCK}10.0.0.1 node01\n# END preflight\n"),
     change(ENVIRONMENT, Kind.FILE, "/etc/profile.d/preflight-hccl.sh", None,
-           "# Written by preflight: what the HCCL jobs of cluster x have in common.\nexport HCCL_A='b'\n"),
+           "# Written by preflight: common variables of the HCCL jobs of cluster x.\nexport HCCL_A='b'\n"),
     change(FIREWALL, Kind.NFT_RULES, "inet filter input", None, NFT_RULE),
     change(FIREWALL, Kind.NFT_INPUT, "inet filter other", "present", None, risk=Risk.DISTURBING),
     change(FIREWALL, Kind.IPTABLES_RULES, "iptables-nft", None, IPTABLES_RULE),
@@ -209,7 +209,7 @@ def test_a_change_that_was_edited_is_refused_with_its_line_before_any_host_is_co
     assert "\x1b" not in error
     begins = [at for at, row in enumerate(text.splitlines(), 1) if row == "    {"][number]
     assert error.startswith(f"preflight: plan.json:{begins}: "), error
-    assert "nothing was contacted" in error
+    assert "no host was contacted" in error
 
 
 @pytest.mark.parametrize(
@@ -218,12 +218,12 @@ def test_a_change_that_was_edited_is_refused_with_its_line_before_any_host_is_co
         (json.dumps({**saved(PLAN[0]), "phase": "plain"}), "unknown field 'phase'"),
         (json.dumps({**saved(PLAN[0]), "changes": {}}), "should be a list"),
         (json.dumps({**saved(PLAN[0]), "cluster": "\x1b[2J"}), "is for cluster \\x1b[2J"),
-        (json.dumps(saved(PLAN[0], PLAN[0])), "is changed a second time"),
-        (json.dumps(saved(PLAN[0]))[:-1] + ', "changes": []}', 'it has "changes" twice'),
+        (json.dumps(saved(PLAN[0], PLAN[0])), "is changed twice"),
+        (json.dumps(saved(PLAN[0]))[:-1] + ', "changes": []}', 'the key "changes" occurs twice'),
         (json.dumps(saved(PLAN[0])).replace('"PRT101"', "[" * 100_000), "not a plan: "),
         (json.dumps(saved(PLAN[0])).replace('"PRT101"', '"\\ud800"'), "not a plan: "),
         (json.dumps(saved(PLAN[0])).replace('"PRT101"', "7"), "should be text"),
-        (json.dumps(saved(*PLAN[:2])).replace('"changes"', '"\\u0063hanges"'), "is not called"),
+        (json.dumps(saved(*PLAN[:2])).replace('"changes"', '"\\u0063hanges"'), "it has no list with the key"),
     ],
 )
 def test_a_document_that_was_edited_is_refused(text: str, words: str, apply: Apply) -> None:

@@ -171,9 +171,14 @@ def test_what_the_inventory_says_is_kept() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "ports", "said"),
     [
-        ("29500,60000-60015", "29500,60000-60015,7", {"hccl_count": 16}, "all of them reserve 29500,60000-60015"),
+        (
+            "29500,60000-60015",
+            "29500,60000-60015,7",
+            {"hccl_count": 16},
+            "Ports that all hosts reserve: 29500,60000-60015",
+        ),
         ("29500,6000,7000-7001,60000-60031", None, {"job": ["6000", "7000-7001"]}, ""),
-        ("30000-32767,60000-60031", None, {}, "which no job seems to want: 30000-32767"),
+        ("30000-32767,60000-60031", None, {}, "which no job seems to use: 30000-32767"),
         ("", None, {}, ""),
     ],
 )
@@ -205,7 +210,7 @@ def test_a_host_that_was_not_reached_and_one_that_cannot_be_written_down_are_com
         {"name": "node02", "address": "10.1.0.2"},
     ]
     assert learned.comments["hosts", 1] == [
-        "Not taken over: device 1: the address could not be read: hccn_tool is busy",
+        "Not learned: device 1: cannot read the address: hccn_tool is busy",
         'device_addresses = ["10.20.0.20/24", "none"]',
         'detect = ["10.20.0.21", "10.20.1.21"]',
     ]
@@ -218,7 +223,7 @@ def test_an_address_that_the_inventory_refuses_is_a_comment_with_the_reason() ->
     first, *rest = host.hccn.devices
     odd = replace(first, address=Reading("192.168.1.7"))
     learned = learn(BASE, hosts_of(BASE), facts_with(node02=replace(host, hccn=Hccn((odd, *rest)))), Product.ATLAS_A1)
-    assert "hccn_tool refuses 192.168.1.7: the driver uses 192.168.1.0/24 itself" in learned.comments["hosts", 1][0]
+    assert "hccn_tool rejects 192.168.1.7: 192.168.1.0/24 is reserved for the driver" in learned.comments["hosts", 1][0]
     assert "device_addresses" in learned.document["hosts"][0]
     assert "device_addresses" not in learned.document["hosts"][1]
 
@@ -244,10 +249,10 @@ def test_chips_tell_the_product(chip: str, product: Product | None) -> None:
 @pytest.mark.parametrize(
     ("chips", "sentence"),
     [
-        (("310P3", "310P3"), "preflight does not support Ascend 310P"),
-        (("Ascend950PR",), "preflight does not support Ascend 950"),
-        (("910A", "910B3"), "are of several products; learn the hosts of each product apart, with --hosts"),
-        ((), 'npu-smi names no chips, which tells no product; write an inventory with product = "atlas-a2"'),
+        (("310P3", "310P3"), "Ascend 310P"),
+        (("Ascend950PR",), "Ascend 950"),
+        (("910A", "910B3"), "belong to several products. Learn the hosts of each product separately, with --hosts"),
+        ((), 'npu-smi reports no chips, so the product is unknown. Set product = "atlas-a2"'),
     ],
 )
 def test_chips_that_tell_no_product_are_named(chips: tuple[str, ...], sentence: str) -> None:

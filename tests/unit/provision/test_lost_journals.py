@@ -41,4 +41,4 @@ def test_what_a_damaged_journal_still_tells_is_not_called_missing() -> None:
     undo = Undoing(Plan(()), damaged={"node01": 1}, recorded=(address,))
     left = what_is_left("1", undo, [past("1", address)], Way([], Dispatch({})), "2")
     assert left.away == ()
-    assert left.notes[0].endswith("no step that this machine knows of is missing")
+    assert left.notes[0].endswith("The journal on this machine has no further changes.")

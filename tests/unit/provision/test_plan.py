@@ -105,8 +105,8 @@ def test_two_checks_that_want_different_things_stop_everything_by_name() -> None
     with pytest.raises(PreflightError) as error:
         make_plan(found(ports(), ports(after="61000", why="PRT199")), EVERY)
     assert str(error.value) == (
-        f"node01: two checks want different things of sysctl {KEY}: PRT101 '30000,60000-60031' and PRT199 '61000'; "
-        "nothing was changed"
+        f"node01: two checks need different values of sysctl {KEY}: PRT101 '30000,60000-60031' and PRT199 '61000'. "
+        "Nothing was changed."
     )
 
 
@@ -153,7 +153,7 @@ def test_what_a_device_keeps_is_said_and_what_stands_in_its_file_goes_with_the_f
     ]
     assert keeps == (
         "node01: device 0 keeps 10.0.0.1/24 until reboot",
-        "node01: device 3 keeps what it was given back from /etc/hccn.conf",
+        "node01: device 3 keeps the settings restored from /etc/hccn.conf",
     )
 
 
@@ -172,7 +172,7 @@ def test_what_devices_keep_is_folded_over_devices_and_hosts() -> None:
         "node03: device 2 keeps 10.0.0.99/24, gateway 10.0.0.254 until reboot",
     )
     given_back = [recovery(host, 1) for host in ("node01", "node02")]
-    assert plan_of(given_back)[1] == ("node[01-02]: device 1 keeps what they were given back from /etc/hccn.conf",)
+    assert plan_of(given_back)[1] == ("node[01-02]: device 1 keeps the settings restored from /etc/hccn.conf",)
 
 
 # What has to wait.
@@ -197,7 +197,9 @@ def test_a_device_with_a_running_job_is_left_alone_and_the_process_is_named() ->
     facts = hosts(node01=smi([NpuProcess(1, 4711, "python")]))
     plan, notes = held_back(ADDRESSES, facts)
     assert [change.target for change in plan.changes] == ["0", KEY]
-    assert notes == ("node01: device 1 is left alone unless --force-busy: process python (pid 4711) uses it",)
+    assert notes == (
+        "node01: device 1 is left out: process python (pid 4711) uses it. To include it, add --force-busy.",
+    )
 
 
 def test_the_user_of_the_process_is_named_and_every_kind_of_device_change_waits() -> None:
@@ -205,22 +207,26 @@ def test_the_user_of_the_process_is_named_and_every_kind_of_device_change_waits(
     waiting = saved("node01", 1, "address none", "address 10.0.0.2/24"), recovery("node01", 1)
     plan, notes = held_back(Plan(waiting), facts, allow_disturbing=True)
     assert plan.changes == ()
-    assert notes == ("node01: device 1 is left alone unless --force-busy: process python (pid 4711, user jo) uses it",)
+    assert notes == (
+        "node01: device 1 is left out: process python (pid 4711, user jo) uses it. To include it, add --force-busy.",
+    )
 
 
 def test_a_device_that_is_busy_without_a_process_is_left_alone() -> None:
     plan, notes = held_back(ADDRESSES, hosts(node01=smi(busy=37)))
     assert plan.changes == (ports(),)
     assert (
-        "node01: device 0 is left alone unless --force-busy: its AI cores are 37 % busy, though no process is shown"
-        in notes
+        "node01: device 0 is left out: its AI cores are 37% busy, although npu-smi lists no process. "
+        "To include it, add --force-busy." in notes
     )
 
 
 def test_a_device_of_which_nobody_can_tell_counts_as_busy() -> None:
     plan, notes = held_back(ADDRESSES, hosts(node01=Missing("npu-smi is not installed")))
     assert plan.changes == (ports(),)
-    assert notes[0].endswith("cannot tell whether a job uses it: npu-smi is not installed")
+    assert notes[0].endswith(
+        "a job may use it, since npu-smi failed: npu-smi is not installed. To include it, add --force-busy."
+    )
     assert not held_back(Plan(ADDRESSES.changes[:1]), ClusterFacts({"node01": Unreachable("timeout", "…", "…")}))[
         0
     ].changes
@@ -232,8 +238,8 @@ def test_a_disturbing_change_waits_until_it_is_allowed() -> None:
     plan, notes = held_back(Plan((change,)), facts)
     assert plan.changes == ()
     assert notes == (
-        "node01: device 0 address: '10.9.9.9/16' -> '10.0.0.1/24' may disturb what runs there: left out without "
-        "--allow-disturbing",
+        "node01: device 0 address: '10.9.9.9/16' -> '10.0.0.1/24' is left out, since it may disturb "
+        "running programs. To include it, add --allow-disturbing.",
     )
     assert held_back(Plan((change,)), facts, allow_disturbing=True) == (Plan((change,)), ())
 
@@ -328,7 +334,7 @@ def test_a_disturbing_change_and_its_note_are_marked() -> None:
     assert shown(off, notes=("node02: something was left out",)) == [
         "node01",
         "  ~ ufw enabled: yes -> no",
-        "      ! may disturb what runs there",
+        "      ! may disturb running programs",
         "      ! all ports open",
         "",
         "! node02: something was left out",
@@ -345,11 +351,11 @@ def test_a_chain_of_iptables_is_said_to_be_emptied_and_one_of_nftables_deleted()
         off(Kind.IPTABLES_INPUT, "ip6tables-nft", "-P INPUT DROP\n-A INPUT -j LOG"),
         off(Kind.NFT_INPUT, "ip a b", "table ip a {\n\tchain b {\n\t}\n}\n"),
     )  # fmt: skip
-    assert "  ~ iptables-nft chain INPUT: emptied; its policy: ACCEPT" in lines
+    assert "  ~ iptables-nft chain INPUT: emptied, policy ACCEPT" in lines
     assert "  ~ nftables chain inet filter input: deleted, with all its rules" in lines
-    put_back = lines.index("  ~ ip6tables-nft chain INPUT: put back")
+    put_back = lines.index("  ~ ip6tables-nft chain INPUT: restored")
     assert lines[put_back + 1 : put_back + 3] == ["      +-P INPUT DROP", "      +-A INPUT -j LOG"]
-    put_back = lines.index("  ~ nftables chain ip a b: put back")
+    put_back = lines.index("  ~ nftables chain ip a b: restored")
     assert lines[put_back + 1 : put_back + 5] == ["      +table ip a {", "      + chain b {", "      + }", "      +}"]
 
 
@@ -365,15 +371,15 @@ def test_files_that_differ_in_the_hosts_own_addresses_are_folded() -> None:
         "  - /etc/hccn.conf",
         "      -address_0=10.0.0.1",
         "      -gateway_0=10.0.0.254",
-        "      ! counts from the next boot on",
-        "      ! so on node01; on the others with their own addresses",
+        "      ! takes effect at the next boot",
+        "      ! shown for node01; the others get their own addresses",
         "",
         "node03",
         "  - /etc/hccn.conf",
         "      -address_0=10.0.0.3",
         "      -gateway_0=10.0.0.254",
         "      -mtu_0=9000",
-        "      ! counts from the next boot on",
+        "      ! takes effect at the next boot",
         "",
     ]
 
@@ -395,7 +401,7 @@ def test_a_program_is_named_by_its_size_and_the_policies_of_the_gate_are_folded(
         '      +  "host": "node01",',
         '      +  "undrain": false',
         "      +}",
-        "      ! so on node01; on the others with their own addresses",
+        "      ! shown for node01; the others get their own addresses",
         "",
     ]
 
@@ -407,13 +413,13 @@ def test_of_a_file_that_was_left_alone_the_difference_is_shown() -> None:
 
     mine = "a = 1\nb = 2\n" + "".join(f"# mine {n}\n" for n in range(9))
     assert [line.text for line in render_results([left("node01", mine), left("node02", mine + "x")], fold=fold)] == [
-        "node01…node02: /etc/sysctl.conf: somebody changed it meanwhile, so it was left",
-        "  alone; expected (-) and found (+) on node01:",
+        "node01…node02: /etc/sysctl.conf: left alone, since it was changed in the",
+        "  meantime; expected (-) and found (+) on node01:",
         *(f"      +# mine {n}" for n in range(6)),
         "      … and 3 more lines",
     ]
     assert [line.text for line in render_results([left("node01", None)], fold=fold)] == [
-        "node01: /etc/sysctl.conf: somebody changed it meanwhile, so it was left alone;",
+        "node01: /etc/sysctl.conf: left alone, since it was changed in the meantime;",
         "  expected (-) and found (+):",
         "      -a = 1",
         "      -b = 2",
@@ -429,9 +435,9 @@ def test_results_count_what_went_well_and_name_what_did_not() -> None:
     ]
     assert [line.text for line in render_results(results, fold=fold)] == [
         "1 change made on 1 host",
-        f"node02…node03: {KEY}: somebody changed it meanwhile,",
-        "  so it was left alone; expected 30000, found 40000",
-        "node03: nftables inet filter input: not tried, because of the one before",
+        f"node02…node03: {KEY}: left alone, since it was",
+        "  changed in the meantime; expected 30000, found 40000",
+        "node03: nftables inet filter input: not tried, since an earlier change failed",
     ]
 
 
@@ -507,8 +513,8 @@ def test_where_nobody_has_an_address_yet_it_is_said_that_nobody_was_asked() -> N
     pings, notes = questions(plan, nics(node01={}, node02={0: "10.7.0.2/255.255.255.0"}))
     assert pings == ()
     assert notes == (
-        "nobody could be asked whether the new addresses of node01/0, node01/1, node01/2, node01/3 and 4 more are "
-        "free: no device has an address in their subnets yet",
+        "cannot check whether the new addresses of node01/0, node01/1, node01/2, node01/3 and 4 more are "
+        "free, since no device has an address in their subnets yet",
     )
 
 
@@ -531,14 +537,16 @@ def test_an_answer_names_who_asked_what_answered_and_who_has_it() -> None:
     stranger = Ping("node02", 0, "10.0.0.7", "node01/1", 3, 1, 0.1)
     silent = Ping("node02", 0, "10.0.0.8", "node01/2", 3, 0)
     assert taken((answered, stranger, silent), facts) == (
-        "10.0.0.4, planned for node01/0, is taken: it answers a ping from node02/0; device 1 of node02 has it now",
-        "10.0.0.7, planned for node01/1, is taken: it answers a ping from node02/0; nothing in this inventory has it",
+        "10.0.0.4, planned for node01/0, is in use: it answers a ping from node02/0. "
+        "Current owner: device 1 of node02.",
+        "10.0.0.7, planned for node01/1, is in use: it answers a ping from node02/0. "
+        "Current owner: no device of this inventory.",
     )
 
 
 def test_a_question_that_could_not_be_put_is_said() -> None:
     assert not_asked((Ping("node02", 0, "10.0.0.4", "node01/0", error="hccn_tool is not installed"),)) == (
-        "whether 10.0.0.4 is free could not be asked from node02/0: hccn_tool is not installed",
+        "cannot check from node02/0 whether 10.0.0.4 is free: hccn_tool is not installed",
     )
 
 
@@ -559,7 +567,7 @@ def test_what_could_not_be_looked_at_is_told_once_and_much_of_it_is_counted() ->
     once = not_seen([seen, blind("FWL101", "node01"), blind("FWL102", "node01")])
     assert once == ("node01: could not be checked: nft failed",)
     many = not_seen([blind("FWL101", f"node{n}") for n in range(8)])
-    assert (len(many), many[-1]) == (6, "3 more things could not be looked at")
+    assert (len(many), many[-1]) == (6, "3 more checks could not run")
 
 
 def test_every_check_of_a_module_that_carries_changes_declares_their_area() -> None:

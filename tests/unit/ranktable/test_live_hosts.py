@@ -296,9 +296,9 @@ def test_a_table_is_written_from_saved_facts(run: Run) -> None:
     )
     code, out, err = run("--check", "table.json")
     assert (code, err) == (0, "")
-    assert "no rule is broken; whether the hosts are so was not asked" in out
+    assert "The table is valid. The hosts were not checked." in out
     code, out, _ = run("--check", "table.json", "--from", "facts.json")
-    assert (code, "no rule is broken, and the hosts are so" in out) == (0, True)
+    assert (code, "The table is valid and agrees with the hosts." in out) == (0, True)
 
 
 def test_differences_exit_with_one_and_unseen_hosts_with_three(run: Run) -> None:
@@ -310,7 +310,7 @@ def test_differences_exit_with_one_and_unseen_hosts_with_three(run: Run) -> None
         "10.20.3.99 [device-ip]"
     ) in unwrapped(out)
     code, out, _ = run("--check", "table.json", "--from", "away.json")
-    assert (code, "! could not look: node02: device addresses: hccn_tool is not there" in out) == (3, True)
+    assert (code, "! not checked: node02: device addresses: hccn_tool is not there" in out) == (3, True)
     assert run("--from", "away.json", "-o", "none.json")[0] == 3
     assert not Path("none.json").exists()
 
@@ -365,7 +365,7 @@ def test_a_file_is_overwritten_only_with_an_option(run: Run) -> None:
     Path("mine.json").write_text("mine")
     code, _, err = run("--from", "facts.json", "-o", "mine.json")
     assert (code, Path("mine.json").read_text()) == (2, "mine")
-    assert "mine.json is there already; name another file, or write over it with --force" in err
+    assert "mine.json already exists. Choose another file, or overwrite it with --force." in err
     assert run("--from", "facts.json", "-o", "mine.json", "--force")[0] == 0
     assert read(Path("mine.json").read_text()).table is not None
 
@@ -373,25 +373,25 @@ def test_a_file_is_overwritten_only_with_an_option(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "say where the table goes"),
-        (("-o", "json"), "belongs to --check"),
+        ((), "ranktable needs -o FILE"),
+        (("-o", "json"), "is for --check"),
         (("--from", "facts.json", "-o", "-", "--devices", "3,4"), "2 or 4 devices are all of 0-3, or all of 4-7"),
         (("--from", "facts.json", "-o", "-", "--devices", "0-2"), "Atlas A1 takes 1, 2, 4 or 8 of a server"),
-        (("--from", "facts.json", "-o", "-", "--devices", "9"), "node01 has no device 9, by the inventory"),
-        (("--from", "facts.json", "-o", "-", "--devices", "3-1"), "'3-1' is no list of devices such as 0-3 or 0,1"),
-        (("--from", "facts.json", "-o", "-", "--devices", "a"), "'a' is no list of devices such as 0-3 or 0,1"),
-        (("--from", "facts.json", "-o", "-", "--format", "1.2"), "version 1.2 is of super-pods of atlas-a3"),
-        (("--from", "facts.json", "--push", "/data/t.json"), "--push goes to the hosts, and --from contacts nobody"),
-        (("-o", "new.json", "--dry-run"), "--dry-run belongs to --push"),
-        (("--push", "data/t.json", "-y"), "has to be an absolute path"),
-        (("--push", "/data/../t.json", "-y"), "has to be an absolute path"),
-        (("--push", "/data/", "-y"), "has to be an absolute path"),
-        (("--check", "nowhere.json"), "nowhere.json: No such file or directory; name a rank table"),
+        (("--from", "facts.json", "-o", "-", "--devices", "9"), "node01 has no device 9 in the inventory"),
+        (("--from", "facts.json", "-o", "-", "--devices", "3-1"), "'3-1' is not a list of devices such as 0-3 or 0,1"),
+        (("--from", "facts.json", "-o", "-", "--devices", "a"), "'a' is not a list of devices such as 0-3 or 0,1"),
+        (("--from", "facts.json", "-o", "-", "--format", "1.2"), "--format 1.2 is for super-pods of atlas-a3"),
+        (("--from", "facts.json", "--push", "/data/t.json"), "--from and --push exclude each other"),
+        (("-o", "new.json", "--dry-run"), "--dry-run is for --push"),
+        (("--push", "data/t.json", "-y"), "is not an absolute path"),
+        (("--push", "/data/../t.json", "-y"), "is not an absolute path"),
+        (("--push", "/data/", "-y"), "is not an absolute path"),
+        (("--check", "nowhere.json"), "nowhere.json: No such file or directory. Choose a rank table"),
         (("--check", "."), "a directory"),
-        (("--check", "facts.json", "-o", "x.json"), "--check writes no table"),
-        (("--check", "facts.json", "--devices", "0"), "--check judges a table that is there"),
-        (("--check", "facts.json", "--limit", "node01"), "--limit names hosts to compare the table with"),
-        (("--check", "latin.json"), "latin.json:2:2: not text in UTF-8, so no rank table"),
+        (("--check", "facts.json", "-o", "x.json"), "with --check, -o is console or json"),
+        (("--check", "facts.json", "--devices", "0"), "--check excludes --push"),
+        (("--check", "facts.json", "--limit", "node01"), "--check with --limit needs --inventory FILE"),
+        (("--check", "latin.json"), "latin.json:2:2: the rank table is not UTF-8 text"),
     ],
 )
 def test_wrong_usage_is_one_sentence(run: Run, arguments: tuple[str, ...], says: str) -> None:
@@ -420,12 +420,12 @@ def test_the_plan_of_a_large_table_shows_path_and_size(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.splitlines() == [
         "+ /data/t.json on node[01-03]",
         "~ /data/t.json on node04",
-        "version 1.0, 2 servers, 16 ranks; -o FILE writes it here, to be read",
+        "version 1.0, 2 servers, 16 ranks; to read it, add -o FILE",
     ]
 
 
 def test_a_table_with_problems_is_not_pushed() -> None:
     cluster = scene({}).cluster
     nobody = Session(cluster, cluster.hosts, cast(Transport, None), ProgressLine())
-    with pytest.raises(PreflightError, match="the table has more than 8192 KiB: write it with -o"):
+    with pytest.raises(PreflightError, match=r"the table is larger than 8192 KiB\. Write it with -o"):
         push(Namespace(push="/data/t.json"), nobody, " " * (9 << 20))

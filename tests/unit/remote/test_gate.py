@@ -19,7 +19,7 @@ jobs = importlib.import_module("gate.jobs")
 answers = importlib.import_module("gate.answer")
 files = importlib.import_module("gate.files")
 
-FOUND = " (found 60 min ago; once fixed: preflight gate clear --limit node01)"
+FOUND = " (found 60 min ago. Once fixed, run preflight gate clear --limit node01)"
 OUR_LINKS = """
 case "$*" in
 *-link*) echo "link status: UP" ;;
@@ -40,7 +40,7 @@ def test_a_good_host_with_a_fresh_verdict_is_open_without_any_vendor_tool(
     calls = node.hccn_tool("exit 1", monkeypatch)
     answer = node.ask(context)
     assert (answer.outcome, answer.open, answer.reasons, answer.code()) == ("pass", True, [], 0)
-    looked = (None, "node01 is good") if context == "task" else (HOUR, "node01 is good; looked at 60 min ago")
+    looked = (None, "node01 is healthy") if context == "task" else (HOUR, "node01 is healthy, checked 60 min ago")
     assert (answer.age, answer.sentence) == looked
     assert not calls.exists()
 
@@ -74,50 +74,53 @@ def pipe(name: str) -> Spoil:
 
 
 UNBELIEVED: dict[str, tuple[Spoil, str]] = {
-    "none": (lambda node: node.file(VERDICT).unlink(), "nothing is published on this host; preflight check --publish"),
-    "empty": (lambda node: node.write(VERDICT, ""), "is damaged: it is no JSON"),
+    "none": (
+        lambda node: node.file(VERDICT).unlink(),
+        "no result is published on this host. Run preflight check --publish",
+    ),
+    "empty": (lambda node: node.write(VERDICT, ""), "is damaged: not valid JSON"),
     "truncated": (lambda node: node.write(VERDICT, node.file(VERDICT).read_bytes()[:-9]), "is damaged"),
     "no UTF-8": (lambda node: node.write(VERDICT, b"\xff\xfe\x00"), "is damaged"),
     "deep": (lambda node: node.write(VERDICT, "[" * 200_000), "is damaged"),
-    "a list": (lambda node: node.write(VERDICT, "[]"), "no JSON object"),
-    "edited": (replaced(VERDICT, '"pass"', '"fail"'), "its checksum is another one"),
-    "no checksum": (lambda node: node.write(VERDICT, '{"schema": "preflight.verdict/1"}'), "its checksum"),
+    "a list": (lambda node: node.write(VERDICT, "[]"), "not a JSON object"),
+    "edited": (replaced(VERDICT, '"pass"', '"fail"'), "wrong checksum"),
+    "no checksum": (lambda node: node.write(VERDICT, '{"schema": "preflight.verdict/1"}'), "wrong checksum"),
     "huge": (lambda node: node.write(VERDICT, b" " * (3 << 20)), "is larger than 1024 KiB"),
     "a link": (linked, "cannot be read: Too many levels of symbolic links"),
     "a folder": (folder(VERDICT), "is not a file"),
     "a pipe": (pipe(VERDICT), "is not a file"),
-    "writable": (lambda node: node.file(VERDICT).chmod(0o620), "others than root can write"),
-    "folder writable": (lambda node: node.file(VERDICT).parent.chmod(0o777), "others than root can write"),
-    "another host": (lambda node: node.verdict(host="node02"), "is of another host, 'node02'"),
-    "another machine": (lambda node: node.verdict(machine="f" * 32), "is of another machine"),
+    "writable": (lambda node: node.file(VERDICT).chmod(0o620), "users other than root can write"),
+    "folder writable": (lambda node: node.file(VERDICT).parent.chmod(0o777), "users other than root can write"),
+    "another host": (lambda node: node.verdict(host="node02"), "belongs to another host, 'node02'"),
+    "another machine": (lambda node: node.verdict(machine="f" * 32), "belongs to another machine"),
     "another inventory": (lambda node: node.verdict(config="0ld"), "preflight gate install, then preflight check"),
-    "another version": (lambda node: node.verdict(schema="preflight.verdict/9"), "is of another version"),
-    "no looks": (lambda node: node.verdict(looks=None), "of a form that this gate does not know"),
-    "odd look": (lambda node: node.verdict(node.look(state={"boot": 1})), "of a form"),
-    "odd problem": (lambda node: node.verdict(node.look(problems=[{"check": "PRT101"}])), "of a form"),
-    "not a time": (lambda node: node.verdict(node.look(time=float("nan"))), "of a form"),
+    "another version": (lambda node: node.verdict(schema="preflight.verdict/9"), "has an unsupported version"),
+    "no looks": (lambda node: node.verdict(looks=None), "has an unknown format"),
+    "odd look": (lambda node: node.verdict(node.look(state={"boot": 1})), "unknown format"),
+    "odd problem": (lambda node: node.verdict(node.look(problems=[{"check": "PRT101"}])), "unknown format"),
+    "not a time": (lambda node: node.verdict(node.look(time=float("nan"))), "unknown format"),
     "no check": (lambda node: node.verdict(looks={}), "no check of this host is published"),
-    "future": (lambda node: node.verdict(node.look(time=NOW + 7200)), "from the future (2 h ahead"),
+    "future": (lambda node: node.verdict(node.look(time=NOW + 7200)), "is 2 h ahead"),
     "old": (
         lambda node: node.verdict(node.look(time=NOW - 30 * HOUR)),
-        "the last check was 30 h ago, and counts for 24 h",
+        "the last check was 30 h ago and is valid for 24 h",
     ),
     "expired": (
         lambda node: node.verdict(node.look(expires=NOW - 1)),
-        "the last check was 60 min ago, and counts for 59",
+        "the last check was 60 min ago and is valid for 59",
     ),
-    "kernel": (lambda node: node.write("proc/sys/kernel/osrelease", "6.1.0\n"), "the kernel is another one"),
+    "kernel": (lambda node: node.write("proc/sys/kernel/osrelease", "6.1.0\n"), "the kernel has changed"),
     "driver": (
         lambda node: node.write("usr/local/Ascend/driver/version.info", "Version=24\n"),
-        "the driver is another",
+        "the driver has changed",
     ),
     "no policy": (lambda node: node.file(POLICY).unlink(), "preflight gate install"),
     "policy truncated": (lambda node: node.write(POLICY, node.file(POLICY).read_bytes()[:-9]), "is damaged"),
-    "policy of later": (replaced(POLICY, "gate/1", "gate/2"), "of another version, 'preflight.gate/2'"),
-    "policy without ages": (replaced(POLICY, "max_age", "age_max"), "max_age is missing or of the wrong kind"),
-    "policy of text": (lambda node: node.policy({"devices": ["0"]}), "devices is missing or of the wrong kind"),
-    "policy's ports": (lambda node: node.policy({"free": "1-99999"}), "'1-99999' is no range of ports"),
-    "policy's folder": (lambda node: node.file(POLICY).parent.chmod(0o777), "others than root can write"),
+    "policy of later": (replaced(POLICY, "gate/1", "gate/2"), "an unsupported version, 'preflight.gate/2'"),
+    "policy without ages": (replaced(POLICY, "max_age", "age_max"), "max_age is missing or has the wrong type"),
+    "policy of text": (lambda node: node.policy({"devices": ["0"]}), "devices is missing or has the wrong type"),
+    "policy's ports": (lambda node: node.policy({"free": "1-99999"}), "'1-99999' is not a port range"),
+    "policy's folder": (lambda node: node.file(POLICY).parent.chmod(0o777), "users other than root can write"),
 }
 
 
@@ -134,8 +137,8 @@ def test_what_is_not_to_be_believed_is_unknown_and_says_why(
     assert (prolog.outcome, prolog.open, prolog.code()) == ("unknown", True, 0)
     assert (job.outcome, job.open, job.code()) == ("unknown", False, 3)
     assert (init.open, init.code()) == (False, 43)
-    assert prolog.sentence.endswith("; jobs run all the same")
-    assert job.sentence.endswith("; no job runs until that is known")
+    assert prolog.sentence.endswith(". Jobs run anyway")
+    assert job.sentence.endswith(". No job runs until it is known")
 
 
 def test_a_clock_that_is_a_little_ahead_is_no_future(node: Node) -> None:
@@ -240,12 +243,12 @@ LIVE: dict[str, tuple[Spoil, set[tuple[str, str, int | None]], str]] = {
     "port taken, by nobody that is seen": (
         lambda node: listening(node, 22, 60007),
         {("PRT103", "fail", None)},
-        "job port 60007 is taken by a process that is not seen",
+        "job port 60007 is in use by an unknown process",
     ),
     "left over": (
         in_use("systemd"),
         {("PRT103", "fail", None), ("NPU114", "warn", 1)},
-        "PRT103: job port 29500 is taken by python3 (process 701)",
+        "PRT103: job port 29500 is in use by python3 (process 701)",
     ),
     "of a job that runs": (in_use("slurmstepd"), {("PRT103", "warn", None)}, "node01 may run jobs: PRT103"),
     "of preflight": (in_use("preflight-agent"), {("PRT103", "warn", None)}, "node01 may run jobs: PRT103"),
@@ -262,22 +265,22 @@ LIVE: dict[str, tuple[Spoil, set[tuple[str, str, int | None]], str]] = {
     "a service holds the device": (
         lambda node: process(node, 9, "npu-exporter", 1, "/dev/davinci0"),
         set(),
-        "node01 is good",
+        "node01 is healthy",
     ),
     "no device node": (
         lambda node: node.file("dev/davinci1").unlink(),
         {("NPU109", "fail", 1)},
-        "device 1: there is no /dev/davinci1",
+        "device 1: /dev/davinci1 does not exist",
     ),
     "no NIC": (
         lambda node: node.policy({"nic": "eth7"}),
         {("HST103", "fail", None)},
-        "there is no host NIC eth7",
+        "host NIC eth7 does not exist",
     ),
     "NIC off": (
         lambda node: node.write("sys/class/net/eth0/flags", "0x1002\n"),
         {("HST103", "fail", None)},
-        "eth0 is switched off",
+        "eth0 is down",
     ),
     "no carrier": (
         lambda node: node.write("sys/class/net/eth0/carrier", "0\n"),
@@ -287,7 +290,7 @@ LIVE: dict[str, tuple[Spoil, set[tuple[str, str, int | None]], str]] = {
     "carrier came and went": (
         lambda node: node.write("sys/class/net/eth0/carrier_changes", "8\n"),
         {("HST103", "warn", None)},
-        "eth0: its carrier went or came 6 times since the last check",
+        "eth0: the carrier changed 6 times since the last check",
     ),
 }
 
@@ -342,7 +345,7 @@ def test_a_container_with_a_network_of_its_own_does_not_judge_the_host_by_it(nod
     answer = node.ask("init")
     assert says(answer) == {("gate", "warn", None)}
     assert (answer.open, answer.code()) == (True, 0)
-    assert "this container has a network of its own" in answer.sentence
+    assert "this container has its own network" in answer.sentence
 
 
 def test_what_a_prolog_may_have_let_be_fails_no_task(node: Node) -> None:
@@ -358,7 +361,7 @@ def test_a_task_s_user_has_to_be_let_to_its_devices(node: Node, monkeypatch: pyt
     monkeypatch.setattr(importlib.import_module("gate.live").os, "access", lambda path, _: not path.endswith("1"))
     answer = node.ask("task", SLURM_JOB_GPUS="0-1")
     assert says(answer) == {("HST109", "fail", 1)}
-    words = f"HST109: device 1: user {os.getuid()} may not open /dev/davinci1"
+    words = f"HST109: device 1: user {os.getuid()} has no permission to open /dev/davinci1"
     assert answer.sentence == f"this task cannot run on node01: {words}"
     assert node.ask("task", SLURM_JOB_GPUS="0").outcome == "pass"
     assert node.ask("task").outcome == "pass", "it may want no device at all"
@@ -377,7 +380,7 @@ def test_a_real_listener_is_found_with_its_process() -> None:
             "print(free_ports(CheckedHost(Policy, [])))"
         )
         done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=True)
-    assert f"job port {port} is taken by" in done.stdout
+    assert f"job port {port} is in use by" in done.stdout
     assert f"(process {os.getpid()})" in done.stdout
 
 
@@ -437,7 +440,7 @@ def test_after_a_boot_links_and_addresses_are_read_again(node: Node, monkeypatch
     node.hccn_tool(down.replace("100.11", "100.99"), monkeypatch)
     answer = node.ask()
     assert says(answer) == {("NPU107", "fail", 1), ("NPU101", "fail", 0)}
-    assert "device 0: address 192.168.100.99, not 192.168.100.11" in [one["summary"] for one in answer.reasons]
+    assert "device 0: address 192.168.100.99, expected 192.168.100.11" in [one["summary"] for one in answer.reasons]
 
 
 TOOLS: dict[str, tuple[str, str]] = {
@@ -445,7 +448,7 @@ TOOLS: dict[str, tuple[str, str]] = {
     "floods": ("yes | head -c 100000", "hccn_tool printed more than 4 KiB"),
     "refuses": ("echo 'permission denied: pls check this cmd run permission.' >&2; exit 1", "permission denied"),
     "busy": ("echo 'hccn_tool is busy, please try again.'; exit 1", "hccn_tool is busy"),
-    "garbage": ("printf '\\377\\033[2J'", "hccn_tool said"),
+    "garbage": ("printf '\\377\\033[2J'", "hccn_tool printed"),
     "silent": ("exit 0", "hccn_tool printed ''"),
     "another word": ("echo 'link status: SIDEWAYS'", "link status: SIDEWAYS"),
 }
@@ -524,7 +527,7 @@ def test_the_operators_rules(node: Node, case: str) -> None:
     assert answer.outcome == outcome
     assert answer.open is (outcome in ("pass", "warn"))
     if outcome == "warn":
-        assert f"NPU117 has fail{FOUND} (fail, and not required)" in answer.sentence
+        assert f"NPU117 has fail{FOUND} (fail, but not required)" in answer.sentence
 
 
 def test_a_check_that_is_off_is_not_looked_at(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,9 +550,9 @@ def test_a_probe_is_needed_only_where_the_operator_says_so(node: Node) -> None:
     node.verdict(None, old)
     assert node.ask().outcome == "pass"
     node.policy(need_probe=True)
-    assert "the last probe was 16 d ago, and counts for 7 d; preflight probe --publish" in node.ask().sentence
+    assert "the last probe was 16 d ago and is valid for 7 d. Run preflight probe --publish" in node.ask().sentence
     node.verdict()
-    assert "no probe of this host is published; preflight probe --publish" in node.ask().sentence
+    assert "no probe of this host is published. Run preflight probe --publish" in node.ask().sentence
     node.verdict(None, node.look())
     assert node.ask().outcome == "pass"
 
@@ -570,7 +573,7 @@ def test_a_failure_holds_until_a_newer_run_takes_its_place(node: Node, changes: 
     answer = node.ask()
     assert (answer.outcome, answer.open) == ("fail", False)
     failures = [one for one in answer.reasons if one["check"] != "verdict"]
-    words = f"NPU117 has fail (found {age} ago; once fixed: preflight gate clear --limit node01)"
+    words = f"NPU117 has fail (found {age} ago. Once fixed, run preflight gate clear --limit node01)"
     assert [(one["check"], one["summary"]) for one in failures] == [("NPU117", words)]
     assert words in answer.sentence
     assert node.ask(SLURM_JOB_GPUS="1").outcome == "unknown", "it is another device than this job's"

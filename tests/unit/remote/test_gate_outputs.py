@@ -24,7 +24,7 @@ class Answer:
     """As the node's gate has it."""
 
     outcome: str
-    sentence: str = "node01 is good"
+    sentence: str = "node01 is healthy"
     reasons: list[dict[str, Any]] = field(default_factory=list)
     age: float | None = 59.7
     open: bool = True

@@ -62,7 +62,7 @@ def test_only_what_preflight_has_taken_out_counts() -> None:
     nodes = {f"n{number}": "dead fan" for number in range(15)} | {f"m{number}": "" for number in range(5)}
     assert slurm_nodes.systemic(nodes, ["m1", "m2"], LIMIT) == ""
     assert slurm_nodes.systemic({**nodes, "m1": OURS}, ["m2", "m3"], LIMIT) == (
-        "systemic: 3 of 20 nodes would be out by preflight, and at most 2 may be; nobody is drained"
+        "systemic: preflight would have drained 3 of 20 nodes, but the limit is 2. No node is drained"
     )
 
 
@@ -153,7 +153,7 @@ def test_another_one_s_reason_is_left_as_it_is(stand_in: Callable[[str], Scontro
     scontrol = stand_in(f"cat {tmp_path}/nodes")
     assert slurm_drain.drain(broken(), "node1", scontrol, LIMIT) == (
         1,
-        "left as it is, its reason is not ours: dead fan",
+        "left alone, because the drain reason is not preflight's: dead fan",
     )
     assert calls(tmp_path) == ["-a -o show node"]
 
@@ -184,7 +184,7 @@ def test_only_the_very_drain_that_was_ours_is_taken_back(stand_in: Callable[[str
     (tmp_path / "nodes").write_text(shown(now))
     before, names = dict.fromkeys(now, ""), ["node1", "node2", "node3"]
     why = slurm_nodes.take_out(stand_in(f"cat {tmp_path}/nodes"), before, names, OURS, {"nodes": 3})
-    assert why.startswith("systemic: 4 of 4")
+    assert why.startswith("systemic: preflight would have drained 4 of 4")
     assert calls(tmp_path)[2:] == ["update nodename=node3 state=undrain"]
 
 
@@ -210,15 +210,15 @@ def test_a_drain_that_cannot_be_done_or_looked_at_is_taken_back_and_the_job_star
     assert (code, told[:12]) == (0, "not drained:")
     assert why in told
     assert calls(tmp_path)[number:] == [UNDRAIN]
-    assert ("it may be drained nevertheless" in told) == ("Access denied" in why)
+    assert ("It may be drained nevertheless" in told) == ("Access denied" in why)
 
 
 NOBODY_KNOWS = {
     "it fails": ("echo 'slurm_load_node error: Unable to contact slurm controller'; exit 1", "Unable to contact"),
     "it hangs": ("exec sleep 60", "did not answer within 2.0 s"),
-    "it knows no such node": (f"printf '%s' '{shown({'other': ''}).strip()}'", "Slurm knows no node 'node1'"),
-    "it prints nothing": ("true", "Slurm knows no node 'node1'"),
-    "it prints rubbish": ("head -c 100000 /dev/urandom", "Slurm knows no node 'node1'"),
+    "it knows no such node": (f"printf '%s' '{shown({'other': ''}).strip()}'", "Slurm has no node 'node1'"),
+    "it prints nothing": ("true", "Slurm has no node 'node1'"),
+    "it prints rubbish": ("head -c 100000 /dev/urandom", "Slurm has no node 'node1'"),
 }
 
 
@@ -235,14 +235,14 @@ def test_where_slurm_cannot_be_asked_nobody_is_drained_also_not_by_slurm(
 def test_a_prolog_that_is_not_told_its_node_drains_none(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": "", "node2": ""}))
     assert slurm_drain.drain(broken(), "", stand_in(f"cat {tmp_path}/nodes"), LIMIT) == (
-        0, "not drained: Slurm knows no node ''",
+        0, "not drained: Slurm has no node ''",
     )  # fmt: skip
     assert calls(tmp_path) == ["-a -o show node"]
 
 
 def test_a_missing_scontrol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_nodes, "PLACES", ("/nowhere/scontrol",))
-    with pytest.raises(SlurmError, match="scontrol is in none of /nowhere"):
+    with pytest.raises(SlurmError, match="scontrol was not found in /nowhere"):
         Scontrol({}, time.monotonic() + 4).nodes()
 
 
@@ -276,7 +276,7 @@ def test_a_reason_is_one_short_line_of_ascii() -> None:
 
 @pytest.mark.parametrize("host", ["node02", "node02.row4.pool-b.cluster.example.com"])
 def test_a_long_reason_keeps_its_age_and_what_clears_it(host: str) -> None:
-    age = f" (found 26 h ago; once fixed: preflight gate clear --limit {host})"
+    age = f" (found 26 h ago. Once fixed, run preflight gate clear --limit {host})"
     said = slurm_nodes.reason("NPU117", "y" * 300 + age)
     assert said.startswith("preflight: NPU117 yyy")
     assert said.endswith("y" + age)
@@ -286,21 +286,21 @@ def test_a_long_reason_keeps_its_age_and_what_clears_it(host: str) -> None:
 def test_an_unknown_that_the_policy_closes_is_a_reason_too(stand_in: Callable[[str], Scontrol], tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text(shown({"node1": ""}))
     scontrol = stand_in(f'case "$*" in *show*) cat {tmp_path}/nodes;; esac')
-    answer = GateAnswer("prolog", "node1", "unknown", [reason("verdict", "unknown", "nothing is published")], False)
+    answer = GateAnswer("prolog", "node1", "unknown", [reason("verdict", "unknown", "no result is published")], False)
     assert slurm_drain.drain(answer, "node1", scontrol, LIMIT) == (1, "drained")
-    assert "reason=preflight: [verdict] nothing is published" in calls(tmp_path)[1]
+    assert "reason=preflight: [verdict] no result is published" in calls(tmp_path)[1]
 
 
 GIVEN_BACK = {
     OURS: "update nodename=node1 state=undrain",
-    "preflight: PRB101 device 0 came as far as store": "",  # a node alone cannot tell
+    "preflight: PRB101 device 0 hung in a test": "",  # a node alone cannot tell
     "dead fan": "",
     "": "",
     # An administrator's, which only begin as ours do.
     "preflight: keep out until Monday, jo": "",
     "preflight: gate is off until Monday, jo": "",
     "preflight: verdict of the vendor is open": "",
-    "preflight: [verdict] nothing is published on this host": "update nodename=node1 state=undrain",
+    "preflight: [verdict] no result is published on this host": "update nodename=node1 state=undrain",
     "preflight:": "",
     "preflight: NPU107": "",
     "preflight: NPU1070 is on order": "",
@@ -329,7 +329,7 @@ def test_a_node_whose_trouble_has_only_become_a_warning_is_not_given_back(
 ) -> None:
     """A cable that comes and goes would take it out and in without end."""
     (tmp_path / "nodes").write_text(shown({"node1": "preflight: HST103 host NIC eth0 has no carrier"}))
-    answer = GateAnswer("health", "node1", "warn", [reason("HST103", "warn", "its carrier went 6 times")], True)
+    answer = GateAnswer("health", "node1", "warn", [reason("HST103", "warn", "the carrier changed 6 times")], True)
     assert slurm_drain.undrain(answer, "node1", stand_in(f"cat {tmp_path}/nodes")) == (0, "")
     assert calls(tmp_path) == ["-a -o show node node1"]
 

@@ -261,7 +261,7 @@ def test_without_the_child_that_looks_nobody_knows(gate: Gate) -> None:
             os.kill(pid, signal.SIGKILL)
     done = json.loads(process.communicate()[0])
     assert process.returncode == 3
-    assert "what looks was ended, at NPU107" in done["sentence"]
+    assert "the check was ended (during NPU107)" in done["sentence"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

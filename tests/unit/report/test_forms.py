@@ -182,9 +182,9 @@ def test_the_map_has_a_column_for_every_device_and_says_what_its_colours_mean(
     page = forms(report(Finding("HST101", PASS, "", host="node01"), *findings))["html"]
     (row,) = re.findall("<tr><th>node01</th>.*", page)
     assert len(re.findall("<td", row)) == 1 + columns
-    legend = page.partition("a column a device: ")[2].partition("</p>")[0]
+    legend = page.partition("One column per device. ")[2].partition("</p>")[0]
     assert re.findall('class="word ([a-z]+)"', legend) == ["pass", "warn", "fail", "unknown"]
-    assert legend.endswith("; grey: nothing is said of it alone")
+    assert legend.endswith("Grey: no separate result.")
 
 
 def test_a_page_of_a_thousand_hosts_is_one_that_can_be_mailed() -> None:
@@ -201,7 +201,7 @@ def test_a_page_of_a_thousand_hosts_is_one_that_can_be_mailed() -> None:
     assert len(page) < 5 << 20
     shown, _, more = page.partition("992 more like these")
     assert (shown.count(": link "), shown.count("see node"), more.count(": link ")) == (8, 3, 50)
-    assert "… and 942 more; the JSON report has them all" in more
+    assert "… and 942 more (-o json lists all)" in more
 
 
 def test_of_one_device_the_page_says_what_was_expected_and_what_was_found() -> None:
@@ -233,7 +233,7 @@ def test_a_suite_a_host_and_a_case_a_check() -> None:
         ("node01", "HST104"): [("skipped", "skip: not here")],
         ("node02", "NPU113"): [("error", "unknown: npu-smi hangs")],
         ("cluster", "PRB103"): [("failure", "fail: all are slow")],
-        ("node03", "the host was looked at"): [("error", "left out: busy")],
+        ("node03", "Host checked"): [("error", "left out: busy")],
     }
     assert {key: root.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "6", "failures": "2", "errors": "2", "skipped": "1"
@@ -350,7 +350,7 @@ def test_files_are_written_also_where_stdout_or_another_file_is_full(
 
     monkeypatch.setattr(Path, "replace", replace)
     assert main(asked) == 1
-    assert "a: the report could not be written: No space left on device" in capsys.readouterr().err
+    assert "cannot write the report to a: No space left on device" in capsys.readouterr().err
     assert json.loads(Path("b").read_text())["command"] == "check"
     assert sorted(file.name for file in Path().glob("?*.partial")) == []
     Path("b").unlink()
@@ -367,12 +367,12 @@ def test_files_are_written_also_where_stdout_or_another_file_is_full(
     ("asked", "says"),
     [
         (["-o", "short", "-o", "json"], "only one form of the report can go to stdout"),
-        (["-o", "json=x", "-o", "junit=x"], "x is named for two forms"),
-        (["-o", "json=x", "--save", "x"], "x is named for two forms"),
-        (["-o", "junit=missing/x"], "-o missing/x: nothing can be written in missing"),
+        (["-o", "json=x", "-o", "junit=x"], "x is given for two forms"),
+        (["-o", "json=x", "--save", "x"], "x is given for two forms"),
+        (["-o", "junit=missing/x"], "-o missing/x: cannot write in missing"),
         (["-o", "junit=."], "-o . is a directory"),
-        (["-o", "pdf"], "'pdf' is no format; there are console, short, json"),
-        (["-o", "json="], "'json=' names no file"),
+        (["-o", "pdf"], "'pdf' is not one of console, short, json"),
+        (["-o", "json="], "'json=' has no file after ="),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anybody_is_contacted(

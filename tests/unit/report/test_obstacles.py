@@ -26,7 +26,7 @@ NOT_INSTALLED = "the Python of the jobs is not installed, so the limits and vers
 OF_JOBS = ("versions", "limits", "job")
 NPU_SMI = ("npu_smi", "chips")
 SUDO = 'set sudo = true under [ssh] of hosts.toml, or log in as root (user = "root")'
-THEN = "; then: preflight check --inventory hosts.toml"
+THEN = ", then run: preflight check --inventory hosts.toml"
 
 
 def report(case: dict[str, Any]) -> tuple[list[str], str, Any]:

@@ -63,7 +63,7 @@ def test_exit_codes_follow_from_the_outcomes(outcomes: tuple[Outcome, ...], fail
 def test_a_run_that_skipped_everything_has_seen_nothing() -> None:
     skipped = report(finding(SKIP, "not run: --no-ping"))
     assert (skipped.verdict, skipped.exit_code()) == (UNKNOWN, 3)
-    assert next_step(skipped, INVENTORY).startswith("nothing was looked at")
+    assert next_step(skipped, INVENTORY) == "preflight check --inventory hosts.toml"
 
 
 def test_a_run_that_left_a_host_out_unasked_is_never_a_pass() -> None:
@@ -101,7 +101,7 @@ def test_a_folded_finding_says_only_what_holds_for_all() -> None:
 
     shown = "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.2")))
     assert "likely" not in shown
-    assert "fix: ping 10.0.0.1 (likewise for the others)" in shown
+    assert "fix: ping 10.0.0.1 (do the same for the others)" in shown
     assert "likely cause: 10.0.0.1 is not reached" in "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.1")))
 
 

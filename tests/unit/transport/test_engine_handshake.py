@@ -71,7 +71,7 @@ def test_a_relay_obeys_no_listener_without_the_token(impostor: Callable[[bytes],
     order = {"to": {"p": [[0, 9]]}, "run": ["touch", str(tmp_path / "obeyed")], "text": "t"}
     code, stderr, said = called(impostor, json.dumps(order).encode() + b"\n")
     assert code == 75
-    assert stderr.endswith(b": who answers does not prove that it has this token, for these hosts\n")
+    assert stderr.endswith(b": the other side did not prove that it has this run's token for these hosts\n")
     assert said == b""  # what it would have proved itself by
     assert not list(tmp_path.iterdir())
 

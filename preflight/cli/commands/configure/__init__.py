@@ -7,7 +7,7 @@
 The areas are ports, device addresses, firewall and environment. For one area there are
 `configure-ports`, `configure-device-ips`, `configure-firewall` and `configure-environment`.
 
-A host that has changed since it was read stays unchanged. Hosts undo firewall changes that no new
+A host that changed since it was read is left alone. Hosts undo firewall changes that no new
 connection confirms. A second run finds nothing to change. `preflight rollback RUN` undoes a run.
 """
 

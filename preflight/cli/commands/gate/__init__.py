@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not args.local:
-        raise UsageError(f"say --local, or one of: {', '.join(_ACTIONS)}; see preflight gate --help")
+        raise UsageError(f"gate needs --local or an action: {', '.join(_ACTIONS)}. See: preflight gate --help")
     from preflight.transport.programs import source
 
     context = ["--context", args.context] if args.context else []

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="image of the job; without --preflight-image it needs preflight (required)",
     )
-    job.add_argument("--replicas", type=int, required=True, metavar="N", help="number of pods, one a node (required)")
+    job.add_argument("--replicas", type=int, required=True, metavar="N", help="number of pods, one per node (required)")
     job.add_argument("--host-network", action="store_true", help="use the network of the nodes")
     job.add_argument("job", nargs="*", metavar="-- COMMAND", help="command of the job (default: the image's)")
     hardware = parser.add_argument_group("devices")

@@ -30,12 +30,12 @@ def run(args: argparse.Namespace) -> int:
         return 0
     text = _here.text(str(args.conf))
     if text is None:
-        raise UsageError(f"{args.conf}: there is no such file; slurmd says where its own is: scontrol show config")
+        raise UsageError(f"{args.conf}: no such file. To find slurm.conf: scontrol show config")
     problems = slurm_conf.problems(str(args.conf), text, _here)
     for problem in problems:
         print(f"{'wrong' if problem.severe else 'note'}: {problem}")
     if not problems:
-        print(f"{args.conf}: the gate stands as it should")
+        print(f"{args.conf}: the gate is configured correctly")
     confs = slurm_conf.calls_controller(str(args.conf), text, _here)
     called = _called(confs) if confs else True
     return int(any(problem.severe for problem in problems) or not called)
@@ -45,7 +45,7 @@ def _called(confs: Sequence[str]) -> bool:
     """Return whether the running slurmctld calls the gate; true if none runs here."""
     controller = slurm_running.running(confs)
     if controller is None:
-        print("note: no slurmctld runs here; whether it calls PrologSlurmctld is seen on the controller")
+        print("note: no slurmctld runs here. Run this on the controller to check that it calls PrologSlurmctld.")
         return True
     called, sentence = slurm_running.told(controller)
     print(sentence if called else f"wrong: {sentence}")
@@ -61,19 +61,19 @@ class _Here:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+            raise UsageError(f"cannot read {path}: {error.strerror}") from None
 
     def why_not_run(self, path: str) -> str:
         if not path.startswith("/"):
-            return "is no absolute path"
+            return "is not an absolute path"
         if not Path(path).is_file():
-            return "is not there"
+            return "does not exist"
         if not os.access(path, os.X_OK):
             return "is not executable"
         with Path(path).open("rb") as file:
             first = file.readline(256).decode("utf-8", "replace").split()
         program = first[0].removeprefix("#!") if first and first[0].startswith("#!") else ""
-        return f"begins with {program}, which is not there" if program and not Path(program).is_file() else ""
+        return f"starts with #!{program}, which does not exist" if program and not Path(program).is_file() else ""
 
 
 _here = _Here()
